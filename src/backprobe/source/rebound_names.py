@@ -178,7 +178,7 @@ class _Search:
             and not self._can(self._bound(one))
         ]
         texts = {(one.how, one.text.lines[one.line - 1]): one for one in found}
-        return list(texts.values())  # of a cell that was run again the last
+        return list(texts.values())  # where a cell was run twice, its last run counts
 
     def _is_held_as_said(self, taking: Sequence[Binding]) -> bool:
         # Is what the name holds what the error is about? What a comprehension or ``except`` bound is gone by now.

@@ -76,7 +76,7 @@ class Tracer:
         outer, following = None, _running(self.outer)
         if following is not None:
             outer = following(frame, event, arg)
-            if sys.gettrace() != self._call:  # one written in C takes the place that it is called from
+            if sys.gettrace() != self._call:  # a tracer written in C installs itself in our place when called
                 sys.settrace(self._call)
         if frame.f_code.co_name in STARTING:
             for watched_frame, local in self.frames.items():

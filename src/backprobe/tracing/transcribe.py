@@ -88,7 +88,7 @@ class FinishedRun:
         return {names[entry][0]: gradient for entry, (there, gradient) in captured if there}
 
     def record(self, looked_at: Callable[[Record], Record] = lambda record: record) -> Record:
-        """The run as a record; what is made of each pass is looked at by itself, before all are joined."""
+        """The run as a record. ``looked_at`` is applied to the record of each pass before they are joined."""
         outputs = self.schema.output_entries
         if not self.keys:
             return replace(looked_at(self._of_pass(self.passes[0], outputs)), passes=self._own())

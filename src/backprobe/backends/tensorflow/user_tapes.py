@@ -70,7 +70,7 @@ class UserTapes:
         self.trained: dict[int, bool] = {}  # the Variables that gradients were asked for, and has one come?
         self.owned: dict[int, Owned] = {}  # what the program calls those of which none came
         self.zero: dict[int, Any] = {}  # those whose gradients were exactly 0, while all have been
-        self.has_moving = False  # was any other than 0?
+        self.has_moving = False  # did a Variable get a gradient with a number other than 0?
         self.zero_at: Source | None = None
 
     @property

@@ -42,7 +42,7 @@ def computing_again() -> Any:
 
 
 def without_history(frame: FrameType) -> tuple[str, FrameType]:
-    """Why what a frame computes has no history, as a mode, and the frame that this is known of."""
+    """The mode that keeps what a frame computes from having a history, and the frame that shows this."""
     inside = _checkpoint(frame)
     if inside is None:
         applied = innermost_applied(frame)

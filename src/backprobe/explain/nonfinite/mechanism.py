@@ -358,7 +358,7 @@ def _broadcast_at(array: Array, bad: Array | None) -> Array | None:
 
 
 def _by_zero(*read: Array | None) -> str:
-    # What a zero gradient was multiplied by that gave NaN, where a value that was read there tells.
+    # The code of what a zero gradient was multiplied by to give NaN: NaN or Inf, if a value that the line reads has it.
     known = [values for values in read if values is not None and values.size]
     if any(numpy.isnan(values).all() for values in known):
         return "zero_gradient_nan"
