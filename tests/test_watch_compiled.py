@@ -256,3 +256,54 @@ def test_another_model_of_the_same_class_that_was_compiled_is_no_error(tmp_path)
     made = Compiled("eager")
     made.model.unused = nn.Linear(2, 2)
     made.train(tmp_path)
+
+
+# the same rows in more than one graph of a pass
+
+
+class Broken(nn.Module):
+    """Dynamo makes two graphs of it, and one module is in both."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.head = nn.Linear(4, 4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        hidden = torch.relu(self.layer(x))
+        torch._dynamo.graph_break()
+        return self.head(torch.relu(self.layer(hidden)))
+
+
+def twice(forward, folder, model, watched):
+    """Two steps, each of two calls before one backward; under a watch where there is a folder."""
+    torch.manual_seed(1)
+    optimizer = sgd(model)
+    with nullcontext() if folder is None else bp.watch(watched, folder, optimizer=optimizer):
+        for _ in range(2):
+            (forward(torch.randn(3, 4)).square().mean() + forward(torch.randn(3, 4)).square().mean()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "eager"])
+def test_calls_before_one_backward_and_a_module_in_two_graphs_share_their_rows(tmp_path, backend):
+    """Autograd finds nothing modified that it has saved: rows of gradients are no arguments of a graph."""
+    trainings = []
+    for folder in (None, tmp_path / "compiled", tmp_path / "eager"):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = Broken()
+        forward = model if folder == tmp_path / "eager" else torch.compile(model, backend=backend)
+        trainings.append(twice(forward, folder, model, forward))
+    assert all(map(torch.equal, trainings[0], trainings[1]))
+    same_rows(tmp_path / "compiled", tmp_path / "eager")
+
+
+def test_one_compiled_model_is_watched_again(tmp_path):
+    """What was compiled for the rows of the first watch is compiled anew for those of the second."""
+    made, plain = Compiled("a model"), Compiled("eager")
+    for name in ("first", "second"):
+        made.train(tmp_path / name)
+        plain.train(tmp_path / f"{name}-eager")
+        same_rows(tmp_path / name, tmp_path / f"{name}-eager")

@@ -5,8 +5,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from backprobe.backends.torch.compiled_rows import TOGETHER, merge
-from backprobe.backends.torch.compiled_statistics import MANY, CompiledRows
+from backprobe.backends.torch.compiled_rows import MANY, TOGETHER, CompiledRows, merge
 from backprobe.backends.torch.statistics import row_of
 from backprobe.record.statistics import NOTHING, merged
 
@@ -74,6 +73,19 @@ def test_the_operator_does_what_its_schema_says(quick):
     torch.library.opcheck(torch.ops.backprobe.merge_.default, (row, given, numbers))
     torch.ops.backprobe.merge_(row, given, numbers)
     assert row.tolist() == [6.0, 6.0, 0.0, 0.0, 0.0, 0.0, 21.0, 91.0, 1.0, 6.0]
+
+
+def test_what_is_merged_into_a_row_that_is_kept_outside_of_the_graph_is_the_same():
+    """And nothing happens where the watch is over."""
+    rows, numbers, row = CompiledRows(), torch.randn(3, 4), torch.tensor(NOTHING, dtype=torch.float64)
+    rows.make(2, "cpu")
+    merge((rows.name, 2), numbers)
+    merge(row, numbers)
+    assert rows.take() == {2: tuple(row.tolist())}
+    torch.library.opcheck(torch.ops.backprobe.merge_kept.default, (rows.name, 2, None, numbers))
+    name = rows.name
+    del rows
+    merge((name, 2), numbers)
 
 
 class Called(TorchDispatchMode):

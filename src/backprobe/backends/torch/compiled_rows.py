@@ -1,5 +1,9 @@
 """The statistics of a tensor in compiled code, merged into a row: what a compiler can do in few and fast operations.
 
+A row of values is an argument of the graph. One of gradients would be saved for backward then, and autograd refuses it
+if another graph, or another call of the same one, has written to it since. So such rows are found by number: the
+operator says that it has an effect, and names no tensor that it writes to.
+
 On a CPU five reductions are compiled, over numbers as they are: their sum, that of squares, zeros, least and greatest,
 in float32 over some thousands of numbers and in float64 over these. Where there are NaN and infinities, or squares that
 float32 cannot hold, the tensor is measured again as outside of compiled code. That is asked by an operator, which the
@@ -10,13 +14,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import count
 from typing import Any
+from weakref import WeakValueDictionary
 
+import numpy
 import torch
 from torch import Tensor
+from torch.fx.node import has_side_effect
 
 from backprobe.backends.torch.statistics import masked, row_of
-from backprobe.record.statistics import COLUMNS, Row, merged
+from backprobe.record.statistics import COLUMNS, NOTHING, Row, merged
 
 ADDED = len(COLUMNS) - 2  # the columns before the extremes
 NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
@@ -27,12 +35,21 @@ ABREAST, TOGETHER = 4, 4096
 results are added up in float32."""
 
 
-def merge(row: Tensor, numbers: Tensor) -> None:
+FINDS_EFFECTS = hasattr(torch._library.utils, "is_impure")
+"""Does every part of the compiler ask whether an operator has an effect? Older ones ask only for what it writes to."""
+
+Kept = tuple[str, int]
+"""A row that is kept outside of the graph: in which ``CompiledRows``, and at which place."""
+
+
+def merge(row: Tensor | Kept, numbers: Tensor) -> None:
     """Merge the statistics of some numbers into a row."""
     with torch.no_grad():
         plain = numbers.detach()
         plain = torch.view_as_real(plain) if plain.is_complex() else plain
-        if plain.is_cpu:
+        if isinstance(row, tuple):
+            torch.ops.backprobe.merge_kept(*row, _quick(plain), plain)
+        elif plain.is_cpu:
             torch.ops.backprobe.merge_(row, _quick(plain), plain)
         else:
             row.copy_(_merged_there(row, masked(plain)))
@@ -76,12 +93,73 @@ def _sum(parts: list[Tensor]) -> Tensor:
     return _both(torch.add, parts).sum(-1).double().sum()
 
 
+MANY = 64  # rows in an array
+
+
+class CompiledRows:
+    """The rows that compiled code merges into, by their places: on a CPU they lie side by side in arrays of NumPy.
+
+    Each is a tensor and an attribute: Dynamo guards on those alone that the code uses, and so sees those that were made
+    while it traced. It guards on ``name``, too: code that was compiled for other rows is compiled anew for these.
+    """
+
+    def __init__(self) -> None:
+        self.name = str(next(NAMES))
+        self.places: dict[int, Tensor] = {}
+        self.arrays: list[Any] = []
+        self.there: list[int] = []  # the places of the rows in these arrays
+        KEPT[self.name] = self
+
+    def make(self, place: int, device: str) -> None:
+        """A row, unless there is one."""
+        if place in self.places:
+            return
+        if device == "cpu":
+            number, at = divmod(len(self.there), MANY)
+            if not at:
+                self.arrays.append(numpy.tile(NOTHING, (MANY, 1)))
+            self.there.append(place)
+            row = torch.from_numpy(self.arrays[number][at])
+        else:
+            row = torch.tensor(NOTHING, dtype=_wide(device), device=device)
+        self.places[place] = row
+        setattr(self, f"row{place}", row)
+
+    def take(self) -> dict[int, Row | Tensor]:
+        """What has come to the rows since this was last called: those on a CPU that have any, and all others."""
+        taken: dict[int, Row | Tensor] = {}
+        for place, row in self.places.items() if len(self.there) < len(self.places) else ():
+            if not row.is_cpu:
+                taken[place] = row.clone()
+                row.copy_(torch.tensor(NOTHING))
+        rows = (row for array in self.arrays for row in array.tolist())
+        taken.update((place, tuple(row)) for place, row in zip(self.there, rows, strict=False) if row[0])
+        for array in self.arrays:
+            array[:] = NOTHING
+        return taken
+
+
+NAMES = count()
+KEPT: WeakValueDictionary[str, CompiledRows] = WeakValueDictionary()
+"""The rows of all watches that there are, by name."""
+
+
+def _wide(device: str) -> torch.dtype:
+    return torch.float32 if device.startswith("mps") else torch.float64
+
+
 def _merge(row: Tensor, quick: Tensor | None, numbers: Tensor) -> None:
     # Merge new numbers into a row; their quick statistics are used where they are right.
     new = (None if quick is None else _checked(quick.tolist(), float(numbers.numel()))) or row_of(numbers)
     if isinstance(new, tuple):  # it is not where a tensor has no numbers
         held = row.numpy()
         held[:] = merged(held.tolist(), new)
+
+
+def _merge_kept(rows: str, place: int, quick: Tensor | None, numbers: Tensor) -> None:
+    kept = KEPT.get(rows)
+    if kept is not None:  # else the watch is over
+        _merge(kept.places[place], quick, numbers)
 
 
 def _checked(quick: list[float], count: float) -> Row | None:
@@ -97,3 +175,7 @@ LIBRARY = library.Library("backprobe", "DEF")
 LIBRARY.define("merge_(Tensor(a!) row, Tensor? quick, Tensor numbers) -> ()")
 LIBRARY.impl("merge_", _merge, "CPU")
 LIBRARY.impl("merge_", lambda row, quick, numbers: None, "Meta")
+LIBRARY.define("merge_kept(str rows, int place, Tensor? quick, Tensor numbers) -> ()")
+LIBRARY.impl("merge_kept", _merge_kept, "CPU")
+LIBRARY.impl("merge_kept", lambda rows, place, quick, numbers: None, "Meta")
+has_side_effect(torch.ops.backprobe.merge_kept.default)

@@ -13,65 +13,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import numpy
 import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from backprobe.backends.torch.compiled_rows import merge
+from backprobe.backends.torch.compiled_rows import FINDS_EFFECTS, CompiledRows, Kept, merge
 from backprobe.backends.torch.dynamo import skip_code
 from backprobe.backends.torch.tensors import is_floating
 from backprobe.record.names import quote
-from backprobe.record.statistics import NOTHING, Row
 
 NONE = -1  # no row is wanted
 Places = tuple[int, int]
 """Where the statistics of a value go, and those of its gradient."""
 
 
-MANY = 64  # rows in an array
 compiler: Any = torch.compiler  # whose functions have no types
-
-
-class CompiledRows:
-    """The rows that compiled code merges into, by their places: on a CPU they lie side by side in arrays of NumPy.
-
-    Each is a tensor and an attribute: Dynamo guards on those alone that the code uses, and so sees those that were made
-    while it traced. Autograd counts the writes of each, and refuses one that was written while it held it.
-    """
-
-    def __init__(self) -> None:
-        self.places: dict[int, Tensor] = {}
-        self.arrays: list[Any] = []
-        self.there: list[int] = []  # the places of the rows in these arrays
-
-    def make(self, place: int, device: str) -> None:
-        """A row, unless there is one."""
-        if place in self.places:
-            return
-        if device == "cpu":
-            number, at = divmod(len(self.there), MANY)
-            if not at:
-                self.arrays.append(numpy.tile(NOTHING, (MANY, 1)))
-            self.there.append(place)
-            row = torch.from_numpy(self.arrays[number][at])
-        else:
-            row = torch.tensor(NOTHING, dtype=_wide(device), device=device)
-        self.places[place] = row
-        setattr(self, f"row{place}", row)
-
-    def take(self) -> dict[int, Row | Tensor]:
-        """What has come to the rows since this was last called: those on a CPU that have any, and all others."""
-        taken: dict[int, Row | Tensor] = {}
-        for place, row in self.places.items() if len(self.there) < len(self.places) else ():
-            if not row.is_cpu:
-                taken[place] = row.clone()
-                row.copy_(torch.tensor(NOTHING))
-        rows = (row for array in self.arrays for row in array.tolist())
-        taken.update((place, tuple(row)) for place, row in zip(self.there, rows, strict=False) if row[0])
-        for array in self.arrays:
-            array[:] = NOTHING
-        return taken
 
 
 class CompiledStatistics:
@@ -96,10 +52,6 @@ class CompiledStatistics:
         return places
 
 
-def _wide(device: str) -> torch.dtype:
-    return torch.float32 if device.startswith("mps") else torch.float64
-
-
 # traced by Dynamo: plain code, whose every line it can follow
 
 
@@ -113,7 +65,7 @@ def heard(statistics: CompiledStatistics, module: Module, output: Any, keys: tup
                 measure(
                     output,
                     None if value == NONE else getattr(statistics.values, f"row{value}"),
-                    None if gradient == NONE else getattr(statistics.gradients, f"row{gradient}"),
+                    None if gradient == NONE else _row_of_gradient(statistics.gradients, gradient, output),
                 )
     elif isinstance(output, tuple | list):
         for number, item in enumerate(output):
@@ -123,10 +75,14 @@ def heard(statistics: CompiledStatistics, module: Module, output: Any, keys: tup
             heard(statistics, module, item, (*keys, str(key)))
 
 
+def _row_of_gradient(rows: CompiledRows, place: int, tensor: Tensor) -> Tensor | Kept:
+    return (rows.name, place) if FINDS_EFFECTS and tensor.is_cpu else getattr(rows, f"row{place}")
+
+
 # a part of the graph
 
 
-def measure(tensor: Tensor, value: Tensor | None, gradient: Tensor | None) -> None:
+def measure(tensor: Tensor, value: Tensor | None, gradient: Tensor | Kept | None) -> None:
     """Merge the statistics of a tensor into a row, and those of its gradient into another when that comes."""
     if not is_floating(tensor) or not tensor.numel():
         return
