@@ -146,7 +146,7 @@ class _Ways:
         inside = statements_of(statement, "body")
         if isinstance(statement, ast.With):
             return self.through(inside)
-        if inside:  # which runs or not: the text does not tell
+        if inside:  # the text does not tell whether this body runs
             self.is_open |= any(self.name in names_in(one) for one in ast.walk(statement) if isinstance(one, ast.stmt))
         return isinstance(statement, ast.stmt) and _bound(statement) == self.name
 

@@ -49,7 +49,7 @@ class Stopped(SystemExit):
 
 
 class LoopPart(PlainBlock):
-    """One of these blocks. What is differentiated in it is what the program itself takes gradients of."""
+    """One of the blocks in which a training loop is recorded. Only the program itself runs backward in it."""
 
     iterations = 0  # of those that run backward, which it holds when it is over
     so_far = (0, 0)  # passes and captures at the end of the first of these

@@ -53,7 +53,7 @@ class Answers:
         return packed({"shown": shown.data}, shown.arrays)
 
     def names(self, query: Query) -> bytes:
-        """The names of what is in one of them."""
+        """The names in one of the recordings, diffs or sweeps that the page shows."""
         return packed({"names": list(self._shown(query).names)})
 
     def _shown(self, query: Query) -> Shown:

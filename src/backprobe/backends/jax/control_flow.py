@@ -119,7 +119,7 @@ def _branched(equation: Any, inputs: list[Any], eps: Mapping[int, Any]) -> Found
     branches, known = equation.params["branches"], sites(equation)
 
     def absent(key: int) -> tuple[Any, Any]:
-        steps = known[key].like.shape[: known[key].axes.count("step")]  # of the loops within the branch
+        steps = known[key].like.shape[: known[key].axes.count("step")]  # how often the loops inside the branch run
         return jnp.zeros_like(eps[key]), jnp.zeros(steps, bool)
 
     def taking(branch: Any) -> Callable[..., Any]:

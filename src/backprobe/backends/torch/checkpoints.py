@@ -80,5 +80,5 @@ def in_vain() -> Source | None:
 
 
 def _requires_gradient(checkpoint: FrameType) -> bool:
-    # Is a checkpoint given anything that does?
+    # Does any tensor that a checkpoint is given require a gradient?
     return any(isinstance(one, Tensor) and one.requires_grad for one in checkpoint.f_locals["args"])

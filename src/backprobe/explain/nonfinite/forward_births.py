@@ -310,7 +310,7 @@ class ForwardPass:
         path = ".".join(step for step, *_ in shared)
         place = say("module", path=repr(path)) if path else say("model")
         given = quoted(known.names(one for one in known.direct[at] if not self._is_weight(one)), MOST)
-        code = "born_within" if given else "born_within_or_before"  # with an input of the module that is not recorded
+        code = "born_within" if given else "born_within_or_before"  # before: in an input that is not recorded
         return finding(code, place=place, given=given, remedy=see_inside(path))
 
     def _remedy(self, at: int, because: Mechanism | None) -> str | WrittenInstead:

@@ -169,9 +169,7 @@ class ObservedPass(Ways[Key, Node]):
         self.handles.clear()
 
     def endings(self) -> dict[int, set[End]]:
-        """By the identity of a leaf: where what is on its way there comes to nothing, on each way; nothing where some
-        of it arrives.
-        """
+        """By the identity of each leaf without a gradient: the places where, on each way to it, the gradient ends."""
         arriving, users = self.reached((root, 0) for root in self.roots), self.users(self.seen)
         ended = {id(leaf): (node, 0) for node, leaf in self.leaves.items() if (node, 0) not in arriving}
         return {leaf: self.ends(key, users) for leaf, key in ended.items() if key in users}
