@@ -2,6 +2,9 @@
 
 import json
 import os
+import platform
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -142,7 +145,7 @@ COMMANDS = {  # with what is read of each
         and kept["pairs"]["numbers"][0] == {"real": 1.0, "imag": 1.0} and kept["empty"]["numbers"] == []),
     "probe cut.py": ((), lambda one: one["outputs"] == ["loss"]),
     "derive f.py:well x u": (GIVEN, lambda one: one["value"]["numbers"] == 2.0 and one["agrees"] and one["paths"]),
-    "draw f.py:well out.svg": (GIVEN, lambda one: one == {"drawing": "out.svg"}),
+    "draw f.py:well out.svg": (GIVEN, lambda one: one["drawing"] == "out.svg"),
     "watch --folder NEW.run cut.py": ((), lambda one: [each["steps"] for each in one["runs"]] == [3]),
     "replay bad-step made.py:make": ((), lambda one: one["bitwise"] and not one["ok"]),
     "demo --folder shown": ((), lambda one: "shown/toy.svg" in one["drawings"]),
@@ -173,8 +176,18 @@ def test_a_command_prints_one_document(folder, command):
         assert all(one.keys() >= {"kind", "name", "headline", "source", "facts", "remedy"} for one in data["findings"])
     else:
         assert code == 0
+    assert data["environment"].keys() == {"python", "system", "packages"}
     for said in ("said by the program", "said by the script"):
         assert said not in out
+
+
+def test_a_report_for_programs_names_versions_and_no_person(folder, monkeypatch):
+    monkeypatch.setattr("backprobe.record.stamp._Author.name", "Ada")
+    found = json.loads(invoked("explain", "--json", "cut.py")[1])["environment"]
+    assert found["python"] == platform.python_version()
+    assert found["packages"]["torch"] == torch.__version__ and found["packages"]["backprobe"] == bp.__version__
+    text = json.dumps(found)
+    assert not any(one in text for one in ("Ada", platform.node(), str(Path.home()), os.getcwd(), sys.prefix))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

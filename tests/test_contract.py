@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import backprobe
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "backprobe"
+HOUSE = runpy.run_path(str(ROOT / "tools" / "house.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LAYERS, CIRCLES, FRAMEWORKS = PROJECT["tool"]["importlinter"]["contracts"]
 MOST_IGNORED = 64
@@ -128,6 +130,28 @@ def test_few_lines_are_kept_from_the_formatter():
     """Tables alone: anything else is laid out as ruff does it."""
     kept = [line for file in SOURCE.rglob("*.py") for line in file.read_text().splitlines() if "# fmt: skip" in line]
     assert len(kept) < 50
+
+
+def test_few_names_of_classes_mean_two_things():
+    """See the glossary, note 064."""
+    found = HOUSE["names_of_two_things"](SOURCE)
+    assert len(found) <= 5, found
+
+
+def test_a_name_that_means_two_things_is_seen(tmp_path):
+    for folder in ("backends/torch", "backends/jax", "runs", "view"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "backends/torch/a.py").write_text(
+        "class Same: ...\nclass Twice: ...\nclass _Own: ...\nclass Alone: ...\n"
+    )
+    (tmp_path / "backends/jax/b.py").write_text("class Same: ...\n")
+    (tmp_path / "backends/torch/c.py").write_text("class Twice: ...\n")
+    (tmp_path / "runs/d.py").write_text("class Step: ...\nclass _Own: ...\n")
+    (tmp_path / "view/e.py").write_text("class Step: ...\n")
+    assert HOUSE["names_of_two_things"](tmp_path) == {
+        "Step": ["runs/d", "view/e"],
+        "Twice": ["backends/torch/a", "backends/torch/c"],
+    }
 
 
 def test_three_phrases_that_strangers_misread_are_gone():

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import backprobe as bp
-from backprobe.backends.torch.nonfinite import Judged
+from backprobe.backends.torch.nonfinite import FinitenessLook
 
 pytestmark = pytest.mark.gpu
 
@@ -113,7 +113,7 @@ def test_births_of_nan_are_told_on_the_device_as_on_the_cpu():
 
 
 def test_nothing_waits_for_the_device_until_all_is_over():
-    judged, numbers = Judged(), torch.tensor([1.0, float("inf")], device="cuda")
+    judged, numbers = FinitenessLook(), torch.tensor([1.0, float("inf")], device="cuda")
     mode = torch.cuda.get_sync_debug_mode()
     torch.cuda.set_sync_debug_mode("error")
     try:

@@ -1,6 +1,8 @@
 """The index of a record: positions, edges both ways, order, and the boxes of scopes."""
 
+import copy
 import gc
+import pickle
 import weakref
 
 import torch
@@ -142,3 +144,29 @@ def test_a_part_of_a_line_takes_what_it_mentions():
     found = dashed(f, 2.0, 3.0, select=[":*", ":*()"])
     assert "k -> y" not in found
     assert {"k -> z"} <= found
+
+
+def test_an_index_is_neither_copied_nor_pickled():
+    rec, graph = indexed()
+    bp.explain(rec, "u")
+    for record in (copy.copy(rec.record), pickle.loads(pickle.dumps(rec.record))):
+        assert vars(record).keys() < vars(rec.record).keys()
+        assert Graph.of(record) is not graph and Graph.of(record).positions == graph.positions
+
+
+def test_what_is_given_and_what_begins():
+    def f(x):
+        leaf = torch.ones(2, requires_grad=True)
+        return (leaf * x).sum()
+
+    rec = bp.probe(f)(torch.tensor([1.0, 2.0], requires_grad=True))
+    graph = Graph.of(rec.record)
+    names = list(rec)
+    assert [name for at, name in enumerate(names) if graph.is_given(at)] == ["x"]
+    assert [name for at, name in enumerate(names) if graph.begins(at)] == ["x", "leaf"]
+
+
+def test_a_result_may_have_another_name():
+    rec, graph = indexed()
+    assert {list(rec)[at] for at in graph.results} == {"z", "return"}
+    assert {list(rec)[at] for at in graph.unnamed_results} == {"return"}

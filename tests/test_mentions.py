@@ -1,12 +1,18 @@
 """The uses that a line makes of a value, read from its text."""
 
+import gc
 import warnings
+import weakref
 
 import pytest
+import torch
 
 import backprobe as bp
 from backprobe.cuts.cutting_operations import has_part, uses
 from backprobe.cuts.lines import line_of
+from backprobe.cuts.missing_edges import Dataflow
+from backprobe.explain.nonfinite.sources import Sources
+from backprobe.record.graph import Graph
 
 
 def _divided(statement):
@@ -80,3 +86,19 @@ def test_python_warns_of_nothing_while_texts_are_read():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert uses('u.detach() if "\\d" else u', "u") is not None
+
+
+def test_what_is_found_in_a_record_is_found_once_and_goes_with_it():
+    rec = bp.probe(lambda x: x.detach() * x)(torch.tensor(2.0))
+    flow = Dataflow.of(rec.record)
+    assert Dataflow.of(rec.record) is flow and Sources.of(rec.record) is Sources.of(rec.record)
+    assert Dataflow.of(rec.record, has_run=False) is not flow
+    assert flow.graph is Graph.of(rec.record)
+    gc.collect()
+    gc.disable()
+    try:
+        gone = weakref.ref(rec.record)
+        del rec, flow
+        assert gone() is None
+    finally:
+        gc.enable()

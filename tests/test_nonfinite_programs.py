@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
 from asked import Parts, round_trip, well
-from backprobe.backends.torch.nonfinite import FINITE, NAN, NOTHING, Judged, nonfinite
+from backprobe.backends.torch.nonfinite import FINITE, NAN, NOTHING, FinitenessLook, nonfinite
 from backprobe.explain.nonfinite.backward_births import BackwardPass
 from backprobe.explain.nonfinite.forward_births import ForwardPass
 from backprobe.findings.report import arranged
@@ -763,7 +763,7 @@ def test_a_view_is_read_as_it_lies_in_memory_and_holds_what_it_holds(view, spot)
     numbers = torch.zeros(2, 3, 4)
     numbers[spot] = float("nan")
     expected = NAN if view(numbers).isnan().any() else FINITE
-    judged = Judged()
+    judged = FinitenessLook()
     at = judged.add(view(numbers))
     assert judged.kinds()[at] == expected
 
@@ -773,7 +773,7 @@ def test_a_view_is_read_in_the_order_of_memory(monkeypatch):
     read = []
     aminmax = torch.aminmax
     monkeypatch.setattr(torch, "aminmax", lambda numbers: read.append(numbers) or aminmax(numbers))
-    Judged().add(torch.full((2, 3, 4), torch.nan).permute(2, 0, 1)[:, None].expand(4, 7, 2, 3))
+    FinitenessLook().add(torch.full((2, 3, 4), torch.nan).permute(2, 0, 1)[:, None].expand(4, 7, 2, 3))
     assert read[0].is_contiguous()
     assert read[0].numel() == 24
 
@@ -827,7 +827,7 @@ def in_inference(numbers):
 def test_every_kind_of_tensor_is_judged_by_its_numbers(kind, number, expected):
     numbers = PLAIN.clone()
     numbers[0, 0] = number
-    judged = Judged()
+    judged = FinitenessLook()
     at = judged.add(KINDS[kind](numbers))
     assert judged.kinds()[at] == expected
 
@@ -842,7 +842,7 @@ def test_opposite_infinities_are_not_finite():
     torch.empty(0, dtype=torch.long), torch.zeros(2, 2).to_sparse(),
 ])  # fmt: skip
 def test_what_holds_no_floating_numbers_is_not_in_doubt(others):
-    judged = Judged()
+    judged = FinitenessLook()
     at = judged.add(others)
     assert not judged
     assert judged.kinds()[at] == FINITE
@@ -851,7 +851,7 @@ def test_what_holds_no_floating_numbers_is_not_in_doubt(others):
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")  # PyTorch's: it will go
 def test_quantized_numbers_are_finite():
     numbers = torch.quantize_per_tensor(PLAIN, 0.1, 0, torch.qint8)
-    judged = Judged()
+    judged = FinitenessLook()
     assert judged.add(numbers) == NOTHING
     assert judged.kinds()[NOTHING] == FINITE
 

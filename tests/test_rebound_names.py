@@ -18,7 +18,7 @@ from torch.autograd import grad  # noqa: F401  # a loop variable of a test takes
 import backprobe as bp
 from asked import round_trip
 from backprobe.source.rebound_names import rebound_name
-from backprobe.source.scopes import Names, Text
+from backprobe.source.scopes import SourceNames, SourceText
 from block_cases import nothing_left
 from commands import forked, in_folder, invoked, python
 from sampled import sampled
@@ -716,7 +716,7 @@ def test_the_compiler_has_each_name_in_the_same_scope(folder):
     judged = 0
     for path in sorted((Path(bp.__file__).parent / folder).glob("*.py")):
         text = path.read_text()
-        names = Names([Text(str(path), tuple(text.splitlines(keepends=True)), ast.parse(text))])
+        names = SourceNames([SourceText(str(path), tuple(text.splitlines(keepends=True)), ast.parse(text))])
         tables = tables_of(symtable.symtable(text, str(path), "exec"))
         for node, scope in names.scopes.items():
             if scope.parent is None or not isinstance(node.ctx, ast.Load):

@@ -25,7 +25,7 @@ from backprobe.backends import taken
 from backprobe.backends.discover import load_backend
 from backprobe.backends.kept import Kept
 from backprobe.backends.replay import Replay
-from backprobe.backends.side_effects import Stopped, harmless
+from backprobe.backends.side_effects import StoppedAtEffect, harmless
 from backprobe.backends.taken import is_stream
 from outside import held, note, noted
 
@@ -242,7 +242,7 @@ EFFECTS = {
 @pytest.mark.parametrize("effect", EFFECTS, ids=lambda effect: effect.__name__)
 def test_a_harmless_run_ends_before_its_first_side_effect(effect, tmp_path):
     path = tmp_path / "it"
-    with pytest.raises(Stopped) as stopped, harmless("f"):
+    with pytest.raises(StoppedAtEffect) as stopped, harmless("f"):
         effect(path)
     note = f"f was not run again to look for useless gradients: it {EFFECTS[effect].format(path)}"
     assert str(stopped.value.note) == note
@@ -256,7 +256,7 @@ def test_a_program_that_catches_all_is_stopped_all_the_same(tmp_path):
         except BaseException:  # noqa: BLE001  that is what is tested
             return "goes on"
 
-    with pytest.raises(Stopped, match="for writing"), harmless("f"):
+    with pytest.raises(StoppedAtEffect, match="for writing"), harmless("f"):
         assert stubborn() == "goes on"
     assert not (tmp_path / "it").exists()
 
@@ -269,7 +269,7 @@ def test_a_file_may_be_read_and_something_printed(tmp_path, capsys):
 
 
 def test_side_effects_are_allowed_again_afterwards(tmp_path):
-    with pytest.raises(Stopped), harmless("f"):
+    with pytest.raises(StoppedAtEffect), harmless("f"):
         writing(tmp_path / "it")
     writing(tmp_path / "it")
     assert (tmp_path / "it").read_text() == "written"

@@ -11,7 +11,7 @@ import backprobe as bp
 from asked import message
 from backprobe.integrations import Sink
 from backprobe.storage.runs import merged
-from backprobe.watch.background import Background, Waiting
+from backprobe.watch.background import Background, WaitingStep
 from watched import Net, batches, disk_full, sgd, trained
 from written_runs import fill, rows, writer
 
@@ -168,7 +168,7 @@ def test_a_watch_that_ends_otherwise_holds_no_file(tmp_path, end):
 
 def test_an_exit_in_the_thread_that_writes_does_not_leave_the_training_waiting(tmp_path):
     background = Background(writer(tmp_path), patience=60.0)
-    background.put(Waiting(sys.exit))  # as code that is asked for numbers may do
+    background.put(WaitingStep(sys.exit))  # as code that is asked for numbers may do
     background.flush()
     assert isinstance(background.failure, SystemExit)
     background.close()

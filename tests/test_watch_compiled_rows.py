@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from backprobe.backends.torch.compiled_rows import MANY, TOGETHER, Rows, merge
+from backprobe.backends.torch.compiled_rows import MANY, TOGETHER, CompiledRows, merge
 from backprobe.backends.torch.statistics import row_of
 from backprobe.record.statistics import NOTHING, merged
 
@@ -77,7 +77,7 @@ def test_the_operator_does_what_its_schema_says(quick):
 
 def test_what_is_merged_into_a_row_that_is_kept_outside_of_the_graph_is_the_same():
     """And nothing happens where the watch is over."""
-    rows, numbers, row = Rows(), torch.randn(3, 4), torch.tensor(NOTHING, dtype=torch.float64)
+    rows, numbers, row = CompiledRows(), torch.randn(3, 4), torch.tensor(NOTHING, dtype=torch.float64)
     rows.make(2, "cpu")
     merge((rows.name, 2), numbers)
     merge(row, numbers)
@@ -101,7 +101,7 @@ class Called(TorchDispatchMode):
 
 
 def test_rows_on_a_cpu_are_taken_and_cleared_without_an_operation():
-    rows, numbers = Rows(), torch.randn(3, 4)
+    rows, numbers = CompiledRows(), torch.randn(3, 4)
     for place in range(2 * MANY):
         rows.make(place, "cpu")
     for place in (0, MANY - 1, MANY):

@@ -2,6 +2,7 @@
 
     python tools/house.py lines                      # code lines of src/backprobe and tests, by folder
     python tools/house.py lines --base /path/to/src  # beside those of another checkout
+    python tools/house.py classes                    # names of classes that mean two things
     python tools/house.py draw house.svg             # folders with their files, and the imports between them
 
 A code line is one that holds a token of code: blank lines, comments and docstrings do not count.
@@ -13,16 +14,16 @@ import argparse
 import ast
 import html
 import io
+import re
 import sys
 import tokenize
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
-
-import grimp
-import pygraphviz
 
 ROOT = Path(__file__).parents[1]
 MOST_ROWS = 16  # files below each other, before a second column begins
+PEER = re.compile(r"(?P<peer>backends/(?:torch|tensorflow|jax)|integrations/\w+)(/|$)")
+"""A backend, or an integration: a class in it may be what another has under the same name."""
 IGNORED = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
@@ -64,8 +65,37 @@ def show_lines(base: Path | None) -> None:
                 print(f"  {folder:30} {before.get(folder, ''):>8} {now.get(folder, ''):>8}")
 
 
+def names_of_two_things(package: Path) -> dict[str, list[str]]:
+    """The names of classes that mean two things, each with the modules that define one: see the glossary (note 064).
+
+    Classes of one name in several backends are one thing, a class in each; so are the callbacks of integrations. A name
+    with an underscore is known in its own file alone.
+    """
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for file in sorted(package.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(file.relative_to(package).with_suffix("").as_posix())
+    return {name: modules for name, modules in sorted(found.items()) if not _is_one_thing(modules)}
+
+
+def _is_one_thing(modules: list[str]) -> bool:
+    # Is there one class of a name, or one in each of several backends or integrations?
+    peers = [found["peer"] for found in map(PEER.match, modules) if found]
+    return len(modules) == 1 or (len(peers) == len(modules) == len({*peers}))
+
+
+def show_classes() -> None:
+    found = names_of_two_things(ROOT / "src" / "backprobe")
+    for name, modules in found.items():
+        print(f"{name:24} {', '.join(modules)}")
+    print(f"{len(found)} names of classes mean two things")
+
+
 def imports(source: Path) -> dict[str, set[str]]:
     """Which modules of the package each of its modules imports."""
+    import grimp  # which only a drawing needs
+
     sys.path.insert(0, str(source))
     graph = grimp.build_graph("backprobe", cache_dir=None)
     return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
@@ -93,6 +123,8 @@ def draw(target: Path, source: Path) -> None:
 
     What is imported by way of something else too is not drawn, so that the floors can be seen.
     """
+    import pygraphviz  # which only a drawing needs
+
     package = source / "backprobe"
     edges = imports(source)
     circular = {(a, b) for a in edges for b in edges[a] if a in _reached(edges, b)}
@@ -132,11 +164,18 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     counting = commands.add_parser("lines")
     counting.add_argument("--base", type=Path, help="the root of another checkout")
+    commands.add_parser("classes")
     drawing = commands.add_parser("draw")
     drawing.add_argument("target", type=Path)
     drawing.add_argument("--source", type=Path, default=ROOT / "src", help="the folder that holds the package")
     asked = parser.parse_args()
-    show_lines(asked.base) if asked.command == "lines" else draw(asked.target, asked.source)
+    match asked.command:
+        case "lines":
+            show_lines(asked.base)
+        case "classes":
+            show_classes()
+        case _:
+            draw(asked.target, asked.source)
 
 
 if __name__ == "__main__":

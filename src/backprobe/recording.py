@@ -35,7 +35,7 @@ from backprobe.show import table
 from backprobe.source.tracebacks import leave_out_ours
 from backprobe.storage.recordings import read, save
 from backprobe.tracing.summed import summed
-from backprobe.tracing.transcribe import Run
+from backprobe.tracing.transcribe import FinishedRun
 from backprobe.view.shown import Shown
 
 NOT_KEPT = object()
@@ -58,12 +58,12 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
     _rerun: Any = None
     """By what the program can be run once more; not saved, nor pickled."""
 
-    def __init__(self, record: Record | Run, result: Any = NOT_KEPT) -> None:
-        self._known: Record | Run | Index = record
+    def __init__(self, record: Record | FinishedRun, result: Any = NOT_KEPT) -> None:
+        self._known: Record | FinishedRun | Index = record
         self._result = result
 
     @property
-    def _now(self) -> Record | Run | Index:
+    def _now(self) -> Record | FinishedRun | Index:
         return self._known
 
     @property
@@ -72,7 +72,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         known = self._now
         if isinstance(known, Index):
             return known
-        self._known = made = Index(known.record() if isinstance(known, Run) else known)
+        self._known = made = Index(known.record() if isinstance(known, FinishedRun) else known)
         return made
 
     def __getstate__(self) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         if key is not None:
             return self.of(key).grads()
         known = self._now
-        if isinstance(known, Run) and not (len(known.passes) > 1 and known.default is None):
+        if isinstance(known, FinishedRun) and not (len(known.passes) > 1 and known.default is None):
             return known.grads()
         refuse_several(self, "rec.grads()", "rec.grads({})")
         return {name: entry.grad for name, entry in self._index.entries.items() if entry.status is GradStatus.OK}
@@ -365,18 +365,18 @@ class BlockRecording(Recording[NoReturn, T]):
     tensor(2.)
     """
 
-    def __init__(self, read: Callable[[], Record | Run], progress: Callable[[], Any]) -> None:
-        self._read: Callable[[], Record | Run] | None = read
+    def __init__(self, read: Callable[[], Record | FinishedRun], progress: Callable[[], Any]) -> None:
+        self._read: Callable[[], Record | FinishedRun] | None = read
         self._result = NOT_KEPT
         self._progress, self._read_at = progress, None
 
     @property
-    def _now(self) -> Record | Run | Index:
+    def _now(self) -> Record | FinishedRun | Index:
         if self._read is not None and (now := self._progress()) != self._read_at:
             self._known, self._read_at = self._read(), now
         return self._known
 
-    def settle(self, record: Record | Run) -> None:
+    def settle(self, record: Record | FinishedRun) -> None:
         """The block is over."""
         self._known, self._read = record, None
         del self._progress  # which would keep the run

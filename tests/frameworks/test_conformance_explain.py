@@ -15,7 +15,8 @@ from torch import nn
 import backprobe as bp
 from backprobe.backends.dialects import DIALECTS
 from backprobe.backends.discover import load_backend
-from backprobe.explain.text import CAUSES, FLAT, finding, instead_of_flat
+from backprobe.explain.causes import CAUSES
+from backprobe.explain.text import FLAT, finding, instead_of_flat
 from random_programs.compare import load
 
 SECTION = "Why a gradient is missing"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from backprobe.attribute.asked import Asked
+from backprobe.attribute.asked import AskedAttribution
 from backprobe.attribute.result import Attribution
 from backprobe.backends.discover import BackendName
 from backprobe.probe.request import spelled_as
@@ -81,10 +81,10 @@ def attribute(
     return _Waiting(target, backend, select, of, clean, corrupt, steps, along, axis, edges, chunk, executor)()
 
 
-class _Waiting(Asked):
+class _Waiting(AskedAttribution):
     # The target and both runs, ready to be called.
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attribution:
-        from backprobe.attribute.runs import Runs  # which imports NumPy
+        from backprobe.attribute.runs import AttributionRuns  # which imports NumPy
 
         with spelled_as(CALLED, r"\1("), spelled_as(PROBED, r"bp.attribute(\1, clean, corrupt, "):
-            return Runs(self, self._backend_of()).run()
+            return AttributionRuns(self, self._backend_of()).run()

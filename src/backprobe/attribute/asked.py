@@ -37,7 +37,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True, repr=False)
-class Asked(OfNamedValues[[], Attribution]):
+class AskedAttribution(OfNamedValues[[], Attribution]):
     """The target, the arguments of both runs, the values, and how they are attributed."""
 
     clean: Any

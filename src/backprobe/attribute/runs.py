@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy
 
-from backprobe.attribute.asked import Arguments, Asked
+from backprobe.attribute.asked import Arguments, AskedAttribution
 from backprobe.attribute.result import Attribution
 from backprobe.attribute.sums import Sums
-from backprobe.attribute.values import Value, compared, first_of, selected, without_values
+from backprobe.attribute.values import AttributedValue, compared, first_of, selected, without_values
 from backprobe.backends.discover import is_model
 from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend
@@ -30,10 +30,10 @@ from backprobe.show.progress import progress
 
 
 @dataclass(frozen=True)
-class Side:
+class RunSide:
     """One run forward: its values and their numbers, and its output, without the graph behind them."""
 
-    values: Sequence[Value]
+    values: Sequence[AttributedValue]
     numbers: Mapping[str, Any]
     output: float
 
@@ -44,12 +44,12 @@ class Prepared:
 
     record: Record
     outputs: tuple[float, float]
-    first: Sequence[Value]
+    first: Sequence[AttributedValue]
     whole: Mapping[str, Any] | None
     """The changes of all values, where they are held at once."""
 
     moved: Mapping[str, Any]
-    tasks: Sequence[tuple[Sequence[Value], float]]
+    tasks: Sequence[tuple[Sequence[AttributedValue], float]]
 
 
 @dataclass(frozen=True)
@@ -65,22 +65,22 @@ class Found:
 class Work:
     """An attribution as it travels to a worker."""
 
-    asked: Asked
+    asked: AskedAttribution
     state: GlobalState
 
     def begin(self) -> Callable[[int], Found]:
         """Make what does the run backward of a number."""
         backend = self.asked._backend_of()
         self.state.restore(backend)
-        runs = Runs(self.asked, backend)
+        runs = AttributionRuns(self.asked, backend)
         prepared = runs.prepared()
         return lambda number: runs.found(prepared, number)
 
 
-class Runs:
+class AttributionRuns:
     """The runs of one target with the arguments of both sides."""
 
-    def __init__(self, asked: Asked, backend: Backend) -> None:
+    def __init__(self, asked: AskedAttribution, backend: Backend) -> None:
         self.asked, self.backend, self.arrays, self.of = asked, backend, backend.arrays, asked.of
         self.last: tuple[tuple[str, ...], Mapping[str, Any]] | None = None
         self.in_function = not is_model(backend, asked.target)
@@ -164,16 +164,16 @@ class Runs:
                 backend=self.asked.backend,
             )(*given[0], **given[1])
 
-    def _side(self, recording: Recording, select: Any) -> Side:
+    def _side(self, recording: Recording, select: Any) -> RunSide:
         # Raises NothingMatched.
         values = selected(self.asked, self.in_function, recording, select)
         numbers = {value.full: self.sums.numbers(value.entry.value) for value in values}
         output = float(self.arrays.numbers(recording.outputs[0].value).item())
-        return Side([value.without_tensors() for value in values], numbers, output)
+        return RunSide([value.without_tensors() for value in values], numbers, output)
 
     # the way from the corrupt run to the clean one
 
-    def _moved(self, first: Sequence[Value], changes: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _moved(self, first: Sequence[AttributedValue], changes: Mapping[str, Any] | None) -> dict[str, Any]:
         # The values that move, by the names that they are replaced by, as they are in the clean run.
         select = self.asked.along
         if select is None:
@@ -208,7 +208,7 @@ class Runs:
             yield self.found(prepared, number)
 
     def _elsewhere(
-        self, tasks: Sequence[tuple[Sequence[Value], float]], advance: Callable[[str], None]
+        self, tasks: Sequence[tuple[Sequence[AttributedValue], float]], advance: Callable[[str], None]
     ) -> Sequence[Found]:
         # On the executor: each worker makes the runs forward too, and knows the tasks by them.
         asked = replace(self.asked, executor=None)
@@ -217,7 +217,7 @@ class Runs:
         names = [f"{chunk[0].name}, point {point:.3g}" for chunk, point in tasks]
         return Tasks(self.asked.executor, work, names, asked.call, parts).run(advance)
 
-    def _changes_of(self, chunk: Sequence[Value]) -> Mapping[str, Any]:
+    def _changes_of(self, chunk: Sequence[AttributedValue]) -> Mapping[str, Any]:
         # Of the last chunk they are kept, for its other points.
         keys = tuple(value.key for value in chunk)
         if self.last is None or self.last[0] != keys:
@@ -274,7 +274,7 @@ class _Towards:
         return value + self.point * (self.clean - value)
 
 
-def _changes(clean: Side, corrupt: Side) -> dict[str, Any]:
+def _changes(clean: RunSide, corrupt: RunSide) -> dict[str, Any]:
     # What each value is in the clean run less what it is in the corrupt run, by name.
     with numpy.errstate(all="ignore"):  # NaN and Inf are shown, not warned of
         return {one.name: clean.numbers[one.full] - corrupt.numbers[one.full] for one in corrupt.values}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backprobe.attribute.asked import Asked
+from backprobe.attribute.asked import AskedAttribution
 from backprobe.errors import BadOption, NothingMatched
 from backprobe.findings.phrasing import listed, quoted
 from backprobe.probe.request import name_of
@@ -22,7 +22,7 @@ NO_VALUE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT, GradStatus.NOT_EXECUTED
 
 
 @dataclass(frozen=True)
-class Value:
+class AttributedValue:
     """A value: its printed name, the full one, the one that it is replaced by, its position, and its entry.
 
     ``is_named`` says that its name was given, and not a pattern that matches it.
@@ -35,12 +35,12 @@ class Value:
     entry: Entry
     is_named: bool
 
-    def without_tensors(self) -> Value:
+    def without_tensors(self) -> AttributedValue:
         """The same, of which no tensor is kept."""
         return replace(self, entry=without_tensors(self.entry))
 
 
-def selected(asked: Asked, in_function: bool, recording: Recording, select: Any) -> list[Value]:
+def selected(asked: AskedAttribution, in_function: bool, recording: Recording, select: Any) -> list[AttributedValue]:
     """The floating tensors that patterns match, without parameters and the output. Raises NothingMatched."""
     record = recording.record
     selects, left_out = matcher(select, in_function=in_function), Graph.of(record).parameters | {*record.outputs}
@@ -52,7 +52,7 @@ def selected(asked: Asked, in_function: bool, recording: Recording, select: Any)
         if at in left_out or entry.shape is None or entry.status in NO_VALUE:
             continue
         key = strip(full) if strip(name) == name else full
-        found.append(Value(entry.name, full, key, at, entry, any(one.matches(full) for one in named)))
+        found.append(AttributedValue(entry.name, full, key, at, entry, any(one.matches(full) for one in named)))
     if not found:
         raise NothingMatched(
             f"{written(select)} matches nothing in {name_of(asked.target)} that can be attributed",
@@ -65,7 +65,7 @@ def selected(asked: Asked, in_function: bool, recording: Recording, select: Any)
     return found
 
 
-def compared(asked: Asked, corrupt: Sequence[Value], clean: Sequence[Value]) -> None:
+def compared(asked: AskedAttribution, corrupt: Sequence[AttributedValue], clean: Sequence[AttributedValue]) -> None:
     """Raise BadOption where a value is in one of the runs alone, or has another shape or dtype in the other."""
     sides = {"corrupt": {one.full: one for one in corrupt}, "clean": {one.full: one for one in clean}}
     for which, other in (("corrupt", "clean"), ("clean", "corrupt")):
@@ -102,7 +102,7 @@ def without_values(record: Record) -> Record:
     return replace(record, entries=tuple(map(without_tensors, record.entries)))
 
 
-def first_of(values: Sequence[Value], record: Record) -> list[Value]:
+def first_of(values: Sequence[AttributedValue], record: Record) -> list[AttributedValue]:
     """Those of the values that no other of them flows into."""
     own = {value.at for value in values}
     return [value for value in values if not any(edge.at in own for edge in record.entries[value.at].inputs)]

@@ -22,7 +22,7 @@ MOST = 1000  # items of a container
 
 
 @dataclass(frozen=True)
-class Pass:
+class BridgedPass:
     """One backward pass that the program ran: of which number, and for what.
 
     ``arrived`` and ``lacking`` belong to ``sources``: does a gradient that is not zero arrive there over the bridges
@@ -81,11 +81,12 @@ class Bridges(Protocol):
 
     @abstractmethod
     def passes(
-        self, heard: Callable[[Pass], None], watched: Callable[[FrameType], Sequence[Any]]
+        self, heard: Callable[[BridgedPass], None], watched: Callable[[FrameType], Sequence[Any]]
     ) -> AbstractContextManager[None]:
-        """Within this context ``heard`` is told of each backward pass, and the program gets what it gives without
-        bridges. ``watched`` gives tensors that no bridge leads to, and of which it is to be told as well, by the frame
-        that runs the pass.
+        """Within this context ``heard`` is called for each backward pass, with the gradients that came over bridges.
+
+        The program itself gets the gradients that it would get without bridges. ``watched``, called with the frame that
+        runs the pass, returns further tensors whose gradients ``heard`` is to get, though no bridge leads to them.
         """
 
 

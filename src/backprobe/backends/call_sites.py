@@ -25,7 +25,7 @@ Switch = ast.With | ast.AsyncWith | ast.FunctionDef | ast.AsyncFunctionDef
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 
 
-class Site(NamedTuple):
+class InstructionSite(NamedTuple):
     """A statement or lambda, the node of it that an instruction belongs to, and what lies around that."""
 
     statement: Code
@@ -92,17 +92,17 @@ def switch_around(line: Source) -> Source | None:
     return None if site is None else _switch(line.file, site)
 
 
-def statement_at(line: Source) -> Site | None:
+def statement_at(line: Source) -> InstructionSite | None:
     """The statement that begins at a line, as long as the file still has that line."""
     known = _parsed("".join(linecache.getlines(line.file)))
     if known is None or linecache.getline(line.file, line.line).strip() != line.text:  # the file is another since
         return None
     begun = (node for node in ast.walk(known.tree) if isinstance(node, ast.stmt) and node.lineno == line.line)
     found = next(begun, None)
-    return None if found is None else Site(found, found, known.above)
+    return None if found is None else InstructionSite(found, found, known.above)
 
 
-def _switch(file: str, site: Site) -> Source | None:
+def _switch(file: str, site: InstructionSite) -> Source | None:
     for node in _around(site):
         named = node.items if isinstance(node, ast.With | ast.AsyncWith) else node.decorator_list
         for one in named:
@@ -112,7 +112,7 @@ def _switch(file: str, site: Site) -> Source | None:
     return None
 
 
-def _around(site: Site) -> Iterator[Switch]:
+def _around(site: InstructionSite) -> Iterator[Switch]:
     # The ``with`` statements around a statement, and the function that they stand in.
     #
     # None of them is around a lambda when that runs.
@@ -126,7 +126,7 @@ def _around(site: Site) -> Iterator[Switch]:
 
 
 @by_code(1024)
-def site_at(code: CodeType, at: int, kind: type[ast.AST] = ast.Call) -> Site | None:
+def site_at(code: CodeType, at: int, kind: type[ast.AST] = ast.Call) -> InstructionSite | None:
     """Where an instruction belongs to: the outermost node of this kind that is exactly what it computes."""
     positions = list(code.co_positions())
     known = _parsed("".join(linecache.getlines(code.co_filename)))
@@ -134,10 +134,10 @@ def site_at(code: CodeType, at: int, kind: type[ast.AST] = ast.Call) -> Site | N
         return None
     node = next((node for node in known.by_position.get(positions[at // 2], ()) if isinstance(node, kind)), None)
     statement = None if node is None else _statement(node, known.above)
-    return None if node is None or statement is None else Site(statement, node, known.above)
+    return None if node is None or statement is None else InstructionSite(statement, node, known.above)
 
 
-def assigned_once(site: Site, name: str) -> ast.expr | None:
+def assigned_once(site: InstructionSite, name: str) -> ast.expr | None:
     """What a name is given in the function around a site, where only one assignment there gives it anything."""
     around: ast.AST = site.statement
     while around in site.above and not isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):

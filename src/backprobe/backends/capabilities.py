@@ -48,7 +48,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-from backprobe.backends.facts import Around, Backward, Effect, Node, Options, Ran, Root
+from backprobe.backends.facts import Around, Backward, Effect, GraphNode, Options, Ran, Root
 from backprobe.backends.tensors import Tensors
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
@@ -441,7 +441,7 @@ class Differentiator(ABC):
 # graphs
 
 
-class Program(Tensors, Protocol):
+class GraphExecution(Tensors, Protocol):
     """One run of a target that is a graph already. Its methods are called in this order."""
 
     name: str
@@ -462,7 +462,7 @@ class Program(Tensors, Protocol):
         """What the run returns, symbolically, and ``of`` as it applies to that."""
 
     @abstractmethod
-    def nodes(self, output: Any) -> Sequence[Node]:
+    def nodes(self, output: Any) -> Sequence[GraphNode]:
         """Every value that the graph has a name for, in the order of execution."""
 
     @abstractmethod

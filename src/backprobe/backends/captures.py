@@ -21,7 +21,7 @@ SINCE = "written to since"
 """In the words about what was left out because it was overwritten before NaN was found."""
 
 
-class Kept:
+class KeptTensor:
     """A tensor as it was before the forward. Tied parameters are one object. A dataclass would count as a container."""
 
     def __init__(self, tensor: Any, size: int, facts: Mapping[str, Any]) -> None:
@@ -43,12 +43,12 @@ class CapturedCall:
     """Where the module is in the model; empty for the model itself."""
 
     given: Any
-    """Its positional and keyword arguments, with a ``Kept`` for each tensor."""
+    """Its positional and keyword arguments, with a ``KeptTensor`` for each tensor."""
 
-    state: Mapping[str, Kept] = field(default_factory=dict)
+    state: Mapping[str, KeptTensor] = field(default_factory=dict)
     """What the call began with and writes to, such as running statistics, by path."""
 
-    gradients: Mapping[str, Kept] = field(default_factory=dict)
+    gradients: Mapping[str, KeptTensor] = field(default_factory=dict)
     """What came to its outputs in backward, by their paths."""
 
     random: Mapping[str, Any] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class CapturedStep:
     is_backward: bool
     """Did it fail in backward, and not in a forward?"""
 
-    parameters: Mapping[str, Kept] = field(default_factory=dict)
+    parameters: Mapping[str, KeptTensor] = field(default_factory=dict)
     """By path in the model."""
 
     gradients: Mapping[str, Result] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class CapturedStep:
 
 
 @dataclass(frozen=True)
-class Ran:
+class RanCalls:
     """What the calls of a step have given when they were run again."""
 
     returned: Sequence[Mapping[str, Result]]
@@ -108,7 +108,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Misfit:
+class MisfitParameter:
     """A parameter or buffer that is in the file, or in the model, and does not fit the other."""
 
     name: str
@@ -131,7 +131,7 @@ class Captures(Protocol):
         return step
 
     @abstractmethod
-    def misfits(self, model: Any, step: CapturedStep) -> Sequence[Misfit]:
+    def misfits(self, model: Any, step: CapturedStep) -> Sequence[MisfitParameter]:
         """What of the file and of the model does not fit the other; nothing where it can be run."""
 
     @abstractmethod
@@ -139,7 +139,7 @@ class Captures(Protocol):
         """The calls again, as a guard has them: each can be made again, or recorded."""
 
     @abstractmethod
-    def run(self, model: Any, step: CapturedStep, calls: Sequence[Repeatable]) -> Ran:
+    def run(self, model: Any, step: CapturedStep, calls: Sequence[Repeatable]) -> RanCalls:
         """Run them forward, and backward where that is what failed."""
 
     @abstractmethod

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Literal, get_args
 
-from backprobe.backends.capabilities import Program
+from backprobe.backends.capabilities import GraphExecution
 from backprobe.backends.protocol import Backend
 from backprobe.backends.tensors import Arrays
 from backprobe.errors import NoBackend
@@ -79,7 +79,7 @@ def imported_backends() -> list[Backend]:
     return [load_backend(known) for known in BACKENDS if getattr(sys.modules.get(known), FILE, None)]
 
 
-def find_program(name: str | None, target: Any, session: Any) -> Program | None:
+def find_program(name: str | None, target: Any, session: Any) -> GraphExecution | None:
     """What runs a target that is a graph of an imported framework already; None for a target that is none."""
     for known in BACKENDS if name is None else (name,):
         graphs = load_backend(known).graphs if getattr(sys.modules.get(known), FILE, None) else None

@@ -57,7 +57,7 @@ NOTHING_KNOWN = Description()
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenVersion:
     """A statement that wrote a version of a Variable, and the positions of the captures that went into it.
 
     ``followed`` are those of which the backend knows where they went.
@@ -83,7 +83,7 @@ class Outcome:
     is_leaf: bool | None = None  # see ``Entry``
     leaves_reached: bool = False  # see ``Entry``
     version: int | None = None  # of the value, where it shares the memory of the program's own: see ``Alias``
-    written: Written | None = None  # where the backend knows what wrote it
+    written: WrittenVersion | None = None  # where the backend knows what wrote it
 
 
 OwnCall = tuple[str, Source | None, tuple[int, ...], bool, tuple[str, ...]]
@@ -226,7 +226,7 @@ differentiated value besides them."""
 
 
 @dataclass(frozen=True)
-class Node:
+class GraphNode:
     """One value of a graph that has names of its own, before it runs."""
 
     names: tuple[str, ...]  # (":u", ":split.1") without counts, the one to print first

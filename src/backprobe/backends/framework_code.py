@@ -26,7 +26,7 @@ class CodeOf:
         return code.co_qualname in self.names and code.co_filename == self.file
 
 
-class Known:
+class FrameworkFunctions:
     """Functions of a framework, whatever wraps them now or did when they were looked up."""
 
     def __init__(self, *functions: Any) -> None:

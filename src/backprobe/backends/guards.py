@@ -37,21 +37,6 @@ class NotTheSame(Exception):
         self.why = why
 
 
-class Repeating:
-    """What hears a program, and leaves alone what a guard makes again."""
-
-    is_repeating = False
-
-    @contextmanager
-    def repeating(self) -> Iterator[None]:
-        """What runs now is made again."""
-        before, self.is_repeating = self.is_repeating, True
-        try:
-            yield
-        finally:
-            self.is_repeating = before
-
-
 class Repeatable(Protocol):
     """What the program has run, and can be run again as it was."""
 
@@ -115,6 +100,10 @@ class GuardedCall(Repeatable, Protocol):
     see_lines: str = "with bp.probe(model, nonfinite=True) as rec: around this call, and bp.explain(rec)"
     """What to write where the call cannot be made again."""
 
+    def failed_with(self, outputs: Mapping[str, Any], bad: Found) -> None:
+        """The call has returned these outputs, of which some are not finite."""
+        return
+
     def again(self) -> None:
         """Make the call again, forward alone."""
         args, kwargs = self.arguments()
@@ -135,13 +124,23 @@ class PassedCall(GuardedCall, Protocol):
         paths = [path for path in self.gradients if path in outputs and path not in self.without]
         return [outputs[path] for path in paths], [self.gradients[path] for path in paths]
 
-    @abstractmethod
+    floating: Callable[[Any], Mapping[str, Any]]
+    """The floating numbers in what a call has returned, by their paths."""
+
+    unfit: Callable[[Mapping[str, Any]], Found]
+    """Of these numbers, those that hold NaN or Inf."""
+
+    begun_with: Callable[[Sequence[Any], Sequence[Any]], Any]
+    """(gradients, outputs) -> a zero whose backward begins at these outputs with these gradients."""
+
     def arrived(self) -> Found:
         """The gradients that came to its outputs in the pass that has just ended, by path, that are not finite."""
+        return self.unfit(self.gradients)
 
-    @abstractmethod
     def seeded(self, returned: Any) -> Any:
         """A scalar of what the call returned now, whose backward begins with the gradients that came to it."""
+        outputs, gradients = self.outputs_and_gradients(self.floating(returned))
+        return self.begun_with(gradients, outputs)
 
 
 class GuardedGradient(Repeatable, Protocol):

@@ -44,7 +44,7 @@ class Alive:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptObject:
     """Something else that stays from step to step, by its kind: what, where, how often and how many bytes."""
 
     kind: str
@@ -55,7 +55,7 @@ class Kept:
 
 
 @dataclass
-class Measured:
+class MeasuredMemory:
     """What was heard of memory in a block."""
 
     steps: int = 0
@@ -69,10 +69,10 @@ class Measured:
     """The most bytes on a device, by its own counter."""
 
     alive: Sequence[Alive] = ()
-    kept: Sequence[Kept] = ()
+    kept: Sequence[KeptObject] = ()
 
 
-class Counts:
+class StorageBytes:
     """The bytes of distinct places in memory that are kept, now and at the most."""
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class StepBytes:
         return sorted(saved, key=lambda one: -one.nbytes)
 
 
-class Memory(Protocol):
+class MemoryHearing(Protocol):
     """Hears what a program keeps, from the moment that it is opened until it is closed."""
 
     after_step: Callable[[int], None] | None = None
@@ -143,5 +143,5 @@ class Memory(Protocol):
         """Hear nothing any more."""
 
     @abstractmethod
-    def measured(self) -> Measured:
+    def measured(self) -> MeasuredMemory:
         """What was heard."""

@@ -12,7 +12,7 @@ import numpy
 
 from backprobe.backends.facts import Description, Summary
 from backprobe.backends.rows import BFLOAT16, Rows
-from backprobe.backends.summaries import CHUNK, Running, stride
+from backprobe.backends.summaries import CHUNK, RunningSummary, stride
 from backprobe.backends.tensors import Arrays
 from backprobe.errors import BadRecording
 from backprobe.record.nonfinite import Nonfinite
@@ -36,7 +36,7 @@ class HostArrays(Arrays):
         return Description(tuple(tensor.shape), str(tensor.dtype), "cpu")
 
     def summarize(self, tensor: Any) -> Summary | None:
-        running = Running()
+        running = RunningSummary()
         flags: Any = ["external_loop", "buffered", "zerosize_ok"]
         for chunk in numpy.nditer(self.to_host(tensor), flags, order="K", buffersize=CHUNK):
             _add(running, chunk)
@@ -84,7 +84,7 @@ class HostArrays(Arrays):
             array = whole = numpy.ascontiguousarray(array).reshape(array.shape)
         if id(whole) not in seen:
             seen[id(whole)] = f"storage{len(blobs)}"
-            blobs[seen[id(whole)]] = Memory(whole)
+            blobs[seen[id(whole)]] = ArrayMemory(whole)
         return {
             "layout": "strided",
             "dtype": str(array.dtype),
@@ -128,7 +128,7 @@ class MappedArrays(NumpyArrays):
         return super().decode(layout, blobs)
 
 
-def _add(running: Running, chunk: Any) -> None:
+def _add(running: RunningSummary, chunk: Any) -> None:
     if chunk.dtype not in (numpy.float32, numpy.float64):
         chunk = _wide(chunk)
     parts = chunk.view(numpy.float64) if chunk.dtype.kind == "c" else chunk
@@ -179,7 +179,7 @@ DTYPES = frozenset({
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class ArrayMemory:
     """The memory that arrays lie on, as bytes."""
 
     whole: Any

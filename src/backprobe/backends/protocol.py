@@ -19,18 +19,18 @@ from types import CodeType, FrameType, MappingProxyType
 from typing import Any, Protocol
 
 from backprobe.backends.bridging import Bridges
-from backprobe.backends.capabilities import KeptGradients, Models, ModuleObserver, Program
+from backprobe.backends.capabilities import GraphExecution, KeptGradients, Models, ModuleObserver
 from backprobe.backends.captures import Captures
 from backprobe.backends.facts import Around, Backward, Failure, GraphFacts, Options, Ran
 from backprobe.backends.guards import Guards
 from backprobe.backends.heard_births import HearBirths
-from backprobe.backends.memory import Memory
+from backprobe.backends.memory import MemoryHearing
 from backprobe.backends.recheck import Recheck
 from backprobe.backends.replay import State
 from backprobe.backends.second_order import GradientProgram, Product
 from backprobe.backends.tensors import Arrays, Tensors
 from backprobe.backends.trials import Trials
-from backprobe.backends.useless import Call, UselessGradients
+from backprobe.backends.useless import RepeatedCall, UselessGradients
 from backprobe.backends.variations import Variations
 from backprobe.backends.vectorized import Vectorized
 from backprobe.backends.watches import FunctionWatches, Watches
@@ -150,7 +150,7 @@ class BlockTape(Tape, Protocol):
         return ()
 
     def not_followed(self) -> Sequence[Reason]:
-        """The same as notes."""
+        """What ``unseen`` returns, as notes on the recording."""
         return [Reason("compiled_not_followed", {"name": name}) for name in self.unseen()]
 
     @abstractmethod
@@ -158,8 +158,9 @@ class BlockTape(Tape, Protocol):
         """Was it computed from what is differentiated, so that backward may yet come through it?"""
 
     def leads_on(self, captures: Sequence[Any]) -> bool:
-        """Has the program kept a graph for more passes, or is one of these computed from what is differentiated, and no
-        pass of its own has come by it yet?
+        """May the program still run backward through these captures?
+
+        That is so if it has kept a graph for another pass, or if one of them has a history that no pass went through.
         """
         return False
 
@@ -223,7 +224,7 @@ class Backend(Protocol):
 
     models: Models | None = None
     blocks: Blocks | None = None
-    graphs: Callable[[Any, Any], Program | None] | None = None
+    graphs: Callable[[Any, Any], GraphExecution | None] | None = None
     """(target, session) -> what runs a target that is a graph already, None for any other; raises BadOption."""
 
     state: type[State] = State
@@ -235,7 +236,7 @@ class Backend(Protocol):
     variations: Callable[[], Variations] | None = None
     """Makes what varies the arguments of a program, to see what rounding does to it."""
 
-    memory: Callable[[Any], Memory] | None = None
+    memory: Callable[[Any], MemoryHearing] | None = None
     """(model or None) -> what hears which memory a block keeps."""
 
     vectorized: Vectorized | None = None
@@ -271,7 +272,7 @@ class Backend(Protocol):
     useless: Callable[[], UselessGradients] | None = None
     """Makes what observes the iterations of a program for gradients that are there, and useless."""
 
-    useless_in_call: Callable[[Call], Sequence[Note]] | None = None
+    useless_in_call: Callable[[RepeatedCall], Sequence[Note]] | None = None
     """What of this is found in one call of a function or model, which is made once or twice for that.
 
     Raises what the program raises.

@@ -13,7 +13,16 @@ from dataclasses import replace
 from itertools import pairwise
 from types import CodeType
 
-from backprobe.backends.call_sites import SWITCHES, Code, Instruction, Site, mentions, site_at, source_of, switch
+from backprobe.backends.call_sites import (
+    SWITCHES,
+    Code,
+    Instruction,
+    InstructionSite,
+    mentions,
+    site_at,
+    source_of,
+    switch,
+)
 from backprobe.cuts.cutting_operations import use_of, uses
 from backprobe.record.source import Source
 from backprobe.record.training import ModuleCall
@@ -96,7 +105,7 @@ def call_under_mode(instruction: Instruction, mode: str) -> tuple[ModuleCall, ..
     return (ModuleCall(source, ast.unparse(site.node), mode, switch([instruction])),)
 
 
-def _followed(file: str, site: Site, most: int) -> tuple[ModuleCall, ...]:
+def _followed(file: str, site: InstructionSite, most: int) -> tuple[ModuleCall, ...]:
     # The statements in which a value that a statement gives a name ends; none where one of them may pass it on.
     name = _bound(site.statement)
     after = _after(site.statement, name, site.above) if name and most else None
@@ -109,7 +118,7 @@ def _followed(file: str, site: Site, most: int) -> tuple[ModuleCall, ...]:
     return tuple(ways.ends) if not ways.is_open else ()
 
 
-def _is_unread(site: Site) -> bool:
+def _is_unread(site: InstructionSite) -> bool:
     name = _bound(site.statement)
     after = _after(site.statement, name, site.above) if name else None
     if after is None:
@@ -137,7 +146,7 @@ class _Ways:
         inside = statements_of(statement, "body")
         if isinstance(statement, ast.With):
             return self.through(inside)
-        if inside:  # which runs or not: the text does not tell
+        if inside:  # the text does not tell whether this body runs
             self.is_open |= any(self.name in names_in(one) for one in ast.walk(statement) if isinstance(one, ast.stmt))
         return isinstance(statement, ast.stmt) and _bound(statement) == self.name
 
@@ -155,7 +164,7 @@ def _ends(
     passing = [use for use in found if use.kind not in NOT_PASSED_ON]
     if not passing:
         return [ModuleCall(source, name)] if any(use.kind != "shape" for use in found) else []
-    further = _followed(file, Site(statement, statement, above), most - 1)
+    further = _followed(file, InstructionSite(statement, statement, above), most - 1)
     return [*further] if further else None
 
 

@@ -7,7 +7,7 @@ from weakref import ref
 
 
 class Seen(dict[int, "ref[Any]"]):
-    """A set of objects. Another that comes to lie where one of them was is not in it.
+    """A set of objects, known by identity without being held. A later object at the same address is not in it.
 
     >>> seen = Seen()
     >>> seen.add(len)

@@ -23,7 +23,7 @@ OWN = ("__pycache__", os.devnull)
 """Files that Python itself writes when it imports, and the one that keeps nothing."""
 
 
-class Stopped(BaseException):
+class StoppedAtEffect(BaseException):
     """A run ended at a side effect. No program catches it with ``except Exception``."""
 
     def __init__(self, note: Note) -> None:
@@ -33,7 +33,7 @@ class Stopped(BaseException):
 
 class _Running(threading.local):
     name = ""  # of the program that runs in this thread and may have no side effects
-    stopped: Stopped | None = None
+    stopped: StoppedAtEffect | None = None
 
 
 RUNNING = _Running()
@@ -71,7 +71,7 @@ def _hear(event: str, args: tuple[Any, ...]) -> None:
         return  # nearly always
     effect = effect_of(event, args)
     if effect:
-        RUNNING.stopped = Stopped(Note("side_effect", {"name": RUNNING.name, "effect": effect}))
+        RUNNING.stopped = StoppedAtEffect(Note("side_effect", {"name": RUNNING.name, "effect": effect}))
         raise RUNNING.stopped
 
 

@@ -13,7 +13,7 @@ CHUNK = 1 << 16  # elements: what is read from memory once lies in the cache whe
 MOST_KNOWN = 65536
 
 
-class Running:
+class RunningSummary:
     """The statistics of the chunks so far.
 
     The sum of squares is kept relative to the largest scale of any chunk, so that it neither overflows nor vanishes, as

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
-class Ran:
+class TrialRun:
     """What one run gave: the floating tensors of the result, and the gradients of their sum."""
 
     results: Sequence[Any]
@@ -40,7 +40,7 @@ class Trials(Protocol):
         """The sum of the floating tensors in what a program returned."""
 
     @abstractmethod
-    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ran:
+    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TrialRun:
         """Run a function once, without a probe.
 
         Differentiated are its floating arguments, and the parameters of the models that it calls.

@@ -178,7 +178,7 @@ class Watches(Fetching, Protocol):
 
 
 @dataclass(frozen=True)
-class Differentiated:
+class DifferentiatedLoss:
     """What a loss function gave when it ran under a probe."""
 
     result: Any
@@ -204,7 +204,7 @@ class LossProbe(Protocol):
     @abstractmethod
     def __call__(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], wrt: Sequence[str], parameters: Sequence[str]
-    ) -> Differentiated:
+    ) -> DifferentiatedLoss:
         """``wrt`` are the arguments to differentiate, ``parameters`` the names of what they hold."""
 
 

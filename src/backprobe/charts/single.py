@@ -52,7 +52,7 @@ def _series(reader: RunReader, name: str, field: str) -> Iterator[str]:
 
 
 def one_step(heading: str, rows: Mapping[str, Mapping[str, float]]) -> str:
-    """The most asked numbers of all names at a step."""
+    """A table of one step: a line for each name, with the statistics in ``SHOWN``, and a mark at NaN and Inf."""
     fields = [field for field in SHOWN if any(field in own for own in rows.values())]
     room = COLUMNS - 13 * len(fields)
     lines = [heading, " " * room + "".join(f"{field:>13}" for field in fields)]

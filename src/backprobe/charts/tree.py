@@ -9,12 +9,12 @@ from backprobe.record.names import outside
 
 
 @dataclass
-class Node:
+class TreeNode:
     """A part of the tree: what it is called here, its name in the run if it has one, and what is in it."""
 
     label: str
     name: str | None = None
-    inside: dict[str, Node] = field(default_factory=dict)
+    inside: dict[str, TreeNode] = field(default_factory=dict)
 
     def count(self) -> int:
         return sum(1 + one.count() for one in self.inside.values())
@@ -46,22 +46,22 @@ def segments(name: str) -> list[str]:
     return [*found, name[start:]]
 
 
-def tree(names: Sequence[str]) -> Node:
+def tree(names: Sequence[str]) -> TreeNode:
     """The tree of names: what the model itself returns first, all else in the order of the names."""
-    root = Node("")
+    root = TreeNode("")
     results = [name for name in names if name.partition(".")[0] == "return"]
     for name in results:
-        root.inside[name] = Node(name, name)
+        root.inside[name] = TreeNode(name, name)
     for name in names:
         if name not in results:
             node = root
             for segment in segments(name):
-                node = node.inside.setdefault(segment, Node(segment))
+                node = node.inside.setdefault(segment, TreeNode(segment))
             node.name = name
     return root
 
 
-def lines(root: Node, most: int) -> list[Line]:
+def lines(root: TreeNode, most: int) -> list[Line]:
     """The tree as lines, as deep as there is room for."""
     depth = 1
     while _size(root, depth) < _size(root, depth + 1) <= most:
@@ -69,11 +69,11 @@ def lines(root: Node, most: int) -> list[Line]:
     return list(_lines(root, depth, 0))
 
 
-def _size(node: Node, depth: int) -> int:
+def _size(node: TreeNode, depth: int) -> int:
     return sum(1 + _size(one, depth - 1) for one in node.inside.values()) if depth else 0
 
 
-def _lines(node: Node, left: int, depth: int) -> Iterator[Line]:
+def _lines(node: TreeNode, left: int, depth: int) -> Iterator[Line]:
     for one in node.inside.values():
         yield Line(one.label, one.name, depth, one.count() if left == 1 else 0)
         if left > 1:

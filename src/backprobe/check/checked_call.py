@@ -27,7 +27,7 @@ STRAY = 100  # times the error that half of the outputs keep below
 
 
 @dataclass(frozen=True)
-class Comparison:
+class DirectionCheck:
     """Along one direction: the analytic and the numeric derivative, the noise of the latter, and the scale of both."""
 
     analytic: float
@@ -215,7 +215,7 @@ class CheckedCall:
         parts = zip(numpy.split(numbers, ends[:-1]), self.outputs, strict=True)
         return [numpy.ascontiguousarray(part).view(output.dtype).reshape(output.shape) for part, output in parts]
 
-    def compare(self, found: Slope, cotangent: Any, gradient: Any, direction: Any) -> Comparison:
+    def compare(self, found: Slope, cotangent: Any, gradient: Any, direction: Any) -> DirectionCheck:
         """Along one direction, where the cotangent lets it be seen."""
         seen = cotangent != 0
         terms_done = cotangent[seen] * found.value[seen]
@@ -223,9 +223,9 @@ class CheckedCall:
         scale = max(float(numpy.linalg.norm(terms_done)), float(numpy.linalg.norm(terms_said)))
         noise = float(numpy.linalg.norm(cotangent[seen] * found.error[seen]))
         rounding = self.epsilon * float(abs(terms_done).sum() + abs(terms_said).sum())
-        return Comparison(float(terms_said.sum()), float(terms_done.sum()), noise + rounding, scale)
+        return DirectionCheck(float(terms_said.sum()), float(terms_done.sum()), noise + rounding, scale)
 
-    def is_next_to_nothing(self, compared: Comparison, cotangent: Any) -> bool:
+    def is_next_to_nothing(self, compared: DirectionCheck, cotangent: Any) -> bool:
         """Do the outputs move so little, against their size, that noise is all there is to see?"""
         size = float(numpy.linalg.norm((cotangent * self.size)[numpy.isfinite(self.size) & (cotangent != 0)]))
         rounding = max(MATTERS, self.epsilon / self.widest) * size

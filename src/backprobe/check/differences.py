@@ -31,7 +31,7 @@ class Slope:
     is_kinked: Any
 
 
-class Limit:
+class LimitAtZero:
     """The limit of values known at steps h, h/2, h/4, ... that have an expansion in h**first, h**(first+2), ...
 
     ``value`` is infinite in ``error`` where the limit is unknown: where there was no finite value, or too few.
@@ -80,7 +80,7 @@ def slope(moved: Callable[[float], Any], at_rest: Any, widest: float, epsilon: f
     >>> float(found.value[0].round(9)), bool(found.error[0] < 1e-9), found.is_kinked.tolist()
     (1.0, True, [False, True])
     """
-    central, gap, jitters = Limit(2), Limit(1), []
+    central, gap, jitters = LimitAtZero(2), LimitAtZero(1), []
     step, before = widest, numpy.nan
     with numpy.errstate(all="ignore"):
         for _ in range(LEVELS):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 from backprobe.backends.recheck import Input, RecordedCall
-from backprobe.check.checked_call import MATTERS, CheckedCall, Comparison, Outline, Uncheckable
+from backprobe.check.checked_call import MATTERS, CheckedCall, DirectionCheck, Outline, Uncheckable
 from backprobe.check.differences import TRUSTED
 from backprobe.check.locate_error import Element, Wrong, locate_error
 from backprobe.check.second_derivative import GradientCall
@@ -110,10 +110,10 @@ class _InputCheck:
             self.verdict.remark("coarse", self.input, size=f"{compared.resolution:.1g}")
         return True
 
-    def _agree(self, compared: Comparison) -> None:
+    def _agree(self, compared: DirectionCheck) -> None:
         self.verdict.error = max(self.verdict.error, compared.error)
 
-    def _check_difference(self, compared: Comparison, is_known: bool) -> None:
+    def _check_difference(self, compared: DirectionCheck, is_known: bool) -> None:
         if not self.call.operation.is_custom and self._is_right_if_symmetric():
             self.verdict.remark("symmetric_only")
         elif wrong := self._confirmed(is_known):
@@ -144,7 +144,7 @@ class _InputCheck:
         direction = self.call.direction(self.at)
         return not self._compared(direction + _transposed(direction))[0].differs
 
-    def _compared(self, direction: Any, widest: float | None = None) -> tuple[Comparison, Any, Sequence[Any]]:
+    def _compared(self, direction: Any, widest: float | None = None) -> tuple[DirectionCheck, Any, Sequence[Any]]:
         # The comparison along a direction, with a cotangent of its own; that, and the gradients for it.
         call = self.call
         found = call.slope(self.at, direction, widest)
@@ -166,7 +166,7 @@ class _InputCheck:
                 return wrong and self._transposed(wrong, compared, call.push(at, cotangent, direction))
         return None
 
-    def _transposed(self, wrong: Wrong, compared: Comparison, forward: float | None) -> Wrong:
+    def _transposed(self, wrong: Wrong, compared: DirectionCheck, forward: float | None) -> Wrong:
         # What runs backward is the transpose of what runs forward, unless somebody has written it.
         if forward is None or abs(compared.analytic - forward) <= UNLIKE * compared.scale:
             return wrong

@@ -16,6 +16,7 @@ import backprobe
 from backprobe.cli.stopping import number_of
 from backprobe.findings.report import Report
 from backprobe.record.disk import unwritable, write_whole
+from backprobe.record.stamp import environment
 from backprobe.show.plain import plain_record
 from backprobe.show.printing import echo
 
@@ -79,7 +80,8 @@ def tell(text: str) -> None:
 def show(found: object, data: Any = None) -> None:
     """Print what a command has found, as text or as data, and write a report into the SARIF file that was asked for.
 
-    A report and a recording have data of their own. Of None there is no text.
+    A report and a recording have data of their own. Of None there is no text. Data goes with the versions that made it,
+    for somebody else who is sent it.
     """
     if found is data is None:
         return
@@ -88,7 +90,8 @@ def show(found: object, data: Any = None) -> None:
             data = found.to_dict()
         elif isinstance(found, backprobe.Recording):
             data = plain_record(found.record, found.outputs)
-        click.get_current_context().meta[DOCUMENT] = json.dumps(data, allow_nan=False)
+        document = {**data, "environment": environment()}
+        click.get_current_context().meta[DOCUMENT] = json.dumps(document, allow_nan=False)
     elif found is not None and not is_asked("quiet"):
         echo(str(found))
     if is_asked("sarif") and isinstance(found, Report):

@@ -20,7 +20,7 @@ from backprobe.record.brief import written
 
 WHOLE = 12  # elements up to which the matrix is built, by a product for each
 SPELLED = {"largest": "LA", "smallest": "SA", "magnitude": "LM"}
-OFF = 100  # times the square root of the rounding: by more a Hessian is not symmetric
+OFF = 100  # times the square root of eps: a Hessian whose asymmetry is larger gets a note
 JOINT = "joint"
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import islice
 
 from backprobe.cuts.cutting_operations import Use
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention, mentions_of
 from backprobe.cuts.unrecorded import CERTAIN
 from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
-from backprobe.record.graph import Graph, inverted, reached
+from backprobe.record.graph import Graph, alone, inverted, kept, reached
 from backprobe.record.names import partition, split, strip
 from backprobe.record.passes import Pass
 from backprobe.record.reasons import LIMITED
@@ -65,7 +65,18 @@ class Dataflow:
                 self._leave_out(one)
         self._mention_parameters()
         self.consumers = inverted([self.sources(target) for target in range(len(self.entries))])
-        self._descendants = cache(self.graph.descendants)
+        self.after_edges: dict[int, set[int]] = {}  # see ``_descendants``
+
+    @classmethod
+    def of(cls, record: Record, *, has_run: bool = True) -> Dataflow:
+        """That of a record, kept with it as long as it lives."""
+        return kept(record, (cls, has_run), lambda: cls(alone(record), has_run=has_run))
+
+    def _descendants(self, at: int) -> set[int]:
+        # What a value flows into along edges, found once.
+        if at not in self.after_edges:
+            self.after_edges[at] = self.graph.descendants(at)
+        return self.after_edges[at]
 
     def _leave_out(self, asked: Pass) -> None:
         # What a call returned zeros for, as nothing leads to it, is not what these are computed from.
@@ -389,7 +400,7 @@ def places(record: Record) -> dict[int, Source]:
         and entry.source is not None
         and entry.source.below
     ]
-    mentions = Dataflow(record).mentions if several else []
+    mentions = Dataflow.of(record).mentions if several else []
     cutting = [mention for at in several for mention in mentions[at] if mention.use.kind]
     lines = ((mention.target, mention.place) for mention in reversed(cutting))
     return {at: line for at, line in lines if line is not None and line is not record.entries[at].source}
@@ -400,7 +411,7 @@ def causes(record: Record) -> dict[int, Source]:
 
     In one pass from the outputs back: the first cut of a value is its own, or that of the nearest value behind it.
     """
-    flow = Dataflow(record)
+    flow = Dataflow.of(record)
     wanted = [at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED]
     own: dict[int, Source] = {}
     found: dict[int, Source] = {}

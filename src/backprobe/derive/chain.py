@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy
 
-from backprobe.derive.evaluate import ROUNDINGS, Rounding, agree
-from backprobe.derive.factors import Known, factor_of, formula_of, single, size, to_array
+from backprobe.derive.evaluate import ROUNDINGS, NumberRounding, agree
+from backprobe.derive.factors import CheckedFormula, factor_of, formula_of, single, size, to_array
 from backprobe.derive.formula import Unwritten
 from backprobe.derive.paths import Paths
 from backprobe.record.entries import Entry
@@ -38,7 +38,7 @@ class Chain:
         self.output, self.input = entries[between.start], entries[between.end]
         self.edges = {(of, to): edge for of in between.order for to, edge in between.inputs[of].items()}
         self.formulas = {at: formula_of(graph, at) for at in between.order if at != between.end}
-        operands = [at for known in self.formulas.values() if isinstance(known, Known) for at in known.symbols]
+        operands = [at for known in self.formulas.values() if isinstance(known, CheckedFormula) for at in known.symbols]
         self.involved = list(dict.fromkeys([between.start, *between.order, between.end, *operands]))
         self.labels = label(entries, self.involved)
         self.factors = {
@@ -95,7 +95,7 @@ class Chain:
         # Is the sum the recorded gradient? None where there is nothing recorded to compare with.
         if not self.recorded or self.between.start == self.between.end or not self.edges:
             return None
-        rounding = Rounding.of(self.entries[at].dtype for at in self.between.order)
+        rounding = NumberRounding.of(self.entries[at].dtype for at in self.between.order)
         try:
             if self.scalars:
                 magnitude = self._swept(abs)[self.between.end]
@@ -105,7 +105,7 @@ class Chain:
         except Unwritten:
             return None
 
-    def _sums_up(self, rounding: Rounding) -> bool | None:
+    def _sums_up(self, rounding: NumberRounding) -> bool | None:
         shape = self.input.shape
         flows = list(self.contributions().values())
         if shape is None or any(flow is None for flow in flows):

@@ -20,24 +20,24 @@ ROUNDINGS = 8  # how many roundings of a framework's own functions one of ours s
 
 
 @dataclass(frozen=True)
-class Rounding:
+class NumberRounding:
     """How coarse the numbers of a dtype are: relative to a number, and beside zero (its smallest positive one)."""
 
     eps: float
     tiny: float
 
     @classmethod
-    def of(cls, dtypes: Iterable[str | None]) -> Rounding:
+    def of(cls, dtypes: Iterable[str | None]) -> NumberRounding:
         """The coarsest of these dtypes."""
         found = [DTYPES[dtype] for dtype in dtypes if dtype in DTYPES] or [DTYPES["float64"]]
         return max(found, key=lambda rounding: rounding.eps)
 
 
 DTYPES = {
-    "float64": Rounding(2.0**-52, 2.0**-1074),
-    "float32": Rounding(2.0**-23, 2.0**-149),
-    "bfloat16": Rounding(2.0**-7, 2.0**-133),
-    "float16": Rounding(2.0**-10, 2.0**-24),
+    "float64": NumberRounding(2.0**-52, 2.0**-1074),
+    "float32": NumberRounding(2.0**-23, 2.0**-149),
+    "bfloat16": NumberRounding(2.0**-7, 2.0**-133),
+    "float16": NumberRounding(2.0**-10, 2.0**-24),
 }
 
 
@@ -63,7 +63,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def evaluate(tree: Tree, values: Sequence[Any], rounding: Rounding) -> tuple[Any, Any]:
+def evaluate(tree: Tree, values: Sequence[Any], rounding: NumberRounding) -> tuple[Any, Any]:
     """The formula at these arrays of doubles, and a bound on what rounding has moved it by."""
     with numpy.errstate(all="ignore"):
         value, error = _evaluated(expanded(tree), values, rounding.eps)
@@ -90,7 +90,7 @@ def _evaluated(tree: Tree, values: Sequence[Any], eps: float) -> tuple[Any, Any]
     return result, error
 
 
-def kinks(tree: Tree, values: Sequence[Any], rounding: Rounding) -> list[tuple[Apply, int]]:
+def kinks(tree: Tree, values: Sequence[Any], rounding: NumberRounding) -> list[tuple[Apply, int]]:
     """The functions in a formula that have a kink at one of these points, and at how many elements."""
     found = []
     for part in parts(tree):
@@ -102,7 +102,7 @@ def kinks(tree: Tree, values: Sequence[Any], rounding: Rounding) -> list[tuple[A
     return found
 
 
-def agree(ours: Any, errors: Any, recorded: Any, rounding: Rounding) -> bool:
+def agree(ours: Any, errors: Any, recorded: Any, rounding: NumberRounding) -> bool:
     """Are these the recorded numbers, to half the digits of their dtype? Rounding may explain more than that."""
     with numpy.errstate(all="ignore"):
         same = (ours == recorded) | (numpy.isnan(ours) & numpy.isnan(recorded))

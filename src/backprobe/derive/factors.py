@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 
 from backprobe.derive.calculus import derivative
-from backprobe.derive.evaluate import DTYPES, JUMPING, Rounding, agree, evaluate, kinks
+from backprobe.derive.evaluate import DTYPES, JUMPING, NumberRounding, agree, evaluate, kinks
 from backprobe.derive.formula import Unwritten, parse
 from backprobe.derive.notation import Text
 from backprobe.derive.tree import Apply, Tree, named, parts
@@ -45,13 +45,13 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Known:
+class CheckedFormula:
     """What an entry computes as a formula over other entries, checked against its value at these elements."""
 
     tree: Tree
     symbols: tuple[int, ...]
     values: tuple[Any, ...]  # of the symbols, at the elements that are checked
-    rounding: Rounding
+    rounding: NumberRounding
 
 
 class Disagrees(Unwritten):
@@ -61,7 +61,7 @@ class Disagrees(Unwritten):
 # the formula of an entry
 
 
-def formula_of(graph: Graph, at: int) -> Known | Unwritten:
+def formula_of(graph: Graph, at: int) -> CheckedFormula | Unwritten:
     """The formula of an entry that gives its recorded value, or why it has none."""
     try:
         return _read(graph, at)
@@ -69,7 +69,7 @@ def formula_of(graph: Graph, at: int) -> Known | Unwritten:
         return error
 
 
-def _read(graph: Graph, at: int) -> Known:
+def _read(graph: Graph, at: int) -> CheckedFormula:
     entry = graph.entries[at]
     source = entry.source
     if source is None or not source.expression:
@@ -91,10 +91,10 @@ def _read(graph: Graph, at: int) -> Known:
     if _broadcast([each.shape or () for each in read]) != shape:
         raise Unwritten(f"`{shorten(source.expression)}` is not elementwise")
     recorded, *values = numpy.broadcast_arrays(*(to_array(_held(each), shape) for each in (entry, *read)))
-    rounding = Rounding.of(each.dtype for each in (entry, *read))
+    rounding = NumberRounding.of(each.dtype for each in (entry, *read))
     ours, errors = evaluate(formula.tree, values, rounding)
     _compare(f"`{shorten(source.expression)}`", ours, errors, recorded, rounding)
-    return Known(formula.tree, formula.symbols, tuple(values), rounding)
+    return CheckedFormula(formula.tree, formula.symbols, tuple(values), rounding)
 
 
 def _refuse_numbers(entry: Entry) -> None:
@@ -121,7 +121,7 @@ def _held(entry: Entry) -> Any:
 
 
 def factor_of(
-    graph: Graph, of: int, wrt: int, edge: Edge, known: Known | Unwritten, names: Mapping[int, str]
+    graph: Graph, of: int, wrt: int, edge: Edge, known: CheckedFormula | Unwritten, names: Mapping[int, str]
 ) -> Factor:
     """The factor of an edge, with its reason in the given names where it is not written out."""
     consumer, source = graph.entries[of], graph.entries[wrt]
@@ -156,7 +156,7 @@ def _number(consumer: Entry, source: Entry, edge: Edge) -> float | None:
         return None
 
 
-def _refuse_kinks(known: Known, names: Sequence[str], elements: int) -> None:
+def _refuse_kinks(known: CheckedFormula, names: Sequence[str], elements: int) -> None:
     for function, ties in kinks(known.tree, known.values, known.rounding):
         inside = [Text().write(named(arg, names))[0] for arg in function.args]
         where = " = ".join(inside if len(inside) > 1 else [*inside, "0"])
@@ -165,7 +165,7 @@ def _refuse_kinks(known: Known, names: Sequence[str], elements: int) -> None:
 
 
 def _against_contribution(
-    rounding: Rounding, ours: Any, errors: Any, consumer: Entry, source: Entry, edge: Edge
+    rounding: NumberRounding, ours: Any, errors: Any, consumer: Entry, source: Entry, edge: Edge
 ) -> None:
     # The derivative times the consumer's gradient must be what flows into the input's gradient.
     shape, own = consumer.shape or (), source.shape or ()
@@ -182,7 +182,7 @@ def _against_contribution(
     _compare("its derivative", flow, moved, recorded, rounding)
 
 
-def _compare(what: str, ours: Any, errors: Any, recorded: Any, rounding: Rounding) -> None:
+def _compare(what: str, ours: Any, errors: Any, recorded: Any, rounding: NumberRounding) -> None:
     # Raise where a formula does not give what was recorded: Disagrees, unless it only left the range of doubles.
     if agree(ours, errors, recorded, rounding):
         return

@@ -25,7 +25,7 @@ Written: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Row:
+class FormulaRow:
     """Equal terms, what they are about before them, and their place in the source behind them."""
 
     terms: Sequence[Tree]
@@ -48,7 +48,7 @@ class Text:
         "dots": "⋯",
     }
     joins: Mapping[str, str] = {"chain": " · ", "path": " ← ", "is": " = ", "listed": ", ", "beside": ""}
-    dot, short = "·", 1.0  # characters of a name
+    dot, short = "·", 1.0  # characters: a number needs a dot before a longer name
 
     def write(self, tree: Tree) -> Written:
         """A formula, and how tightly its outermost operation binds."""
@@ -120,9 +120,9 @@ class Text:
     def fraction(self, above: Written, below: Written) -> Written:
         return f"{self.bracketed(above, QUOTIENT)}/{self.bracketed(below, POWER)}", QUOTIENT
 
-    def line(self, line: Row | Tree) -> str:
+    def line(self, line: FormulaRow | Tree) -> str:
         """A row without repeated terms, or a line that holds no equation."""
-        if not isinstance(line, Row):
+        if not isinstance(line, FormulaRow):
             return self.unequal(self.write(line)[0])
         terms = [self.write(term)[0] for term in line.terms]
         kept = [term for at, term in enumerate(terms) if not at or _bare(term) != _bare(terms[at - 1])]
@@ -135,7 +135,7 @@ class Text:
     def unequal(self, text: str) -> str:
         return text
 
-    def page(self, blocks: Sequence[Sequence[Row | Tree]]) -> str:
+    def page(self, blocks: Sequence[Sequence[FormulaRow | Tree]]) -> str:
         return "\n\n".join("\n".join(map(self.line, block)) for block in blocks if block)
 
 
@@ -161,7 +161,7 @@ class Latex(Text):
         "listed": r",\ ",
         "beside": "",
     }
-    dot, short = r" \cdot ", math.inf  # a name of several letters looks like one
+    dot, short = r" \cdot ", math.inf  # its letters stand upright and read as one name
 
     def name(self, name: str) -> str:
         """A letter as it is, a Greek one by its command, ``x1`` with an index, and all else upright.
@@ -210,7 +210,7 @@ class Latex(Text):
     def unequal(self, text: str) -> str:
         return f"& {text}"
 
-    def page(self, blocks: Sequence[Sequence[Row | Tree]]) -> str:
+    def page(self, blocks: Sequence[Sequence[FormulaRow | Tree]]) -> str:
         lines = " \\\\\n".join(self.line(line) for block in blocks for line in block)
         return f"\\begin{{aligned}}\n{lines}\n\\end{{aligned}}"
 

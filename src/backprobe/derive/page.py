@@ -12,9 +12,9 @@ import numpy
 from backprobe.backends.numpy import nested_text
 from backprobe.backends.tensors import Arrays
 from backprobe.derive.chain import Chain
-from backprobe.derive.factors import Factor, Known, single, size
+from backprobe.derive.factors import CheckedFormula, Factor, single, size
 from backprobe.derive.formula import Unwritten
-from backprobe.derive.notation import Row, rounded
+from backprobe.derive.notation import FormulaRow, rounded
 from backprobe.derive.tree import Apply, Leaf, Tree, apply, named
 from backprobe.errors import BackprobeError
 from backprobe.findings.phrasing import listed
@@ -39,30 +39,30 @@ class Page:
         # a plain number where all values have one element, whatever their shape
         self.result = number(single(chain.total)) if chain.scalars else self.shown(chain.total)
 
-    def blocks(self, notes: Sequence[str]) -> list[list[Row | Tree]]:
+    def blocks(self, notes: Sequence[str]) -> list[list[FormulaRow | Tree]]:
         """The whole derivation, with these notes at its end."""
         shown = [f"note: {note}" for note in notes[:MOST_NOTES]]
         more = [f"note: and {len(notes) - MOST_NOTES} more"] if len(notes) > MOST_NOTES else []
-        below: list[Row | Tree] = [*self.values(), *self.renamed(), *map(word, shown + more)]
+        below: list[FormulaRow | Tree] = [*self.values(), *self.renamed(), *map(word, shown + more)]
         return [[*self.rows()], _first(self.factor_rows()), _first(self.steps()), below]
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[FormulaRow]:
         """The derivative: the paths, and their sum."""
         chain, between = self.chain, self.chain.between
         if between.start == between.end:  # 1, or the given cotangent
-            return [Row([self.head, self.seed, self.result])]
+            return [FormulaRow([self.head, self.seed, self.result])]
         if not between.count:
-            return [Row([self.head, self.result])]
+            return [FormulaRow([self.head, self.result])]
         if len(chain.listed) == 1:
-            rows = [Row([self.head, *self._path(chain.listed[0])])]
+            rows = [FormulaRow([self.head, *self._path(chain.listed[0])])]
         elif chain.listed:
             rows = [*map(self._along, chain.listed), *self._sum()]
         else:
             rows = [self._rule()]
         if chain.sum_agrees is False:
             given = word("the recorded partials give")
-            rows = [Row([term for term in row.terms if term != self.head], row.about or given) for row in rows]
-            rows.append(Row([self.head, self.result], word("recorded")))
+            rows = [FormulaRow([term for term in row.terms if term != self.head], row.about or given) for row in rows]
+            rows.append(FormulaRow([self.head, self.result], word("recorded")))
         return rows
 
     # what formulas consist of
@@ -125,8 +125,8 @@ class Page:
             *self._comes_to(way),
         ]
 
-    def _along(self, way: Sequence[int]) -> Row:
-        return Row(self._path(way), Apply("path", _elided([self.name(at) for at in way])))
+    def _along(self, way: Sequence[int]) -> FormulaRow:
+        return FormulaRow(self._path(way), Apply("path", _elided([self.name(at) for at in way])))
 
     def _comes_to(self, way: Sequence[int]) -> list[Tree]:
         # The contribution of one path to the asked gradient, where it is known for this path alone.
@@ -140,21 +140,21 @@ class Page:
 
     # several paths
 
-    def _sum(self) -> list[Row]:
+    def _sum(self) -> list[FormulaRow]:
         chain = self.chain
         if chain.scalars:
             products = [chain.product(way) for way in chain.listed]
             total = self.result if chain.sum_agrees is not False else number(sum(products))
-            return [Row([self.head, _added(map(number, products)), total])]
+            return [FormulaRow([self.head, _added(map(number, products)), total])]
         if chain.sum_agrees is False:
             return []
         every = chain.contributions()
         flows = [every[at] for at in dict.fromkeys(way[-2] for way in chain.listed)]
         if size(chain.input) <= SMALL and all(flow is not None for flow in flows):
-            return [Row([self.head, _added(map(self.shown, flows)), self.result])]
-        return [Row([self.head, word(f"the sum of the contributions of {len(flows)} values"), self.result])]
+            return [FormulaRow([self.head, _added(map(self.shown, flows)), self.result])]
+        return [FormulaRow([self.head, word(f"the sum of the contributions of {len(flows)} values"), self.result])]
 
-    def _rule(self) -> Row:
+    def _rule(self) -> FormulaRow:
         # The rule at the asked value alone, where there are too many paths to list: one term for each consumer.
         chain, start, end = self.chain, self.chain.between.start, self.chain.between.end
         consumers = list(chain.contributions())
@@ -168,14 +168,14 @@ class Page:
                 _added(apply("times", number(chain.totals[at]), number(chain.numbers[at, end])) for at in consumers)
             )
         given = chain.scalars and chain.sum_agrees is False
-        return Row([self.head, *terms, number(chain.totals[end]) if given else self.result])
+        return FormulaRow([self.head, *terms, number(chain.totals[end]) if given else self.result])
 
     # below the equations
 
-    def factor_rows(self) -> list[Row]:
+    def factor_rows(self) -> list[FormulaRow]:
         """Between tensors: each factor that has a formula, with its numbers or their size."""
         return [
-            Row([self.partial(*pair), self.formula(factor), self.in_numbers(factor) or self._magnitude(factor)])
+            FormulaRow([self.partial(*pair), self.formula(factor), self.in_numbers(factor) or self._magnitude(factor)])
             for pair, factor in self.chain.factors.items()
             if factor.tree is not None and not self.chain.scalars
         ]
@@ -188,20 +188,20 @@ class Page:
             rms, largest = math.sqrt(float(numpy.mean(factor.numbers**2))), float(numpy.max(numpy.abs(factor.numbers)))
         return word(f"{shape} rms {rms:.3g} max {largest:.3g}{sampled}")
 
-    def steps(self) -> list[Row]:
+    def steps(self) -> list[FormulaRow]:
         """The formula or expression of each value on the way, with its line."""
         return [row for at in self.chain.between.order if at != self.chain.between.end for row in self._step(at)]
 
-    def _step(self, at: int) -> list[Row]:
+    def _step(self, at: int) -> list[FormulaRow]:
         source, known = self.chain.entries[at].source, self.chain.formulas[at]
         if source is None:
             return []
         where = word(place(source.file, source.line))
-        if isinstance(known, Known):
-            return [Row([self.name(at), self.named(known.tree, known.symbols)], where=where)]
+        if isinstance(known, CheckedFormula):
+            return [FormulaRow([self.name(at), self.named(known.tree, known.symbols)], where=where)]
         if source.expression:
-            return [Row([self.name(at), word(" ".join(source.expression.split()))], where=where)]
-        return [Row([word(source.text)], self.name(at), where)]
+            return [FormulaRow([self.name(at), word(" ".join(source.expression.split()))], where=where)]
+        return [FormulaRow([word(source.text)], self.name(at), where)]
 
     def values(self) -> list[Tree]:
         """The point at which the derivative is taken, where it is a few numbers."""
@@ -243,7 +243,7 @@ def _added(terms: Iterable[Tree]) -> Tree:
     return Apply("total", _elided(list(terms)))
 
 
-def _first(rows: Sequence[Row]) -> list[Row | Tree]:
+def _first(rows: Sequence[FormulaRow]) -> list[FormulaRow | Tree]:
     # Of many rows the first ones, and how many more there are.
     more = [word(f"and {len(rows) - MOST_LINES:,} more")] if len(rows) > MOST_LINES else []
     return [*rows[:MOST_LINES], *more]

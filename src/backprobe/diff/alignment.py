@@ -12,7 +12,7 @@ from backprobe.diff.partners import Partners
 from backprobe.diff.rename import Rename, renamed
 from backprobe.diff.returns import Returned, call_of
 from backprobe.diff.side import Side
-from backprobe.diff.versions import Versions, counts
+from backprobe.diff.versions import NameVersions, counts
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import partition, split, strip
 
@@ -50,14 +50,14 @@ class _Aligning:
         self.taken: dict[int, int] = {}
         self.shared: dict[tuple[int, int], str] = {}
         self.parts: list[Match] = []
-        targets = renamed(a.counted, set(b.counted), renames)
+        targets = renamed(a.graph.calls, set(b.graph.calls), renames)
         self.names = {
             full: (to, " and ".join(map(str, used)))
             for full in a.record.names
             for to, used in [targets.get(strip(full), ("", ()))]
             if used
         }
-        self.versions = Versions(a, b)
+        self.versions = NameVersions(a, b)
         self.returned = Returned(a), Returned(b)
 
     def _add(self, at: int, other: int, how: str) -> None:
@@ -81,7 +81,7 @@ class _Aligning:
         # A name that one program binds more often is left to ``_rebound``. What a module or function is called more
         # often for, as the micro-batches of a step, has other shapes; and an output that one program has more often has
         # the loss of each.
-        own, others = self.a.counted[strip(full)], self.b.counted.get(to, [])
+        own, others = self.a.graph.calls[strip(full)], self.b.graph.calls.get(to, [])
         same = [other for other in others if counts(other) == counts(full)]
         if not same and len(own) == len(others) and is_renamed:
             same = [others[own.index(full)]]
@@ -94,7 +94,7 @@ class _Aligning:
             return None if self.versions.is_unlike(full, same[0], self.found) else found
         is_alike = self.a.entries[at].shape == self.b.entries[found].shape and at not in self.a.record.outputs
         if self.versions.is_rebound(full, same[0]):
-            is_alike = is_alike and own.index(full) == 0 and self.a.is_leaf(at) and self.b.is_leaf(found)
+            is_alike = is_alike and own.index(full) == 0 and self.a.graph.is_given(at) and self.b.graph.is_given(found)
         return found if is_alike else None
 
     def _is_same_part(self, full: str, other: str) -> bool:
@@ -171,13 +171,13 @@ class _Aligning:
                 self._add(at, other, BY_PLACE)
         a, b, waiting = self.a, self.b, defaultdict(list)
         for other in range(len(b.entries)):
-            if other not in self.taken and not b.is_leaf(other):
+            if other not in self.taken and not b.graph.is_given(other):
                 waiting[kind(b.entries[other])].append(other)
         for at, entry in enumerate(a.entries):
-            if at in self.found or a.is_leaf(at) or not waiting[kind(entry)]:
+            if at in self.found or a.graph.is_given(at) or not waiting[kind(entry)]:
                 continue
             partners = self.versions.partners(at, self.found)
-            fits = [one for one in waiting[kind(entry)] if one not in self.taken and b.sources(one) == partners]
+            fits = [one for one in waiting[kind(entry)] if one not in self.taken and b.graph.sources(one) == partners]
             if partners and len(fits) == 1:
                 self._add(at, fits[0], BY_PLACE)
 
@@ -189,8 +189,8 @@ class _Aligning:
         for number, side in enumerate((self.a, self.b)):
             for at, entry in enumerate(side.entries):
                 is_free = at not in matched[number] and at not in more[number]
-                if is_free and side.is_leaf(at) and entry.shape is not None:
-                    groups[side.is_parameter(at), entry.shape][number].append(at)
+                if is_free and side.graph.is_given(at) and entry.shape is not None:
+                    groups[at in side.graph.parameters, entry.shape][number].append(at)
         return [zip(*both, strict=True) for both in groups.values() if len(both[0]) == len(both[1])]
 
     def alignment(self) -> Alignment:

@@ -17,7 +17,7 @@ from backprobe.diff.floor import EPS, SUMS, Floor, Measured, NoiseFloor, Size, b
 from backprobe.diff.matches import Match
 from backprobe.diff.measuring import measure
 from backprobe.diff.orders import Orders
-from backprobe.diff.pairs import DTYPE, NO_NUMBER, ONE_SIDED, SHAPE, STATUS, VALUE, Judged, Row
+from backprobe.diff.pairs import DTYPE, NO_NUMBER, ONE_SIDED, SHAPE, STATUS, VALUE, JudgedNumbers, Row
 from backprobe.diff.rounding import by_rounding
 from backprobe.diff.side import Side
 from backprobe.record.entries import Entry, GradStatus, Lost
@@ -58,10 +58,10 @@ class Comparison:
 
     def is_leaf(self, at: int) -> bool:
         """Is it an argument or a parameter?"""
-        return self.a.is_leaf(self.pairs[at].a)
+        return self.a.graph.is_given(self.pairs[at].a)
 
     def is_parameter(self, at: int) -> bool:
-        return self.a.is_parameter(self.pairs[at].a)
+        return self.pairs[at].a in self.a.graph.parameters
 
     def entries(self, at: int) -> tuple[Entry, Entry]:
         """Those of a pair."""
@@ -82,18 +82,18 @@ class Comparison:
             for at, pair in enumerate(self.pairs)
         ]
 
-    def _marked(self, of: int, pair: Match, judged: Judged) -> Judged:
+    def _marked(self, of: int, pair: Match, judged: JudgedNumbers) -> JudgedNumbers:
         return judged if self.given is None or pair.b not in self.given[of] else replace(judged, is_given=True)
 
     # one direction
 
     def _directions(
         self,
-        judge: Callable[[int], Judged],
+        judge: Callable[[int], JudgedNumbers],
         summed: Callable[[int, Mapping[int, Size]], Sequence[Size]],
         eps: Sequence[float],
         of: str,
-    ) -> list[Judged]:
+    ) -> list[JudgedNumbers]:
         # The values of all pairs, or their gradients. All are measured first: a floor knows what is around it.
         found = [judge(at) for at in range(len(self.pairs))]
         sizes = {at: Size.of(one.measure) for at, one in enumerate(found) if one.measure is not None}
@@ -108,12 +108,12 @@ class Comparison:
                 found[at] = replace(one, kind=kind, excess=excess, floor=floor, is_from_equal=is_alone)
         return found
 
-    def _is_from_equal(self, at: int, found: Sequence[Judged]) -> bool:
+    def _is_from_equal(self, at: int, found: Sequence[JudgedNumbers]) -> bool:
         # Is all that a value is computed from, in either recording, equal bit for bit, or the first's?
         pair, equal = self.pairs[at], set()
         for side, position, numbers in ((self.a, pair.a, self.all_of_a), (self.b, pair.b, self.all_of_b)):
             indirect = {one.at for one in side.entries[position].indirect}
-            for source in side.sources(position) | indirect:
+            for source in side.graph.sources(position) | indirect:
                 equal |= {found[one].is_equal or self._is_given(one) for one in numbers.get(source, ())} or {False}
         return not self.is_leaf(at) and equal == {True}
 
@@ -133,14 +133,14 @@ class Comparison:
             return by_dtype(eps, own, summed)
         return measured.at_least(max(eps_of(entry.dtype) for entry in pair), own)
 
-    def _value(self, at: int) -> Judged:
+    def _value(self, at: int) -> JudgedNumbers:
         pair = self.entries(at)
         held = [entry.held for entry in pair]
         lost = next((one.reason for one in held if isinstance(one, Lost)), "")
         if lost:
-            return Judged(why=lost)
+            return JudgedNumbers(why=lost)
         if any(entry.has_no_value for entry in pair):
-            return Judged(why=_not_executed(*pair))
+            return JudgedNumbers(why=_not_executed(*pair))
         if any(entry.status is GradStatus.NOT_TENSOR for entry in pair):
             return _plain(*[_number(one, arrays) for one, arrays in zip(held, self.arrays, strict=True)])
         return self._measured(at, self._added(at, held), 1.0)
@@ -154,15 +154,15 @@ class Comparison:
                 found[number] = None if None in both else sum(one.array() for one in both if one is not None)
         return found
 
-    def _gradient(self, at: int) -> Judged:
+    def _gradient(self, at: int) -> JudgedNumbers:
         pair = self.entries(at)
         has = [entry.status is GradStatus.OK for entry in pair]
         if not any(has):
-            return Judged(why="no gradient")
+            return JudgedNumbers(why="no gradient")
         if self.factor is None or self.pairs[at].is_shared:
-            return Judged(why="not compared")
+            return JudgedNumbers(why="not compared")
         if not all(has):
-            return Judged(why=ONE_SIDED) if self._is_frozen_argument(at) else Judged(STATUS, math.inf)
+            return JudgedNumbers(why=ONE_SIDED) if self._is_frozen_argument(at) else JudgedNumbers(STATUS, math.inf)
         return self._measured(at, [entry.held_grad for entry in pair], self.factor)
 
     def _is_frozen_argument(self, at: int) -> bool:
@@ -202,24 +202,24 @@ class Comparison:
             else [one.grad_or_none for one in pair]
         )
 
-    def _measured(self, at: int, tensors: Sequence[Any], factor: float) -> Judged:
+    def _measured(self, at: int, tensors: Sequence[Any], factor: float) -> JudgedNumbers:
         pair, rows = self.entries(at), self.rows_of(at, tensors)
         if rows is None:
-            return Judged(why="its numbers cannot be read")
+            return JudgedNumbers(why="its numbers cannot be read")
         a, b = rows
         if a.shape != b.shape:
-            return Judged(SHAPE, math.inf)
+            return JudgedNumbers(SHAPE, math.inf)
         coarser = max((entry.dtype or "" for entry in pair), key=eps_of)
         found = measure(a, b, coarser, factor)
         if not found.differing and not eps_of(coarser) and not all(numpy.array_equal(*pair) for pair in together(a, b)):
-            return Judged(VALUE, math.inf)  # whole numbers that double precision does not tell apart
-        return Judged(measure=found, is_same=a.size > 0 and a.place == b.place)
+            return JudgedNumbers(VALUE, math.inf)  # whole numbers that double precision does not tell apart
+        return JudgedNumbers(measure=found, is_same=a.size > 0 and a.place == b.place)
 
     # what is around an entry
 
     def sources(self, at: int) -> set[int]:
         """The nearest pairs that one was computed from, in either recording."""
-        return self._in_a(at, self.a.sources) | self._in_b(at, self.b.sources)
+        return self._in_a(at, self.a.graph.sources) | self._in_b(at, self.b.graph.sources)
 
     def uses(self, at: int) -> set[int]:
         """The nearest pairs whose gradients go into that of one, in either recording."""
@@ -253,7 +253,7 @@ class Comparison:
     @cached_property
     def _eps(self) -> Sequence[float]:
         # That of the coarsest dtype that a value was computed in or from, in either recording.
-        found = [coarsest(side.entries, range(len(side.entries)), side.sources) for side in (self.a, self.b)]
+        found = [coarsest(side.entries, range(len(side.entries)), side.graph.sources) for side in (self.a, self.b)]
         return [max(found[0][pair.a], found[1][pair.b]) for pair in self.pairs]
 
     @cached_property
@@ -267,7 +267,7 @@ class Comparison:
 
     # dtypes
 
-    def _with_dtype(self, at: int, judged: Judged) -> Judged:
+    def _with_dtype(self, at: int, judged: JudgedNumbers) -> JudgedNumbers:
         return judged if judged.kind or not self.is_cast(at) else replace(judged, kind=DTYPE)
 
     def is_cast(self, at: int) -> bool:
@@ -320,13 +320,13 @@ def _number(value: Any, arrays: Any) -> Any:
     return rows.array().item() if rows is not None and rows.size == 1 and rows.holds_numbers else None
 
 
-def _plain(a: Any, b: Any) -> Judged:
+def _plain(a: Any, b: Any) -> JudgedNumbers:
     # Two numbers of Python; what else is not a tensor, such as a text or a device, is not compared.
     if a is None or b is None:
-        return Judged(why=NO_NUMBER)
+        return JudgedNumbers(why=NO_NUMBER)
     if isinstance(a, int) and isinstance(b, int):
-        return Judged(VALUE, math.inf) if a != b else Judged()
+        return JudgedNumbers(VALUE, math.inf) if a != b else JudgedNumbers()
     x, y = (Rows.of(numpy.asarray(one, numpy.float64)) for one in (a, b))
     found = measure(x, y, "float32")
     floor = by_dtype(EPS["float32"], Size.of(found), ())
-    return Judged(VALUE if floor.excess(found) > 1 else "", floor.excess(found), found, floor)
+    return JudgedNumbers(VALUE if floor.excess(found) > 1 else "", floor.excess(found), found, floor)

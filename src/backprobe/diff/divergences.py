@@ -14,7 +14,7 @@ from backprobe.diff.blame import Blame
 from backprobe.diff.comparison import Comparison
 from backprobe.diff.floor import eps_of
 from backprobe.diff.likeness import likeness
-from backprobe.diff.pairs import SHAPE, STATUS, VALUE, Judged
+from backprobe.diff.pairs import SHAPE, STATUS, VALUE, JudgedNumbers
 from backprobe.diff.report import Divergence
 from backprobe.findings.phrasing import listed, plural
 from backprobe.record.source import Source
@@ -59,7 +59,7 @@ class Divergences:
             )
 
     def _made(
-        self, at: int, judged: Judged, of: str, source: Source | None, facts: Sequence[str], direction: str
+        self, at: int, judged: JudgedNumbers, of: str, source: Source | None, facts: Sequence[str], direction: str
     ) -> Divergence:
         row = self.rows[at]
         kind = judged.kind if judged.kind != VALUE else of or VALUE
@@ -83,7 +83,7 @@ class Divergences:
             measure=judged.measure,
         )
 
-    def _numbers(self, at: int, judged: Judged, direction: str) -> Iterator[str]:
+    def _numbers(self, at: int, judged: JudgedNumbers, direction: str) -> Iterator[str]:
         # The numbers of a pair, looked at once more.
         row, held = self.rows[at], self.comparison.held(at, direction)
         if judged.kind in (SHAPE, STATUS):
@@ -121,11 +121,11 @@ class Divergences:
         # What it is computed from in one recording alone.
         one, pair = self.comparison, self.comparison.pairs[at]
         for side, own, matched, which in ((one.a, pair.a, one.of_a, "first"), (one.b, pair.b, one.of_b, "second")):
-            alone = [source for source in sorted(side.sources(own)) if source not in matched]
+            alone = [source for source in sorted(side.graph.sources(own)) if source not in matched]
             if alone:
                 yield text.extra([side.entries[source].name for source in alone], which)
 
-    def _remedy(self, judged: Judged, direction: str) -> str:
+    def _remedy(self, judged: JudgedNumbers, direction: str) -> str:
         return text.CHECK if direction == "backward" and judged.kind == VALUE else ""
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from backprobe.diff import text
-from backprobe.diff.pairs import VALUE, Judged, Row
+from backprobe.diff.pairs import VALUE, JudgedNumbers, Row
 from backprobe.record.entries import Record
 from backprobe.show.drawable import LEVELS, Drawable, Shade
 
@@ -56,14 +56,14 @@ def _shade(row: Row, order: dict[tuple[str, str], int]) -> Shade:
     )
 
 
-def _line(what: str, judged: Judged) -> str:
+def _line(what: str, judged: JudgedNumbers) -> str:
     if judged.kind:
         return f"{what} differs{_how(judged)}"
     said = _agreeing(judged)
     return f"{what} {said}" if said else ""
 
 
-def _how(judged: Judged) -> str:
+def _how(judged: JudgedNumbers) -> str:
     if judged.kind != VALUE:
         return f" in its {judged.kind}"
     if judged.measure is None or judged.measure.clashes:
@@ -71,13 +71,13 @@ def _how(judged: Judged) -> str:
     return f": relative error {text.number(judged.measure.relative)}, {text.times(judged.excess)}"
 
 
-def _agreeing(judged: Judged) -> str:
+def _agreeing(judged: JudgedNumbers) -> str:
     if judged.measure is None:
         return "" if judged.why else "equal"
     return f"agrees, {text.times(judged.excess)}" if judged.measure.differing else "equal"
 
 
-def _brief(what: str, judged: Judged) -> str:
+def _brief(what: str, judged: JudgedNumbers) -> str:
     # The same where there is little room.
     if judged.kind == VALUE and judged.measure is not None and not judged.measure.clashes:
         return what + text.times(judged.excess)

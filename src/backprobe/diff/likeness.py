@@ -133,7 +133,7 @@ def _dtype(a: Rows, b: Rows, times: float) -> str:
 
 
 def _is_of(rounded: Any, a: Rows, b: Rows, times: float) -> bool:
-    # Are all numbers of the second as they are when they are rounded so, and not all of the first's?
+    # Does rounding change no number of b, but some number of a: was b rounded like this, and a not?
     is_other = is_there = False
     for x, y in chunks(a, b, times):
         if not _same(rounded, y):

@@ -10,7 +10,7 @@ BY_LAST = "as the last with this name"
 
 
 @dataclass(frozen=True)
-class Reading:
+class ParameterReading:
     """What is compared of an entry that is a parameter.
 
     ``part`` is which one of ``of`` equal parts along its outputs, as the query's of a weight that holds three
@@ -22,7 +22,7 @@ class Reading:
     added: tuple[int, ...] = ()
 
 
-WHOLE = Reading()
+WHOLE = ParameterReading()
 
 
 @dataclass(frozen=True)
@@ -38,4 +38,4 @@ class Match:
     b: int
     how: str
     is_shared: bool = False
-    readings: tuple[Reading, Reading] = (WHOLE, WHOLE)
+    readings: tuple[ParameterReading, ParameterReading] = (WHOLE, WHOLE)

@@ -34,7 +34,7 @@ def measure(reference: Rows, other: Rows, dtype: str = "", factor: float = 1.0) 
     >>> found.relative, found.largest, found.at, found.differing
     (1.0, 5.0, (1,), 1)
     """
-    sums = Sums(reference, other, dtype, factor)
+    sums = ChunkSums(reference, other, dtype, factor)
     a, b, axes = in_memory(reference, other)
     for x, y in together(a, b):
         sums.add(x, y)
@@ -60,7 +60,7 @@ def numbers(a: Rows, b: Rows, x: Any, y: Any, factor: float) -> tuple[Any, Any]:
     return x, y if factor == 1.0 else y * y.dtype.type(factor)
 
 
-class Sums:
+class ChunkSums:
     """What is known of the chunks so far. Norms are added by ``hypot``, which neither overflows nor vanishes."""
 
     def __init__(self, a: Rows, b: Rows, dtype: str, factor: float) -> None:

@@ -14,7 +14,7 @@ from backprobe.record.names import partition, split, strip
 Path = tuple[str, ...]
 
 
-class Modules:
+class ModulePaths:
     """Modules by their paths, with the positions of their own parameters by the last parts of the names."""
 
     def __init__(self, side: Side) -> None:
@@ -116,7 +116,7 @@ def _place(full: str, side: Side, at: int) -> Iterator[tuple[Path, str]]:
     scope, local = split(full)
     if local is None:
         *path, leaf = partition(strip(full), ".")
-    elif not scope and side.is_leaf(at) and len(parts := partition(strip(local), ".")) > 2:
+    elif not scope and side.graph.is_given(at) and len(parts := partition(strip(local), ".")) > 2:
         *path, leaf = [one for part in parts[1:] for one in part.strip("`").split("/") if one != "~"]
     else:
         return

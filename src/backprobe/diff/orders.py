@@ -8,7 +8,7 @@ from backprobe.backends.rows import Rows
 from backprobe.diff.arranging import AS_IT_IS, Arrangement, Shape, of_flattened, of_values, of_weights
 from backprobe.diff.conventions import PLAIN, Convention
 from backprobe.diff.layout import Layouts
-from backprobe.diff.matches import Match, Reading
+from backprobe.diff.matches import Match, ParameterReading
 from backprobe.diff.measuring import measure
 from backprobe.record.entries import Entry, Record
 from backprobe.record.names import partition
@@ -94,7 +94,7 @@ def feature_maps(records: Sequence[Record], conventions: tuple[Convention, Conve
     return found
 
 
-def _part(rows: Rows, reading: Reading, *, is_turned: bool) -> Rows:
+def _part(rows: Rows, reading: ParameterReading, *, is_turned: bool) -> Rows:
     # A part of a parameter, along its outputs.
     rows = rows.transpose() if is_turned else rows
     rows = rows.reshape((-1,)) if rows.ndim and rows.shape[0] % reading.of else rows  # two biases in one

@@ -7,12 +7,12 @@ from itertools import product
 from typing import Any
 
 from backprobe.diff.conventions import BIAS, GATES, INPUT, PROJECTIONS, STATE, UPDATE_FIRST, WEIGHT, plain_segment
-from backprobe.diff.matches import BY_PATH, Match, Reading
-from backprobe.diff.modules import Modules, Path
+from backprobe.diff.matches import BY_PATH, Match, ParameterReading
+from backprobe.diff.modules import ModulePaths, Path
 
 
 def projections(
-    whole: Modules, at: Path, own: Mapping[str, int], parts: Modules, of: Path, *, is_swapped: bool
+    whole: ModulePaths, at: Path, own: Mapping[str, int], parts: ModulePaths, of: Path, *, is_swapped: bool
 ) -> Iterator[Match]:
     """Three projections in parameters of one module, by their roles, where the other has one child for each.
 
@@ -39,7 +39,7 @@ Slots = dict[tuple[str, str], tuple[int, int, int]]
 """For the weight or bias of each gate: the position of a parameter, and which of how many parts of it that is."""
 
 
-def recurrent(a: Modules, path: Path, b: Modules, other: Path) -> Iterator[Match]:
+def recurrent(a: ModulePaths, path: Path, b: ModulePaths, other: Path) -> Iterator[Match]:
     """What belongs together in two recurrent cells, whose parameters hold their gates in some order, or one each."""
     slots = _slots(a, path), _slots(b, other)
     gates = [gate for role, gate in slots[0] if role == STATE + WEIGHT and (role, gate) in slots[1]]
@@ -63,18 +63,18 @@ def _others(each: Sequence[tuple[int, int, int]], one: tuple[int, int, int]) -> 
 
 def _joined(found: Sequence[tuple[Any, Any, tuple[int, ...], tuple[int, ...]]]) -> Iterator[Match]:
     # Matches of parts; of whole parameters where both have the same parts in the same order.
-    groups: dict[Any, list[tuple[Reading, Reading]]] = {}
+    groups: dict[Any, list[tuple[ParameterReading, ParameterReading]]] = {}
     for one, two, *added in found:
         if one is not None and two is not None:
-            both = Reading(one[1], one[2], added[0]), Reading(two[1], two[2], added[1])
+            both = ParameterReading(one[1], one[2], added[0]), ParameterReading(two[1], two[2], added[1])
             groups.setdefault((one[0], two[0], *added), []).append(both)
     for (at, other, own, more), parts in groups.items():
         if all(first.part == second.part and first.of == second.of == len(parts) for first, second in parts):
-            parts = [(Reading(added=own), Reading(added=more))]
+            parts = [(ParameterReading(added=own), ParameterReading(added=more))]
         yield from (Match(at, other, BY_PATH, readings=both) for both in parts)
 
 
-def _slots(modules: Modules, path: Path) -> Slots:
+def _slots(modules: ModulePaths, path: Path) -> Slots:
     own, found = roles_of(modules, path), Slots()
     children = {name: roles_of(modules, child) for name, child in children_of(modules, path).items()}
     gates = _gates(modules, own, children)
@@ -96,7 +96,7 @@ def _slots(modules: Modules, path: Path) -> Slots:
     return found
 
 
-def _gates(modules: Modules, own: Mapping[str, int], children: Mapping[str, Mapping[str, int]]) -> str:
+def _gates(modules: ModulePaths, own: Mapping[str, int], children: Mapping[str, Mapping[str, int]]) -> str:
     # The gates of a cell, in the order in which one parameter holds them; none of what is no cell.
     whole = own.get(STATE + WEIGHT, children.get("dense_h", {}).get(WEIGHT))
     if whole is None:
@@ -106,11 +106,11 @@ def _gates(modules: Modules, own: Mapping[str, int], children: Mapping[str, Mapp
     return order[-1 if modules.leaf(whole) == UPDATE_FIRST else 0] if order else ""
 
 
-def roles_of(modules: Modules, path: Path) -> dict[str, int]:
+def roles_of(modules: ModulePaths, path: Path) -> dict[str, int]:
     """A module's own parameters, by their roles."""
     return {modules.role(at): at for at in modules.leaves.get(path, {}).values()}
 
 
-def children_of(modules: Modules, path: Path) -> dict[str, Path]:
+def children_of(modules: ModulePaths, path: Path) -> dict[str, Path]:
     """The modules in one, by their names without what libraries add."""
     return {plain_segment(child[-1]): child for child in modules.children.get(path, ())}

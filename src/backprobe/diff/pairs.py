@@ -20,7 +20,7 @@ ONE_SIDED = "differentiated in one recording alone"
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedNumbers:
     """The value of a pair, or its gradient: what is different, if anything is, and by how much.
 
     ``kind`` is ``value``, ``shape``, ``dtype`` or ``status`` where they differ by more than the floor, else empty.
@@ -64,5 +64,5 @@ class Row:
     match: Match
     a: Entry
     b: Entry
-    value: Judged
-    gradient: Judged
+    value: JudgedNumbers
+    gradient: JudgedNumbers

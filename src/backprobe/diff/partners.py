@@ -8,7 +8,7 @@ from typing import Any
 
 from backprobe.diff.conventions import BIAS, PACKED, WEIGHT, plain_segment
 from backprobe.diff.matches import BY_PATH, BY_PLACE, Match
-from backprobe.diff.modules import Modules, Path
+from backprobe.diff.modules import ModulePaths, Path
 from backprobe.diff.packed import projections, recurrent, roles_of
 from backprobe.diff.side import Side
 
@@ -20,7 +20,7 @@ class Partners:
     """
 
     def __init__(self, a: Side, b: Side, known: Iterable[Match]) -> None:
-        self.a, self.b = Modules(a), Modules(b)
+        self.a, self.b = ModulePaths(a), ModulePaths(b)
         self.of: dict[Path, tuple[Path, str]] = {}
         self.taken: set[Path] = set()
         self.matches: list[Match] = []

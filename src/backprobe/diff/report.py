@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backprobe.diff.measure import Measure
-from backprobe.diff.pairs import Judged, Row
+from backprobe.diff.pairs import JudgedNumbers, Row
 from backprobe.diff.table import html_table, text_table
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Finding, Report, in_lines, plain
@@ -171,7 +171,7 @@ def _pair(row: Row) -> dict[str, Any]:
     }
 
 
-def _judged(judged: Judged) -> dict[str, Any]:
+def _judged(judged: JudgedNumbers) -> dict[str, Any]:
     return {
         "differs": judged.kind,
         "excess": judged.excess,

@@ -31,7 +31,7 @@ NO_TENSORS = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedRecords:
     """Two recordings side by side, and what is said of them before any number is looked at."""
 
     comparison: Comparison
@@ -50,7 +50,7 @@ def compared(
     convention: Any = None,
     given: Given | None = None,
     settled: Settled | None = None,
-) -> Compared:
+) -> ComparedRecords:
     """Align two recordings. Raises BadOption, BadName and NothingMatched.
 
     ``settled`` is what was seen when the second program ran by itself, where ``given`` says that it did not.
@@ -72,7 +72,7 @@ def compared(
         known = dict(found.arrangements)
         orders.chosen |= {match: known[name] for match, name in names.items() if name in known}
         comparison = Comparison(a, b, alignment.matches, orders, noise, factor, given)
-    return Compared(comparison, alignment, [*_partners(alignment, a, b), *_unlike(found), *scaled], found)
+    return ComparedRecords(comparison, alignment, [*_partners(alignment, a, b), *_unlike(found), *scaled], found)
 
 
 def _unlike(found: Settled) -> Iterator[str]:
@@ -84,10 +84,10 @@ def _unlike(found: Settled) -> Iterator[str]:
 
 def _paths(side: Side) -> Iterator[str]:
     # The names of parameters, and of leaves of arguments that hold them.
-    return (strip(full) for full, at in side.record.names.items() if side.is_leaf(at) and "." in full)
+    return (strip(full) for full, at in side.record.names.items() if side.graph.is_given(at) and "." in full)
 
 
-def report_of(one: Compared, notes: Sequence[str] = ()) -> DiffReport:
+def report_of(one: ComparedRecords, notes: Sequence[str] = ()) -> DiffReport:
     """Compare all numbers, and say what is to blame."""
     comparison, alignment, found = one.comparison, one.alignment, blame(one.comparison)
     a, b, rows = comparison.a, comparison.b, comparison.rows

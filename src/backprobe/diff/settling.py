@@ -78,7 +78,7 @@ def _unlike(comparison: Comparison) -> Sequence[int]:
     rows = comparison.rows
     for at in reversed(comparison.order):
         match = rows[at].match
-        is_returned = match.a in comparison.a.returned and match.b in comparison.b.returned
+        is_returned = match.a in comparison.a.graph.unnamed_results and match.b in comparison.b.graph.unnamed_results
         if is_returned and rows[at].value.kind == VALUE:
             uses = reached(comparison.uses(at), lambda one: comparison.uses(one) if one in found else ()) - found
             error = ALIKE * _error(rows[at])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from backprobe.diff.pairs import DTYPE, SHAPE, STATUS, Judged, Row
+from backprobe.diff.pairs import DTYPE, SHAPE, STATUS, JudgedNumbers, Row
 from backprobe.markup import Html, table
 from backprobe.markup import row as html_row
 from backprobe.record.entries import GradStatus
@@ -24,7 +24,7 @@ def cells(row: Row) -> tuple[str, str, str, str, str]:
     return (printable(name), *_cells(row.value, row), *_cells(row.gradient, row))
 
 
-def _cells(judged: Judged, row: Row) -> tuple[str, str]:
+def _cells(judged: JudgedNumbers, row: Row) -> tuple[str, str]:
     if judged.kind in (SHAPE, DTYPE, STATUS):
         return judged.kind, MARK
     if judged.measure is None:

@@ -12,7 +12,7 @@ from backprobe.diff.floor import Floor, Measured
 from backprobe.diff.likeness import Likeness
 from backprobe.diff.matches import BY_NAME
 from backprobe.diff.measure import MANY, Index, Measure
-from backprobe.diff.pairs import DTYPE, SHAPE, STATUS, Judged, Row
+from backprobe.diff.pairs import DTYPE, SHAPE, STATUS, JudgedNumbers, Row
 from backprobe.diff.rounding import ULPS, Rounding
 from backprobe.findings import phrasing as findings
 from backprobe.findings.phrasing import listed, location, plural, quoted
@@ -50,7 +50,7 @@ def named(row: Row) -> str:
     return repr(row.a.name) + other
 
 
-def headline(row: Row, judged: Judged, of: str) -> str:
+def headline(row: Row, judged: JudgedNumbers, of: str) -> str:
     """What differs, in a sentence; ``of`` is empty, ``argument``, ``parameter`` or ``gradient``."""
     what = {"gradient": f"the gradient of {named(row)}", "": named(row)}.get(of, f"the {of} {named(row)}")
     if judged.kind == SHAPE:
@@ -81,7 +81,7 @@ def evidence(inputs: Sequence[Row], of: str) -> str:
     return f"{what}: {listed(list(dict.fromkeys(shown)), MOST)}" if shown else ""
 
 
-def _error(judged: Judged) -> str:
+def _error(judged: JudgedNumbers) -> str:
     if judged.is_given:
         return "the first's"
     if judged.measure is None:

@@ -42,7 +42,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Parting:
+class RowParting:
     """Where two rows part: the first step, the statistic, both numbers, their error, and that in units of the floor.
 
     ``before`` is the largest error of the steps before, in the same units, and ``later`` counts the later steps in
@@ -60,7 +60,7 @@ class Parting:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedRows:
     """One pair, and what comparing it gave: in how many steps both have numbers, the first, and where they part.
 
     ``only_one`` counts the steps in which one has numbers alone. ``times`` is how many times those of the first the
@@ -71,7 +71,7 @@ class Compared:
     steps: int
     first: int
     only_one: int
-    parting: Parting | None
+    parting: RowParting | None
     times: float = 1.0
 
 
@@ -103,9 +103,9 @@ def _execution(names: Sequence[str]) -> Mapping[str, int]:
     return {name: at for at, name in enumerate(ordered)}
 
 
-def compare(a: RunReader, b: RunReader, pairs: Sequence[Pair], noise: Sequence[RunReader]) -> list[Compared]:
+def compare(a: RunReader, b: RunReader, pairs: Sequence[Pair], noise: Sequence[RunReader]) -> list[ComparedRows]:
     """Compare all rows, some at a time."""
-    found: list[Compared] = []
+    found: list[ComparedRows] = []
     for at in range(0, len(pairs), TOGETHER):
         some = pairs[at : at + TOGETHER]
         first, second = (
@@ -214,7 +214,7 @@ def _compared(
     first: _Numbers,
     second: _Numbers,
     nth: int,
-) -> Compared:
+) -> ComparedRows:
     fields = (LOGGED,) if pair.kind == LOGGED else (*COUNTS, *STATISTICS)
     places = numpy.searchsorted(first.steps, steps)
     found = numpy.stack([errors[field] for field in fields])
@@ -229,7 +229,7 @@ def _compared(
         worst = int(numpy.nanargmax(numpy.nan_to_num(excess[:, at])))
         own = tuple(float(one.at(steps[at : at + 1])[fields[worst]][nth, 0]) for one in (first, second))
         before = float(excess[:, :at][:, there[:at]].max(initial=0.0))
-        parting = Parting(
+        parting = RowParting(
             pair,
             int(steps[at]),
             fields[worst],
@@ -240,4 +240,4 @@ def _compared(
             int(beyond.sum()) - 1,
         )
     begins = int(steps[there][0]) if there.any() else 0
-    return Compared(pair, int(there.sum()), begins, int((counts[0] != counts[1]).sum()), parting)
+    return ComparedRows(pair, int(there.sum()), begins, int((counts[0] != counts[1]).sum()), parting)

@@ -13,7 +13,7 @@ from backprobe.findings.report import Finding, Report
 from backprobe.record.brief import written
 
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
-    from backprobe.diff.trainings import Compared
+    from backprobe.diff.trainings import ComparedRows
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,7 +46,7 @@ class RunDiffReport(Report):
     """
 
     first: RunDivergence | None = None
-    rows: Sequence[Compared] = field(default=(), repr=False)
+    rows: Sequence[ComparedRows] = field(default=(), repr=False)
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
     folders: tuple[Path, ...] = field(default=(), repr=False, compare=False)

@@ -12,7 +12,7 @@ import numpy
 
 from backprobe.diff import text
 from backprobe.diff.rename import Rename, renamed, renames_of
-from backprobe.diff.trainings import KINDS, Compared, Parting, compare, paired
+from backprobe.diff.trainings import KINDS, ComparedRows, RowParting, compare, paired
 from backprobe.diff.trainings_report import RunDiffReport, RunDivergence
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import listed, plural, quoted
@@ -176,7 +176,7 @@ def _about(run: Run) -> str:
     return f"{plural(len(steps), 'step')}{between}, with {names or 'no name'}"
 
 
-def _first(rows: Sequence[Compared], measured: str) -> RunDivergence | None:
+def _first(rows: Sequence[ComparedRows], measured: str) -> RunDivergence | None:
     # The finding of the first step at which anything differs, and of that the first in the order of computing.
     partings = [row.parting for row in rows if row.parting is not None]
     if not partings:
@@ -203,7 +203,9 @@ def _first(rows: Sequence[Compared], measured: str) -> RunDivergence | None:
     )
 
 
-def _facts(found: Parting, rows: Sequence[Compared], partings: Sequence[Parting], measured: str) -> Iterator[str]:
+def _facts(
+    found: RowParting, rows: Sequence[ComparedRows], partings: Sequence[RowParting], measured: str
+) -> Iterator[str]:
     yield f"relative error {text.number(found.error)}, {text.times(found.excess)}"
     same = [row.pair for row in rows if row.parting is None or row.parting.step > found.step]
     earlier = [one for one in same if KINDS.index(one.kind) < KINDS.index(found.pair.kind)]
@@ -224,7 +226,7 @@ def _facts(found: Parting, rows: Sequence[Compared], partings: Sequence[Parting]
 
 
 def _notes(
-    a: Run, b: Run, rows: Sequence[Compared], only: tuple[Sequence[str], Sequence[str]], shared: Any
+    a: Run, b: Run, rows: Sequence[ComparedRows], only: tuple[Sequence[str], Sequence[str]], shared: Any
 ) -> Iterator[str]:
     for names, which in zip(only, ("first", "second"), strict=True):
         if names:

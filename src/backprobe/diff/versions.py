@@ -16,7 +16,7 @@ Taken = Mapping[int, object]
 
 
 @dataclass(frozen=True)
-class Rebound:
+class ReboundName:
     """The bindings of one name in one call of its scope, in each program: positions, in the order of execution."""
 
     own: Sequence[int]
@@ -56,7 +56,7 @@ def counts(name: str) -> tuple[str, ...]:
     return tuple(found[1] for found in COUNT.finditer(name) if read[found.start()])
 
 
-class Versions:
+class NameVersions:
     """The bindings of names in two programs, and which of them belong together where their numbers differ.
 
     Two bindings belong together if one operation computes them from values that belong together. Of what is left the
@@ -81,31 +81,32 @@ class Versions:
         is_one = len(self.bound[0].groups[group_of(full)]) < 2
         if is_one or self.a.record.framework != self.b.record.framework:
             return False
-        if self.a.is_leaf(at) or self.b.is_leaf(place):
-            return not (self.a.is_leaf(at) and self.b.is_leaf(place))
-        return self.a.entries[at].op != self.b.entries[place].op and self.b.sources(place) != self.partners(at, found)
+        if self.a.graph.is_given(at) or self.b.graph.is_given(place):
+            return not (self.a.graph.is_given(at) and self.b.graph.is_given(place))
+        is_other = self.a.entries[at].op != self.b.entries[place].op
+        return is_other and self.b.graph.sources(place) != self.partners(at, found)
 
     def partners(self, at: int, found: Mapping[int, Match]) -> set[int]:
         """The partners of what an entry of the first is computed from, -1 for what has none."""
-        return {found[source].b if source in found else -1 for source in self.a.sources(at)}
+        return {found[source].b if source in found else -1 for source in self.a.graph.sources(at)}
 
-    def rebound(self, to: Callable[[str], str]) -> Iterator[Rebound]:
+    def rebound(self, to: Callable[[str], str]) -> Iterator[ReboundName]:
         """All names that are bound several times; ``to`` gives the second's name, without counts, for a full one."""
         for group, own in self.bound[0].groups.items():
             for other in self.bound[1].of_plain.get(to(own[0]), ()):
                 is_same_call = counts(other[0]) == counts(group[0])
                 if is_same_call and max(len(own), len(self.bound[1].groups[other])) > 1:
-                    yield Rebound(self.bound[0].positions(group), self.bound[1].positions(other))
+                    yield ReboundName(self.bound[0].positions(group), self.bound[1].positions(other))
 
-    def by_sources(self, each: Rebound, found: Mapping[int, Match], taken: Taken) -> Iterator[tuple[int, int, str]]:
+    def by_sources(self, each: ReboundName, found: Mapping[int, Match], taken: Taken) -> Iterator[tuple[int, int, str]]:
         """The bindings that one operation computes from values that belong together, in their order."""
         least = 0
         for at in each.own:
-            if at in found or not self.a.sources(at):
+            if at in found or not self.a.graph.sources(at):
                 continue
             partners = self.partners(at, found)
             for number, other in enumerate(each.others[least:], least):
-                if other not in taken and self.is_like(at, other) and self.b.sources(other) == partners:
+                if other not in taken and self.is_like(at, other) and self.b.graph.sources(other) == partners:
                     least = number + 1
                     yield at, other, BY_SOURCES
                     break
@@ -115,7 +116,7 @@ class Versions:
         a, b = self.a.entries[at], self.b.entries[other]
         return (a.op, a.shape, a.status) == (b.op, b.shape, b.status)
 
-    def lasts(self, each: Rebound, found: Taken, taken: Taken) -> Iterator[tuple[int, int, str]]:
+    def lasts(self, each: ReboundName, found: Taken, taken: Taken) -> Iterator[tuple[int, int, str]]:
         """The last bindings of both, if both are results of one shape."""
         at, other = each.own[-1], each.others[-1]
         outputs = self.a.record.outputs, self.b.record.outputs
@@ -129,5 +130,5 @@ class Versions:
     def _is_result(side: Side, at: int) -> bool:
         # Does it come from arguments or parameters that are differentiated, along edges?
         return bool(side.graph.inputs[at]) and any(
-            side.is_leaf(one) for one in reached([at], lambda one: side.graph.inputs[one])
+            side.graph.is_given(one) for one in reached([at], lambda one: side.graph.inputs[one])
         )

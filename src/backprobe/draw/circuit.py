@@ -29,7 +29,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Row:
+class CircuitRow:
     """A value that stands in a node, or at the head of a box: a parameter, or one of several that a module returns.
 
     Where a parameter of another module flows in, its row is its full name with what flows back to it.
@@ -55,7 +55,7 @@ class Node:
     aside: str = ""  # small, beside the title
     expression: str = ""
     lines: tuple[str, ...] = ()
-    rows: tuple[Row, ...] = ()
+    rows: tuple[CircuitRow, ...] = ()
     grad: str = "missing"  # ok, zero, nonfinite, missing, data, blamed
     level: int | None = None
 
@@ -85,7 +85,7 @@ class Cluster:
     key: str
     label: str
     around: str | None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[CircuitRow, ...] = ()
 
 
 @dataclass(frozen=True)

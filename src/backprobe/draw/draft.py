@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from backprobe.draw.circuit import MOST_LINES, Arrow, Circuit, Cluster, Node, Row, View
+from backprobe.draw.circuit import MOST_LINES, Arrow, Circuit, CircuitRow, Cluster, Node, View
 from backprobe.draw.grouping import LOOP, Grouping
 from backprobe.findings.phrasing import listed, plural
 from backprobe.record.brief import path
@@ -123,7 +123,7 @@ class Draft:
 
     # rows
 
-    def _ends(self, *turns: tuple[str, Sequence[int]]) -> Iterator[Row]:
+    def _ends(self, *turns: tuple[str, Sequence[int]]) -> Iterator[CircuitRow]:
         # The rows of the first and the last turn of a loop: of one value each, of several and of parameters both.
         values = [self._values(*turn) for turn in turns]
         if {len(own) for own in values} == {1}:
@@ -150,21 +150,21 @@ class Draft:
     def _is_parameter(self, at: int) -> bool:
         return at in self.graph.parameters
 
-    def _parameters(self, key: str) -> list[Row]:
+    def _parameters(self, key: str) -> list[CircuitRow]:
         # The parameters that stand in a node or box, those of modules alike in one row.
         alike: dict[str, list[int]] = defaultdict(list)
         for at in self.grouping.rows.get(key, ()):
             alike[self.grouping.rolls.get(str(at), str(at))].append(at)
         return _first_of([self._row(positions) for positions in alike.values()], "parameter")
 
-    def _row(self, positions: Sequence[int]) -> Row:
+    def _row(self, positions: Sequence[int]) -> CircuitRow:
         # The row of a value, or of the first and the last of several that are alike.
         first, last, captions = positions[0], positions[-1], self.captions
         value, gradient = (_range(say(first), say(last)) for say in (captions.brief_value, captions.brief_gradient))
         kind, level = captions.kind(last), captions.level(last)
         if len(positions) == 1:
             gradient += self._local(positions[0])
-        return Row(self.captions.title(positions[-1]), value, gradient, positions[-1], kind, level)
+        return CircuitRow(self.captions.title(positions[-1]), value, gradient, positions[-1], kind, level)
 
     def _local(self, at: int) -> str:
         # The local partial of a parameter that flows into one value, which no edge shows.
@@ -172,12 +172,12 @@ class Draft:
         said = self.captions.local(onward[0], upstream=self.view.contributions) if len(onward) == 1 else ""
         return f", local {said}" if said else ""
 
-    def _borrowed(self, key: str) -> list[Row]:
+    def _borrowed(self, key: str) -> list[CircuitRow]:
         # The parameters of other modules that flow into a node.
         rows = []
         for flow in self.grouping.borrowed.get(key, ()):
             entry, said = self.entries[flow.source], self.captions.arrow(flow, upstream=self.view.contributions)
-            rows.append(Row(entry.name, "", said, flow.source, "ok", self.captions.width(flow)))
+            rows.append(CircuitRow(entry.name, "", said, flow.source, "ok", self.captions.width(flow)))
         return _first_of(rows, "parameter")
 
     # clusters
@@ -260,12 +260,12 @@ class Draft:
             yield DASHED
 
 
-def _first_of(rows: list[Row], what: str) -> list[Row]:
+def _first_of(rows: list[CircuitRow], what: str) -> list[CircuitRow]:
     # The first rows, and how many more there are.
     if len(rows) <= MOST_ROWS:
         return rows
     more = rows[MOST_ROWS - 1 :]
-    return [*rows[: MOST_ROWS - 1], Row(f"and {plural(len(more), 'more ' + what)}", "", "", more[0].at)]
+    return [*rows[: MOST_ROWS - 1], CircuitRow(f"and {plural(len(more), 'more ' + what)}", "", "", more[0].at)]
 
 
 def _range(first: str, last: str) -> str:

@@ -236,7 +236,7 @@ def rolls_of(graph: Graph, view: View) -> dict[str, str]:
     """
     form = _form if view.roll else strip
     boxes: dict[str, str] = {}
-    for level in sorted({box.level for box in graph.boxes.values()}):  # what is within boxes alike is alike too
+    for level in sorted({box.level for box in graph.boxes.values()}):  # those around boxes come first
         own = [box for box in graph.boxes.values() if box.level == level]
         boxes |= _shared(
             {

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import Any
 
-from backprobe.draw.circuit import Arrow, Circuit, Node, Row, fitted
+from backprobe.draw.circuit import Arrow, Circuit, CircuitRow, Node, fitted
 from backprobe.errors import installed
 from backprobe.show.text import printable
 
@@ -178,14 +178,14 @@ def _arrow(arrow: Arrow) -> dict[str, str]:
 # text for Graphviz
 
 
-def _table(lines: Iterable[str], rows: Sequence[Row] = (), beside: str = "") -> str:
+def _table(lines: Iterable[str], rows: Sequence[CircuitRow] = (), beside: str = "") -> str:
     across = ' colspan="7"' if rows else ""
     cells = "".join(f'<tr>{beside}<td align="left"{across}>{line}</td></tr>' for line in lines)
     cells += "".join(map(_row, rows))
     return f'<<table border="0" cellborder="0" cellspacing="0" cellpadding="1">{cells}</table>>'
 
 
-def _row(row: Row) -> str:
+def _row(row: CircuitRow) -> str:
     # A parameter's row: a bar with the fill of its gradient, and its name, value and gradient below each other's.
     #
     # The bar alone is filled: a filled cell would cover the end of the text before it where a viewer's font is wider.

@@ -20,7 +20,7 @@ class Work(Protocol):
     """What travels to each worker once: the program, its arguments, and how tasks are done."""
 
     def begin(self) -> Task:
-        """Make what does the task of a number."""
+        """Prepare the worker. Returns the function that does one task, given its number."""
 
 
 @dataclass(frozen=True)

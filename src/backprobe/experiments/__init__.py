@@ -36,7 +36,7 @@ def experimented(record: Record, report: Report, asked: int | None, runs: Runs) 
 
     ``asked`` is the position of the value that the report is about, None where it is about all of the record.
     """
-    flow = Dataflow(record)
+    flow = Dataflow.of(record)
     lost = {asked} if asked is not None else _leaves(flow, GradStatus.NOT_CONNECTED)
     findings = _proven(flow, report.findings, runs, lost)
     findings = _found(flow, findings, runs, lost)

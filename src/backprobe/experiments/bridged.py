@@ -14,7 +14,7 @@ from backprobe.explain.cut_findings import line_of_cut
 from backprobe.explain.text import say
 from backprobe.findings.phrasing import listed, plural, quoted, short
 from backprobe.record.entries import GradStatus, Record
-from backprobe.tracing.bridging import Bridges
+from backprobe.tracing.bridging import NamedBridges
 
 MOST_TRIES = 4
 """Runs for one line, each with later values in the place of those that could not be bridged."""
@@ -54,7 +54,9 @@ class Bridged:
 
     def arrives(self, history: Mapping[int, Collection[int]], lost: Collection[int]) -> bool:
         """Does one of the lost gradients arrive where each of these values gets the history of some others?"""
-        bridges = Bridges({self.names[at]: [self.names[each] for each in others] for at, others in history.items()})
+        bridges = NamedBridges(
+            {self.names[at]: [self.names[each] for each in others] for at, others in history.items()}
+        )
         record = self.runs(bridges, wide=self.wide)
         return record is not None and any(self._is_there(record, at) for at in lost)
 
@@ -62,11 +64,11 @@ class Bridged:
         # A sentence where what is mentioned in a line changes, and what the line gives does not.
         cut = cuts[0]
         source, target = self.names[cut.mention.source], self.names[cut.target]
-        before = of_name(self.runs(Bridges(), wide=self.wide), target)
+        before = of_name(self.runs(NamedBridges(), wide=self.wide), target)
         if self.runs.numbers(before) is None:
             return ""
         for move in MOVES.values():
-            after = of_name(self.runs(Bridges(moves={source: move}), wide=self.wide), target)
+            after = of_name(self.runs(NamedBridges(moves={source: move}), wide=self.wide), target)
             if after is None or not self.runs.is_same(before, after):
                 return ""
         value = repr(self.flow.entries[cut.mention.source].name)
@@ -79,7 +81,7 @@ class Bridged:
         """
         unfit = set[str]()
         for _ in range(MOST_TRIES if lost else 0):
-            bridges = Bridges(self._bridged(cuts, unfit))
+            bridges = NamedBridges(self._bridged(cuts, unfit))
             record = self.runs(bridges, wide=self.wide)
             if record is not None and (arrived := {at for at in lost if self._is_there(record, at)}):
                 return arrived

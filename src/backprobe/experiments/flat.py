@@ -17,7 +17,7 @@ from backprobe.explain.present_gradient import explain_present
 from backprobe.explain.text import say
 from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus, Record
-from backprobe.tracing.bridging import Bridges
+from backprobe.tracing.bridging import NamedBridges
 
 FEWEST = 3
 """Other points at which the program has to run."""
@@ -36,7 +36,7 @@ class Flat:
         wide = self.runs.wide if self.names else None
         if wide is None:
             return []
-        flow, found = Dataflow(wide), dict[object, Finding]()
+        flow, found = Dataflow.of(wide), dict[object, Finding]()
         for name in self._flat(wide):
             entry = of_name(wide, name)
             assert entry is not None
@@ -62,7 +62,7 @@ class Flat:
         flat = [name for name in self.names if self._is_zero(wide, name)]
         self.ran, is_moved = 0, False
         for move in MOVES.values() if flat else ():
-            other = self.runs(Bridges(moves=dict.fromkeys(flat, move)), wide=True)
+            other = self.runs(NamedBridges(moves=dict.fromkeys(flat, move)), wide=True)
             if other is None:
                 continue
             self.ran += 1

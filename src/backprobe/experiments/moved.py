@@ -19,7 +19,7 @@ from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
 from backprobe.record.source import Source
-from backprobe.tracing.bridging import Bridges
+from backprobe.tracing.bridging import NamedBridges
 
 
 class Moved:
@@ -32,7 +32,7 @@ class Moved:
         """What is proven to keep the gradient of a value away, with the line where that is known."""
         if self.runs.wide is None or of_name(self.runs.wide, self.full) is None:
             return []
-        self.flow = Dataflow(self.runs.wide)
+        self.flow = Dataflow.of(self.runs.wide)
         self.names, self.at = full_names(self.runs.wide), self.runs.wide.names[self.full]
         return self._seen() or [*self._hidden()]
 
@@ -60,10 +60,10 @@ class Moved:
         # The values that change with the one that is moved.
         #
         # Not those that change anyhow, as an address or the time.
-        changed = {at for move in MOVES.values() for at in self._other(Bridges(moves={self.full: move}))}
-        return changed - self._other(Bridges()) if changed else changed
+        changed = {at for move in MOVES.values() for at in self._other(NamedBridges(moves={self.full: move}))}
+        return changed - self._other(NamedBridges()) if changed else changed
 
-    def _other(self, bridges: Bridges) -> set[int]:
+    def _other(self, bridges: NamedBridges) -> set[int]:
         # The values that are others in another run; none where it bound a name more or less often.
         record = self.runs(bridges, wide=True)
         own = Counter(map(strip, self.flow.record.names))

@@ -11,7 +11,7 @@ from backprobe.backends.tensors import Arrays
 from backprobe.errors import BackprobeError
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.limits import Limit
-from backprobe.tracing.bridging import Bridges
+from backprobe.tracing.bridging import NamedBridges
 
 MOST_RUNS = 24  # so that some are left for remedies
 SAME = 1e-5
@@ -25,7 +25,7 @@ MOVES: Mapping[str, Callable[[Any], Any]] = {
 }
 """Other numbers for a value. The first would be lost in no floating dtype, and changes no branch where it can be."""
 
-Again = Callable[[Bridges, bool], Record | None]
+Again = Callable[[NamedBridges, bool], Record | None]
 """Runs a program again with some values bridged or moved, and records all names if so asked; None if it fails then."""
 
 
@@ -36,7 +36,7 @@ class Runs:
         self.again, self.arrays, self.limit = again, arrays, limit
         self.left, self.until = min(MOST_RUNS, limit.runs), monotonic() + limit.seconds
 
-    def __call__(self, bridges: Bridges, *, wide: bool = False) -> Record | None:
+    def __call__(self, bridges: NamedBridges, *, wide: bool = False) -> Record | None:
         """The record of one more run; None where that fails, or none is left."""
         if self.left <= 0 or monotonic() >= self.until:
             return None
@@ -47,7 +47,7 @@ class Runs:
     @cached_property
     def wide(self) -> Record | None:
         """The record of the program as it is, with every value that has a name or is computed without one."""
-        return self(Bridges(), wide=True)
+        return self(NamedBridges(), wide=True)
 
     def is_same(self, one: Entry | None, other: Entry | None) -> bool:
         """Do two entries hold the same numbers, but for rounding? So it is where neither can be read."""

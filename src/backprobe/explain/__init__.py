@@ -140,7 +140,7 @@ def _explain_recording(recording: Recording, name: Any, limit: Limit) -> Report:
 
 
 def _explain_entry(record: Record, at: int) -> Report:
-    flow, entry = Dataflow(record), record.entries[at]
+    flow, entry = Dataflow.of(record), record.entries[at]
     if entry.status is GradStatus.OK:
         return explain_present(flow, entry, load_arrays(record.backend))
     return explain_missing(flow, entry)
@@ -150,7 +150,7 @@ def _explain_whole(record: Record, *asks: Callable[[str, tuple[int, ...], str], 
     # NaN and Inf come first: they spoil every gradient, also those that are there.
     from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
 
-    flow = Dataflow(record)
+    flow = Dataflow.of(record)
     arrays = load_arrays(record.backend)
     missing = with_useless(flow, with_zeros(flow, explain_all(flow), arrays), arrays)
     if rules_of(record):

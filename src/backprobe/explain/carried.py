@@ -121,7 +121,7 @@ def detached(spelled: Iterable[str]) -> str:
 
 
 def _spelled(record: Record, value: Entry, used: Sequence[Entry]) -> Iterator[str]:
-    # The names of a value by which one of these uses it again, and which are not another's there.
+    # The names by which the lines of ``used`` read a value, unless the same name means another value in that line.
     for name in dict.fromkeys(map(own_name, (value.name, *value.aliases))):
         for user in used:
             others = {read.spelled for read in user.reads if record.entries[read.at] is not value}

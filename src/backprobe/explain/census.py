@@ -24,7 +24,7 @@ from backprobe.findings.phrasing import listed, location, plural
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.brief import path
 from backprobe.record.entries import GradStatus
-from backprobe.record.training import Ran, Stray, Training, Unregistered, Untrained
+from backprobe.record.training import ModuleRan, Stray, Training, Unregistered, Untrained
 
 NAMED_ALONE = (Stray.PARAMETER, Stray.CONSTANT, Stray.BUFFER)
 MOST = 12  # names of parameters
@@ -48,7 +48,7 @@ def trained_leaves(flow: Dataflow) -> set[int]:
     if training is None:
         return states
     lacking = {one.own for one in training.untrained if _is_entry_alone(one)}
-    unread = {one.name for one in training.untrained if one.ran is Ran.NEVER_READ}
+    unread = {one.name for one in training.untrained if one.ran is ModuleRan.NEVER_READ}
     given = _given(flow)
     return states | {
         at
@@ -70,8 +70,8 @@ def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding
     training, framework = flow.record.training, flow.record.framework
     if training is None:
         return [*findings]
-    untrained = [one for one in training.untrained if one.ran is not Ran.CUT_SHORT]  # of which the error is said
-    unread = {one.name for one in untrained if one.ran is Ran.NEVER_READ and not one.carriers}
+    untrained = [one for one in training.untrained if one.ran is not ModuleRan.CUT_SHORT]  # of which the error is said
+    unread = {one.name for one in untrained if one.ran is ModuleRan.NEVER_READ and not one.carriers}
     causes = [(cause, one) for one in untrained for cause in _causes(flow, one, len(unread) > 1)]
     if not (causes or findings):  # of tensors with an entry of their own
         causes = [(_unknown(flow, one.name), one) for one in untrained]
@@ -109,7 +109,7 @@ def _of_parameters(flow: Dataflow, cause: Finding, lost: Sequence[Untrained]) ->
 
 def _is_entry_alone(one: Untrained) -> bool:
     # Is nothing known of a parameter but its own entry?
-    return one.own is not None and one.ran is Ran.UNKNOWN
+    return one.own is not None and one.ran is ModuleRan.UNKNOWN
 
 
 def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
@@ -122,14 +122,14 @@ def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Findi
     if _is_entry_alone(one):
         return
     own = [] if one.own is None else _cutting(taken_away(flow, one.own))
-    if one.ran is Ran.RETURNED_NONE:
+    if one.ran is ModuleRan.RETURNED_NONE:
         yield from (said(flow, "silent.parameters", one.name, call) for call in one.calls)
     elif own:  # it was given to a function of the program by itself
         yield from own
     elif one.carriers and flow.record.outputs:
         causes = [cause for at in one.carriers for cause in _of_carrier(flow, at)]
-        yield from _cutting(causes) or (causes if one.ran is not Ran.ASKED else ())
-    elif not (one.carriers or one.ran is Ran.ASKED):
+        yield from _cutting(causes) or (causes if one.ran is not ModuleRan.ASKED else ())
+    elif not (one.carriers or one.ran is ModuleRan.ASKED):
         yield from _by_facts(flow, one, are_several)
 
 
@@ -140,18 +140,18 @@ def _cutting(causes: Sequence[Finding]) -> list[Finding]:
 
 def _by_facts(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
     # Did its module run? Is another tensor in its place? Was the result differentiated?
-    if one.ran is Ran.NOT_CALLED:
+    if one.ran is ModuleRan.NOT_CALLED:
         yield said(flow, "not_executed.untrained", one.name, None, module=repr(one.module), kind=one.kind)
-    elif one.ran is Ran.REPLACED:
+    elif one.ran is ModuleRan.REPLACED:
         yield from _by_others(flow, one)
-    elif one.ran is Ran.NEVER_READ:
+    elif one.ran is ModuleRan.NEVER_READ:
         yield said(flow, "unused.parameters" if are_several else "unused.parameter", one.name, None)
-    elif one.ran is Ran.OWN and not one.calls:
+    elif one.ran is ModuleRan.OWN and not one.calls:
         yield said(flow, "unused.forward", one.name, None, module=repr(one.module))
-    elif one.ran in (Ran.CALLED, Ran.OWN) and one.calls:
+    elif one.ran in (ModuleRan.CALLED, ModuleRan.OWN) and one.calls:
         yield from (of_call(flow, one.name, call) for call in one.calls)
     elif one.module:
-        facts = [say("others_reached", module=repr(one.module))] if one.ran is Ran.PARTLY else []
+        facts = [say("others_reached", module=repr(one.module))] if one.ran is ModuleRan.PARTLY else []
         yield _unknown(flow, one.name, facts)
     else:
         cuts = [*_of_variable(flow, one.name)]

@@ -354,7 +354,7 @@ def _grad_none(context: FailureContext) -> str:
     if is_again and kind in ("grad_none.computed", "grad_none.frozen"):
         remedy = context.say("grad_none.again_next", name=held)
     if entry is not None and kind == "grad_none.frozen":
-        flow = Dataflow(context.record, has_run=False)
+        flow = Dataflow.of(context.record, has_run=False)
         parts += [("why", found.headline) for found in without_history(flow, flow.position[entry.name])]
     return _note(context.say(kind, text=text, value=value), [*parts, ("next", remedy)])
 
@@ -365,7 +365,7 @@ def _reads(entry: Entry, text: str) -> bool:
 
 def _without_history(context: FailureContext) -> Parts:
     # Why backward cannot begin at an entry.
-    flow = Dataflow(context.record, has_run=False)
+    flow = Dataflow.of(context.record, has_run=False)
     at = [flow.position[context.values[0].name]]
     before = flow.before(at)
     cuts = _cuts_among(flow, before, at)
@@ -377,7 +377,7 @@ def _without_history(context: FailureContext) -> Parts:
 
 def _disconnected(context: FailureContext, outputs: Sequence[int]) -> Parts:
     # The lines after which what was to be differentiated leads to no output, where they are recorded.
-    flow = Dataflow(context.record, has_run=False)
+    flow = Dataflow.of(context.record, has_run=False)
     before, found = flow.before(outputs), list[Finding]()
     for value in context.values:
         at = flow.position[value.name]
@@ -435,7 +435,7 @@ def _requiring(context: FailureContext, leaves: Sequence[Entry], calls: Sequence
 
 def cut_note(record: Record) -> str | None:
     """The note about a result that does not depend on what is differentiated: the lines that cut it off, if any."""
-    flow = Dataflow(record, has_run=False)
+    flow = Dataflow.of(record, has_run=False)
     if any(flow.has_history(at) for at in record.outputs):  # the error is about something else, such as its shape
         return None
     parts = _cuts_among(flow, flow.before(record.outputs), record.outputs)

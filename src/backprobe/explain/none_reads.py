@@ -87,7 +87,7 @@ def _reads(record: Record) -> list[_Read]:
     # The reads but for those that an error of the program says all of.
     known = [note.fields.get("known", "") for note in record.notes]
     told = [one for one in record.none_reads if not any(f"{one.text} is None" in text for text in known)]
-    flow = Dataflow(record)
+    flow = Dataflow.of(record)
     return [_read(flow, one) for one in told]
 
 
@@ -247,7 +247,7 @@ def _why(record: Record, read: _Read, known: Sequence[Finding]) -> tuple[list[st
         names = re.compile(rf"(?<![\w.]){re.escape(read.one.text.removesuffix(KEPT))}(?![\w.])")
         found = [one for one in known if one.source is not None and any(map(names.search, one.facts))]
         return _as_reasons(found)
-    flow, entry = Dataflow(record), read.entry
+    flow, entry = Dataflow.of(record), read.entry
     dropped: list[Finding] = []
     if read.one.why is WhyEmpty.FROZEN:
         found = without_history(flow, flow.position[entry.name])

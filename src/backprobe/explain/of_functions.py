@@ -25,7 +25,7 @@ from backprobe.source.user_code import innermost
 
 def cut_in_function(record: Record, function: Callable[..., Any]) -> Finding | None:
     """What keeps a gradient from what a function returned without a history, if it was given something with one."""
-    flow, own = Dataflow(record, has_run=False), innermost(function)
+    flow, own = Dataflow.of(record, has_run=False), innermost(function)
     if own is None or not any(flow.has_history(at) for at in record.outputs):
         return None
     code = own.__code__
@@ -59,7 +59,7 @@ def _reads(statement: ast.AST, name: str) -> bool:
 
 
 def frozen_parts(record: Record) -> list[tuple[str, str]]:
-    """That no leaf which was recorded requires a gradient, where nothing has a history."""
+    """The fact that no recorded leaf requires a gradient; nothing if a value has a history after all."""
     leaves = [one.name for one in record.entries if one.status is GradStatus.FROZEN and one.name in record.names]
     if not leaves or any(one.status in HISTORY for one in record.entries):
         return []

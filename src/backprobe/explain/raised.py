@@ -46,6 +46,6 @@ def _finding(code: str, fields: Mapping[str, str], framework: str) -> Finding:
     after = say("ends_here" if code == "raised" else "incomplete")
     error, rest = fields.get("error", ""), _shortened(fields.get("rest", ""))
     short = shorten(error, MOST)
-    whole = error if short != error else ""  # the headline has its beginning
+    whole = error if short != error else ""  # the headline has only the beginning of a long one
     facts = [*filter(None, [whole, rest, fields.get("known", "")]), after]
     return finding(code, "", line_in(fields), framework, facts=facts, error=short)

@@ -16,12 +16,12 @@ from backprobe.record.brief import path
 from backprobe.record.quoted_errors import first_line
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
-from backprobe.source.bound_values import Use
+from backprobe.source.bound_values import BoundUse
 from backprobe.source.frames import name_in
 from backprobe.source.notebook_cells import is_cell
 from backprobe.source.rebound_names import Rebound, rebound_name
 from backprobe.source.renamed_lines import is_read, is_read_elsewhere, renamed
-from backprobe.source.scopes import COMPREHENSIONS, Binding, How, Scope
+from backprobe.source.scopes import COMPREHENSIONS, Binding, How, SourceScope
 
 CODE = "rebound"
 MOST = 3
@@ -100,7 +100,7 @@ def _headline(found: Rebound) -> str:
     return say("rebound.hidden" if found.is_hidden and scope else "rebound.since", **fields)
 
 
-def _place(scope: Scope) -> str:
+def _place(scope: SourceScope) -> str:
     # Where a name means something else than outside; empty for a module.
     node = scope.node
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -120,7 +120,7 @@ def _meant(found: Rebound) -> str:
     if one.how is How.IMPORT:
         return say("meant.import", kind=kind)
     if one.how is How.FUNCTION:
-        return say("meant.method" if found.failed.use is Use.CALL and found.failed.attribute else "meant.function")
+        return say("meant.method" if found.failed.use is BoundUse.CALL and found.failed.attribute else "meant.function")
     if one.how is How.CLASS:
         return say("meant.class")
     text = "" if one.value is None else shorten(ast.unparse(one.value), LONGEST)
@@ -141,7 +141,7 @@ def _remedy(found: Rebound) -> str:
     first += say("rename_if", **fields) if is_unclear else ""
     again, spelled = _again(found), _by_module(found)
     ways = [f"{first};\n{again}" if again else first]
-    if is_unclear and last.how is How.ARGUMENT and found.failed.use is Use.CALL:
+    if is_unclear and last.how is How.ARGUMENT and found.failed.use is BoundUse.CALL:
         ways.append(say("give_function", **fields))
     return ";\nor ".join([*ways, *([say("by_module_name", spelled=spelled)] if spelled else ())])
 
@@ -149,10 +149,10 @@ def _remedy(found: Rebound) -> str:
 def _is_unclear(found: Rebound, last: Binding) -> bool:
     # May the program mean what took the name? So it may in the body of a loop, of an argument, and of what it does
     # nothing with but call it.
-    is_of_data = found.failed.use is not Use.CALL and not found.means.is_of_code
+    is_of_data = found.failed.use is not BoundUse.CALL and not found.means.is_of_code
     if last.how in (How.ARGUMENT, How.COMPREHENSION) or is_of_data:
         return True
-    if last.how in (How.ASSIGNED, How.WALRUS) and found.failed.use is Use.CALL and not found.failed.attribute:
+    if last.how in (How.ASSIGNED, How.WALRUS) and found.failed.use is BoundUse.CALL and not found.failed.attribute:
         return not (found.failed.is_unbound or found.is_renewed or is_read(last, found))
     body = getattr(last.statement, "body", ()) if last.how in (How.LOOP, How.WITH, How.EXCEPT) else ()
     return any(found.failed.node is part for statement in body for part in ast.walk(statement))
@@ -161,7 +161,7 @@ def _is_unclear(found: Rebound, last: Binding) -> bool:
 def _by_module(found: Rebound) -> str:
     # The definition, spelled from a module that the failing line can use; empty where there is none.
     one, failed = found.defined, found.failed
-    if one is None or one.how is not How.IMPORT or failed.use is Use.ITEM or failed.is_unbound:
+    if one is None or one.how is not How.IMPORT or failed.use is BoundUse.ITEM or failed.is_unbound:
         return ""
     if isinstance(one.statement, ast.Import):
         full = one.node.name if one.node.asname else ""

@@ -18,7 +18,7 @@ def explain_outputs(record: Record) -> Report:
     """What no output reaches, and why; NaN and Inf of each; and in the notes which output reaches what."""
     from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
 
-    missing, reached = explain_all(Dataflow(record)), tuple(_reached(record))
+    missing, reached = explain_all(Dataflow.of(record)), tuple(_reached(record))
     every = {key: explain_nonfinite(of_output(record, key)) for key in record.by_output}
     born = {key: one for key, one in every.items() if not one.ok}
     is_asked = any(entry.finiteness is not None for entry in record.entries)
@@ -27,7 +27,7 @@ def explain_outputs(record: Record) -> Report:
     heading = next(iter((born or every).values())).heading
     notes = (*dict.fromkeys(note for one in every.values() for note in one.notes), *reached)
     complete = all(one.complete for one in every.values())
-    if is_asked:  # that is the answer
+    if is_asked:  # then the answer is about NaN and Inf, and refers to bp.explain for missing gradients
         see = () if missing.ok else (say("see_names", heading=missing.heading),)
         return Report(heading, tuple(_hung(every)), (*notes, *see), complete=complete)
     return Report(heading, (*_hung(every), *missing), (*notes, *missing.notes), complete=complete)

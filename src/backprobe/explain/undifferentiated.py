@@ -52,7 +52,7 @@ def is_undifferentiated(record: Record) -> bool:
 
 def last_cut(record: Record) -> list[Finding]:
     """The lines that cut off the value computed last."""
-    flow = Dataflow(record, has_run=False)
+    flow = Dataflow.of(record, has_run=False)
     last = next((at for at in reversed(range(len(flow.entries))) if flow.sources(at)), None)
     if last is None or flow.entries[last].status not in CUT:
         return []

@@ -56,7 +56,7 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
 
 
 def _noted(record: Record) -> tuple[list[Note], list[Note]]:
-    # What was noted, in the order in which it is said, and what of that may be otherwise in the next iteration.
+    # The notes on useless gradients, in the order of a report; and those of them that another iteration may not have.
     every = [note for code in USELESS for note in record.notes if note.code == code]
     return every, [note for note in every if not is_lasting(note)]
 

@@ -169,7 +169,7 @@ def _is_mentioned(name: str, line: str) -> bool:
 
 def _mentioned(record: Record, one: NoneGiven) -> list[Finding]:
     # The lines that cut off what the tape differentiated, as the program's text says it: NumPy does it unseen.
-    flow = Dataflow(record, has_run=False)
+    flow = Dataflow.of(record, has_run=False)
     before = flow.before(one.targets)
     training = record.training
     carried = () if training is None else [each.carriers for each in training.untrained if each.name == one.name]
@@ -186,7 +186,7 @@ def _mentioned(record: Record, one: NoneGiven) -> list[Finding]:
 def _left(record: Record, one: NoneGiven, names: str) -> list[Finding]:
     # The lines that took what is computed from a Variable out of TensorFlow, on the way to what was differentiated; if
     # nothing is recorded of that, all but those of the line that asked, as those of ``fit`` itself.
-    flow = Dataflow(record, has_run=False)
+    flow = Dataflow.of(record, has_run=False)
     entries = [record.entries[at] for at in flow.before(one.targets)]
     lines = [line for entry in entries for line in (entry.source, *(way.source for way in entry.indirect)) if line]
     is_known = bool(one.targets)

@@ -1,4 +1,4 @@
-"""Entries without a history of their own: disconnected from what is differentiated, or nothing there is."""
+"""Entries without a history: a line cut them off from what is differentiated, or they never depended on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DIFFERENTIATED = "values that are differentiated"
 
 def without_history(flow: Dataflow, at: int) -> list[Finding]:
     """The cuts between differentiated values and an entry; or what it is computed from requires no gradient."""
-    entry, flow = flow.entries[at], Dataflow(flow.record, has_run=False)
+    entry, flow = flow.entries[at], Dataflow.of(flow.record, has_run=False)
     if is_none(entry):  # of which nothing was made: no line has cut it off
         return [by_status(flow, entry)]
     before = flow.before([at])

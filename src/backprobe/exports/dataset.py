@@ -17,7 +17,7 @@ from backprobe.exports.places import Place
 from backprobe.record.statistics import COLUMNS, columns_for
 from backprobe.storage.runs.layout import INFO
 from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
-from backprobe.storage.runs.reader import Index, RankFile
+from backprobe.storage.runs.reader import FileIndex, RankFile
 
 AT_ONCE = 1 << 18
 """Rows that are held at once."""
@@ -57,7 +57,7 @@ def _written_before(place: Place, reader: RunReader, format: str, fields: Any) -
     return found
 
 
-def _is_same(known: Any, index: Index) -> bool:
+def _is_same(known: Any, index: FileIndex) -> bool:
     # Was the export of a run that began as this one did?
     before, now = known.get("attempts") or [{}], index.attempts
     return bool(now) and all(before[0].get(key) == value for key, value in now[0].facts.items() if key != "ended")
@@ -170,7 +170,7 @@ class _Rank:
 class Texts:
     """The texts of rows as Arrow has them: numbers into a list of distinct ones, which is made once."""
 
-    def __init__(self, arrow: Any, keys: Sequence[tuple[str, str]], index: Index) -> None:
+    def __init__(self, arrow: Any, keys: Sequence[tuple[str, str]], index: FileIndex) -> None:
         self.arrow, self.index, self.keys = arrow, index, list(keys)
         self.lists: dict[str, Any] = {}
         self.codes: dict[str, Any] = {}

@@ -18,7 +18,7 @@ from backprobe.errors import BadOption, NoBackend
 from backprobe.guard import text
 from backprobe.guard.allowed import Allowed
 from backprobe.guard.block_guard import BlockGuard
-from backprobe.guard.capture import Capture, captures_of, check_path
+from backprobe.guard.capture import FailureCapture, captures_of, check_path
 from backprobe.guard.gradient_guard import GradientGuard
 from backprobe.guard.model_guard import ModelGuard
 from backprobe.markup import facts, shown
@@ -143,12 +143,12 @@ class Guard:
         guard = ModelGuard(self.model, backend, self.allowed, self._capture(backend))
         return guards.listening(self.model, guard.listener())
 
-    def _capture(self, backend: Backend) -> Capture | None:
+    def _capture(self, backend: Backend) -> FailureCapture | None:
         if self.capture is None:
             return None
         model = "" if self.model is None else f"{name_of(self.model)}, "
         captures = captures_of(backend, f"with bp.guard({model}capture={written(self.capture)}):")
-        return Capture(self.capture, self.model, captures)
+        return FailureCapture(self.capture, self.model, captures)
 
     def _around_block(self, frame: FrameType, backend: Backend) -> AbstractContextManager[object]:
         asked = "with bp.guard():"

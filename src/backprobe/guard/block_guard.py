@@ -23,18 +23,18 @@ from backprobe.findings.report import Report
 from backprobe.guard import text
 from backprobe.guard.allowed import Allowed, beginnings
 from backprobe.probe.request import Request
-from backprobe.probe.training_loop import Part, TrainingLoop
+from backprobe.probe.training_loop import LoopPart, TrainingLoop
 from backprobe.record.containers import leaves
 from backprobe.record.entries import GradStatus, Record
 from backprobe.record.reasons import Reason
 from backprobe.source.frames import variables_in
 from backprobe.tracing.finiteness import judged
-from backprobe.tracing.transcribe import Run
+from backprobe.tracing.transcribe import FinishedRun
 
 FEW = 64
 
 
-class GuardedBlock(Part):
+class GuardedBlock(LoopPart):
     """One part of the block. Its numbers are read only when a pass has left NaN or Inf, or when none has run."""
 
     is_spent = False  # has it been read?
@@ -49,7 +49,7 @@ class GuardedBlock(Part):
         self.guards, self.allowed = guards, allowed
         guards.hear(self.tape, self._left)
 
-    def judged(self, run: Run) -> Run | Record:
+    def judged(self, run: FinishedRun) -> FinishedRun | Record:
         return run
 
     def closing(self) -> None:
@@ -101,7 +101,7 @@ class GuardedLoop(TrainingLoop):
 
     look_at = FEW  # captures: how many there are when it is asked again whether the program still needs them
 
-    def is_over(self, block: Part) -> bool:
+    def is_over(self, block: LoopPart) -> bool:
         assert isinstance(block, GuardedBlock)
         if block.is_spent or super().is_over(block):
             self.look_at = FEW
@@ -148,10 +148,10 @@ class BlockGuard:
         if isinstance(block, GuardedBlock) and block.scaled is None:
             block.scaled = len(block.trace.versions.captures), handles
 
-    def _block(self, request: Request, backend: Backend, frame: FrameType) -> Part:
+    def _block(self, request: Request, backend: Backend, frame: FrameType) -> LoopPart:
         return GuardedBlock(request, backend, frame, self.guards, self.allowed)
 
-    def _over(self, block: Part, error: BaseException | None) -> bool:
+    def _over(self, block: LoopPart, error: BaseException | None) -> bool:
         # A part is over. If a pass ran in it, that was looked at as it ended.
         assert isinstance(block, GuardedBlock)
         self.unseen |= block.unseen

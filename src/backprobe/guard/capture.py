@@ -67,7 +67,7 @@ def captures_of(backend: Backend, asked: str) -> Captures:
     return found
 
 
-class Capture:
+class FailureCapture:
     """Writes the first failing step, and that alone."""
 
     def __init__(self, path: str | os.PathLike[str], model: Any, captures: Captures) -> None:
@@ -106,4 +106,4 @@ def _warn(message: str) -> None:
             sys.stderr.write(f"RuntimeWarning: {message}\n")
 
 
-__all__ = ["Capture", "captures_of", "check_path"]
+__all__ = ["FailureCapture", "captures_of", "check_path"]

@@ -9,7 +9,7 @@ from backprobe.findings.report import Report
 from backprobe.guard import text
 from backprobe.guard.again import NONFINITE, Anything, explained
 from backprobe.guard.allowed import Allowed
-from backprobe.guard.capture import Capture
+from backprobe.guard.capture import FailureCapture
 from backprobe.probe.function import FunctionRun
 from backprobe.probe.request import Request
 from backprobe.record.entries import Record
@@ -22,7 +22,7 @@ class _Run(Anything, FunctionRun):
 class GradientGuard:
     """What hears of gradients, and raises ``NotFinite``."""
 
-    def __init__(self, backend: Backend, allowed: Allowed, capture: Capture | None = None) -> None:
+    def __init__(self, backend: Backend, allowed: Allowed, capture: FailureCapture | None = None) -> None:
         self.backend, self.allowed, self.capture = backend, allowed, capture
 
     def listener(self) -> GuardListener:

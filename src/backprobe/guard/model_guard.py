@@ -14,7 +14,7 @@ from backprobe.findings.report import Report
 from backprobe.guard import text
 from backprobe.guard.again import NONFINITE, Anything, Explained, explained
 from backprobe.guard.allowed import Allowed
-from backprobe.guard.capture import Capture
+from backprobe.guard.capture import FailureCapture
 from backprobe.guard.gradient_guard import GradientGuard
 from backprobe.probe.block import ModelBlock
 from backprobe.probe.model import ModelRun
@@ -35,7 +35,7 @@ class _Run(Anything, ModelRun):
 class ModelGuard:
     """What hears of calls and passes, and raises ``NotFinite``."""
 
-    def __init__(self, model: Any, backend: Backend, allowed: Allowed, capture: Capture | None = None) -> None:
+    def __init__(self, model: Any, backend: Backend, allowed: Allowed, capture: FailureCapture | None = None) -> None:
         self.model, self.backend, self.allowed, self.capture = model, backend, allowed, capture
         self.records = capture is not None  # also where no recording is needed to say what has happened
 

@@ -17,9 +17,10 @@ import numpy
 
 from backprobe.findings.phrasing import quoted
 from backprobe.findings.report import Finding
-from backprobe.health.record_arrays import MOST, NUMBER, RETURNED, RecordArrays, rms
-from backprobe.record.graph import Graph
+from backprobe.health.record_arrays import MOST, RecordArrays, rms
+from backprobe.record.graph import NUMBER, Graph
 from backprobe.record.names import split
+from backprobe.record.nested_scopes import is_return
 from backprobe.rules.depth import FEWEST, MEND, ORDER, along, said
 from backprobe.rules.rule import RULES
 
@@ -80,12 +81,12 @@ def _series(arrays: RecordArrays) -> list[list[Layer]]:
     # The values whose names differ in one number, each computed from the one before; no parameters.
     found: dict[tuple[str, object], dict[int, int]] = {}
     for full, at in arrays.record.names.items():
-        if split(full)[1] is None or arrays.grads[at] is None or arrays.begins(at):
+        if split(full)[1] is None or arrays.grads[at] is None or arrays.graph.begins(at):
             continue
         entry = arrays.entries[at]
         for number in NUMBER.finditer(full):
             is_count = full[: number.start()].endswith("#")
-            if not is_count and not RETURNED.search(full):
+            if not is_count and not is_return(split(full)[1]):
                 continue
             alike = (entry.shape, entry.source and entry.source.line) if is_count else None
             key = f"{full[: number.start()]}*{full[number.end() :]}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backprobe.findings.phrasing import listed, plural, quoted
 from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus
-from backprobe.record.training import Ran
+from backprobe.record.training import ModuleRan
 
 if TYPE_CHECKING:  # it imports NumPy
     from backprobe.health.record_arrays import RecordArrays
@@ -27,7 +27,7 @@ def check(arrays: RecordArrays) -> Iterator[Finding]:
         count = len(lost) + sum(status is GradStatus.OK for status in states.values())
     else:
         lost, count = [one.name for one in training.untrained], training.count
-        uncalled = [one.module for one in training.untrained if one.ran is Ran.NOT_CALLED]
+        uncalled = [one.module for one in training.untrained if one.ran is ModuleRan.NOT_CALLED]
         if not lost:
             lost, said = list(training.cleared), "had no gradient when the optimizer stepped"
     if lost:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy
@@ -13,14 +11,9 @@ from backprobe.backends.tensors import Arrays
 from backprobe.findings.phrasing import quoted
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import Graph
-from backprobe.record.source import expression_of
 
 UNKNOWN_SCALE = "the loss was multiplied by an unknown number before backward(): magnitudes were not checked"
 SEVERAL_SCALES = "backward() ran on several multiples of a loss: magnitudes were not checked"
-RETURNED = re.compile(r":return(#\d+)?(\.|$)")
-NUMBER = re.compile(r"(?<!\w)\d+(?!\w)|(?<=_)\d+(?=[:#.])")
-"""A number in a name: a segment of its own, as in ``layers.3``, or the end of one, as in the ``dense_3`` of Keras."""
-ENDING = re.compile(r"(?<=[A-Za-z_])\d+(?=#\d+$|$)")  # of the name of a variable
 UNSEEN = (
     "the numbers of at least {} of {} parameters were not checked: they have no entry, as those of a library's layers; "
     "with bp.probe(model, '**') as rec: around the step has them"
@@ -71,31 +64,6 @@ class RecordArrays:
     def has_gradient(self, at: int) -> bool:
         """Is there a gradient that is not zero everywhere?"""
         return self.grads[at] is not None and bool(self.grads[at].any())
-
-    def begins(self, at: int) -> bool:
-        """Is it a parameter, an argument or another leaf: a value that is computed from no other?"""
-        entry, is_given = self.entries[at], not self.graph.inputs[at] and not self.entries[at].reads
-        is_written = bool(expression_of(entry.source))
-        return at in self.graph.parameters or bool(entry.is_leaf) or (is_given and not is_written)
-
-    @cached_property
-    def numbered(self) -> dict[int, list[int]]:
-        """By value: those whose names differ from its own in one number, itself too; no calls of one module or line."""
-        alike: dict[str, list[int]] = {}
-        for full, at in self.record.names.items():
-            for number in NUMBER.finditer(full) if RETURNED.search(full) else ENDING.finditer(full):
-                if not full[: number.start()].endswith("#"):
-                    alike.setdefault(f"{full[: number.start()]}*{full[number.end() :]}", []).append(at)
-        found: dict[int, list[int]] = {}
-        for each in alike.values():
-            for at in each if len(each) > 1 else ():
-                found.setdefault(at, []).extend(each)
-        return found
-
-    @cached_property
-    def returned(self) -> set[int]:
-        """What modules and called functions returned, whatever else it is called."""
-        return {at for full, at in self.record.names.items() if RETURNED.search(full)}
 
     @property
     def scale(self) -> float | None:

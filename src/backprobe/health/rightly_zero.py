@@ -107,7 +107,7 @@ def _is_zero(value: Any) -> bool:
 def _is_trained(arrays: RecordArrays, at: int) -> bool:
     # Is it a parameter, an argument or another leaf with a gradient, or computed from one?
     before = reached([at], lambda one: arrays.graph.inputs[one])
-    return any(arrays.begins(one) and arrays.has_gradient(one) for one in before)
+    return any(arrays.graph.begins(one) and arrays.has_gradient(one) for one in before)
 
 
 def _cancel(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> bool:
@@ -171,13 +171,14 @@ def _beside(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int
     # What is alike, goes where it goes and has a gradient: the names differ in one number.
     #
     # Of values of a function it must be seen that something has zeros that they may be multiplied by.
-    if at not in arrays.numbered:
+    if at not in arrays.graph.numbered:
         return []
     given = {one for each in consumers for one in arrays.graph.inputs[each]}
-    if at not in arrays.returned and not any(_has_zeros(arrays, one) for one in given - {*arrays.numbered[at]}):
+    others = given - {*arrays.graph.numbered[at]}
+    if at not in arrays.graph.results and not any(_has_zeros(arrays, one) for one in others):
         return []
     after = reached(consumers, lambda one: arrays.graph.consumers[one])
-    alike = [one for one in arrays.numbered[at] if arrays.has_gradient(one)]
+    alike = [one for one in arrays.graph.numbered[at] if arrays.has_gradient(one)]
     return [one for one in alike if one not in after and after.intersection(arrays.graph.consumers[one])]
 
 

@@ -82,7 +82,7 @@ def _called(entry: Entry) -> Iterator[str]:
         for node in ast.walk(_parsed(entry)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 of = node.func.value
-                if not isinstance(of, ast.Name) or of.id in recorded:  # else a module's, which is among the calls
+                if not isinstance(of, ast.Name) or of.id in recorded:  # not torch.relu(u)
                     yield node.func.attr
 
 

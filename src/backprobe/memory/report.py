@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from backprobe.backends.memory import Alive, Measured, Memory, Saved
+from backprobe.backends.memory import Alive, MeasuredMemory, MemoryHearing, Saved
 from backprobe.errors import BadOption
 from backprobe.markup import Html, Printed, element, shown
 from backprobe.memory.filled_at import filled_at
@@ -124,7 +124,7 @@ class MemoryReport(Printed):
         }
         return frame(lambda: columns, "report.to_dataframe()")
 
-    def _fill(self, listener: Memory, frame: FrameType) -> None:
+    def _fill(self, listener: MemoryHearing, frame: FrameType) -> None:
         # The block is over.
         measured = listener.measured()
         self.steps, self.saved, self.peak = measured.steps, tuple(measured.saved), measured.peak
@@ -214,7 +214,7 @@ def _cycles(lost: Sequence[Alive]) -> list[Held]:
     return found
 
 
-def _of_others(measured: Measured) -> list[Held]:
+def _of_others(measured: MeasuredMemory) -> list[Held]:
     found = []
     for other in measured.kept:
         text, remedy = (about_hooks if other.kind == "hooks" else about_gradients)(other)

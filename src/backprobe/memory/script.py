@@ -19,7 +19,7 @@ LEAST = 4
 """Steps after which anything can be said of earlier ones."""
 
 
-class Enough(BaseException):
+class EnoughSteps(BaseException):
     """The script has made as many steps as were asked for."""
 
 
@@ -46,7 +46,7 @@ class ScriptMemory:
         try:
             with as_main(self.arguments, self.spec) as main:
                 exec(code(str(main.__file__)), vars(main))
-        except Enough:
+        except EnoughSteps:
             self.is_stopped = True
         finally:
             self.listener.close()
@@ -57,7 +57,7 @@ class ScriptMemory:
         if count >= min(LEAST, self.steps):
             self.report._fill(self.listener, sys._getframe())
         if count >= self.steps:
-            raise Enough
+            raise EnoughSteps
 
     def try_remedies(self) -> None:
         """Run the script again with each line that is proposed, where it can be: the report says what came of it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from backprobe.backends.memory import Kept
+from backprobe.backends.memory import KeptObject
 from backprobe.findings.phrasing import plural
 from backprobe.record.brief import place
 from backprobe.record.source import Source
@@ -46,7 +46,7 @@ def about_cycle(steps: int, kept: int, source: Source | None) -> tuple[str, str]
     )
 
 
-def about_hooks(kept: Kept) -> tuple[str, str]:
+def about_hooks(kept: KeptObject) -> tuple[str, str]:
     """Of hooks that are registered in each step."""
     at = "" if kept.source is None else f", {where(kept.source)}: `{kept.source.text}`"
     return (
@@ -55,7 +55,7 @@ def about_hooks(kept: Kept) -> tuple[str, str]:
     )
 
 
-def about_gradients(kept: Kept) -> tuple[str, str]:
+def about_gradients(kept: KeptObject) -> tuple[str, str]:
     """Of gradients that are kept as zeros."""
     at = "" if kept.source is None else f"; the step ended at {where(kept.source)}"
     return (

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import CodeType
 
-from backprobe.backends.side_effects import Stopped
+from backprobe.backends.side_effects import StoppedAtEffect
 from backprobe.findings.phrasing import plural
 from backprobe.memory.report import Held, MemoryReport
 from backprobe.probe.script_experiments import LONGEST, ScriptExperiments
@@ -48,7 +48,7 @@ def _tried(held: Held, steps: int, experiments: ScriptExperiments, again: Again)
         with ExitStack() as entered:
             is_free = entered.enter_context(experiments.anew(code, {}, experiments.backend.bridges()))
             report = again(code) if is_free else None
-    except Stopped as stop:
+    except StoppedAtEffect as stop:
         return replace(held, tried=NOT_TRIED.format(stop.note.fields["effect"]))
     if report is None or report.steps != steps:
         return held

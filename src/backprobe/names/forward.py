@@ -9,7 +9,7 @@ from typing import Any
 from backprobe.backends.discover import imported_backends, is_model
 from backprobe.names import text
 from backprobe.probe.probe_class import Probe
-from backprobe.probe.several_outputs import Asked
+from backprobe.probe.several_outputs import AskedOutput
 from backprobe.probe.source_names import is_read
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.names import partition, quote_path, split, strip
@@ -21,7 +21,7 @@ class ForwardProbe(Probe[..., Any]):
     """No output is chosen, so that a program may return anything."""
 
     @property
-    def asked(self) -> tuple[Asked, ...]:  # type: ignore[override]  # of a request it is kept once it is known
+    def asked(self) -> tuple[AskedOutput, ...]:  # type: ignore[override]  # of a request it is kept once it is known
         return ()
 
 

@@ -10,11 +10,11 @@ from backprobe.names import text
 
 
 @dataclass
-class Node:
+class NameNode:
     """What begins with one text: its mark, None where that is no name itself, and what follows, by its text."""
 
     mark: str | None = None
-    below: dict[str, Node] = field(default_factory=dict)
+    below: dict[str, NameNode] = field(default_factory=dict)
 
 
 Shape = tuple[str | None, tuple[tuple[str, "Shape"], ...]]
@@ -32,11 +32,11 @@ def tree(marks: Mapping[str, str]) -> list[str]:
     │     └─ .w
     └─ head
     """
-    root = Node()
+    root = NameNode()
     for name, mark in marks.items():
         node = root
         for step in _steps(name):
-            node = node.below.setdefault(step, Node())
+            node = node.below.setdefault(step, NameNode())
         node.mark = mark
     return list(_lines(_shape(root)[1], ""))
 
@@ -54,7 +54,7 @@ def _steps(name: str) -> Iterator[str]:
         yield before
 
 
-def _shape(node: Node) -> Shape:
+def _shape(node: NameNode) -> Shape:
     # A node with all that is below it, where those that have the same below stand together.
     groups: dict[tuple[str, Shape], list[str]] = {}
     for step, inner in node.below.items():

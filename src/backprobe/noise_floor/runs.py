@@ -65,7 +65,7 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
         from backprobe.diff.noise import compared, floor_of  # which imports NumPy
 
         backend = self._backend_of(args, kwargs)
-        runs = Runs(self, backend, args, kwargs)
+        runs = FloorRuns(self, backend, args, kwargs)
         variations = [Variation(seed) for seed in range(self.runs)]
         if self.precision is not None:
             variations += [Variation(seed, self.precision) for seed in (None, *range(self.runs - 1))]
@@ -75,7 +75,7 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
             origin += f", and {self.runs:,} in {self.precision}"
         if self.executor is None:
             return floor_of((compared(reference, runs.made(one).record) for one in variations), origin)
-        work = Work(replace(self, executor=None), args, kwargs, GlobalState.of(backend), variations)
+        work = FloorWork(replace(self, executor=None), args, kwargs, GlobalState.of(backend), variations)
         names = [f"run {at}" for at in range(1, len(variations) + 1)]
         parts = {name_of(self.target): self.target, "args": args, "kwargs": kwargs}
         tasks = Tasks(self.executor, work, names, f"bp.noise_floor({name_of(self.target)}, ...)", parts)
@@ -99,7 +99,7 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
 
 
 @dataclass(frozen=True)
-class Work:
+class FloorWork:
     """The runs as they travel to a worker, which makes a reference of its own."""
 
     asked: NoiseRuns[...]
@@ -114,12 +114,12 @@ class Work:
 
         backend = self.asked._backend_of(self.args, self.kwargs)
         self.state.restore(backend)
-        runs = Runs(self.asked, backend, self.args, self.kwargs)
+        runs = FloorRuns(self.asked, backend, self.args, self.kwargs)
         reference = runs.made(Variation()).record
         return lambda number: compared(reference, runs.made(self.variations[number]).record)
 
 
-class Runs:
+class FloorRuns:
     """The runs of one target with the same arguments."""
 
     def __init__(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from backprobe.backends.discover import BackendName
-from backprobe.per_sample.asked import Asked
+from backprobe.per_sample.asked import AskedSamples
 from backprobe.per_sample.result import PerSample
 from backprobe.probe.request import spelled_as
 from backprobe.probe.waiting import Waiting
@@ -65,7 +65,7 @@ def per_sample(
     return _Waiting(target, backend, select, of, chunk, batch)
 
 
-class _Waiting(Asked[P]):
+class _Waiting(AskedSamples[P]):
     # A target ready to be called.
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PerSample:
         from backprobe.per_sample.measure import measured  # which imports NumPy

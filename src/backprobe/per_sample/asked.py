@@ -16,7 +16,7 @@ OPTIONS = (Option("chunk", int, 1, "16", or_none=True),)
 
 
 @dataclass(frozen=True, repr=False)
-class Asked(OfNamedValues[P, PerSample]):
+class AskedSamples(OfNamedValues[P, PerSample]):
     """The target, the names whose gradients are taken, and how: ready to be called."""
 
     chunk: Any

@@ -12,7 +12,7 @@ import numpy
 from backprobe.backends.discover import is_model
 from backprobe.backends.protocol import Backend
 from backprobe.errors import BadOption
-from backprobe.per_sample.asked import Asked
+from backprobe.per_sample.asked import AskedSamples
 from backprobe.probe.request import name_of
 from backprobe.record.containers import leaves, refilled
 from backprobe.record.patterns import texts_of
@@ -68,7 +68,7 @@ class _Argument:
         return f"{self.name} of shape {', '.join(shapes)}" + (" …" if len(self.tensors) > 3 else "")
 
 
-def batch_of(asked: Asked[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Batch:
+def batch_of(asked: AskedSamples[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Batch:
     """The batch of a call. Raises BadOption where it is not clear which arguments hold the samples."""
     vectorized = backend.vectorized
     assert vectorized is not None
@@ -88,7 +88,7 @@ def batch_of(asked: Asked[...], backend: Backend, args: tuple[Any, ...], kwargs:
     return Batch(args, kwargs, frozenset(one.place for one in chosen), is_tensor, tuple(tensors))
 
 
-def _names(asked: Asked[...], backend: Backend, args: Sequence[Any]) -> list[str]:
+def _names(asked: AskedSamples[...], backend: Backend, args: Sequence[Any]) -> list[str]:
     # What the program calls its positional arguments.
     function = asked.target
     if backend.models is not None and is_model(backend, function):
@@ -102,7 +102,7 @@ def _names(asked: Asked[...], backend: Backend, args: Sequence[Any]) -> list[str
     return [plain[at] if at < len(plain) else str(at) for at in range(len(args))]
 
 
-def _named(asked: Asked[...], every: Sequence[_Argument]) -> list[_Argument]:
+def _named(asked: AskedSamples[...], every: Sequence[_Argument]) -> list[_Argument]:
     # The arguments that ``batch=`` names. Raises BadOption.
     wanted = [asked.batch] if isinstance(asked.batch, str) else [*asked.batch]
     chosen = [one for one in every if one.name in wanted]
@@ -118,7 +118,7 @@ def _named(asked: Asked[...], every: Sequence[_Argument]) -> list[_Argument]:
     return chosen
 
 
-def _found(asked: Asked[...], every: Sequence[_Argument]) -> list[_Argument]:
+def _found(asked: AskedSamples[...], every: Sequence[_Argument]) -> list[_Argument]:
     # The arguments that can hold samples, if they agree on how many. Raises BadOption.
     texts = texts_of(asked.select)
     chosen = [one for one in every if one.tensors and one.length and not _is_selected(one.name, texts)]

@@ -12,10 +12,10 @@ from backprobe.backends.protocol import Backend
 from backprobe.backends.vectorized import Gradients
 from backprobe.errors import BackprobeError, NoGradient, UnknownName
 from backprobe.findings.phrasing import plural
-from backprobe.per_sample.asked import Asked
+from backprobe.per_sample.asked import AskedSamples
 from backprobe.per_sample.mixing import batch_axis, everything, last, refuse, refuse_alone, refuse_mixed, unlike
 from backprobe.per_sample.result import PerSample
-from backprobe.per_sample.runs import Runs
+from backprobe.per_sample.runs import SampleRuns
 from backprobe.per_sample.wanted import Wanted
 from backprobe.probe.request import name_of
 from backprobe.record.entries import GradStatus
@@ -27,12 +27,12 @@ Array = Any
 """An array of NumPy, with a number for each sample."""
 
 
-def measured(asked: Asked[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PerSample:
+def measured(asked: AskedSamples[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PerSample:
     """The result of one call. Raises BadOption, NothingMatched and Unsupported."""
-    runs = Runs(asked, backend, args, kwargs)
+    runs = SampleRuns(asked, backend, args, kwargs)
     whole = runs.probed(runs.batch.tensors, asked.select)
     wanted = _as_alone(runs, whole, runs.wanted(whole))
-    measure = Measure(runs, wanted, whole)
+    measure = SampleMeasure(runs, wanted, whole)
     weights = measure.weights()
     return PerSample(
         target=name_of(asked.target),
@@ -47,11 +47,11 @@ def measured(asked: Asked[...], backend: Backend, args: tuple[Any, ...], kwargs:
     )
 
 
-def _of(asked: Asked[...], whole: Recording) -> str:
+def _of(asked: AskedSamples[...], whole: Recording) -> str:
     return asked.of if isinstance(asked.of, str) else whole.outputs[0].name
 
 
-def _as_alone(runs: Runs, whole: Recording, wanted: Sequence[Wanted]) -> list[Wanted]:
+def _as_alone(runs: SampleRuns, whole: Recording, wanted: Sequence[Wanted]) -> list[Wanted]:
     # The wanted values as the first sample computes them alone. Raises Unsupported where it cannot.
     first = runs.batch.part(0, 1)
     try:
@@ -75,10 +75,10 @@ def _as_alone(runs: Runs, whole: Recording, wanted: Sequence[Wanted]) -> list[Wa
     return runs.bound(found, first)
 
 
-class Measure:
+class SampleMeasure:
     """What one pass over the samples tells of their gradients."""
 
-    def __init__(self, runs: Runs, wanted: Sequence[Wanted], whole: Recording) -> None:
+    def __init__(self, runs: SampleRuns, wanted: Sequence[Wanted], whole: Recording) -> None:
         self.runs, self.wanted, self.whole = runs, wanted, whole
         self.count = len(runs.batch)
         self.total = {one.name: whole[one.keys[0]].grad for one in wanted if one.is_shared}
@@ -227,7 +227,7 @@ class Measure:
         return numpy.full(self.count, weight)
 
     def _of_uneven(self) -> Array:
-        # Of a loss that weighs samples by what they hold, as a mean over targets that are not padding does.
+        # For a loss in which samples count differently, such as a mean over the targets that are not padding.
         whole = everything(self.runs, self.runs.batch.tensors, backward=True)
         alone = everything(self.runs, last(self.runs), backward=True)
         if found := unlike(self.runs, whole, alone):
@@ -258,7 +258,7 @@ class Measure:
         return found
 
 
-def _is_random(runs: Runs, wanted: Sequence[Wanted]) -> bool:
+def _is_random(runs: SampleRuns, wanted: Sequence[Wanted]) -> bool:
     # Does the program compute something else when it goes on with the random numbers that come next?
     keys, tensors, numbers = [one.keys[0] for one in wanted], runs.batch.tensors, runs.backend.arrays.numbers
     with runs.replay.run():
@@ -268,7 +268,7 @@ def _is_random(runs: Runs, wanted: Sequence[Wanted]) -> bool:
     return any(not numpy.array_equal(one, other, equal_nan=True) for one, other in both)
 
 
-def _are_mixed(runs: Runs, measure: Measure) -> bool:
+def _are_mixed(runs: SampleRuns, measure: SampleMeasure) -> bool:
     # Does what one sample brings change with another one in its batch, while all random numbers stay the same?
     if measure.count < 3 or not measure.total:
         runs.notes.append(f"with random numbers and {plural(measure.count, 'sample')}, mixing was not looked for")
@@ -285,7 +285,7 @@ def _are_mixed(runs: Runs, measure: Measure) -> bool:
     return False
 
 
-def _weights_of_rows(runs: Runs, whole: Recording, alone: Recording) -> Array | None:
+def _weights_of_rows(runs: SampleRuns, whole: Recording, alone: Recording) -> Array | None:
     # How much each sample counts, as the gradient of an inner value shows: in the batch, and of each sample alone.
     entries = {full: whole.record.entries[at] for full, at in whole.record.names.items()}
     names = [

@@ -9,7 +9,7 @@ import numpy
 
 from backprobe.backends.user_lines import users_line_of
 from backprobe.errors import Unsupported
-from backprobe.per_sample.runs import Runs
+from backprobe.per_sample.runs import SampleRuns
 from backprobe.probe.request import name_of
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.recording import Recording
@@ -24,7 +24,7 @@ WHY = (
 NEXT = "model.eval(), or LayerNorm in its place; a random key for each sample, as an argument"
 
 
-def everything(runs: Runs, tensors: Sequence[Any], *, backward: bool = False) -> Recording:
+def everything(runs: SampleRuns, tensors: Sequence[Any], *, backward: bool = False) -> Recording:
     """A recording of all values of a run on these samples."""
     return runs.probed(tensors, None if runs.models is None else OF_MODEL, backward=backward)
 
@@ -42,18 +42,18 @@ def batch_axis(many: tuple[int, ...] | None, one: tuple[int, ...] | None, count:
     return other[0] if is_batch else None
 
 
-def refuse_mixed(runs: Runs) -> NoReturn:
+def refuse_mixed(runs: SampleRuns) -> NoReturn:
     """Raise Unsupported, with the line that computes something else for a sample in its batch than alone."""
     whole, alone = (everything(runs, tensors) for tensors in (runs.batch.tensors, last(runs)))
     refuse(runs, unlike(runs, whole, alone))
 
 
-def last(runs: Runs) -> list[Any]:
+def last(runs: SampleRuns) -> list[Any]:
     """The last sample: random numbers of the first may be those of a run of it alone."""
     return runs.batch.part(len(runs.batch) - 1, len(runs.batch))
 
 
-def refuse(runs: Runs, found: Sequence[Entry]) -> NoReturn:
+def refuse(runs: SampleRuns, found: Sequence[Entry]) -> NoReturn:
     """Raise Unsupported for the values where samples are mixed, if any are known."""
     lines = users_lines(found)
     if found and not lines and runs.models is not None:  # a value of a library has a name in the model itself as well
@@ -73,11 +73,11 @@ def refuse(runs: Runs, found: Sequence[Entry]) -> NoReturn:
 
 
 def users_lines(found: Sequence[Entry]) -> list[str]:
-    """The lines among those of values that are the user's own."""
+    """The lines at which values were computed, but for those in libraries."""
     return [str(one.source) for one in found if one.source is not None and package(one.source.file) is None]
 
 
-def refuse_alone(runs: Runs, error: Exception) -> NoReturn:
+def refuse_alone(runs: SampleRuns, error: Exception) -> NoReturn:
     """Raise Unsupported for a program that cannot run on one sample."""
     line = users_line_of(error.__traceback__)
     said = (str(error).strip().splitlines() or [""])[0]
@@ -90,7 +90,7 @@ def refuse_alone(runs: Runs, error: Exception) -> NoReturn:
     ) from error
 
 
-def unlike(runs: Runs, whole: Recording, alone: Recording) -> list[Entry]:
+def unlike(runs: SampleRuns, whole: Recording, alone: Recording) -> list[Entry]:
     """The values whose part for the last sample is not what that computes alone.
 
     A value of the same shape in both may be a sum over the samples, as the loss is: what is mixed by it shows later.
@@ -106,7 +106,7 @@ def unlike(runs: Runs, whole: Recording, alone: Recording) -> list[Entry]:
     return found
 
 
-def _parts_of_last(runs: Runs, entry: Entry, one: tuple[int, ...]) -> list[Any]:
+def _parts_of_last(runs: SampleRuns, entry: Entry, one: tuple[int, ...]) -> list[Any]:
     # What of a value may be that of the last sample: with an axis of its own, or folded into another one.
     own, count, shape = runs.backend.arrays.numbers(entry.value), len(runs.batch), entry.shape or ()
     other = [at for at, (whole, part) in enumerate(zip(shape, one, strict=False)) if whole != part]
@@ -116,7 +116,7 @@ def _parts_of_last(runs: Runs, entry: Entry, one: tuple[int, ...]) -> list[Any]:
     return [numpy.moveaxis(part, 0, other[0]) for part in (rows[-one[other[0]] :], rows[count - 1 :: count])]
 
 
-def _is_close(runs: Runs, one: Any, other: Any) -> bool:
+def _is_close(runs: SampleRuns, one: Any, other: Any) -> bool:
     a, b = (value if isinstance(value, numpy.ndarray) else runs.backend.arrays.numbers(value) for value in (one, other))
     if a is None or b is None:
         return True

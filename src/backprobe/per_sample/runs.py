@@ -18,7 +18,7 @@ from backprobe.backends.replay import Replay
 from backprobe.backends.vectorized import Gradients, SampleProgram, Vectorized
 from backprobe.errors import BackprobeError, NothingMatched, Unsupported
 from backprobe.findings.phrasing import listed
-from backprobe.per_sample.asked import Asked
+from backprobe.per_sample.asked import AskedSamples
 from backprobe.per_sample.batch import batch_of
 from backprobe.per_sample.wanted import Use, Wanted
 from backprobe.probe.live import live_output
@@ -39,10 +39,12 @@ SEED = 0
 """That of the random numbers, so that a run later on draws the same."""
 
 
-class Runs:
+class SampleRuns:
     """The runs of one target with the same arguments."""
 
-    def __init__(self, asked: Asked[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def __init__(
+        self, asked: AskedSamples[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
         self.asked, self.backend, self.of = asked, backend, asked.of
         self.vectorized: Vectorized = backend.vectorized or refuse(backend, "vectorized", asked.call)
         self.batch = batch_of(asked, backend, args, kwargs)
@@ -79,7 +81,7 @@ class Runs:
         )
 
     def marks(self) -> list[Any]:
-        """What is another list once the arguments or parameters have other numbers."""
+        """Marks of the arguments and parameters: they differ from earlier ones if any number was changed in between."""
         given = [leaf for value in (*self.batch.args, *self.batch.kwargs.values()) for _, leaf in leaves(value)]
         held = [leaf for leaf in given if self.backend.arrays.is_tensor(leaf)]
         self.marked = [*held, *self.parameters.values()]  # alive, so that no other tensor gets an identity of theirs
@@ -200,11 +202,11 @@ class Runs:
                 use(start, *compute(wanted, self.batch.part(start, start + size)))
 
     def _together(self, wanted: Sequence[Wanted], samples: Sequence[Any]) -> tuple[Any, Gradients]:
-        losses, gradients = self.vectorized.gradients(Program(self, wanted), samples)
+        losses, gradients = self.vectorized.gradients(OneSample(self, wanted), samples)
         return losses, {one.name: self._shaped(one, gradients[one.name]) for one in wanted}
 
     def _one_by_one(self, wanted: Sequence[Wanted], samples: Sequence[Any]) -> tuple[Any, Gradients]:
-        program = Program(self, wanted)
+        program = OneSample(self, wanted)
         every = [
             program.gradients([part[at : at + 1] for part in samples], inside=False) for at in range(len(samples[0]))
         ]
@@ -218,10 +220,10 @@ class Runs:
 
 
 @dataclass(frozen=True)
-class Program(SampleProgram):
+class OneSample(SampleProgram):
     """The program as it runs on one sample."""
 
-    runs: Runs
+    runs: SampleRuns
     wanted: Sequence[Wanted]
 
     @property

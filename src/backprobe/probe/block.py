@@ -28,7 +28,7 @@ from backprobe.probe.caught_errors import CaughtErrors
 from backprobe.probe.error_notes import raised
 from backprobe.probe.form import Form
 from backprobe.probe.model import OUTPUTS_AND_OWN, Modules, Versions, models_of, names_in, unfit_buffers
-from backprobe.probe.output import Output
+from backprobe.probe.output import ProbedOutput
 from backprobe.probe.replacements import missed_in, refuse_unknown_paths
 from backprobe.probe.request import Request, name_of
 from backprobe.record.containers import leaves
@@ -41,7 +41,7 @@ from backprobe.source.frames import forget, name_in
 from backprobe.tracing.finiteness import unfit, without_moved
 from backprobe.tracing.frame_observer import FrameObserver
 from backprobe.tracing.schema import Schema
-from backprobe.tracing.transcribe import Run, over
+from backprobe.tracing.transcribe import FinishedRun, over
 
 OPEN: dict[int, int] = {}
 """The threads in which blocks record now, by the identity of the block."""
@@ -177,12 +177,12 @@ class BlockRun(Form):
         own = list(differentiator.own_roots())
         return own if {id(one) for root in own for one in root.targets} == set(map(id, tensors)) else []
 
-    def to_differentiate(self, differentiator: Differentiator) -> list[Output]:
+    def to_differentiate(self, differentiator: Differentiator) -> list[ProbedOutput]:
         """What is differentiated when the block is over. Raises BadOutput or NothingToDifferentiate."""
         assert self.frame is not None
         return outputs_of(self.frame, differentiator, self.probe, self.trace, self.spelled(), self.backend.name)
 
-    def _held(self, output: Output, otherwise: str) -> int:
+    def _held(self, output: ProbedOutput, otherwise: str) -> int:
         if output.name is not None:
             return self.trace.hold_output(output.tensor, None, output.name)
         local, dot, leaf = (output.path or otherwise).lstrip(".").partition(".")
@@ -211,7 +211,7 @@ class BlockRun(Form):
         self.outputs[:] = dict.fromkeys([*self.outputs, *numbers])
         return [*map(self.trace.versions.captures.__getitem__, numbers)]
 
-    def _record(self) -> Run | Record:
+    def _record(self) -> FinishedRun | Record:
         # What is known so far.
         self.trace.repeats.settle()
         self.schema = self.trace.schema(self.outputs)
@@ -268,9 +268,9 @@ class ModelBlock(BlockRun):
             self.fit = self.versions.keys() - held.keys()
             yield
 
-    def judged(self, run: Run) -> Run | Record:
+    def judged(self, run: FinishedRun) -> FinishedRun | Record:
         found = super().judged(run)
-        if isinstance(found, Run):
+        if isinstance(found, FinishedRun):
             return found
         moved = [
             name for name, (tensor, version) in self.versions.items() if self.trace.versions.version(tensor) != version

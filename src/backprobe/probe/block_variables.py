@@ -11,9 +11,9 @@ from backprobe.backends.protocol import BlockTape
 from backprobe.backends.tensors import Tensors
 from backprobe.errors import BackprobeError, BadOutput, NothingToDifferentiate
 from backprobe.probe.inner_output import named_output
-from backprobe.probe.output import Output, Words, choose
+from backprobe.probe.output import ProbedOutput, Words, choose
 from backprobe.probe.request import Request
-from backprobe.probe.several_outputs import Asked
+from backprobe.probe.several_outputs import AskedOutput
 from backprobe.record.quoted_errors import said_by
 from backprobe.record.reasons import Reason
 from backprobe.source.frames import UNKNOWN, name_in
@@ -45,7 +45,7 @@ def computed_in(frame: FrameType, tape: Tensors, differentiator: Differentiator)
 
 def outputs_of(
     frame: FrameType, differentiator: Differentiator, probe: Request, trace: Trace, asked: str, framework: str
-) -> list[Output]:
+) -> list[ProbedOutput]:
     """The variables that ``of`` names, parts of them, or other values; else what the program asked gradients of last,
     and where it asked for none the variable that holds what was computed last.
 
@@ -57,17 +57,19 @@ def outputs_of(
     asked_for = differentiator.targets_of([*computed.values()]) if computed and is_open else ()
     if asked_for:
         held = {id(tensor): f".{name}" for name, tensor in computed.items()}
-        return [Output(tensor, held.get(id(tensor)), None) for tensor in asked_for]
+        return [ProbedOutput(tensor, held.get(id(tensor)), None) for tensor in asked_for]
     try:
         return [_output_of(frame, computed, one, trace, asked, framework) for one in probe.asked]
     except (BadOutput, NothingToDifferentiate):
         own = differentiator.targets() if is_open else ()
         if not own:
             raise
-        return [Output(tensor, None, None) for tensor in own]
+        return [ProbedOutput(tensor, None, None) for tensor in own]
 
 
-def _output_of(frame: FrameType, computed: Variables, one: Asked, trace: Trace, asked: str, framework: str) -> Output:
+def _output_of(
+    frame: FrameType, computed: Variables, one: AskedOutput, trace: Trace, asked: str, framework: str
+) -> ProbedOutput:
     words = Words("the block", SCALAR, REAL, framework, one.key)
     if one.of is None and not computed:
         raise NothingToDifferentiate(

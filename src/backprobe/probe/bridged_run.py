@@ -13,7 +13,7 @@ from threading import get_ident
 from types import FrameType, ModuleType
 from typing import Any
 
-from backprobe.backends.bridging import Bridges, Pass
+from backprobe.backends.bridging import BridgedPass, Bridges
 from backprobe.backends.patching import patched
 from backprobe.backends.user_lines import callers
 from backprobe.record.containers import SIMPLE, children
@@ -28,7 +28,7 @@ class Enough(SystemExit):
 
 
 @dataclass(eq=False)
-class Running:
+class RunningStatement:
     """A statement that runs: what it has read, and the sources that what it called leaves to it."""
 
     number: int
@@ -48,7 +48,7 @@ class Arrival:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BridgingPlan:
     """What is changed in a run.
 
     The results of the statements in ``targets`` get the history of what they read. Where one is no tensor that could
@@ -78,7 +78,7 @@ class BridgedRun:
         self,
         bridges: Bridges,
         statements: Sequence[Statement],
-        plan: Plan,
+        plan: BridgingPlan,
         is_over: Stop,
         until: float,
         total: Callable[[Any], float | None],
@@ -88,7 +88,7 @@ class BridgedRun:
         self.is_over, self.until, self.total, self.is_tensor = is_over, until, total, is_tensor
         self.hooks: dict[str, Any] = {BEGIN: self.begin, SEEN: self.seen, MADE: self.made}
         self.thread: int | None = get_ident()  # None when it is over
-        self.running: list[Running] = []
+        self.running: list[RunningStatement] = []
         self.waiting: dict[int, tuple[Any, list[Any], bool]] = {}  # by identity: the value, its sources, while off?
         self.named: dict[tuple[Any, str], tuple[Any, list[Any]]] = {}  # the same of small numbers, by variable
         self.losses: list[float | None] = []
@@ -109,9 +109,9 @@ class BridgedRun:
         finally:
             self.thread = None
 
-    def begin(self, number: int) -> Running:
+    def begin(self, number: int) -> RunningStatement:
         """A statement begins."""
-        one = Running(number)
+        one = RunningStatement(number)
         if get_ident() != self.thread:
             return one
         if time.monotonic() > self.until:
@@ -120,7 +120,10 @@ class BridgedRun:
         return one
 
     def seen(self, value: Any, name: str = "", is_within: bool = False) -> Any:
-        """The statement that runs has read this; or, if it ``is_within``, comes by it to what it reads."""
+        """The running statement has read this value.
+
+        ``is_within``: it is the result of a call in it, or the owner of what it reads, as ``w`` in ``w.data``.
+        """
         if not self.running or get_ident() != self.thread or (is_within and not self.is_tensor(value)):
             return value
         one = self.running[-1]
@@ -135,7 +138,7 @@ class BridgedRun:
             return self._moved(value, one)
         return value
 
-    def made(self, one: Running, value: Any, *owners: Any) -> Any:
+    def made(self, one: RunningStatement, value: Any, *owners: Any) -> Any:
         """A statement has made this."""
         if one not in self.running:
             return value  # of another thread, or of a generator that goes on later
@@ -158,7 +161,7 @@ class BridgedRun:
             self._follow(one, carried, is_target)
         return carried
 
-    def _follow(self, one: Running, value: Any, is_target: bool) -> None:
+    def _follow(self, one: RunningStatement, value: Any, is_target: bool) -> None:
         # Does what came by a bridge go on from here, or end?
         seen = (each for held in one.seen for each in self._of(held))
         if not is_target and all(id(each) not in self.carrying for each in seen):
@@ -169,7 +172,7 @@ class BridgedRun:
         if is_end and one.number not in self.differentiating:
             self.ends[one.number] = None
 
-    def _sources(self, one: Running, is_target: bool) -> list[Any]:
+    def _sources(self, one: RunningStatement, is_target: bool) -> list[Any]:
         own = [each for value in one.seen for each in self._of(value)] if is_target else []
         is_off: bool | None = None
         for sources, while_off in [*one.left, *(each for value in one.seen for each in self._waiting(value))]:
@@ -196,7 +199,9 @@ class BridgedRun:
             if kept is not None and kept[0] is each:
                 yield kept[1], kept[2]
 
-    def _carried(self, one: Running, value: Any, sources: list[Any], owners: Sequence[Any], frame: FrameType) -> Any:
+    def _carried(
+        self, one: RunningStatement, value: Any, sources: list[Any], owners: Sequence[Any], frame: FrameType
+    ) -> Any:
         # The value with these sources in its history; or they are kept for what will be made of it.
         is_off, statement = self.bridges.is_off(), self.statements[one.number]
         new = self.bridges.bridged(value, sources)
@@ -225,7 +230,7 @@ class BridgedRun:
         if type(value) in SIMPLE and value is not None:
             self.named.update(dict.fromkeys(names, (value, sources)))
 
-    def _moved(self, value: Any, one: Running) -> Any:
+    def _moved(self, value: Any, one: RunningStatement) -> Any:
         assert self.plan.by is not None
         owner = getattr(value, "__self__", None) if callable(value) else None
         if not self._of(value):
@@ -235,7 +240,7 @@ class BridgedRun:
         new = self.bridges.moved(owner, self.plan.by, one.undo)
         return value if new is owner else getattr(new, value.__name__)
 
-    def _unmoved(self, value: Any, one: Running) -> Any:
+    def _unmoved(self, value: Any, one: RunningStatement) -> Any:
         value = self.bridges.kept(value)
         while one.undo:
             one.undo.pop()()
@@ -251,7 +256,7 @@ class BridgedRun:
         # What is looked at where there are no bridges.
         return [] if self.plan.targets else [held_at(name, frame) for name in self.plan.names]
 
-    def passed(self, one: Pass) -> None:
+    def passed(self, one: BridgedPass) -> None:
         """The program has run backward. Raises Enough where that was the last time of interest."""
         self.losses.append(one.loss)
         self.differentiating.update(running.number for running in self.running)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from backprobe.probe.error_notes import Running, explained, raised
+from backprobe.probe.error_notes import FailingRun, explained, raised
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
@@ -22,7 +22,7 @@ class CaughtErrors:
         self.known: dict[Key, Reason] = {}
         self.graph_errors: set[Key] = set()
 
-    def see(self, run: Running, error: BaseException) -> None:
+    def see(self, run: FailingRun, error: BaseException) -> None:
         """An error of backward passes through a frame of the program."""
         key = _key(raised(error, ""))
         if key in self.known:
@@ -32,8 +32,8 @@ class CaughtErrors:
         if known or type(error) is RuntimeError:
             self.graph_errors.add(key)
 
-    def what_is_known(self, run: Running, error: BaseException) -> str | None:
-        """The note on an error that ends the block, which was seen if it came from backward."""
+    def what_is_known(self, run: FailingRun, error: BaseException) -> str | None:
+        """The note on an error that ends the block. If it came from backward, its note was made when it was raised."""
         seen = self.known.pop(_key(raised(error, "")), None)
         if seen is None:
             return explained(run, error)

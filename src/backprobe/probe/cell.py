@@ -14,9 +14,9 @@ from backprobe.errors import NoBackend
 from backprobe.probe.cell_block import record_cell
 from backprobe.probe.cell_output import OfCell
 from backprobe.probe.cell_scope import CellScope, tensors_read
-from backprobe.probe.output import Output
+from backprobe.probe.output import ProbedOutput
 from backprobe.probe.request import Request
-from backprobe.probe.run import Run
+from backprobe.probe.run import TargetRun
 from backprobe.record.patterns import selection
 from backprobe.recording import Recording
 from backprobe.source.cell import Cell, refusing_depth
@@ -64,7 +64,7 @@ def probe_cell(
     return CellRun(ready, found).record((), {})
 
 
-class CellRun(OfCell, Run):
+class CellRun(OfCell, TargetRun):
     """One run of a notebook cell that is rewritten."""
 
     def inner_names(self) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ class CellRun(OfCell, Run):
         """The last expression has had its name already."""
         return result
 
-    def hold(self, output: Output) -> int:
+    def hold(self, output: ProbedOutput) -> int:
         """The output has the name that was asked for, also where that is not selected."""
         name = self.output_name
         if name is None:

@@ -13,14 +13,14 @@ from backprobe.backends.protocol import Backend
 from backprobe.probe.block import PlainBlock
 from backprobe.probe.cell_output import OfCell
 from backprobe.probe.cell_scope import CellScope, holds_tensor, tensors_read
-from backprobe.probe.output import Output
+from backprobe.probe.output import ProbedOutput
 from backprobe.probe.request import Request
 from backprobe.recording import Recording
 from backprobe.source.bytecode import events
 from backprobe.source.cell import Cell, refusing_depth
 from backprobe.source.locate import is_module
 from backprobe.source.sites import Site
-from backprobe.source.tracer import Watched
+from backprobe.source.tracer import WatchedFrame
 from backprobe.tracing.frame_observer import RAISING, FrameObserver, ObservedFrame
 
 
@@ -83,7 +83,7 @@ class _Running:
 
 
 class CellFrame(ObservedFrame):
-    """One of the two frames of a cell, that of its last expression and of what comes before: the scope of both goes on.
+    """One of the two frames of a cell: its last expression, and what comes before that. Both report to one scope.
 
     The value of the last expression has a name if it holds a tensor.
     """
@@ -105,7 +105,7 @@ class CellFrame(ObservedFrame):
 class CellObserver(FrameObserver):
     """Watches both."""
 
-    def _entered(self, frame: FrameType) -> Watched | None:
+    def _entered(self, frame: FrameType) -> WatchedFrame | None:
         code, root = frame.f_code, self.trace.root
         if not (isinstance(root, CellScope) and is_module(code) and code.co_filename == root.cell.file):
             return super()._entered(frame)
@@ -155,7 +155,7 @@ class CellBlock(OfCell, PlainBlock):
         captures = self.trace.captures(self.trace.schema_so_far([number]))
         self.tape.run_backward(Root(self.trace.versions.tensors[number], output.cotangent), captures)
 
-    def _hold_output(self, output: Output) -> int:
+    def _hold_output(self, output: ProbedOutput) -> int:
         # The output has the name that was asked for, also where that is not selected.
         name = self.output_name
         if name is None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from backprobe.errors import BadOutput, NothingToDifferentiate
 from backprobe.probe.form import Form
-from backprobe.probe.output import Output, choose
-from backprobe.probe.several_outputs import Asked
+from backprobe.probe.output import ProbedOutput, choose
+from backprobe.probe.several_outputs import AskedOutput
 from backprobe.source.cell import ABSENT, Cell
 from backprobe.source.sites import Site
 
@@ -37,7 +37,7 @@ class OfCell(Form):
             "probe runs it, or give it retain_graph=True"
         )
 
-    def output(self, result: Any, asked: Asked) -> Output:
+    def output(self, result: Any, asked: AskedOutput) -> ProbedOutput:
         self.output_name, tensor = self._chosen(result)
         if not self.tape.is_differentiated(tensor):
             raise NothingToDifferentiate(

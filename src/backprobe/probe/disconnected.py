@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from backprobe.errors import NothingToDifferentiate
-from backprobe.probe.run import Run
+from backprobe.probe.run import TargetRun
 from backprobe.record.entries import GradStatus, Record
 from backprobe.record.reasons import Reason
 from backprobe.recording import Recording
@@ -26,7 +26,7 @@ def disconnected(record: Record | None) -> Record | None:
     return replace(record, entries=tuple(entries))
 
 
-def recorded(run: Run, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
+def recorded(run: TargetRun, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
     """What is recorded, also where the output depends on nothing that is differentiated.
 
     Raises NothingToDifferentiate where nothing that was recorded has a history.

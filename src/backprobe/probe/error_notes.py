@@ -29,7 +29,7 @@ from backprobe.tracing.values import NamedAs, Value
 DIFFERENTIATING = ("grad", "backward")
 
 
-class Running(Protocol):
+class FailingRun(Protocol):
     """The run of a program that fails."""
 
     backend: Backend
@@ -40,7 +40,7 @@ class Running(Protocol):
     def tape(self) -> Tape: ...
 
 
-def explained(run: Running, error: BaseException) -> str | None:
+def explained(run: FailingRun, error: BaseException) -> str | None:
     """The note about an error of the framework, or about its cause where the program raised another from it; and about
     one that comes from a name which holds something else than the program means.
     """
@@ -50,7 +50,7 @@ def explained(run: Running, error: BaseException) -> str | None:
     return rebound_note(error) if said is None else said
 
 
-def _explained(run: Running, error: BaseException) -> str | None:
+def _explained(run: FailingRun, error: BaseException) -> str | None:
     if run.backend.errors is None:
         return None
     failure = run.backend.errors(error, run.tape, run.trace.captures(run.trace.schema_so_far([])))
@@ -76,20 +76,20 @@ def _explained(run: Running, error: BaseException) -> str | None:
     return note(failure, record, captured, _in_place(run))
 
 
-def _in_place(run: Running) -> Collection[str]:
+def _in_place(run: FailingRun) -> Collection[str]:
     # The paths of the modules of the model that is probed, if one is, that are set to write in place.
     models, target = run.backend.models, run.probe.target
     return models.in_place(target) if models is not None and models.is_model(target) else ()
 
 
-def unconnected(run: Running) -> Record | None:
+def unconnected(run: FailingRun) -> Record | None:
     """What a program has recorded whose result does not depend on what is differentiated: that is the output."""
     made = run.trace.read().naming.made
     returned = [value for value in made if any(_is_returned(run, name) for name in value.names)]
     return so_far(run, outputs=returned)[0]
 
 
-def explain_unconnected(run: Running, error: BackprobeError) -> Record | None:
+def explain_unconnected(run: FailingRun, error: BackprobeError) -> Record | None:
     """Add to an error the lines that disconnect the result from every differentiated value. Returns the record."""
     record = unconnected(run)
     said = None if record is None else cut_note(record)
@@ -102,11 +102,13 @@ def explain_unconnected(run: Running, error: BackprobeError) -> Record | None:
     return record
 
 
-def _is_returned(run: Running, name: NamedAs) -> bool:
+def _is_returned(run: FailingRun, name: NamedAs) -> bool:
     return name[0] is run.trace.read().root.id and name[1] == "return"
 
 
-def so_far(run: Running, numbers: Sequence[int] = (), outputs: Sequence[Value] = ()) -> tuple[Record | None, list[int]]:
+def so_far(
+    run: FailingRun, numbers: Sequence[int] = (), outputs: Sequence[Value] = ()
+) -> tuple[Record | None, list[int]]:
     """What a program has recorded, before backward; and the positions of the entries that were captured."""
     if run.tape.unfinished is None:
         return None, []
@@ -138,7 +140,7 @@ def _users(step: TracebackType | None) -> TracebackType | None:
     return found
 
 
-def _mentioned(run: Running, failure: Failure, at: TracebackType) -> Failure:
+def _mentioned(run: FailingRun, failure: Failure, at: TracebackType) -> Failure:
     # Narrow the values that a failure may be about to those that the failing line mentions, if it mentions any.
     tree = parsed(linecache.getline(at.tb_frame.f_code.co_filename, at.tb_lineno))
     names = () if tree is None else names_read(tree)
@@ -147,7 +149,7 @@ def _mentioned(run: Running, failure: Failure, at: TracebackType) -> Failure:
     return replace(failure, values=found or failure.values)
 
 
-def _hold(run: Running, tensor: Any, at: TracebackType | None) -> int:
+def _hold(run: FailingRun, tensor: Any, at: TracebackType | None) -> int:
     # The number of a tensor without a name that backward was called on: its line says what it mentions.
     if at is None:
         return run.trace.hold(tensor, "backward()", "")

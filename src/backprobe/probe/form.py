@@ -26,7 +26,7 @@ from backprobe.tracing.finiteness import judged
 from backprobe.tracing.module_code import NO_CODE
 from backprobe.tracing.schema import Schema
 from backprobe.tracing.trace import Trace
-from backprobe.tracing.transcribe import Run
+from backprobe.tracing.transcribe import FinishedRun
 
 T = TypeVar("T")
 OF_A_SCRIPT = re.compile(r"!?(/|[^\W\d]\w*\.)")  # perhaps: a cheap look, as forms are made in each step
@@ -119,7 +119,7 @@ class Form:
         if self.probe.options.nonfinite:
             self.trace.hold_unnamed()
 
-    def judged(self, run: Run) -> Run | Record:
+    def judged(self, run: FinishedRun) -> FinishedRun | Record:
         """The run, or where ``nonfinite=True`` asks for more, its record with that."""
         if not self.probe.options.nonfinite:
             return run

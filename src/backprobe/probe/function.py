@@ -9,10 +9,10 @@ from typing import Any
 
 from backprobe.errors import BadOption, BadOutput, NothingToDifferentiate
 from backprobe.explain.rebound import rebound_reason
-from backprobe.probe.output import Output
+from backprobe.probe.output import ProbedOutput
 from backprobe.probe.request import bound, name_of
-from backprobe.probe.run import Run
-from backprobe.probe.several_outputs import Asked
+from backprobe.probe.run import TargetRun
+from backprobe.probe.several_outputs import AskedOutput
 from backprobe.probe.source_names import bound_in
 from backprobe.record.containers import leaves
 from backprobe.record.names import nearest
@@ -20,7 +20,7 @@ from backprobe.source.reporting import reporting
 from backprobe.source.user_code import innermost
 
 
-class FunctionRun(Run):
+class FunctionRun(TargetRun):
     """The function form: the function itself is rewritten, and its arguments are made differentiable."""
 
     lifted_numbers: Sequence[str] = ()
@@ -58,7 +58,7 @@ class FunctionRun(Run):
         return self.trace.following.call_settled(self.around, self.reporting, *self.bound.args, **self.bound.kwargs)
 
     def explain_error(self, error: BaseException) -> str | None:
-        if self.doing != Run.doing or not self.lifted_numbers or not isinstance(error, TypeError):
+        if self.doing != TargetRun.doing or not self.lifted_numbers or not isinstance(error, TypeError):
             return None
         if rebound_reason(error) is not None:
             return None
@@ -82,7 +82,7 @@ class FunctionRun(Run):
             )
         return found
 
-    def output(self, result: Any, asked: Asked) -> Output:
+    def output(self, result: Any, asked: AskedOutput) -> ProbedOutput:
         """The output. Without one, that no argument is floating is the likely cause: parameters may still be."""
         try:
             return super().output(result, asked)

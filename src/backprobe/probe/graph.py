@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from backprobe.backends.capabilities import Program
+from backprobe.backends.capabilities import GraphExecution
 from backprobe.backends.discover import load_arrays, load_backend
-from backprobe.backends.facts import Backward, Node, Outcome
+from backprobe.backends.facts import Backward, GraphNode, Outcome
 from backprobe.backends.refusals import refuse_options
 from backprobe.errors import BackprobeError, BadOption
 from backprobe.probe.output import SUMMED, Words, choose, weighed
@@ -20,14 +20,14 @@ from backprobe.record.names import strip
 from backprobe.record.patterns import Selection, refuse_unmatched, selection
 from backprobe.record.stamp import stamp
 from backprobe.recording import Recording
-from backprobe.tracing.assemble import Assembler, Names
+from backprobe.tracing.assemble import Assembler, EntryNames
 from backprobe.tracing.finiteness import judged
 
 
 class GraphRun:
     """One run of a graph."""
 
-    def __init__(self, probe: Request, program: Program) -> None:
+    def __init__(self, probe: Request, program: GraphExecution) -> None:
         self.probe, self.program, self.unweighed = probe, program, ""
         chosen = probe.select if probe.select is None or isinstance(probe.select, str) else tuple(probe.select)
         self.selection: Selection = selection(chosen, True)
@@ -83,7 +83,7 @@ class GraphRun:
             return None
         return f"backprobe: the cotangent has shape {self.unweighed}; the graph does not say which shape the output has"
 
-    def _given(self, output: Any, cotangent: Any, program: Program) -> Any:
+    def _given(self, output: Any, cotangent: Any, program: GraphExecution) -> Any:
         # The cotangent of an output whose shape is known only after the run.
         if cotangent is None:
             return None
@@ -91,7 +91,7 @@ class GraphRun:
         self.unweighed = str(program.describe(made).shape)
         return made
 
-    def _is_wanted(self, at: int, node: Node) -> bool:
+    def _is_wanted(self, at: int, node: GraphNode) -> bool:
         names = self.names[at]
         chosen = (
             node.by_default
@@ -131,7 +131,7 @@ class GraphRun:
 LOCAL = re.compile(r"(:(?:`[^`]*`|[^.`]+))((?:\.\d+)?)")
 
 
-def _full_names(nodes: Sequence[Node]) -> list[list[str]]:
+def _full_names(nodes: Sequence[GraphNode]) -> list[list[str]]:
     # The names of each node with counts, which distinguish values of the same name; a parameter has a path too.
     seen: Counter[str] = Counter()
     often = Counter(name for node in nodes for name in node.names)
@@ -149,11 +149,11 @@ def _full_names(nodes: Sequence[Node]) -> list[list[str]]:
     return found
 
 
-def _names(names: Sequence[Sequence[str]]) -> Names:
+def _names(names: Sequence[Sequence[str]]) -> EntryNames:
     # The names of these entries; a count is printed only where the name alone is ambiguous.
     often = Counter(stripped for own in names for stripped in {strip(full) for full in own})
     printed = {
         full: (strip(full) if often[strip(full)] == 1 else full).removeprefix(":") for own in names for full in own
     }
     positions = {full: at for at, own in enumerate(names) for full in own}
-    return Names(positions, printed, [list(dict.fromkeys(printed[full] for full in own)) for own in names])
+    return EntryNames(positions, printed, [list(dict.fromkeys(printed[full] for full in own)) for own in names])

@@ -13,7 +13,7 @@ from backprobe.backends.capabilities import Staging
 from backprobe.backends.tensors import Tensors
 from backprobe.errors import AmbiguousName, BadName, BadOutput
 from backprobe.findings.phrasing import listed
-from backprobe.probe.output import Output, Words, differentiated
+from backprobe.probe.output import ProbedOutput, Words, differentiated
 from backprobe.record.brief import kind
 from backprobe.record.containers import at_path, children
 from backprobe.record.lookup import Lookup
@@ -87,7 +87,7 @@ def names_in(of: object) -> tuple[str, ...]:
     return names + tuple(f":{name}" for name in names if name.partition(".")[0] == "return")
 
 
-def named_output(trace: Trace, result: Any, of: Any, cotangent: Any, words: Words) -> Output | None:
+def named_output(trace: Trace, result: Any, of: Any, cotangent: Any, words: Words) -> ProbedOutput | None:
     """The value of this name as the output, or an element of it; None for a path into the result, or no name.
 
     Raises AmbiguousName, BadOutput or NothingToDifferentiate.
@@ -103,7 +103,7 @@ def named_output(trace: Trace, result: Any, of: Any, cotangent: Any, words: Word
         if found:
             tensor = _element(known.tensor(known.only(found, reading), reading), reading.name, reading, of)
             output = differentiated(tensor, None, of, [], cotangent, trace.tape, words)
-            return Output(output.tensor, None, output.cotangent, of if reading.indices else None)
+            return ProbedOutput(output.tensor, None, output.cotangent, of if reading.indices else None)
     known.refuse_count()
     return None
 
@@ -117,7 +117,9 @@ def _is_in(result: Any, path: str, tape: Tensors | None = None) -> bool:
     return tape is None or tape.is_tensor(found)
 
 
-def _element_of_result(trace: Trace, result: Any, reading: Reading, of: str, cotangent: Any, words: Words) -> Output:
+def _element_of_result(
+    trace: Trace, result: Any, reading: Reading, of: str, cotangent: Any, words: Words
+) -> ProbedOutput:
     # An element of what is returned at a path: the first indices may be positions in tuples and lists.
     path, value, indices = reading.name, at_path(result, reading.name), list(reading.indices)
     while indices and isinstance(value, list | tuple) and isinstance(position := indices[0], int):

@@ -12,7 +12,7 @@ from backprobe.backends.dialects import dialect_of
 from backprobe.errors import BadOption, NoSource
 from backprobe.probe.form import Form
 from backprobe.probe.replacements import refuse_unknown_paths
-from backprobe.probe.run import Run
+from backprobe.probe.run import TargetRun
 from backprobe.probe.source_names import bound_in_model
 from backprobe.record.containers import leaves
 from backprobe.record.entries import GradStatus
@@ -129,7 +129,7 @@ def names_in(call: ModelCall) -> list[str]:
     return [quote_path(path) for path in (*call.module_paths(), *call.parameter_paths()) if path]
 
 
-class ModelRun(Run):
+class ModelRun(TargetRun):
     """The model form: modules report what they return, and selected forwards are exchanged for reporting ones."""
 
     in_function = False

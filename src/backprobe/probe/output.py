@@ -22,9 +22,9 @@ SUMMED = object()
 
 @dataclass(frozen=True)
 class Weighing:
-    """A cotangent that depends on the output: a function that makes it of the tensor, when that has its numbers.
+    """A cotangent that depends on the output: ``weigh`` computes it from the output, once that has been computed.
 
-    ``is_used`` is False where nothing is differentiated, and the output need not depend on anything that is.
+    ``is_used`` is False where nothing is differentiated, so that an output without a history is no error.
     """
 
     weigh: Callable[[Any], Any]
@@ -32,7 +32,7 @@ class Weighing:
 
 
 @dataclass(frozen=True)
-class Output:
+class ProbedOutput:
     """The tensor to differentiate, its path in the return value (None if computed from it), and the cotangent.
 
     An element of a named value has a ``name``.
@@ -83,7 +83,7 @@ def choose(
     tape: Tensors,
     words: Words = RETURNED,
     names: Callable[[], Collection[str]] = tuple,
-) -> Output:
+) -> ProbedOutput:
     """The output of a program, whose names are there for suggestions. Raises BadOutput or NothingToDifferentiate."""
     floating = [(path, leaf) for path, leaf in leaves(result) if tape.is_tensor(leaf) and tape.is_floating(leaf)]
     if of is None:
@@ -101,7 +101,7 @@ def choose(
 
 def differentiated(
     tensor: Any, path: str | None, of: Any, floating: list[tuple[str, Any]], cotangent: Any, tape: Tensors, words: Words
-) -> Output:
+) -> ProbedOutput:
     """A tensor as the output. Raises BadOutput or NothingToDifferentiate."""
     if not tape.is_tensor(tensor) or not tape.is_floating(tensor):
         raise BadOutput(
@@ -122,7 +122,7 @@ def differentiated(
             why=why,
             next=next if words.key is None else f"leave {words.key!r} out of of=; or {next}",
         )
-    return Output(tensor, path, weighed(tensor, cotangent, tape, words))
+    return ProbedOutput(tensor, path, weighed(tensor, cotangent, tape, words))
 
 
 def _cut_by(of: Callable[[Any], Any], words: Words) -> NothingToDifferentiate:

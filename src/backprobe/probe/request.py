@@ -12,7 +12,7 @@ from typing import Any, NoReturn, get_args
 
 from backprobe.backends.facts import Options
 from backprobe.errors import BackprobeError, BadOption
-from backprobe.probe.several_outputs import Asked, Of, asked_of, refuse_several
+from backprobe.probe.several_outputs import AskedOutput, Of, asked_of, refuse_several
 from backprobe.record.brief import kind, written
 from backprobe.record.names import nearest
 from backprobe.record.options import Option, check_options, check_texts
@@ -68,7 +68,7 @@ class Request:
             )
 
     @cached_property
-    def asked(self) -> tuple[Asked, ...]:
+    def asked(self) -> tuple[AskedOutput, ...]:
         """The outputs to differentiate: one without a key, or several."""
         return asked_of(self.of, self.cotangent)
 

@@ -14,11 +14,11 @@ from backprobe.backends.facts import Options
 from backprobe.backends.heard_births import HeardBirth
 from backprobe.backends.protocol import Backend
 from backprobe.backends.replay import Replay
-from backprobe.backends.side_effects import RUNNING, Stopped, harmless
+from backprobe.backends.side_effects import RUNNING, StoppedAtEffect, harmless
 from backprobe.backends.silence import silent
 from backprobe.backends.taken import UsedUp
 from backprobe.backends.tensors import Tensors
-from backprobe.backends.useless import FLAT, TIMES_ZERO, USELESS, Call
+from backprobe.backends.useless import FLAT, TIMES_ZERO, USELESS, RepeatedCall
 from backprobe.backends.zero_gradients import all_zero
 from backprobe.errors import BackprobeError, Overwritten
 from backprobe.experiments import Runs, experimented, not_tried
@@ -36,7 +36,7 @@ from backprobe.record.limits import Limit
 from backprobe.record.reasons import Note
 from backprobe.recording import Recording
 from backprobe.remedies import tried, untried, wanted_of
-from backprobe.tracing.bridging import Bridges
+from backprobe.tracing.bridging import NamedBridges
 
 WIDE = ("**:*", "**:*()")
 """Every name, and every operation without one; of a model also what modules return, and parameters."""
@@ -134,13 +134,13 @@ class Rerun:
         # Of one output, which was computed from the program's own values.
         return self._may_run(limit) and len(self.request.asked) == 1 and not self.is_replaced
 
-    def _bridged(self, replay: Replay, bridges: Bridges, wide: bool) -> Record | None:
+    def _bridged(self, replay: Replay, bridges: NamedBridges, wide: bool) -> Record | None:
         # The record of a run in which these values are bridged; None where that raises an error.
         select = ((*WIDE, "**") if self.is_of_model else WIDE) if wide else self.request.select
         try:
             with self._running(replay):
                 return self.recorded(replace(self.request, replace=bridges, select=select))
-        except (Exception, SystemExit, Stopped):  # noqa: BLE001  the program has run: what it raises now is no answer
+        except (Exception, SystemExit, StoppedAtEffect):  # noqa: BLE001  the program has run: what it raises now is no answer
             return None
 
     def derivative(self, record: Record, limit: Limit, of: str, at: tuple[int, ...], wrt: str) -> Any:
@@ -164,7 +164,7 @@ class Rerun:
                 ),
             )
             return self.backend.arrays.numbers(made[wrt].grad_or_none)
-        except (Exception, SystemExit, Stopped):  # noqa: BLE001  the program has run: an error now is no answer
+        except (Exception, SystemExit, StoppedAtEffect):  # noqa: BLE001  the program has run: an error now is no answer
             return None
 
     def tried(self, report: Report, name: Any, record: Record, limit: Limit) -> Report:
@@ -244,7 +244,7 @@ class Rerun:
             if self._is_written(record):
                 return untried(report, "what it was given has been written to since")
             return trial(1 if runs == 1 else limit.runs)
-        except Stopped as stop:
+        except StoppedAtEffect as stop:
             return untried(report, f"{stop.note.fields['name']} {stop.note.fields['effect']}")
         except (Exception, SystemExit) as error:  # noqa: BLE001  the program has run: what it raises now is no answer
             return untried(report, f"{name_of(self.request.target)} raised {type(error).__name__} when it ran again")
@@ -257,7 +257,7 @@ class Rerun:
         replay = self._replay()
         effect = self._effect(replay)
         if effect:
-            raise Stopped(self._not_again(effect))
+            raise StoppedAtEffect(self._not_again(effect))
         with self._running(replay), (self.backend.uncompiled or nullcontext)(), within:
             return Recording(self.recorded(request or self.request))
 
@@ -268,7 +268,7 @@ class Rerun:
         """
         if self.backend.useless_in_call is None or len(self.request.asked) > 1 or self.is_replaced:
             return ()
-        call = Call(self.request.target, self.args, self.kwargs, self.request.wrt, self._output)
+        call = RepeatedCall(self.request.target, self.args, self.kwargs, self.request.wrt, self._output)
         try:
             replay = self._replay()
             effect = self._effect(replay)
@@ -276,7 +276,7 @@ class Rerun:
                 return [self._not_again(effect)]
             with self._running(replay), (self.backend.uncompiled or nullcontext)():
                 return self.backend.useless_in_call(call)
-        except Stopped as stop:
+        except StoppedAtEffect as stop:
             return [stop.note]
         except (Exception, SystemExit) as error:  # noqa: BLE001  the program has run: what it raises now is no answer
             return [self._not_again(f"raised {type(error).__name__} when it ran the second time")]
@@ -286,14 +286,14 @@ class Rerun:
         # Within this context the program runs again, unheard. Raises Stopped at its first side effect.
         with silent() as is_silent:
             if not is_silent:
-                raise Stopped(self._not_again("would run beside another program that runs again"))
+                raise StoppedAtEffect(self._not_again("would run beside another program that runs again"))
             try:
                 with replay.run(), self.modes(), harmless(name_of(self.request.target)):
                     yield
             except UsedUp as used:
-                raise Stopped(self._took(used.one)) from None
+                raise StoppedAtEffect(self._took(used.one)) from None
             for one in replay.taken.values():
-                raise Stopped(self._took(one))
+                raise StoppedAtEffect(self._took(one))
 
     def _took(self, one: Any) -> Note:
         return self._not_again(f"took from {kind(one)} when it ran the second time")

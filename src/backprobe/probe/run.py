@@ -13,10 +13,10 @@ from backprobe.errors import BadOutput, NothingToDifferentiate
 from backprobe.probe.error_notes import explain_unconnected, so_far
 from backprobe.probe.form import Form
 from backprobe.probe.inner_output import named_output
-from backprobe.probe.output import Output, Words, choose
+from backprobe.probe.output import ProbedOutput, Words, choose
 from backprobe.probe.replacements import refuse_never_bound
 from backprobe.probe.request import name_of
-from backprobe.probe.several_outputs import Asked
+from backprobe.probe.several_outputs import AskedOutput
 from backprobe.probe.source_names import name_unbound
 from backprobe.record.entries import Record
 from backprobe.recording import Recording
@@ -24,7 +24,7 @@ from backprobe.tracing.schema import Schema
 from backprobe.tracing.transcribe import over
 
 
-class Run(Form):
+class TargetRun(Form):
     """One call of a target: forward, and then backward from what it returned."""
 
     differentiated: list[int]
@@ -110,7 +110,7 @@ class Run(Form):
             refuse_never_bound(self.replacing, self.names(self.schema), self.subject(), self.schema.names.printed)
         return Recording(self.judged(ran), result)
 
-    def hold(self, output: Output) -> int:
+    def hold(self, output: ProbedOutput) -> int:
         """The number of the value that is differentiated, which always has an entry."""
         return self.trace.hold_output(output.tensor, output.path, output.name or "return")
 
@@ -121,7 +121,7 @@ class Run(Form):
     def forward(self, inputs: Mapping[str, Any]) -> Any:
         raise NotImplementedError
 
-    def output(self, result: Any, asked: Asked) -> Output:
+    def output(self, result: Any, asked: AskedOutput) -> ProbedOutput:
         """An output that is asked for. Raises BadOutput or NothingToDifferentiate."""
         words, of, cotangent = Words(framework=self.backend.name, key=asked.key), asked.of, asked.cotangent
         inner = named_output(self.trace, result, of, cotangent, words)

@@ -27,11 +27,11 @@ from backprobe.findings.report import Report
 from backprobe.probe.request import Request
 from backprobe.probe.script_experiments import Beginning, ScriptExperiments
 from backprobe.probe.script_gradients import ScriptGradients
-from backprobe.probe.training_loop import Part, Stopped, TrainingLoop
+from backprobe.probe.training_loop import LoopPart, Stopped, TrainingLoop
 from backprobe.record.brief import place
 from backprobe.record.entries import Record
 from backprobe.record.nonfinite import BEFORE as HELD_BEFORE
-from backprobe.record.training import Ran
+from backprobe.record.training import ModuleRan
 from backprobe.recording import BlockRecording, Recording
 
 STOPPED = "this is iteration {} of those that {}; the script was stopped after it"
@@ -75,7 +75,7 @@ def frameworks_of(file: str, asked: str | None) -> list[str]:
     return sorted(DIALECTS, key=lambda name: own.isdisjoint((name, *DIALECTS[name].libraries)))
 
 
-class ScriptBlock(Part):
+class ScriptBlock(LoopPart):
     """One of the blocks that a script is recorded in, of which its writer knows nothing."""
 
     has_own_options = True
@@ -193,7 +193,7 @@ class Script:
         assert self.answer is not None
         return bool(self.more and self.answer.ok) and self.iterations >= self.steps
 
-    def _over(self, block: Part, error: BaseException | None) -> bool:
+    def _over(self, block: LoopPart, error: BaseException | None) -> bool:
         # A part of the script is over. Is enough known?
         record = block.recording.record
         self.passes += len(record.outputs)
@@ -246,13 +246,13 @@ class Script:
             return True
         if self.useless is not None and self.useless.is_undecided and self.iterations == self.steps:
             return True
-        is_uncalled = bool(report.of_kind("not_executed")) and any(one.ran is Ran.NOT_CALLED for one in lacking)
+        is_uncalled = bool(report.of_kind("not_executed")) and any(one.ran is ModuleRan.NOT_CALLED for one in lacking)
         if again and report.ok:
             self.answer = replace(
                 self.answer, notes=(*self.answer.notes, CALLED_LATER if self.is_uncalled else USED_LATER)
             )
             return False
-        if not is_uncalled and not any(one.ran is Ran.PARTLY for one in lacking):
+        if not is_uncalled and not any(one.ran is ModuleRan.PARTLY for one in lacking):
             return False
         self.is_uncalled = is_uncalled
         self.uncalled = {one.name for one in lacking if self.uncalled is None or one.name in self.uncalled}

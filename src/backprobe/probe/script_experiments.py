@@ -28,13 +28,13 @@ from backprobe.backends.discover import BACKENDS, is_imported, load_backend
 from backprobe.backends.heard_births import HeardBirth
 from backprobe.backends.patching import replaced
 from backprobe.backends.protocol import Backend
-from backprobe.backends.side_effects import RUNNING, Stopped, harmless
+from backprobe.backends.side_effects import RUNNING, StoppedAtEffect, harmless
 from backprobe.backends.silence import silent
 from backprobe.experiments import not_tried
 from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed
 from backprobe.findings.report import Finding, Report
-from backprobe.probe.bridged_run import BridgedRun, Enough, Plan, Stop, writing_refused
+from backprobe.probe.bridged_run import BridgedRun, BridgingPlan, Enough, Stop, writing_refused
 from backprobe.probe.script_remedies import ScriptRemedies
 from backprobe.record.brief import path as short_path
 from backprobe.source.bridged_code import Statement, at_line, with_hooks
@@ -134,7 +134,7 @@ class ScriptExperiments:
                     report = each
             is_over = time.monotonic() > self.until
             return _noted(report, TIME_OVER.format(seconds=self.lasting)) if is_over else report
-        except Stopped as stop:
+        except StoppedAtEffect as stop:
             return _noted(report, NOT_TRIED.format(effect=stop.note.fields["effect"]))
         except (SyntaxError, OSError, KeyboardInterrupt):
             return report
@@ -154,7 +154,7 @@ class ScriptExperiments:
         heard: list[HeardBirth] = []
         most = self.passes + 1 if passes is None else passes
         within = self.backend.hear_births(heard.append)
-        run = self._run(Plan(frozenset()), lambda losses: len(losses) >= most, edits, within)
+        run = self._run(BridgingPlan(frozenset()), lambda losses: len(losses) >= most, edits, within)
         return None if run is None else (run.losses, heard)
 
     def may_try(self) -> bool:
@@ -186,9 +186,9 @@ class ScriptExperiments:
         if not targets:
             return one
         if Known.NOWHERE in one.known:  # a bridge at that line leads nowhere
-            as_is = self._run(Plan(frozenset()), self._is_over)
+            as_is = self._run(BridgingPlan(frozenset()), self._is_over)
             return one if as_is is None or not as_is.losses else self.remedies.with_result_kept(one, as_is)
-        plan, behind = Plan(frozenset(targets), one.lost or _named(one), is_followed=True), frozenset[int]()
+        plan, behind = BridgingPlan(frozenset(targets), one.lost or _named(one), is_followed=True), frozenset[int]()
         run = self._bridged(plan)
         if run is not None and not run.arrived:
             run, plan, behind = self._further(run, plan)
@@ -198,7 +198,7 @@ class ScriptExperiments:
         said = _said(one, run, [self.statements[at] for at in plan.targets] if plan.is_around else (), others)
         return self.remedies.with_remedy(replace(one, tried=(*one.tried, said)), run, others) if said else one
 
-    def _further(self, first: BridgedRun, plan: Plan) -> tuple[BridgedRun | None, Plan, frozenset[int]]:
+    def _further(self, first: BridgedRun, plan: BridgingPlan) -> tuple[BridgedRun | None, BridgingPlan, frozenset[int]]:
         # Another run where a bridge at one line brings nothing: at lines behind it as well, at the statements that come
         # to it by way of a library, or at all that it writes into. With its plan but for lines behind, and these.
         behind = frozenset([*first.ends][:MOST_BEHIND])
@@ -209,7 +209,7 @@ class ScriptExperiments:
         plan = around if first.callers else replace(plan, is_wide=True)
         return self._bridged(plan), plan, frozenset()
 
-    def _with_behind(self, plan: Plan, behind: frozenset[int]) -> tuple[BridgedRun | None, frozenset[int]]:
+    def _with_behind(self, plan: BridgingPlan, behind: frozenset[int]) -> tuple[BridgedRun | None, frozenset[int]]:
         # A run with bridges at these lines as well, if gradients arrive then; of several lines one, if it suffices.
         run = self._bridged(replace(plan, targets=plan.targets | behind))
         if run is None or not run.arrived:
@@ -220,7 +220,7 @@ class ScriptExperiments:
                 return smaller, frozenset([each])
         return run, behind
 
-    def _bridged(self, plan: Plan) -> BridgedRun | None:
+    def _bridged(self, plan: BridgingPlan) -> BridgedRun | None:
         # A run with bridges; None where it raises an error, or goes another way than the script did.
         run = self._run(plan, self._is_over)
         if run is None or not run.losses or not run.count:
@@ -233,7 +233,7 @@ class ScriptExperiments:
         is_last = not self.losses or any(_is_close(losses[-1], each) for each in self.losses)
         return len(losses) >= self.passes and (is_last or len(losses) >= 10 * self.passes + 10)
 
-    def _depends(self, bridged: BridgedRun, plan: Plan) -> bool:
+    def _depends(self, bridged: BridgedRun, plan: BridgingPlan) -> bool:
         # Does a loss change when what the statements read has other numbers?
         passes = len(bridged.losses)
         for by in MOVES:
@@ -242,17 +242,21 @@ class ScriptExperiments:
                 return _differ(moved, bridged)
         return self._depends_later(plan, passes)
 
-    def _depends_later(self, plan: Plan, passes: int) -> bool:
+    def _depends_later(self, plan: BridgingPlan, passes: int) -> bool:
         # The same of the numbers of the parameters, which come to it in the next iteration.
         def is_over(losses: Sequence[float | None]) -> bool:
             return len(losses) >= 2 * passes
 
-        as_is = self._run(Plan(frozenset()), is_over)
+        as_is = self._run(BridgingPlan(frozenset()), is_over)
         moved = self._run(replace(plan, by=MOVES[0], is_shift=True), is_over) if as_is is not None else None
         return as_is is not None and moved is not None and _differ(as_is, moved)
 
     def _run(
-        self, plan: Plan, is_over: Stop, edits: Sequence[Edit] = (), within: AbstractContextManager[Any] | None = None
+        self,
+        plan: BridgingPlan,
+        is_over: Stop,
+        edits: Sequence[Edit] = (),
+        within: AbstractContextManager[Any] | None = None,
     ) -> BridgedRun | None:
         # None where nothing can be concluded: there was an error, or it took too long.
         if not (self.left or edits) or time.monotonic() > self.until:

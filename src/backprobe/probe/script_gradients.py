@@ -30,7 +30,7 @@ from backprobe.record.containers import leaves
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.quoted_errors import first_line
 from backprobe.record.reasons import Reason
-from backprobe.record.training import Ran, Training, Untrained
+from backprobe.record.training import ModuleRan, Training, Untrained
 from backprobe.recording import Recording
 
 RAISED = "where {} traces this line, it raises {}"
@@ -211,9 +211,9 @@ def counted(
         )
     untrained = tuple(
         [
-            Untrained(one.name, "", "", Ran.NEVER_READ)
+            Untrained(one.name, "", "", ModuleRan.NEVER_READ)
             if one.name in unused
-            else Untrained(one.name, "", "", Ran.UNKNOWN, own=at)
+            else Untrained(one.name, "", "", ModuleRan.UNKNOWN, own=at)
             for at, one in floating
             if one.status is not GradStatus.OK
         ]

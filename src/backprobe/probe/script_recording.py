@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec
 
 from backprobe.probe.request import Request
 from backprobe.probe.script import ScriptBlock, frameworks_of
-from backprobe.probe.training_loop import Part, Stopped, TrainingLoop
+from backprobe.probe.training_loop import LoopPart, Stopped, TrainingLoop
 from backprobe.record.reasons import Note
 from backprobe.recording import Recording
 
@@ -38,7 +38,7 @@ class ScriptRecording:
             if error.code:
                 raise
 
-    def _over(self, block: Part, error: BaseException | None) -> bool:
+    def _over(self, block: LoopPart, error: BaseException | None) -> bool:
         # A part of the script is over. Is it the second that takes gradients?
         if not block.recording.outputs:
             return False

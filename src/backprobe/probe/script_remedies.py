@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backprobe.findings.report import Finding
-from backprobe.probe.bridged_run import BridgedRun, Plan, Stop
-from backprobe.remedies import Outcome, edits_at, edits_keeping, edits_of, said
+from backprobe.probe.bridged_run import BridgedRun, BridgingPlan, Stop
+from backprobe.remedies import TrialOutcome, edits_at, edits_keeping, edits_of, said
 from backprobe.remedies.candidates import Table
 from backprobe.source.bridged_code import Statement
 from backprobe.source.edits import Edit
 
 MOST = 6  # runs
 
-Runs = Callable[[Plan, Stop, Sequence[Edit]], BridgedRun | None]
+Runs = Callable[[BridgingPlan, Stop, Sequence[Edit]], BridgedRun | None]
 """Runs the script with edits; None where nothing can be concluded."""
 
 
@@ -62,11 +62,11 @@ class ScriptRemedies:
 
     def _best(
         self, finding: Finding, known: BridgedRun, ways: Sequence[Sequence[Edit]], wanted: Sequence[str]
-    ) -> tuple[Finding, Sequence[Outcome | None]]:
+    ) -> tuple[Finding, Sequence[TrialOutcome | None]]:
         # The finding with the way by which most gradients arrive, if one does, and what came of each that was tried.
         self.passes, self.loss = len(known.losses), known.losses[0]
-        best: tuple[Sequence[Edit], Outcome] | None = None
-        outcomes: list[Outcome | None] = []
+        best: tuple[Sequence[Edit], TrialOutcome] | None = None
+        outcomes: list[TrialOutcome | None] = []
         for edits in ways:
             outcome = self._outcome(edits, wanted)
             outcomes.append(outcome)
@@ -97,15 +97,15 @@ class ScriptRemedies:
             return findings
         return [one if one is several[0] else replace(one, edits=()) for one in findings]
 
-    def _outcome(self, edits: Sequence[Edit], wanted: Sequence[str]) -> Outcome | None:
+    def _outcome(self, edits: Sequence[Edit], wanted: Sequence[str]) -> TrialOutcome | None:
         # What comes of a run with these edits; None where that is not known.
         if not self.left:
             return None
         self.left -= 1
-        made = self.run(Plan(frozenset(), tuple(wanted)), lambda losses: len(losses) >= self.passes, edits)
+        made = self.run(BridgingPlan(frozenset(), tuple(wanted)), lambda losses: len(losses) >= self.passes, edits)
         if made is None or not made.losses or made.losses[0] is None or self.loss is None:
             return None
         now = made.losses[0]
         is_same = math.isclose(now, self.loss, rel_tol=1e-5, abs_tol=1e-12)
         change = 0.0 if is_same else abs(now - self.loss) / (abs(self.loss) or 1.0)
-        return Outcome(made.names_given(), math.inf if math.isnan(change) else change)
+        return TrialOutcome(made.names_given(), math.inf if math.isnan(change) else change)

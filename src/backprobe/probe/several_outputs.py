@@ -14,7 +14,7 @@ Of = str | int | Callable[[Any], Any] | None
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedOutput:
     """An output that is asked for, and the key that its gradients get; None for the only one."""
 
     key: str | None
@@ -44,7 +44,7 @@ def refuse_several(of: Any, asked: str, instead: str, why: str = "it is about on
         )
 
 
-def asked_of(of: Any, cotangent: Any) -> tuple[Asked, ...]:
+def asked_of(of: Any, cotangent: Any) -> tuple[AskedOutput, ...]:
     """The outputs that ``of`` and ``cotangent`` ask for. Raises BadOption.
 
     >>> asked_of(["ce", "kl"], {"kl": 2.0})
@@ -52,7 +52,7 @@ def asked_of(of: Any, cotangent: Any) -> tuple[Asked, ...]:
     """
     if not is_several(of):
         _check_one(of, "of")
-        return (Asked(None, of, cotangent),)
+        return (AskedOutput(None, of, cotangent),)
     found = dict(of) if isinstance(of, Mapping) else _by_text(of)
     if not found:
         raise BadOption("of names no output", asked=f"of={of!r}", next="of='loss', or of=['ce', 'kl'] for several")
@@ -66,7 +66,7 @@ def asked_of(of: Any, cotangent: Any) -> tuple[Asked, ...]:
             )
         _check_one(one, f"of[{key!r}]", is_part=True)
     cotangents = _cotangents(found, cotangent)
-    return tuple(Asked(key, one, cotangents.get(key)) for key, one in found.items())
+    return tuple(AskedOutput(key, one, cotangents.get(key)) for key, one in found.items())
 
 
 def _by_text(of: Sequence[Any]) -> dict[str, Any]:

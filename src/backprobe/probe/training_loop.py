@@ -27,7 +27,7 @@ from backprobe.backends.user_lines import callers
 from backprobe.errors import NoSource, NothingToDifferentiate
 from backprobe.probe.block import PlainBlock
 from backprobe.probe.form import home
-from backprobe.probe.output import Output
+from backprobe.probe.output import ProbedOutput
 from backprobe.probe.request import Request
 from backprobe.source.by_code import by_code
 from backprobe.source.bytecode import comprehension_heads, events
@@ -38,9 +38,9 @@ from backprobe.tracing.values import Value
 
 MANY = 1000
 """The most values to keep where no ``backward()`` can reach any of them, as in an evaluation."""
-Opened = Callable[[Request, Backend, FrameType], "Part"]
+Opened = Callable[[Request, Backend, FrameType], "LoopPart"]
 """What makes a block around where a frame stands."""
-Over = Callable[["Part", BaseException | None], bool]
+Over = Callable[["LoopPart", BaseException | None], bool]
 """Called with each block that has ended, and the error that ended it, if any. Returns whether to stop recording."""
 
 
@@ -48,8 +48,8 @@ class Stopped(SystemExit):
     """Raised in the program when nothing more needs to be recorded."""
 
 
-class Part(PlainBlock):
-    """One of these blocks. What is differentiated in it is what the program itself takes gradients of."""
+class LoopPart(PlainBlock):
+    """One of the blocks in which a training loop is recorded. Only the program itself runs backward in it."""
 
     iterations = 0  # of those that run backward, which it holds when it is over
     so_far = (0, 0)  # passes and captures at the end of the first of these
@@ -109,8 +109,8 @@ class Part(PlainBlock):
     def has_taken_gradients(self, differentiator: Differentiator) -> bool:
         return bool(differentiator.targets())
 
-    def to_differentiate(self, differentiator: Differentiator) -> list[Output]:
-        found = [Output(tensor, None, None) for tensor in differentiator.targets()]
+    def to_differentiate(self, differentiator: Differentiator) -> list[ProbedOutput]:
+        found = [ProbedOutput(tensor, None, None) for tensor in differentiator.targets()]
         if not found:
             raise NothingToDifferentiate("the program took no gradient", asked="a gradient", next="tape.gradient(...)")
         return found
@@ -120,11 +120,11 @@ class TrainingLoop:
     """Opens and closes the blocks while the program runs in this thread."""
 
     def __init__(
-        self, probe: Request, file: str, over: Over, opened: Opened = Part, frameworks: Sequence[str] = (*BACKENDS,)
+        self, probe: Request, file: str, over: Over, opened: Opened = LoopPart, frameworks: Sequence[str] = (*BACKENDS,)
     ) -> None:
         self.probe, self.over, self.opened, self.frameworks = probe, over, opened, frameworks
         self.home = home(file)
-        self.block: Part | None = None
+        self.block: LoopPart | None = None
         self.tracer: Any = None  # that of the open block
         self.count = 0  # of the blocks opened so far
         self.before: Any = None  # what traced the thread
@@ -223,7 +223,7 @@ class TrainingLoop:
         assert frame is not None
         self.open(frame)
 
-    def is_over(self, block: Part) -> bool:
+    def is_over(self, block: LoopPart) -> bool:
         """Is a block over as another iteration begins?"""
         captures, tape = block.trace.versions.captures, block.tape
         is_backward = isinstance(tape, Recompute) and tape.repeated() is not None
@@ -233,7 +233,7 @@ class TrainingLoop:
             return not ((len(captures) <= MANY and block.has_more_to_come) or self._goes_on(block))
         return len(captures) > MANY and not any(map(tape.has_history, captures))
 
-    def _goes_on(self, block: Part) -> bool:
+    def _goes_on(self, block: LoopPart) -> bool:
         # Is a second iteration recorded with the first? Where a leaf was replaced, that one shows what comes of it.
         passes, captures = block.passes, len(block.trace.versions.captures)
         if not block.iterations:

@@ -50,7 +50,7 @@ class Look:
         return self.margin <= 0
 
 
-class Program:
+class TriedProgram:
     """A function under trial, each run of which begins alike."""
 
     def __init__(

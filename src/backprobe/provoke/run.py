@@ -22,10 +22,10 @@ from backprobe.findings.report import Finding, Report
 from backprobe.probe.request import name_of
 from backprobe.provoke import text
 from backprobe.provoke.inputs import Inputs
-from backprobe.provoke.program import Look, Program, Unreachable
+from backprobe.provoke.program import Look, TriedProgram, Unreachable
 from backprobe.provoke.report import Provocation, Provocations
 from backprobe.provoke.risks import Risk, Unsearched, risks_of
-from backprobe.provoke.search import Outcome, Search
+from backprobe.provoke.search import Search, SearchOutcome
 from backprobe.provoke.shrink import smaller
 from backprobe.record.names import strip
 from backprobe.show.progress import progress
@@ -44,7 +44,7 @@ def run_provoke(asked: Provoke[...], backend: Backend, args: tuple[Any, ...], kw
     provoking = provoking_of(asked, backend, args, kwargs)
     if asked.executor is None:
         return provoking.run(provoking.searched)
-    work = Work(replace(asked, executor=None), args, kwargs, GlobalState.of(backend))
+    work = SearchWork(replace(asked, executor=None), args, kwargs, GlobalState.of(backend))
     parts = {provoking.name: asked.target, "args": args, "kwargs": kwargs}
     return provoking.run(partial(_elsewhere, asked.executor, work, parts))
 
@@ -59,12 +59,12 @@ def provoking_of(asked: Provoke[...], backend: Backend, args: Sequence[Any], kwa
         assert backend.models is not None
         function, named = trials.function(target), backend.models.call(target, (), {}).forward
     inputs = Inputs(function, named, trials, backend.arrays, args, kwargs, bounds)
-    program = Program(function, backend, trials, inputs, Replay(backend, target, args, kwargs, seed=seed))
+    program = TriedProgram(function, backend, trials, inputs, Replay(backend, target, args, kwargs, seed=seed))
     return Provoking(name_of(target), program, seed, steps)
 
 
 @dataclass(frozen=True)
-class Work:
+class SearchWork:
     """The searches as they travel to a worker."""
 
     asked: Provoke[...]
@@ -82,7 +82,7 @@ class Work:
 
 
 def _elsewhere(
-    executor: Executor, work: Work, parts: dict[str, Any], risks: Sequence[Risk]
+    executor: Executor, work: SearchWork, parts: dict[str, Any], risks: Sequence[Risk]
 ) -> Iterator[tuple[int, Searched]]:
     # The searches of all operands on an executor, in their order; of those that came, if Ctrl-C ends it.
     names = [risk.text for risk in risks]
@@ -101,7 +101,7 @@ class Searched:
     ``raised`` counts the errors of the program, by the names of their classes.
     """
 
-    outcome: Outcome
+    outcome: SearchOutcome
     found: Provocation | None
     elsewhere: Mapping[Place, tuple[Risk | None, Look]]
     raised: Mapping[str, int]
@@ -110,7 +110,7 @@ class Searched:
 class Provoking:
     """What searches the operands of one program."""
 
-    def __init__(self, name: str, program: Program, seed: int, steps: int) -> None:
+    def __init__(self, name: str, program: TriedProgram, seed: int, steps: int) -> None:
         self.name, self.program, self.inputs = name, program, program.inputs
         self.seed, self.steps = seed, steps
         self.risks: list[Risk] = []
@@ -118,7 +118,7 @@ class Provoking:
         self.found: dict[Place, Provocation] = {}
         self.elsewhere: dict[Place, tuple[Risk | None, Look, int]] = {}  # what broke while another one was searched
         self.broke: dict[Place, tuple[Risk | None, Look]] = {}  # of these, what one search has found
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[SearchOutcome] = []
         self.judged = self.taken = 0
 
     def run(self, searched: Callable[[Sequence[Risk]], Iterator[tuple[int, Searched]]]) -> Provocations:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.provoke.program import Look, Program, Unreachable
+from backprobe.provoke.program import Look, TriedProgram, Unreachable
 from backprobe.provoke.risks import Risk
 from backprobe.provoke.steps import corner, exact, far, newton, starts
 
@@ -21,7 +21,7 @@ NEARLY = 1e-3  # of the margin in the example
 
 
 @dataclass
-class Outcome:
+class SearchOutcome:
     """How a search ended: the look at which the operation broke, the nearest one, and how many steps it took."""
 
     risk: Risk
@@ -40,13 +40,13 @@ class Search:
     """
 
     def __init__(
-        self, program: Program, risk: Risk, steps: int, random: Any, is_to_blame: Callable[[Risk, Look], bool]
+        self, program: TriedProgram, risk: Risk, steps: int, random: Any, is_to_blame: Callable[[Risk, Look], bool]
     ) -> None:
         self.program, self.left, self.random, self.is_to_blame = program, steps, random, is_to_blame
         self.inputs = program.inputs
-        self.outcome = Outcome(risk)
+        self.outcome = SearchOutcome(risk)
 
-    def run(self) -> Outcome:
+    def run(self) -> SearchOutcome:
         """Descend from the example, and then from other starts, until it breaks or nothing gets nearer."""
         inputs = self.inputs
         spans = [one.span for one in inputs.variables]

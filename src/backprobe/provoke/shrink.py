@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.provoke.program import Look, Program
+from backprobe.provoke.program import Look, TriedProgram
 from backprobe.provoke.risks import Risk
 
 Array = Any
@@ -16,7 +16,7 @@ LONGER = 1.05
 MOST = 24  # looks at changes of which a part is put back
 
 
-def smaller(program: Program, risk: Risk, found: Look) -> Look:
+def smaller(program: TriedProgram, risk: Risk, found: Look) -> Look:
     """The nearest row that still breaks: on the way to the example, and with numbers put back to those of it."""
     found = _nearer(program, risk, found)
     found = _fewer(program, risk, found)
@@ -24,13 +24,13 @@ def smaller(program: Program, risk: Risk, found: Look) -> Look:
     return _shorter(program, risk, found)
 
 
-def _breaks(program: Program, risk: Risk, row: Array, found: Look) -> Look | None:
+def _breaks(program: TriedProgram, risk: Risk, row: Array, found: Look) -> Look | None:
     # A look at a row at which the program breaks, and the operand is as near to its end as it need be; else None.
     look = program.look(risk, row, only_broken=True)
     return look if look is not None and look.margin <= max(0.0, found.margin) else None
 
 
-def _nearer(program: Program, risk: Risk, found: Look) -> Look:
+def _nearer(program: TriedProgram, risk: Risk, found: Look) -> Look:
     # By halves of the way to the example.
     example, away = program.inputs.example, found.row - program.inputs.example
     low, high = 0.0, 1.0
@@ -47,7 +47,7 @@ def _nearer(program: Program, risk: Risk, found: Look) -> Look:
     return found
 
 
-def _shorter(program: Program, risk: Risk, found: Look) -> Look:
+def _shorter(program: TriedProgram, risk: Risk, found: Look) -> Look:
     # With as few decimals as it can do, if it is hardly further from the example.
     example = program.inputs.example
     most = LONGER * numpy.abs(found.row - example).max()
@@ -61,7 +61,7 @@ def _shorter(program: Program, risk: Risk, found: Look) -> Look:
     return found
 
 
-def _fewer(program: Program, risk: Risk, found: Look) -> Look:
+def _fewer(program: TriedProgram, risk: Risk, found: Look) -> Look:
     # Arguments, and then ever smaller parts of what has changed, are put back.
     example, left = program.inputs.example, MOST
     parts = [numpy.arange(one.span.start, one.span.stop) for one in program.inputs.variables]

@@ -11,7 +11,7 @@ from backprobe.findings.phrasing import plural, shorten
 from backprobe.provoke.inputs import Inputs, Variable
 from backprobe.provoke.program import Broken
 from backprobe.provoke.risks import Goal, Risk
-from backprobe.provoke.search import Outcome
+from backprobe.provoke.search import SearchOutcome
 from backprobe.record import reasons
 from backprobe.record.brief import place
 
@@ -102,7 +102,7 @@ def element(inputs: Inputs, at: int) -> str:
     return f"{one.name}[{', '.join(map(str, numpy.unravel_index(at - one.span.start, shape)))}]"
 
 
-def how_far(outcome: Outcome) -> str:
+def how_far(outcome: SearchOutcome) -> str:
     """How far a search came that broke nothing."""
     risk, nearest = outcome.risk, outcome.nearest
     where = {"text": shorten(risk.text), "place": place(risk.source.file, risk.source.line)}

@@ -57,6 +57,9 @@ MEANINGS = {
     GradStatus.OPAQUE: "The framework does not let this gradient be captured rightly.",
 }
 
+INDEX = "_index"
+"""The attribute of a record that holds what ``record.graph`` keeps with it."""
+
 WHAT = Option("what", str, ("value", "grad"), "'grad'")
 LINES_OF_THEIR_OWN = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.NOT_FLOAT)
 """The statuses that come from the line that computes the value itself."""
@@ -481,6 +484,10 @@ class Record:
     default_output: str | None = None
     passes: tuple[Pass, ...] = ()
     none_reads: tuple[NoneRead, ...] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied or pickled: the fields, without what ``record.graph`` keeps beside them."""
+        return {name: value for name, value in vars(self).items() if name != INDEX}
 
     @property
     def is_of_several(self) -> bool:

@@ -6,18 +6,20 @@ Entries are meant by their positions in the record. An edge leads from a value t
 from __future__ import annotations
 
 import heapq
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from backprobe.errors import BadRecording
-from backprobe.record.entries import GradStatus, Record
+from backprobe.record.entries import INDEX, GradStatus, Record
 from backprobe.record.inputs import Edge
-from backprobe.record.names import split
-from backprobe.record.nested_scopes import Box, box_of_each, boxes_of, returned_by
+from backprobe.record.names import split, strip
+from backprobe.record.nested_scopes import Box, box_of_each, boxes_of, is_return, returned_by
 from backprobe.record.own_reads import given_to_modules, own_reads
+from backprobe.record.source import expression_of
 
 TAKING = ("gradient", "jacobian", "batch_jacobian", "grad", "vjp")
 NO_DERIVATIVE = (
@@ -29,7 +31,29 @@ NO_DERIVATIVE = (
     GradStatus.OPAQUE,
 )
 
-CACHED = "_graph"
+NUMBER = re.compile(r"(?<!\w)\d+(?!\w)|(?<=_)\d+(?=[:#.])")
+"""A number in a name: a segment of its own, as in ``layers.3``, or the end of one, as in the ``dense_3`` of Keras."""
+ENDING = re.compile(r"(?<=[A-Za-z_])\d+(?=#\d+$|$)")  # of the name of a variable
+
+T = TypeVar("T")
+
+
+def kept(record: Record, key: object, make: Callable[[], T]) -> T:
+    """What ``make`` gives, made once and kept with a record as long as that lives.
+
+    It must not hold the record: a circle would outlive its use. ``alone`` gives one that it may hold.
+    """
+    found: dict[object, Any] = vars(record).setdefault(INDEX, {})  # of a frozen dataclass, as cached_property does
+    if key not in found:
+        found[key] = make()
+    return cast(T, found[key])
+
+
+def alone(record: Record) -> Record:
+    """The same record with its graph, and without anything else that is kept with it."""
+    graph, found = Graph.of(record), replace(record)
+    kept(found, Graph, lambda: graph)
+    return found
 
 
 @dataclass(frozen=True)
@@ -56,10 +80,7 @@ class Graph:
     @classmethod
     def of(cls, record: Record) -> Graph:
         """The index of a record, kept with it as long as it lives."""
-        kept = vars(record)  # a frozen dataclass keeps what is derived from its fields here, as cached_property does
-        if CACHED not in kept:
-            kept[CACHED] = cls(record)
-        return cast(Graph, kept[CACHED])
+        return kept(record, cls, lambda: cls(record))
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
@@ -77,6 +98,43 @@ class Graph:
         """The parameters and buffers: their full names are paths alone."""
         return frozenset(at for name, at in self._names.items() if split(name)[1] is None)
 
+    @cached_property
+    def scopes(self) -> Sequence[str]:
+        """The scope of each entry, with all counts."""
+        return [split(name)[0] for name in self.full_names]
+
+    @cached_property
+    def calls(self) -> Mapping[str, Sequence[str]]:
+        """The full names that are alike but for their counts, by the name without these."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for full in self._names:
+            found[strip(full)].append(full)
+        return found
+
+    @cached_property
+    def numbered(self) -> Mapping[int, Sequence[int]]:
+        """By value: those whose names differ from its own in one number, itself too; no calls of one module or line."""
+        alike: dict[str, list[int]] = defaultdict(list)
+        for full, at in self._names.items():
+            for number in NUMBER.finditer(full) if is_return(split(full)[1]) else ENDING.finditer(full):
+                if not full[: number.start()].endswith("#"):
+                    alike[f"{full[: number.start()]}*{full[number.end() :]}"].append(at)
+        found: dict[int, list[int]] = {}
+        for each in alike.values():
+            for at in each if len(each) > 1 else ():
+                found.setdefault(at, []).extend(each)
+        return found
+
+    @cached_property
+    def results(self) -> frozenset[int]:
+        """What modules and called functions returned, whatever else it is called."""
+        return frozenset(at for name, at in self._names.items() if is_return(split(name)[1]))
+
+    @cached_property
+    def unnamed_results(self) -> frozenset[int]:
+        """Those of them that have no other name."""
+        return self.results - {at for name, at in self._names.items() if not is_return(split(name)[1])}
+
     # edges
 
     @cached_property
@@ -92,6 +150,20 @@ class Graph:
     def consumers(self) -> Sequence[Sequence[int]]:
         """The entries that each one flows into along edges."""
         return inverted(self.inputs)
+
+    def sources(self, at: int) -> set[int]:
+        """What an entry was computed from: along its edges, and what its expression mentions."""
+        return {*self.inputs[at], *(read.at for read in self.entries[at].reads if read.at < at)}
+
+    def is_given(self, at: int) -> bool:
+        """Is it an argument, a parameter or a buffer, and not computed by the program?"""
+        entry = self.entries[at]
+        is_written = bool(expression_of(entry.source)) or at in self.unnamed_results
+        return at in self.parameters or not (is_written or self.sources(at) or entry.indirect)
+
+    def begins(self, at: int) -> bool:
+        """Is it given, or another leaf: a value that no gradient flows on from?"""
+        return bool(self.entries[at].is_leaf) or self.is_given(at)
 
     def descendants(self, *positions: int) -> set[int]:
         """These entries and all that they flow into along edges, however far away."""

@@ -45,7 +45,7 @@ class Calls:
             scope, local = split(name)
             if local is not None:
                 ends[partition(scope, "/")[0]] = at
-                if _is_return(local):
+                if is_return(local):
                     returns[scope] = at
         return cls(of_path, ends, returns)
 
@@ -90,8 +90,9 @@ def _is_called(scope: str) -> bool:
     return len(partition(scope, "/")) > 1
 
 
-def _is_return(local: str) -> bool:
-    return partition(strip(local), ".")[0] == "return"
+def is_return(local: str | None) -> bool:
+    """Is it the local name of what a module or function returned, or of a part of that?"""
+    return local is not None and partition(strip(local), ".")[0] == "return"
 
 
 def _around(scope: str, calls: Calls) -> str | None:
@@ -123,6 +124,6 @@ def returned_by(names: Mapping[str, int], boxes: Mapping[str, Box]) -> dict[str,
     found: dict[str, dict[int, None]] = {box: {} for box in boxes}
     for name, at in names.items():
         scope, local = split(name)
-        if scope in found and local is not None and _is_return(local):
+        if scope in found and is_return(local):
             found[scope][at] = None
     return {box: tuple(positions) for box, positions in found.items()}

@@ -87,8 +87,8 @@ class WhyEmpty(StrEnum):
     NOT_RUN = "not_run"  # no pass had run before, in what is recorded
     GRADIENTS_RETURNED = "gradients_returned"  # only passes had run that return gradients, and keep none in tensors
     CLEARED = "cleared"  # a pass had brought it one, which was taken away
-    LIMITED = "limited"  # a pass came by it, which was asked for the gradients of its inputs alone
-    RETAINED_LATE = "retained_late"  # the same, or it was told to keep its gradient only after the pass
+    LIMITED = "limited"  # a pass went through it, but was asked for the gradients of other tensors alone
+    RETAINED_LATE = "retained_late"  # retain_grad() was called on it only after the pass, or as for LIMITED
     NOT_REACHED = "not_reached"  # the passes until then did not come to it
     ITEM = "item"  # what was read is an item of it, which is another tensor each time
     GIVEN = "given"  # a pass that returns gradients returned None for it

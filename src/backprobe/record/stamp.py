@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Any
 
 from backprobe.record.options import Option
 
@@ -44,9 +45,23 @@ def stamp(author: str | None = None) -> Stamp:
     if author is not None:
         Option("author", str, None, "'Ada'", says="a text").check(author)
         _Author.name = author or None
-    known = _environment(tuple(filter(sys.modules.__contains__, PACKAGES)))
+    known = _known()
     time = datetime.now(UTC).isoformat(timespec="seconds")
     return Stamp(_Author.name, time, known.python, known.system, dict(known.packages))
+
+
+def environment() -> dict[str, Any]:
+    """Python, the system and the versions of what this process has imported, for ``json.dumps``: nothing of a person.
+
+    >>> sorted(environment())
+    ['packages', 'python', 'system']
+    """
+    known = _known()
+    return {"python": known.python, "system": known.system, "packages": dict(known.packages)}
+
+
+def _known() -> Stamp:
+    return _environment(tuple(filter(sys.modules.__contains__, PACKAGES)))
 
 
 @lru_cache(8)

@@ -19,7 +19,7 @@ APPLIED = "applied"
 """In place of a mode, for a function with a backward of its own, in which no history is recorded."""
 
 
-class Ran(StrEnum):
+class ModuleRan(StrEnum):
     """Did the module that holds a parameter run?"""
 
     CALLED = "called"
@@ -76,7 +76,7 @@ class Untrained:
     name: str
     module: str
     kind: str
-    ran: Ran
+    ran: ModuleRan
     held_by: str = ""
     calls: tuple[ModuleCall, ...] = ()
     carriers: tuple[Position, ...] = ()

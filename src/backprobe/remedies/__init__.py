@@ -16,8 +16,8 @@ from backprobe.findings.report import Finding, Report
 from backprobe.record.brief import place
 from backprobe.record.entries import GradStatus, Record
 from backprobe.record.source import Source
-from backprobe.remedies.candidates import Table, Text, candidates, keeping
-from backprobe.remedies.trials import Again, Explains, Trial, Trials
+from backprobe.remedies.candidates import FileText, Table, candidates, keeping
+from backprobe.remedies.trials import Again, EditTrials, Explains, Trial
 from backprobe.source.edits import Edit, edited
 from backprobe.source.exchanged import names_of
 from backprobe.source.user_code import package
@@ -30,7 +30,7 @@ CLOSE = 1e-3
 
 
 @dataclass
-class Outcome:
+class TrialOutcome:
     """What came of one run."""
 
     arrived: frozenset[str] = frozenset()
@@ -49,12 +49,12 @@ class Outcome:
 
 
 @dataclass
-class Cuts:
+class WantedGradients:
     """The gradients that are ``wanted`` of one program, and what trials of edits bring of them."""
 
-    trials: Trials
+    trials: EditTrials
     wanted: Sequence[str]
-    known: dict[Trial, Outcome] = field(default_factory=dict)
+    known: dict[Trial, TrialOutcome] = field(default_factory=dict)
 
     def edits_of(self, finding: Finding) -> Sequence[Edit]:
         """What may be written at the line of a finding."""
@@ -65,21 +65,21 @@ class Cuts:
         """What may be written at a line of a user's file."""
         return edits_at(file, line, names_of(file), self.trials.backend.edits) if package(file) is None else []
 
-    def outcome(self, edits: tuple[Edit, ...]) -> Outcome | None:
+    def outcome(self, edits: tuple[Edit, ...]) -> TrialOutcome | None:
         """What comes of a run with these edits; None where it cannot be made."""
         baseline, trial = self.trials.baseline.record, self.trials.run(*edits)
         if trial is not None and trial not in self.known:
             self.known[trial] = self._outcome(baseline, trial)
         return None if trial is None else self.known[trial]
 
-    def is_tried(self, edit: Edit) -> Outcome | None:
+    def is_tried(self, edit: Edit) -> TrialOutcome | None:
         """What has come of one edit alone, if it was tried."""
         trial = self.trials.known.get((edit,))
         return None if trial is None else self.known.get(trial)
 
-    def _outcome(self, baseline: Record, trial: Trial) -> Outcome:
+    def _outcome(self, baseline: Record, trial: Trial) -> TrialOutcome:
         if trial.recording is None:
-            return Outcome(places=trial.raised, has_ended=False)
+            return TrialOutcome(places=trial.raised, has_ended=False)
         record, backend = trial.recording.record, self.trials.backend
         there = [one for one in record.entries if one.name in self.wanted and one.status is GradStatus.OK]
         arrived = frozenset(one.name for one in there if not is_zero(backend.arrays, one.held_grad))
@@ -87,21 +87,21 @@ class Cuts:
         if len(there) < len(self.wanted):
             found = [one.source for one in self.trials.explains(trial.recording) if one.source is not None]
             places = [(trial.files.get(one.file, one.file), one.line) for one in found]
-        return Outcome(arrived, changed(baseline, record, backend), places)
+        return TrialOutcome(arrived, changed(baseline, record, backend), places)
 
 
 def edits_at(file: str, line: int, names: Mapping[str, Any], table: Table) -> Sequence[Edit]:
     """What may be written at a line of a file with these global names."""
     linecache.checkcache(file)
     text = "".join(linecache.getlines(file))
-    return list(candidates(Text(file, text, names, table), line)) if text and names else []
+    return list(candidates(FileText(file, text, names, table), line)) if text and names else []
 
 
 def edits_keeping(file: str, line: int, names: Mapping[str, Any]) -> Sequence[Edit]:
     """What may be written at a line of a file that drops the result of a call."""
     linecache.checkcache(file)
     text = "".join(linecache.getlines(file))
-    return list(keeping(Text(file, text, names, {}), line)) if text and names else []
+    return list(keeping(FileText(file, text, names, {}), line)) if text and names else []
 
 
 def edits_of(finding: Finding, every: Sequence[Edit]) -> Sequence[Edit]:
@@ -145,8 +145,8 @@ def tried(
 
     ``wanted`` are the names of the gradients that are missing, and there are at most so many ``runs``.
     """
-    trials = Trials(backend, again, explains, min(RUNS, runs - 1) - 1)  # one more may try several together
-    cuts = Cuts(trials, wanted)
+    trials = EditTrials(backend, again, explains, min(RUNS, runs - 1) - 1)  # one more may try several together
+    cuts = WantedGradients(trials, wanted)
     if trials.left < 1 or not any(cuts.edits_of(one) for one in report.findings):
         return report
     found = [_tried(one, cuts) for one in report.findings]
@@ -162,7 +162,7 @@ def untried(report: Report, why: str) -> Report:
     return replace(report, notes=tuple(dict.fromkeys([*report.notes, f"remedies were not tried: {why}"])))
 
 
-def _together(findings: Sequence[Finding], cuts: Cuts) -> bool:
+def _together(findings: Sequence[Finding], cuts: WantedGradients) -> bool:
     # Do several remedies go together, as a patch has them?
     every = tuple(dict.fromkeys(edit for one in findings for edit in one.edits))
     if any(_meets(edit, every[:at]) for at, edit in enumerate(every)):
@@ -172,9 +172,9 @@ def _together(findings: Sequence[Finding], cuts: Cuts) -> bool:
     return outcome is not None and bool(outcome.arrived) and outcome.is_close
 
 
-def _tried(finding: Finding, cuts: Cuts) -> Finding:
+def _tried(finding: Finding, cuts: WantedGradients) -> Finding:
     own = cuts.edits_of(finding)
-    best: tuple[tuple[Edit, ...], Outcome] | None = None
+    best: tuple[tuple[Edit, ...], TrialOutcome] | None = None
     for edit in own:
         way = _followed((edit,), cuts)
         if way is not None and way[1].arrived and (best is None or len(way[1].arrived) > len(best[1].arrived)):
@@ -190,13 +190,13 @@ def _tried(finding: Finding, cuts: Cuts) -> Finding:
     return replace(finding, tried=(sentence,), edits=edits if outcome.is_close else ())  # it shows more than a bridge
 
 
-def _cures_nothing(edit: Edit, cuts: Cuts) -> bool:
+def _cures_nothing(edit: Edit, cuts: WantedGradients) -> bool:
     # Was it tried, and is there no other cut behind it that would be to blame?
     outcome = cuts.is_tried(edit)
     return outcome is not None and outcome.has_ended and not outcome.places
 
 
-def _raises(edit: Edit, code: str, cuts: Cuts) -> bool:
+def _raises(edit: Edit, code: str, cuts: WantedGradients) -> bool:
     # Does the very line raise an error where it has what the remedy says to write?
     outcome = cuts.is_tried(edit)
     if outcome is None or outcome.has_ended or not code or outcome.places[:1] != [(edit.file, edit.line)]:
@@ -204,7 +204,7 @@ def _raises(edit: Edit, code: str, cuts: Cuts) -> bool:
     return code in edited(edit.text, [edit]).split("\n")[edit.line - 1]
 
 
-def _followed(edits: tuple[Edit, ...], cuts: Cuts) -> tuple[tuple[Edit, ...], Outcome] | None:
+def _followed(edits: tuple[Edit, ...], cuts: WantedGradients) -> tuple[tuple[Edit, ...], TrialOutcome] | None:
     # An edit, and those of the lines that cut behind it, until gradients arrive.
     outcome = cuts.outcome(edits)
     if outcome is None or outcome.arrived or len(edits) == DEEP:
@@ -224,7 +224,7 @@ def _meets(edit: Edit, others: Sequence[Edit]) -> bool:
     return any(start < there[1] and there[0] < end for start, end, _ in own for there in taken)
 
 
-def said(edits: Sequence[Edit], outcome: Outcome, wanted: int, result: str = "output") -> str:
+def said(edits: Sequence[Edit], outcome: TrialOutcome, wanted: int, result: str = "output") -> str:
     """What a trial has shown, in a sentence; ``result`` is what the program computes."""
     lines = [_shown(edit, edits) for edit in edits]
     what = " and ".join(dict.fromkeys(lines))

@@ -18,7 +18,7 @@ WITH = "with "
 
 
 @dataclass(frozen=True)
-class Text:
+class FileText:
     """The text of a file, and what its names mean."""
 
     file: str
@@ -38,7 +38,7 @@ class Text:
         return self.at(node.end_lineno, node.end_col_offset)
 
 
-def candidates(text: Text, line: int) -> Iterator[Edit]:
+def candidates(text: FileText, line: int) -> Iterator[Edit]:
     """What may be written at a line, the most likely first: of its expressions, and of what stands around it."""
     try:
         tree = ast.parse(text.text)
@@ -63,13 +63,13 @@ def candidates(text: Text, line: int) -> Iterator[Edit]:
         yield from _modes(text, one)
 
 
-def _without(text: Text, tree: ast.Module, statement: ast.stmt) -> list[Piece]:
+def _without(text: FileText, tree: ast.Module, statement: ast.stmt) -> list[Piece]:
     # Nothing in the place of a statement, or what Python wants where it stands alone.
     instead = "" if _is_one_of_several(tree, statement) else "pass"
     return [(text.start(statement), text.end(statement), instead)]
 
 
-def keeping(text: Text, line: int) -> Iterator[Edit]:
+def keeping(text: FileText, line: int) -> Iterator[Edit]:
     """Of a call at a line whose result is dropped: the result takes the place of each name that the call was given."""
     try:
         tree = ast.parse(text.text)
@@ -108,7 +108,7 @@ def _line_of_name(node: ast.expr) -> int:
     return (function.end_lineno if isinstance(function, ast.Attribute) else None) or node.lineno
 
 
-def _instead(text: Text, node: ast.AST) -> Sequence[str]:
+def _instead(text: FileText, node: ast.AST) -> Sequence[str]:
     match node:
         case ast.Call(func=ast.Attribute(attr=name, value=owner), args=args) if (
             ways := text.table.get(f".{name}()")
@@ -123,7 +123,7 @@ def _instead(text: Text, node: ast.AST) -> Sequence[str]:
     return ()
 
 
-def _of_function(text: Text, function: ast.expr, first: ast.expr) -> Sequence[str]:
+def _of_function(text: FileText, function: ast.expr, first: ast.expr) -> Sequence[str]:
     called = _meant(text, function)
     if called is None:
         return ()
@@ -153,7 +153,7 @@ def _object(dotted: str) -> Any:
     return None
 
 
-def _meant(text: Text, node: ast.expr) -> Any:
+def _meant(text: FileText, node: ast.expr) -> Any:
     # What a global name, or an attribute of a module, means; None for all else.
     if isinstance(node, ast.Name):
         builtins = text.names.get("__builtins__", {})
@@ -164,7 +164,7 @@ def _meant(text: Text, node: ast.expr) -> Any:
     return None
 
 
-def _spelled(text: Text, dotted: str) -> str:
+def _spelled(text: FileText, dotted: str) -> str:
     # A dotted name as the file would spell it; empty where it has not imported what that takes.
     parts = dotted.split(".")
     for many in range(len(parts) - 1, 0, -1):
@@ -175,7 +175,7 @@ def _spelled(text: Text, dotted: str) -> str:
     return ""
 
 
-def _with_operands(text: Text, node: ast.expr, way: str) -> tuple[list[Piece], set[int]]:
+def _with_operands(text: FileText, node: ast.expr, way: str) -> tuple[list[Piece], set[int]]:
     # The pieces of an edit and of those in its operands, down to the first that has none; and which nodes they are of.
     own = _pieces(text, node, way)
     if own is None:
@@ -203,7 +203,7 @@ def _operands(node: ast.expr) -> Sequence[ast.expr]:
     return []
 
 
-def _pieces(text: Text, node: ast.expr, way: str) -> Sequence[Piece] | None:
+def _pieces(text: FileText, node: ast.expr, way: str) -> Sequence[Piece] | None:
     if way == "{0}":
         function = node.func if isinstance(node, ast.Call) else node
         assert isinstance(function, ast.Attribute)
@@ -230,7 +230,7 @@ def _pieces(text: Text, node: ast.expr, way: str) -> Sequence[Piece] | None:
     return [(start, open_, ""), *rest]
 
 
-def _rest(text: Text, node: ast.Call) -> list[Piece]:
+def _rest(text: FileText, node: ast.Call) -> list[Piece]:
     # What stands behind the first argument of a call.
     if len(node.args) + len(node.keywords) == 1:
         return []
@@ -238,7 +238,7 @@ def _rest(text: Text, node: ast.Call) -> list[Piece]:
     return [(comma, text.end(node) - 1, "")]
 
 
-def _modes(text: Text, statement: ast.stmt) -> Iterator[Edit]:
+def _modes(text: FileText, statement: ast.stmt) -> Iterator[Edit]:
     # What switches gradients off around a line: a ``with``, or a decorator.
     if isinstance(statement, ast.With | ast.AsyncWith):
         for item in statement.items:
@@ -256,13 +256,13 @@ def _modes(text: Text, statement: ast.stmt) -> Iterator[Edit]:
             yield Edit(text.file, one.lineno, text.text, ((sign, text.end(one), ""),), undecorated=name)
 
 
-def _mode(text: Text, node: ast.expr) -> Sequence[str]:
+def _mode(text: FileText, node: ast.expr) -> Sequence[str]:
     called = _meant(text, node.func if isinstance(node, ast.Call) else node)
     modes = ((key.removeprefix(WITH), ways) for key, ways in text.table.items() if key.startswith(WITH))
     return next((ways for key, ways in modes if called is not None and _object(key) is called), ())
 
 
-def _qualified(text: Text, function: Function) -> str:
+def _qualified(text: FileText, function: Function) -> str:
     # The qualified name of a function of a module or class.
     path: list[str] = []
     body: Sequence[ast.stmt] = ast.parse(text.text).body

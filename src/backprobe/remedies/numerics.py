@@ -16,8 +16,8 @@ from backprobe.explain.nonfinite.generic import ways
 from backprobe.explain.nonfinite.text import say
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import GradStatus, Record
-from backprobe.remedies.candidates import Text
-from backprobe.remedies.trials import Again, Explains, Trials
+from backprobe.remedies.candidates import FileText
+from backprobe.remedies.trials import Again, EditTrials, Explains
 from backprobe.source.edits import Edit
 from backprobe.source.exchanged import names_of
 from backprobe.source.user_code import package
@@ -44,7 +44,7 @@ def tried_on_births(
 
     The program runs at most ``runs`` times, of which one is as it is.
     """
-    trials = Trials(backend, again, explains, min(RUNS, runs - 1))
+    trials = EditTrials(backend, again, explains, min(RUNS, runs - 1))
     before = _arrays(trials.baseline.record, backend)
     return with_cures(report, partial(_outcome, trials=trials, before=before), framework)
 
@@ -94,7 +94,7 @@ def _with_cure(finding: Finding, tried: Tried, framework: str, names: Callable[[
     return finding
 
 
-def _outcome(finding: Finding, edit: Edit, trials: Trials, before: Mapping[str, Any]) -> Cure | str:
+def _outcome(finding: Finding, edit: Edit, trials: EditTrials, before: Mapping[str, Any]) -> Cure | str:
     trial = trials.run(edit)
     if trial is None or trial.recording is None:
         return "" if trial is None else FAILED
@@ -152,7 +152,7 @@ def edits_for(
     spelled = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name | ast.arg) for node in [_named(node)]}
     if not text or not written <= {*known, *spelled}:
         return
-    own = Text(source.file, text, known, {})
+    own = FileText(source.file, text, known, {})
     every = [node for node in ast.walk(tree) if isinstance(node, ast.expr) and ast.unparse(node) == formula]
     here = [node for node in every if _is_at(node, source.line)]
     for node in here or (every if len(every) == 1 else []):

@@ -37,7 +37,7 @@ class Trial:
 
 
 @dataclass
-class Trials:
+class EditTrials:
     """The runs of one program with edits, of which as many are ``left``."""
 
     backend: Backend

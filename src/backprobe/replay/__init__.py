@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backprobe.backends.captures import SINCE, CapturedStep, Captures, Kept, LeftOut, Ran
+from backprobe.backends.captures import SINCE, CapturedStep, Captures, KeptTensor, LeftOut, RanCalls
 from backprobe.backends.discover import is_model, load_backend
 from backprobe.backends.protocol import Backend
 from backprobe.errors import BadOption
@@ -141,7 +141,7 @@ def _refuse_left_out(path: Any, step: CapturedStep, asked: str) -> None:
     missing = [one for one in given if isinstance(one, LeftOut)]
     lost = steps.needed(step.left_out)
     kept = [*given, *(one for call in step.calls for one in call.gradients.values())]
-    is_gone = any(isinstance(one, Kept) and one.tensor is None for one in kept)
+    is_gone = any(isinstance(one, KeptTensor) and one.tensor is None for one in kept)
     if missing or is_gone or any(SINCE in one for one in lost):
         spelled = repr(os.fspath(path))
         recording = f"bp.load({spelled}), which has the recording" if (Path(path) / recordings.DATA).is_file() else ""
@@ -157,7 +157,7 @@ def _refuse_left_out(path: Any, step: CapturedStep, asked: str) -> None:
 
 
 def _explained(
-    model: Any, backend: Backend, step: CapturedStep, calls: Sequence[Any], ran: Ran
+    model: Any, backend: Backend, step: CapturedStep, calls: Sequence[Any], ran: RanCalls
 ) -> tuple[Report, Record | None]:
     if not ran.found:
         return Report("no NaN or Inf came when the step ran again"), None
@@ -171,9 +171,9 @@ def _explained(
 
 
 def _answer(
-    step: CapturedStep, said: dict[str, Any], captures: Captures, ran: Ran, report: Report, record: Record | None
+    step: CapturedStep, said: dict[str, Any], captures: Captures, ran: RanCalls, report: Report, record: Record | None
 ) -> ReplayReport:
-    compared = text.Compared.of(step, ran)
+    compared = text.ComparedBits.of(step, ran)
     otherwise = captures.otherwise(step)
     notes = (
         *report.notes,

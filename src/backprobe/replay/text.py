@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backprobe.backends.captures import CapturedStep, Misfit, Ran
+from backprobe.backends.captures import CapturedStep, MisfitParameter, RanCalls
 from backprobe.findings.phrasing import listed, plural, quoted
 from backprobe.record.names import nearest
 from backprobe.record.stamp import stamp
@@ -17,7 +17,7 @@ BESIDE_THE_STEP = (
 )
 
 
-def misfits(found: Sequence[Misfit]) -> str:
+def misfits(found: Sequence[MisfitParameter]) -> str:
     """What does not fit, with the nearest names."""
     missing = [one.name for one in found if one.captured is None]
     said = []
@@ -39,7 +39,7 @@ def misfits(found: Sequence[Misfit]) -> str:
 FEW = 4
 
 
-def sizes(found: Sequence[Misfit]) -> str:
+def sizes(found: Sequence[MisfitParameter]) -> str:
     """What the model should have."""
     return listed(
         [f"{one.name} {one.captured}" for one in found if one.captured][:2] or [one.name for one in found][:2]
@@ -47,7 +47,7 @@ def sizes(found: Sequence[Misfit]) -> str:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedBits:
     """Which outputs and gradients have the bits that they had when the step failed."""
 
     same_outputs: int
@@ -56,7 +56,7 @@ class Compared:
     other_gradients: Sequence[str]
 
     @classmethod
-    def of(cls, step: CapturedStep, ran: Ran) -> Compared:
+    def of(cls, step: CapturedStep, ran: RanCalls) -> ComparedBits:
         """Of all that is known of both."""
         outputs = [
             (f"{call.path}:return{path}", known["digest"] == now.get(path, {}).get("digest"))

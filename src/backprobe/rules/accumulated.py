@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.window import Rows, Window, first_of, lasting
+from backprobe.rules.alert import Alert, Sighting, alert
+from backprobe.rules.window import RunRows, Window, first_of, lasting
 
 LASTING = 3  # steps
 HEADLINE = "gradients add up from step to step: those of {number} parameters are not cleared"
@@ -18,13 +18,13 @@ REMEDY = "optimizer.zero_grad() before each backward()"
 class Accumulated:
     """Needs nothing but the count of each step."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RunRows) -> None:
         self.found: list[Alert] = []
 
     def look(self, window: Window) -> None:
         at = first_of(window, lasting((window.uncleared > 0)[None], LASTING)[0])
         if at is not None and not self.found:
-            seen = [Seen(int(window.steps[at]), "", float(window.uncleared[at]))]
+            seen = [Sighting(int(window.steps[at]), "", float(window.uncleared[at]))]
             self.found = alert("accumulated", seen, "uncleared", HEADLINE, REMEDY)
 
     def alerts(self) -> Iterator[Alert]:

@@ -48,7 +48,7 @@ def line_of(name: str, lines: Mapping[str, Source]) -> Source | None:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Sighting:
     """That a rule applies: to which name, since which step, and the number that shows it."""
 
     step: int
@@ -57,7 +57,7 @@ class Seen:
 
 
 def alert(
-    kind: str, seen: Sequence[Seen], field: str, headline: str, remedy: str, facts: Sequence[str] = ()
+    kind: str, seen: Sequence[Sighting], field: str, headline: str, remedy: str, facts: Sequence[str] = ()
 ) -> list[Alert]:
     """One alert of all that the rule of a kind has seen, about the first of it; none where it has seen nothing.
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy
 
-from backprobe.rules.alert import Alert, Seen, alert
+from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.rule import RULES
-from backprobe.rules.window import Mask, Matrix, Rows, Table, Window, first_of, lasting
+from backprobe.rules.window import Mask, Matrix, RunRows, Table, Window, first_of, lasting
 
 FEWEST = 3  # layers
 VANISHED, EXPLODED = (RULES[kind].threshold for kind in ("vanishing", "exploding"))
@@ -27,9 +27,9 @@ MEND = {
 class Depth:
     """Each series of layers; of parameters only where no module's gradients are there."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RunRows) -> None:
         self.series: list[tuple[list[str], list[int]]] | None = None
-        self.found: dict[tuple[str, int], tuple[Seen, str]] = {}
+        self.found: dict[tuple[str, int], tuple[Sighting, str]] = {}
 
     def look(self, window: Window) -> None:
         table = window.gradients if window.gradients else window.used
@@ -104,7 +104,7 @@ def said(kind: str) -> str:
     return f"the gradients {verb} on the way to '{{name}}': {{number}} times that at the last layer"
 
 
-def _seen(table: Table, norms: Matrix, ratio: Matrix, at: int) -> tuple[Seen, str]:
+def _seen(table: Table, norms: Matrix, ratio: Matrix, at: int) -> tuple[Sighting, str]:
     names, place = table.names, at if norms.shape[1] > 1 else 0
     fact = ORDER.format(len(names), names[0], names[-1], norms[0, place], norms[-1, place])
-    return Seen(int(table.window.steps[at]), names[0], float(ratio[place])), fact
+    return Sighting(int(table.window.steps[at]), names[0], float(ratio[place])), fact

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy
 
-from backprobe.rules.alert import Alert, Seen, alert
+from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.correlation import surely
 from backprobe.rules.rule import RULES
-from backprobe.rules.window import Matrix, Rows, Steps, Window
+from backprobe.rules.window import Matrix, RunRows, Steps, Window
 
 LEAST, MOST = 12, 400  # steps, from the first on
 MORE = 10  # a growing window is looked at as it has grown by so much of it: 1/10
@@ -26,7 +26,7 @@ REMEDY = "the sign of the loss: an optimizer makes it as small as it can"
 class Falling:
     """Each loss that is logged, as long as it is negative; needs gradients."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RunRows) -> None:
         self.falls: dict[str, Falls] = {}
 
     def look(self, window: Window) -> None:
@@ -90,7 +90,7 @@ class Falls:
                         "'{name}' falls without bound: the lower it is, the larger is its gradient "
                         "(correlation {number})"
                     )
-                    seen = [Seen(self.steps[end - 1], name, tied)]
+                    seen = [Sighting(self.steps[end - 1], name, tied)]
                     self.found, self.is_over = alert("falling_loss", seen, "logged", headline, REMEDY), True
 
     def _size(self, end: int) -> Matrix | None:

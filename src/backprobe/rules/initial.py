@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy
 
-from backprobe.rules.alert import Alert, Seen, alert
+from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.rule import RULES
-from backprobe.rules.window import Rows, Table, Window
+from backprobe.rules.window import RunRows, Table, Window
 
 EXPLODED, VANISHED = (RULES[f"{how}_weights"].threshold for how in ("large", "small"))
 GROWN = 3.0
@@ -22,7 +22,7 @@ REMEDY = "the initialisation: PyTorch's own, or torch.nn.init.kaiming_normal_ an
 class Initial:
     """After the first step, of layers with a weight and a bias: the inputs are as many as weights for each bias."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RunRows) -> None:
         self.found: list[Alert] = []
 
     def look(self, window: Window) -> None:
@@ -33,7 +33,7 @@ class Initial:
             return
         middle, step = float(numpy.median([*gains.values()])), int(window.steps[0])
         headline = "the weights are {}: half of the layers have a gain {} {{number}}, as '{{name}}'"
-        seen = [Seen(step, min(gains, key=lambda name: abs(gains[name] - middle)), middle)]
+        seen = [Sighting(step, min(gains, key=lambda name: abs(gains[name] - middle)), middle)]
         if middle > EXPLODED and _growth(window.values, gains) > GROWN:
             said = headline.format("large", "of at least")
             self.found = alert("large_weights", seen, "param.rms", said, REMEDY)

@@ -14,18 +14,18 @@ from backprobe.rules.alert import Alert
 from backprobe.rules.depth import Depth
 from backprobe.rules.initial import Initial
 from backprobe.rules.loss import Loss
-from backprobe.rules.nonfinite import Nonfinite
+from backprobe.rules.nonfinite import NonfiniteRule
 from backprobe.rules.nothing_left import NothingLeft
-from backprobe.rules.parameters import Parameters
-from backprobe.rules.picks import Picks
+from backprobe.rules.parameters import ParametersRule
+from backprobe.rules.picks import PicksRule
 from backprobe.rules.precision import Precision
-from backprobe.rules.rounding import Rounding
+from backprobe.rules.rounding import RoundingRule
 from backprobe.rules.shares import Shares
 from backprobe.rules.stillness import Stillness
 from backprobe.rules.uneven_ranks import UnevenRanks
 from backprobe.rules.units import Units
-from backprobe.rules.updates import Updates
-from backprobe.rules.window import BACK, Matrix, Part, Rows, Steps, Window
+from backprobe.rules.updates import UpdatesRule
+from backprobe.rules.window import BACK, Matrix, RunRows, Steps, Window, WindowPart
 from backprobe.storage.runs.layout import IS_OPEN
 from backprobe.storage.runs.merged import RunReader, logged
 
@@ -33,25 +33,25 @@ MOST, FEWEST, NUMBERS = 1024, 256, 1 << 18
 """Steps that are judged at once, at most and at least, and numbers of a column of them: 2 MB."""
 WHOLE, NONFINITE = ("count", "finite", "sum"), ("nan", "posinf", "neginf")
 KINDS = (
-    Nonfinite,
+    NonfiniteRule,
     Initial,
     Depth,
     Units,
-    Parameters,
+    ParametersRule,
     NothingLeft,
     Stillness,
     Accumulated,
-    Updates,
-    Rounding,
+    UpdatesRule,
+    RoundingRule,
     Precision,
     Shares,
-    Picks,
+    PicksRule,
     Loss,
     UnevenRanks,
 )
 
 
-class Judged(Protocol):
+class RunningRule(Protocol):
     """A rule at work: it looks at windows in their order, and says what it has found in those so far."""
 
     def look(self, window: Window) -> None: ...
@@ -59,11 +59,11 @@ class Judged(Protocol):
     def alerts(self) -> Iterator[Alert]: ...
 
 
-class State:
+class RunState:
     """What is known of the steps so far: how many there are, which count, what was logged, and what rules keep."""
 
-    def __init__(self, rows: Rows) -> None:
-        self.rules: list[Judged] = [kind(rows) for kind in KINDS]
+    def __init__(self, rows: RunRows) -> None:
+        self.rules: list[RunningRule] = [kind(rows) for kind in KINDS]
         self.info: NDArray[Any] | None = None  # of the steps that were judged
         self.kept: Steps = numpy.empty(0, numpy.int64)  # places of the last of those that count
         self.count = self.all_count = 0  # of the steps that count; and with those in which nothing was measured
@@ -73,9 +73,9 @@ class State:
             row.name: (numpy.empty(0, numpy.int64), numpy.empty(0)) for row in rows.logged
         }
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> State:
+    def __deepcopy__(self, memo: dict[int, Any]) -> RunState:
         # Rules keep numbers of their own, and share what is of the run.
-        found = State.__new__(State)
+        found = RunState.__new__(RunState)
         vars(found).update({**vars(self), "rules": [copy.deepcopy(one, memo) for one in self.rules]})
         found.logged = dict(self.logged)
         return found
@@ -91,9 +91,9 @@ class Judge:
     def __init__(self, reader: RunReader) -> None:
         self.reader = reader
         self.known: Any = None
-        self.rows: Rows
-        self.state: State
-        self.ahead: tuple[int, int, list[Any], State] | None = (
+        self.rows: RunRows
+        self.state: RunState
+        self.ahead: tuple[int, int, list[Any], RunState] | None = (
             None  # of steps that not every process has, and from what
         )
 
@@ -103,17 +103,17 @@ class Judge:
         if self.known is not None:
             self.rows.reader = reader
 
-    def now(self, until: int | None = None) -> State:
+    def now(self, until: int | None = None) -> RunState:
         """What is known now: of the steps up to ``until``, if that is given."""
         info = self.reader.info()
         known = list(self.reader.rows()), len(self.reader.attempts())
         if known != self.known or not self._goes_on(info):
-            self.known, self.rows = known, Rows(self.reader)
-            self.state = State(self.rows)
+            self.known, self.rows = known, RunRows(self.reader)
+            self.state = RunState(self.rows)
         settled = self.reader.settled()
         end = int(numpy.searchsorted(info["step"], min(settled, settled if until is None else until), side="right"))
         if self.state.info is not None and len(self.state.info) > end:  # an earlier step is asked for
-            self.state = State(self.rows)
+            self.state = RunState(self.rows)
         self._judge(self.state, info, end)
         last = len(info) if until is None else int(numpy.searchsorted(info["step"], until, side="right"))
         if last <= end:
@@ -145,14 +145,14 @@ class Judge:
             numpy.array_equal(info[name][: len(past)], past[name]) for name in ("step", "skipped", "time")
         )
 
-    def _judge(self, state: State, info: NDArray[Any], end: int) -> None:
+    def _judge(self, state: RunState, info: NDArray[Any], end: int) -> None:
         begin = 0 if state.info is None else len(state.info)
         size = max(FEWEST, min(MOST, NUMBERS // max(1, len(self.rows.all))))
         for low in range(begin, end, size):
             self._block(state, info, low, min(low + size, end))
         state.info = info[:end]
 
-    def _block(self, state: State, info: NDArray[Any], low: int, high: int) -> None:
+    def _block(self, state: RunState, info: NDArray[Any], low: int, high: int) -> None:
         new, skipped = info[low:high], info["skipped"]
         if state.begins is None and (new["skipped"] == 0).any():
             begin = new[new["skipped"] == 0][0]
@@ -160,7 +160,7 @@ class Judge:
             state.takes_turns = bool(1 < len(self.rows.fact("optimizers")) <= begin["backwards"])
         state.all_count += int((new["skipped"] == 0).sum())
         first = int(state.kept[0]) if len(state.kept) else low
-        part = Part(self.rows, first, high)
+        part = WindowPart(self.rows, first, high)
         measured = part.column("count")[: len(self.rows.measured)]
         is_measured = numpy.broadcast_to((measured > 0).any(axis=0), (high - first,))
         every = numpy.flatnonzero(is_measured & (skipped[first:high] <= 1)) + first
@@ -190,7 +190,7 @@ class Judge:
         state.count += len(counts)
         state.kept = kept[-BACK:]
 
-    def _log(self, state: State, part: Part, info: NDArray[Any]) -> dict[str, tuple[Steps, Matrix]]:
+    def _log(self, state: RunState, part: WindowPart, info: NDArray[Any]) -> dict[str, tuple[Steps, Matrix]]:
         # What was logged in these last steps of a part, those that a scaler skipped among them; the rest is kept.
         rows, found = self.rows.logged, dict[str, tuple[Steps, Matrix]]()
         if not rows:

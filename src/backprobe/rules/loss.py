@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy
 
-from backprobe.rules.alert import Alert, Seen, alert
+from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.falling import Falling
 from backprobe.rules.jumps import jump
 from backprobe.rules.rule import RULES
-from backprobe.rules.window import Matrix, Rows, Steps, Window
+from backprobe.rules.window import Matrix, RunRows, Steps, Window
 
 FLAT, SURE = RULES["flat_loss"].threshold, 2.0  # of the loss; standard errors
 SURER = 3.0  # standard errors of what is asked at every step
@@ -22,7 +22,7 @@ MORE = 20  # a growing window is looked at as it has grown by so much of it: 1/2
 class Loss:
     """Each rule from the first step on, of the steps so far alone."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RunRows) -> None:
         self.falling = Falling(rows)
         self.judged = 0  # losses
         self.found: dict[str, list[Alert]] = {}
@@ -54,7 +54,7 @@ class Loss:
         at, number = found
         headline = "'{name}' jumps and stays up: its mean is {number} times that of the steps before"
         remedy = "a lower learning rate, warm-up, gradient clipping, the data of these steps, or the sign of the loss"
-        return alert("rising_loss", [Seen(int(steps[at]), name, number)], "logged", headline, remedy)
+        return alert("rising_loss", [Sighting(int(steps[at]), name, number)], "logged", headline, remedy)
 
     def _oscillating(self, name: str, steps: Steps, numbers: Matrix) -> list[Alert]:
         begin = max(self.judged - WINDOW + 1, WINDOW)  # none of the first twelve is compared with itself
@@ -73,7 +73,7 @@ class Loss:
         if not held.any():
             return []
         at = int(held.argmax())
-        seen = [Seen(int(steps[begin + at + WINDOW - 1]), name, float(swing[at]))]
+        seen = [Sighting(int(steps[begin + at + WINDOW - 1]), name, float(swing[at]))]
         headline = "'{name}' oscillates: from step to step by {number} of its mean"
         remedy = "a lower learning rate, larger batches, or gradient clipping"
         return alert("oscillating_loss", seen, "logged", headline, remedy)
@@ -86,7 +86,7 @@ class Loss:
                 self.next_end = None
                 return []
             if fall + error < FLAT and end >= LEAST and not _falls_yet(numbers[:end]):
-                seen = [Seen(int(steps[end - 1]), name, fall + error)]
+                seen = [Sighting(int(steps[end - 1]), name, fall + error)]
                 headline = "'{name}' is flat: it has fallen by less than {number} of it"
                 remedy = "whether labels belong to inputs, whether the loss depends on the model, and the learning rate"
                 return alert("flat_loss", seen, "logged", headline, remedy)

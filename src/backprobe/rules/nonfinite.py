@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import numpy
 
-from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.window import Mask, Rows, Table, Window
+from backprobe.rules.alert import Alert, Sighting, alert
+from backprobe.rules.window import Mask, RunRows, Table, Window
 
 KINDS = ("nan", "posinf", "neginf")
 
 
-class Nonfinite:
+class NonfiniteRule:
     """Of values and of what was logged in all steps; of gradients without the steps that a scaler skipped."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RunRows) -> None:
         self.found: list[Alert] = []
         self.begins: Mask | None = None  # which values are infinite in the first step
 
@@ -45,7 +45,7 @@ class Nonfinite:
         logged = whole.logged.items()
         name = next(name for name, (at, numbers) in logged if not numpy.isfinite(numbers[at == step]).all())
         headline = "the first NaN or Inf is in '{name}'"
-        self.found = alert("nonfinite", [Seen(step, name, numpy.nan)], "logged", headline, _remedy(step))
+        self.found = alert("nonfinite", [Sighting(step, name, numpy.nan)], "logged", headline, _remedy(step))
 
     def _bad(self, table: Table, kind: str) -> Mask:
         # Where there is NaN or Inf; of values, without Inf where that is there from the first step on.
@@ -79,7 +79,7 @@ def _said(table: Table, kind: str, rows: list[int], step: int) -> list[Alert]:
     at = int(numpy.searchsorted(table.window.steps, step))
     first = table.some(rows[:1])
     counts = {name: float(table.window.wide(first.column(name))[0, at]) for name in KINDS}
-    seen = [Seen(step, table.names[row], sum(counts.values())) for row in rows]
+    seen = [Sighting(step, table.names[row], sum(counts.values())) for row in rows]
     of = {"value": "", "grad": "the gradient of ", "param": "the parameter "}[kind]
     headline = f"the first {'NaN' if counts['nan'] else 'Inf'} is in {of}'{{name}}': {{number}} numbers"
     field = f"{kind}.{max(counts, key=counts.__getitem__)}"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy
 
-from backprobe.rules.alert import Alert, Seen, alert
+from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.rule import RULES
-from backprobe.rules.window import Mask, Matrix, Rows, Window, first_of, lasting
+from backprobe.rules.window import Mask, Matrix, RunRows, Window, first_of, lasting
 
 LASTING, BEFORE = 5, 20  # steps
 LATE = 15  # steps in which the loss is 0 as well: so may that of a margin be
@@ -20,7 +20,7 @@ OF_STEP = "whether several losses or passes cancel, or gradients are cleared bet
 class NothingLeft:
     """Of the gradients of all parameters together, step by step."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RunRows) -> None:
         self.found: dict[str, list[Alert]] = {}
         self.had_none = False  # in one of the first steps no parameter had a gradient
 
@@ -81,7 +81,7 @@ class NothingLeft:
                 "no parameter has a gradient as the optimizer steps, though gradients come to what modules return"
             )
             remedy = "zero_grad() between backward() and optimizer.step()"
-            seen = [Seen(int(window.steps[at]), first, 0.0)]
+            seen = [Sighting(int(window.steps[at]), first, 0.0)]
             self.found["none"] = alert("zero_gradients", seen, "grad.count", headline, remedy)
 
     def alerts(self) -> Iterator[Alert]:
@@ -99,5 +99,5 @@ def _said(window: Window, at: int, number: float, how: str) -> list[Alert]:
     others = bool((come > 0).any())
     headline = f"the gradients of all parameters are {how}" + ", though some come to what modules return" * others
     remedy = f"{OF_STEP}; or {OF_LOSS}" if others else OF_LOSS
-    seen = [Seen(int(window.steps[at]), window.used.names[0], number)]
+    seen = [Sighting(int(window.steps[at]), window.used.names[0], number)]
     return alert("zero_gradients", seen, "grad.rms", headline, remedy)

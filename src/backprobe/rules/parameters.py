@@ -7,29 +7,29 @@ from collections.abc import Iterator, Sequence
 import numpy
 
 from backprobe.record.gaps import GapCode
-from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.window import Firsts, Mask, Rows, Table, Window, lasting
+from backprobe.rules.alert import Alert, Sighting, alert
+from backprobe.rules.window import Firsts, Mask, RunRows, Table, Window, lasting
 
 SOON, LATE = 5, 20  # steps
 
 
-class Parameters:
+class ParametersRule:
     """Looks at the first steps for what has no gradient, and at all for what has one of zeros."""
 
-    def __init__(self, rows: Rows) -> None:
-        self.left_out: list[Seen] = []
+    def __init__(self, rows: RunRows) -> None:
+        self.left_out: list[Sighting] = []
         self.frozen: set[str] | None = None
         self.pending: dict[int, int | None] | None = None  # by row: the first step of it that counts, if there is one
         self.first_used: dict[str, int] = {}
         self.waits: dict[int, int] = {}
-        self.without: dict[int, Seen] = {}
+        self.without: dict[int, Sighting] = {}
         self.zero = Firsts()
 
     def look(self, window: Window) -> None:
         if self.frozen is None and window.begins is not None:
             rows = window.part.rows
             self.frozen, names = set(rows.fact("frozen")), rows.fact("left_out")
-            self.left_out = [Seen(window.begins, name, float(len(names))) for name in names]
+            self.left_out = [Sighting(window.begins, name, float(len(names))) for name in names]
         if len(window.steps) and window.used:
             self._without_gradient(window)
             self._zero(window)
@@ -59,7 +59,7 @@ class Parameters:
             has_some = min(self.first_used.values(), default=last + 1) <= last
             if name not in (self.frozen or ()) and self.first_used.get(name, last + 1) > last and has_some:
                 step = int(window.steps[last - window.first])
-                self.without[row] = Seen(step, name, float(self.waits[row]))
+                self.without[row] = Sighting(step, name, float(self.waits[row]))
 
     def _came(self, name: str, row: int, at: int) -> None:
         if self.pending is not None and row in self.pending and self.pending[row] is None:

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy
 
-from backprobe.rules.alert import Alert, Seen, alert
+from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.rule import RULES
-from backprobe.rules.window import Mask, Rows, Table, Window, first_of, lasting
+from backprobe.rules.window import Mask, RunRows, Table, Window, first_of, lasting
 
 HEADLINE = (
     "the loss is minus the mean of one number in each row of '{name}', as of log-probabilities, but they are "
@@ -31,14 +31,14 @@ def is_of_picks(gradients: Table) -> Mask:
     return found
 
 
-class Picks:
+class PicksRule:
     """Needs values and gradients of what the model returns, its parameters, which change, and a loss.
 
     The loss is negative: so it is neither a margin that is kept nor one minus a probability, whose gradients are alike.
     Where a single number is returned, as by a loss function of JAX, all values are looked at.
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RunRows) -> None:
         self.found: dict[int, list[Alert]] = {}  # by row
 
     def look(self, window: Window) -> None:
@@ -57,7 +57,7 @@ class Picks:
         for row, name in enumerate(names):
             at = first_of(window, held[row] & moves)
             if at is not None:
-                seen = [Seen(int(window.steps[at]), name, float(window.wide(scores["max"])[row, at]))]
+                seen = [Sighting(int(window.steps[at]), name, float(window.wide(scores["max"])[row, at]))]
                 self.found[row] = alert("not_log_probabilities", seen, "value.max", HEADLINE, REMEDY)
 
     def alerts(self) -> Iterator[Alert]:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 
 from backprobe.record.exponents import Exponents
-from backprobe.rules.alert import Alert, Seen, alert
+from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.rule import RULES
-from backprobe.rules.window import SCALE, Rows, Window
+from backprobe.rules.window import SCALE, RunRows, Window
 
 NORMAL, LEAST = -14, -24  # exponents of float16's smallest normal number, and of its smallest
 HALF = RULES["underflow"].threshold
@@ -18,8 +18,8 @@ FEWEST = 64  # numbers
 class Precision:
     """Of every gradient that was counted."""
 
-    def __init__(self, rows: Rows) -> None:
-        self.seen: dict[int, Seen] = {}
+    def __init__(self, rows: RunRows) -> None:
+        self.seen: dict[int, Sighting] = {}
 
     def look(self, window: Window) -> None:
         reader, new = window.part.rows.reader, window.steps[window.fresh :]
@@ -39,7 +39,7 @@ class Precision:
         yield from alert("underflow", [self.seen[at] for at in sorted(self.seen)], "grad", headline, remedy)
 
 
-def _underflow(window: Window, name: str, step: int, found: Exponents) -> Seen | None:
+def _underflow(window: Window, name: str, step: int, found: Exponents) -> Sighting | None:
     if found.counts.sum() < FEWEST:
         return None
     scales = window.logged.get(SCALE)
@@ -48,5 +48,5 @@ def _underflow(window: Window, name: str, step: int, found: Exponents) -> Seen |
     normal = NORMAL - math.floor(math.log2(scale)) - found.low
     share = float(found.counts[: max(normal, 0)].sum() / found.counts.sum())
     if share > HALF and units == math.floor(units) and found.low + math.log2(scale) >= LEAST:
-        return Seen(step, name, share)
+        return Sighting(step, name, share)
     return None

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import numpy
 
-from backprobe.rules.alert import Alert, Seen, alert
+from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.rule import RULES
 from backprobe.rules.updates import GROWS, WAIT
-from backprobe.rules.window import Matrix, Rows, Window
+from backprobe.rules.window import Matrix, RunRows, Window
 
 FEW = RULES["lost_updates"].threshold
 
 
-class Rounding:
+class RoundingRule:
     """Needs ``"update"`` in ``what=``."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RunRows) -> None:
         self.found: list[Alert] = []
         self.next_end: int | None = WAIT  # the number of steps at which it may be sure
         self.steps: list[int] = []
@@ -45,7 +45,7 @@ class Rounding:
         if self.next_end is not None and not _grows(share):
             most = int(numpy.nansum(live[changing, end - 1 :], axis=1).argmax())
             name = [one for one, is_changing in zip(names, changing, strict=True) if is_changing][most]
-            seen = [Seen(self.steps[end - 1], name, float(share.max()))]
+            seen = [Sighting(self.steps[end - 1], name, float(share.max()))]
             headline = "steps change at most {number} of the numbers that have a gradient, as of '{name}'"
             remedy = "a larger learning rate; or parameters in float32: a change below the rounding of a dtype is lost"
             self.found, self.next_end = alert("lost_updates", seen, "update.zeros", headline, remedy), None

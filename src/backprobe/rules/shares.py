@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy
 
-from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.window import Mask, Rows, Table, Window, first_of, lasting
+from backprobe.rules.alert import Alert, Sighting, alert
+from backprobe.rules.window import Mask, RunRows, Table, Window, first_of, lasting
 
 LASTING = 5  # steps
 ROUNDED = 1e-4
@@ -28,8 +28,10 @@ def is_shares(values: Table) -> Mask:
 class Shares:
     """Needs values and gradients of what the model returns, and a loss."""
 
-    def __init__(self, rows: Rows) -> None:
-        self.held: dict[int, tuple[Seen, float]] = {}  # by row: when it held, and how many samples the first step had
+    def __init__(self, rows: RunRows) -> None:
+        self.held: dict[
+            int, tuple[Sighting, float]
+        ] = {}  # by row: when it held, and how many samples the first step had
         self.ones: dict[str, float] = {}
         self.first: float | None = None  # loss
 
@@ -52,7 +54,7 @@ class Shares:
             at = first_of(window, held[row])
             if at is not None and row not in self.held:
                 classes = float(numpy.round(count[row, at] / numpy.round(total[row, at])))
-                self.held[row] = Seen(int(window.steps[at]), names[row], classes), self.ones[names[row]]
+                self.held[row] = Sighting(int(window.steps[at]), names[row], classes), self.ones[names[row]]
 
     def alerts(self) -> Iterator[Alert]:
         for row in sorted(self.held):

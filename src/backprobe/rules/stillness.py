@@ -10,9 +10,9 @@ import numpy
 from numpy.typing import NDArray
 
 from backprobe.record.gaps import GapCode
-from backprobe.rules.alert import Alert, Seen, alert
+from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.rule import RULES
-from backprobe.rules.window import Firsts, Mask, Rows, Table, Window
+from backprobe.rules.window import Firsts, Mask, RunRows, Table, Window
 
 SOON, LATE, MANY = 5, 20, 10  # steps on end: from the first on; of some, and of all later on
 LONGER = 4  # times as many as ever before
@@ -49,7 +49,7 @@ class Stretches:
 class Stillness:
     """Of parameters from step to step, of optimizers that do not step, and of a step that nothing ends."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RunRows) -> None:
         self.open: list[tuple[int, int]] = []
         self.unchanged, self.not_stepped = Unchanged(), NotStepped()
 
@@ -64,7 +64,7 @@ class Stillness:
             headline = "no optimizer steps any more" if step else "no optimizer steps"
             said = f"{headline}: in its place {{number}} passes of backward() ran, and the step was open to the end"
             remedy = "optimizer.step() of each optimizer, and the condition under which it is called"
-            seen = [Seen(step, "", float(backwards))]
+            seen = [Sighting(step, "", float(backwards))]
             yield from alert("no_step", seen, "backwards", said, remedy)
         yield from self.not_stepped.alerts()
         yield from self.unchanged.alerts()
@@ -154,7 +154,7 @@ class NotStepped:
 
     def __init__(self) -> None:
         self.names: list[str] | None = None
-        self.found: dict[int, Seen] = {}
+        self.found: dict[int, Sighting] = {}
 
     def look(self, window: Window) -> None:
         parameters, count = window.parameters, len(window.steps) - window.fresh
@@ -181,7 +181,7 @@ class NotStepped:
         for row in numpy.flatnonzero(held.any(axis=1)).tolist():
             at = int(held[row].argmax())
             step = int(window.steps[window.fresh + at])
-            self.found.setdefault(row, Seen(step, self.names[row], float(length[row, at])))
+            self.found.setdefault(row, Sighting(step, self.names[row], float(length[row, at])))
 
     def _said(self, window: Window) -> dict[str, set[int]]:
         # The new steps in which an optimizer did not step, by what it would have changed.

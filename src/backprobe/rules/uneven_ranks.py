@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from backprobe.rules.alert import Alert
 from backprobe.rules.rule import RULES
-from backprobe.rules.window import Rows, Window
+from backprobe.rules.window import RunRows, Window
 
 STEPS = 20
 """A rank's size is the median of so many steps on end: one batch that is larger than others is none of this."""
@@ -29,7 +29,7 @@ Sizes = NDArray[numpy.float32]
 class UnevenRanks:
     """Of the gradients of what modules return: those of parameters are the same in all processes, or parts of one."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RunRows) -> None:
         own = [rows.measured[at] for at in rows.groups.get(("grad", False), [])]
         keys = [(row.name, row.kind) for row in own if row.merge == "sum"]
         self.keys = keys[:: -(-len(keys) // MOST)] if keys else []

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy
 
-from backprobe.rules.alert import Alert, Seen, alert
+from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.rule import RULES
 from backprobe.rules.shares import is_shares
-from backprobe.rules.window import Firsts, Mask, Matrix, Rows, Table, Window, lasting
+from backprobe.rules.window import Firsts, Mask, Matrix, RunRows, Table, Window, lasting
 
 DEAD, FLAT, LARGE = (RULES[kind].threshold for kind in ("dead", "saturated", "large_values"))
 FEWEST = 8  # numbers
@@ -25,9 +25,9 @@ EARLY = 2  # modules that run first
 class Units:
     """Of what modules return, where a gradient comes to it; always, where gradients were not watched."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RunRows) -> None:
         self.dead, self.saturated = Firsts(), Firsts()
-        self.large: list[Seen] = []
+        self.large: list[Sighting] = []
         self.slope: Matrix | None = None  # in the first step
 
     def look(self, window: Window) -> None:
@@ -53,7 +53,7 @@ class Units:
             self.slope = _slope(values)[0][:, :1]
         first = values["rms"][:EARLY, 0]
         large = [(name, float(size)) for name, size in zip(values.names, first, strict=False) if size > LARGE][:1]
-        self.large = [Seen(int(window.steps[0]), name, size) for name, size in large]
+        self.large = [Sighting(int(window.steps[0]), name, size) for name, size in large]
 
     def _saturated(self, window: Window, values: Table, rows: Any) -> None:
         table = values.some(rows)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy
 
-from backprobe.rules.alert import Alert, Seen, alert
+from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.correlation import surely
 from backprobe.rules.rule import RULES
-from backprobe.rules.window import Matrix, Rows, Steps, Table, Window, first_of, lasting
+from backprobe.rules.window import Matrix, RunRows, Steps, Table, Window, first_of, lasting
 
 LARGE, SMALL, PULL = (RULES[kind].threshold for kind in ("large_updates", "small_updates", "shrinking_weights"))
 LASTING, WAIT = 3, 20  # steps
@@ -19,10 +19,10 @@ SHRUNK = 5  # steps
 TURNED, ALMOST = 0.3, 0.9
 
 
-class Updates:
+class UpdatesRule:
     """Needs ``"update"`` in ``what=``."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RunRows) -> None:
         self.share = numpy.empty(0)  # of the weights, in each step
         self.steps: Steps = numpy.empty(0, numpy.int64)
         self.names: list[str] = []  # of the parameter that is changed most
@@ -94,7 +94,7 @@ class Updates:
         if at is not None:
             column = at - begin - 1
             name = large[int(numpy.nanargmax(inward[:, column]))]
-            seen = [Seen(int(window.steps[at]), name, float(pull[column]))]
+            seen = [Sighting(int(window.steps[at]), name, float(pull[column]))]
             headline = "the weights shrink: each step takes {number} of them away, most of '{name}'"
             self.found["shrink"] = alert("shrinking_weights", seen, "update.rms", headline, "a lower weight decay")
         self.shrinks = bool(is_all.all()) and at is None
@@ -115,4 +115,4 @@ def ratio(window: Window, updates: Table, weights: Table) -> Matrix:
 def _said(step: int, name: str, number: float, how: str) -> list[Alert]:
     headline = f"the updates are {how}: {{number}} of the weights in a step"
     remedy = f"a {'lower' if how == 'large' else 'higher'} learning rate"
-    return alert(f"{how}_updates", [Seen(step, name, number)], "update.ratio", headline, remedy)
+    return alert(f"{how}_updates", [Sighting(step, name, number)], "update.ratio", headline, remedy)

@@ -11,7 +11,7 @@ import numpy
 from numpy.typing import NDArray
 
 from backprobe.record.statistics import COLUMNS, columns_for, statistic
-from backprobe.rules.alert import Seen
+from backprobe.rules.alert import Sighting
 from backprobe.storage.runs.merged import LOGGED, RunReader
 
 BACK = 40  # steps before the new ones that a window has: no rule looks further back
@@ -24,7 +24,7 @@ Steps = NDArray[numpy.int64]
 Logged = Mapping[str, tuple[Steps, Matrix]]
 
 
-class Rows:
+class RunRows:
     """The rows of a run, and which of them are of what."""
 
     def __init__(self, reader: RunReader) -> None:
@@ -47,10 +47,10 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class WindowPart:
     """The steps from one place to another, whatever they are: their columns are read once."""
 
-    rows: Rows
+    rows: RunRows
     low: int
     high: int
     held: dict[str, Matrix] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Window:
     a backward pass of its own, one loss is no measure of progress.
     """
 
-    part: Part
+    part: WindowPart
     kept: Steps
     steps: Steps
     fresh: int
@@ -233,7 +233,7 @@ class Firsts:
     """For each name the first step at which a condition held, window after window."""
 
     def __init__(self) -> None:
-        self.seen: dict[str, tuple[int, Seen]] = {}
+        self.seen: dict[str, tuple[int, Sighting]] = {}
 
     def look(self, table: Table, rows: Any, mask: Mask, numbers: Any = 0.0) -> None:
         """Take in a condition, of these rows of a table × the steps of its window, and the number that shows it."""
@@ -244,11 +244,11 @@ class Firsts:
             row = int(rows[at])
             if table.names[row] not in self.seen:
                 when = window.fresh + int(fresh[at].argmax())
-                one = Seen(int(window.steps[when]), table.names[row], float(numbers[at, when]))
+                one = Sighting(int(window.steps[when]), table.names[row], float(numbers[at, when]))
                 self.seen[table.names[row]] = row, one
 
     @property
-    def all(self) -> list[Seen]:
+    def all(self) -> list[Sighting]:
         """In the order of the rows."""
         return [one for _, one in sorted(self.seen.values(), key=lambda each: each[0])]
 

@@ -9,23 +9,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from backprobe.errors import AmbiguousName, BadName, BadOption, UnknownName, UnknownStep, installed
+from backprobe.errors import BadOption, installed
 from backprobe.findings.phrasing import listed, plural
 from backprobe.findings.report import Report
 from backprobe.markup import facts, joined, shown
-from backprobe.record.brief import cut, kind, written
-from backprobe.record.names import COUNT, canonical, nearest, outside
+from backprobe.record.brief import cut, written
 from backprobe.record.options import check_folder
 from backprobe.record.renamed import renamed
 from backprobe.record.typed import ExportFormat, RunKind
+from backprobe.runs.asked import check_kind, field_kind, is_number, row_name, unknown_step
 from backprobe.runs.rows import Histogram, Step
 
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
     from backprobe.charts.report import RunReport
     from backprobe.rules.judge import Judge
     from backprobe.storage.runs.merged import RunReader
-
-NEAR = 3  # steps on each side that an error names
 
 __all__ = ["Histogram", "Run", "Step", "open_run"]
 
@@ -155,10 +153,10 @@ class Run:
     def at(self, step: int) -> Step:
         """The rows of a step: a mapping from names to mappings from fields to numbers. Raises UnknownStep."""
         found = None
-        if _is_number(step):
+        if is_number(step):
             found = self._reader.at(int(step))
         if found is None:
-            raise self._unknown_step(step)
+            raise unknown_step(step, self.steps.tolist())
         info, attempt, rows = found
         return Step(self, info, attempt, rows)
 
@@ -372,68 +370,13 @@ class Run:
     # names
 
     def _kind(self, field: Any, asked: str) -> str:
-        # The kind that a field is of. Raises BadOption.
-        known = self.fields
-        if field not in known:
-            close = nearest(field, known) if isinstance(field, str) else []
-            raise BadOption(
-                f"this run has no field {cut(written(field))}",
-                asked=asked,
-                found=f"{plural(len(known), 'field')}, the nearest: {listed(close)}" if close else listed(known),
-                next=asked.rpartition(written(field))[0] + f"{close[0]!r})" if close else "run.fields, for every field",
-            )
-        return str(field).partition(".")[0]
+        return field_kind(field, self.fields, asked)
 
     def _check_kind(self, name: str, kind: str, asked: str) -> None:
-        # Raises BadOption for a kind of numbers that a name does not have.
-        kinds = [one for other, one in self._reader.rows() if other == name]
-        if kind not in kinds:
-            known = "logged" if kinds == ["logged"] else f"{kinds[0]}.rms"
-            raise BadOption(
-                f"{name!r} has no {kind}",
-                asked=asked,
-                found=f"it has {listed(kinds)}",
-                next=f"run.series({name!r}, {known!r})",
-            )
+        check_kind(name, kind, self._reader.rows(), asked)
 
     def _resolve(self, name: Any, asked: str) -> str:
-        # The name of a row, of the spellings that names have. Raises BadName, UnknownName and AmbiguousName.
-        known = dict.fromkeys(self.names)
-        if not isinstance(name, str):
-            raise BadName(f"a name is a text, not {kind(name)}", asked=asked, next="run.names, for every name")
-        if name in known:
-            return name
-        read = outside(name)
-        if any(read[found.start()] for found in COUNT.finditer(name)):
-            raise BadName(
-                f"a run has no counts: {cut(name)!r} asks for one of several calls",
-                asked=asked,
-                why="a name means all its calls in a step, merged",
-                next=asked.replace(name, COUNT.sub("", name)),
-            )
-        full = canonical(name)
-        aliases = self._reader.aliases()
-        for one in (full, full.removeprefix(":"), full.removesuffix(":return"), aliases.get(full), f":{full}"):
-            if one in known:
-                return one  # type: ignore[return-value]  # None is in no run
-        beginning = f"{full.removeprefix(':')}." if ":" in full or full == "return" else f"{full}:return."
-        leaves = [one for one in known if one.startswith(beginning)]
-        if len(leaves) == 1:
-            return leaves[0]
-        if leaves:
-            raise AmbiguousName(
-                f"{cut(name)!r} returns several tensors",
-                asked=asked,
-                found=listed(leaves),
-                next=asked.replace(name, leaves[0]),
-            )
-        close = nearest(name, [*known, *aliases])
-        raise UnknownName(
-            f"no row is named {cut(name)!r}",
-            asked=asked,
-            found=plural(len(known), "name") + (f", the nearest: {listed(close)}" if close else ""),
-            next=asked.replace(name, close[0]) if close else "run.names, for every name",
-        )
+        return row_name(name, self.names, self._reader.aliases(), asked)
 
     def _why_not(self, name: str, step: int) -> str:
         # Why a name has no row in a step.
@@ -441,21 +384,6 @@ class Run:
 
         said = [GapCode(code).meaning for at, one, _, code in self._reader.gaps() if (at, one) == (step, name)]
         return said[0] if said else "it was not called in this step, or no numbers came to it"
-
-    def _unknown_step(self, step: Any) -> UnknownStep:
-        steps = self.steps.tolist()
-        asked = f"run.at({cut(written(step))})"
-        if not _is_number(step):
-            return UnknownStep(
-                f"a step is a number, not {cut(written(step))}", asked=asked, next="run.steps, for every step"
-            )
-        near = sorted(sorted(steps, key=lambda one: abs(one - step))[: 2 * NEAR])
-        return UnknownStep(
-            f"the run has no step {step}",
-            asked=asked,
-            found=f"{plural(len(steps), 'step')}, the nearest: {listed(near)}" if near else "no step so far",
-            next=f"run.at({min(near, key=lambda one: abs(one - step))})" if near else "run.steps, when one was written",
-        )
 
     # as an object
 
@@ -497,7 +425,3 @@ class Run:
 
         framed = [framed_runs([self._files])] if len(self.steps) else []
         return joined([shown(facts(f"run in {self.folder!s}", self._facts())), *framed])
-
-
-def _is_number(step: Any) -> bool:
-    return hasattr(step, "__index__") and not isinstance(step, bool)

@@ -20,7 +20,7 @@ LEVELS = ((0, 0), (1, 2), (2, 2))
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """What a table says of one entry."""
 
     names: tuple[str, ...]
@@ -55,7 +55,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Columns:
+class TableColumns:
     """How wide each column is, and which forms it shows."""
 
     name: int
@@ -66,7 +66,7 @@ class Columns:
     titles_in_full: tuple[str, ...]
 
     @classmethod
-    def fitting(cls, rows: Sequence[Row], width: int, titles: tuple[str, ...]) -> Columns:
+    def fitting(cls, rows: Sequence[TableRow], width: int, titles: tuple[str, ...]) -> TableColumns:
         """The widest forms beside which the names have room; beside which some of them have; or the shortest."""
         longest = max((len(name) for row in rows for name in row.names), default=0)
         longest = max(longest, len(titles[0]))
@@ -97,7 +97,7 @@ class Columns:
         widths = (self.name, self.value, *self.gradients)
         return [*map(str.ljust, shown, widths), *([source] if self.source else [])]
 
-    def cells(self, row: Row, name: str) -> list[str]:
+    def cells(self, row: TableRow, name: str) -> list[str]:
         """The cells of the first line of a row, each as wide as its column. Why there is no gradient may go on."""
         value, _ = LEVELS[self.level]
         shown, why = [name.ljust(self.name), row.value[value].ljust(self.value)], row.gradients[-1][0]

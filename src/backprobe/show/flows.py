@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.operation_names import WITHOUT_DERIVATIVE, WITHOUT_HISTORY
 from backprobe.record.entries import Record
-from backprobe.record.graph import Flow, Graph
+from backprobe.record.graph import Flow, Graph, kept
 from backprobe.record.names import strip
 
-CACHED = "drawn_flows"
 NUMBERS = (int, float, complex)
 """Plain numbers that are shown where an expression reads them."""
 
@@ -21,13 +19,14 @@ def flows_of(record: Record) -> Sequence[Flow]:
 
     They are kept with the record, as its graph is: a drawing that is fitted to a page asks for them many times.
     """
-    kept = vars(record)
-    if CACHED not in kept:
-        graph = Graph.of(record)
-        flows = list(graph.flows)
-        pairs = [pair for pair in graph.read_beside if not _is_by_part(record, flows, *pair)]
-        kept[CACHED] = [*flows, *_cut_in_lines(record, pairs)] if pairs else flows
-    return cast(Sequence[Flow], kept[CACHED])
+    return kept(record, flows_of, lambda: _flows_of(record))
+
+
+def _flows_of(record: Record) -> Sequence[Flow]:
+    graph = Graph.of(record)
+    flows = graph.flows  # which finds what is read beside them
+    pairs = [pair for pair in graph.read_beside if not _is_by_part(record, flows, *pair)]
+    return [*flows, *_cut_in_lines(record, pairs)] if pairs else flows
 
 
 def _is_by_part(record: Record, flows: Sequence[Flow], source: int, target: int) -> bool:
@@ -44,7 +43,7 @@ def _is_by_part(record: Record, flows: Sequence[Flow], source: int, target: int)
 
 
 def _cut_in_lines(record: Record, pairs: Sequence[tuple[int, int]]) -> list[Flow]:
-    flow = Dataflow(record)
+    flow = Dataflow.of(record)
     cuts = flow.among({each for pair in pairs for each in pair})
     firm = {
         (cut.mention.source, cut.target)

@@ -21,7 +21,7 @@ from backprobe.markup import table as html_table
 from backprobe.record.brief import place
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
 from backprobe.record.reasons import NOT_FETCHED
-from backprobe.show.columns import ALIAS, GAP, Columns, Forms, Row, cut, elided
+from backprobe.show.columns import ALIAS, GAP, Forms, TableColumns, TableRow, cut, elided
 from backprobe.show.printing import echo
 from backprobe.show.progress import NO_CODES
 from backprobe.show.text import forms, keys_shown, outputs, path_sums, printable
@@ -31,7 +31,7 @@ Style = dict[str, Any]  # of click
 NAME, MISSING, DIM = Style(fg="cyan"), Style(fg="yellow"), Style(dim=True)
 
 
-def rows(record: Record, most: int | None) -> tuple[list[Row], list[Row], int]:
+def rows(record: Record, most: int | None) -> tuple[list[TableRow], list[TableRow], int]:
     """The rows at the head and the tail of a table of at most so many, and how many entries are between them.
 
     There is one for each tensor; other values share one line below the table.
@@ -46,7 +46,7 @@ def rows(record: Record, most: int | None) -> tuple[list[Row], list[Row], int]:
     return head, [_row(entry, arrays, keys) for entry in entries[len(entries) - last :]], left
 
 
-def _row(entry: Entry, arrays: Arrays, keys: Sequence[str]) -> Row:
+def _row(entry: Entry, arrays: Arrays, keys: Sequence[str]) -> TableRow:
     names = [printable(name) for name in (entry.name, *entry.aliases[:3])]
     if len(entry.aliases) > 3:
         names.append(f"and {plural(len(entry.aliases) - 3, 'more name')}")
@@ -63,7 +63,7 @@ def _row(entry: Entry, arrays: Arrays, keys: Sequence[str]) -> Row:
         statement = printable(entry.source.text.replace("\n", " "))
     own = (names[0], *(ALIAS + name for name in names[1:]))
     gradients = several or (_gradient(entry, arrays, entry.reason),)
-    return Row(own, value, gradients, where, statement, entry.status is GradStatus.OK)
+    return TableRow(own, value, gradients, where, statement, entry.status is GradStatus.OK)
 
 
 def _gradient(entry: Entry, arrays: Arrays, reason: str) -> Forms:
@@ -118,7 +118,7 @@ class ForRich:
 def fitted(record: Record, most: int | None, width: int) -> str:
     """The table in colour, with no line wider than this."""
     head, tail, left = rows(record, most)
-    columns = Columns.fitting([*head, *tail], width, titles(record))
+    columns = TableColumns.fitting([*head, *tail], width, titles(record))
     names = iter(elided([name for row in (*head, *tail) for name in row.names], columns.name))
     lines = [_styled([(" " * GAP).join(columns.titles).rstrip()], [{"bold": True}], width)]
     for row in (*head, None, *tail):
@@ -177,7 +177,7 @@ def plain(record: Record, most: int | None = MOST_ROWS) -> str:
     return "\n".join([*laid[0], *([_more(left)] if left else []), *laid[1], *footer(record)])
 
 
-def _lines(shown: Sequence[Row]) -> list[tuple[str, ...]]:
+def _lines(shown: Sequence[TableRow]) -> list[tuple[str, ...]]:
     return [line for row in shown for line in zip_longest(*(cell.split("\n") for cell in row.cells), fillvalue="")]
 
 
@@ -193,7 +193,7 @@ def html(record: Record, most: int | None = MOST_ROWS) -> Html:
     return shown(html_table(titles(record), body), *(element("div", line, class_="note") for line in footer(record)))
 
 
-def _html_row(row: Row) -> Html:
+def _html_row(row: TableRow) -> Html:
     *cells, source = row.brief
     line = element("div", element("span", row.place, class_="place"), f"  {row.statement}", class_="line")
     return html_row(*cells, line if source else "", class_="" if row.ok else "missing")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from backprobe.source.scopes import Binding, How, Names, Scope, Text
+from backprobe.source.scopes import Binding, How, SourceNames, SourceScope, SourceText
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.With, ast.AsyncWith)
@@ -26,15 +26,15 @@ class Point:
     ``text`` is the last that has begun to run.
     """
 
-    text: Text
-    scope: Scope
+    text: SourceText
+    scope: SourceScope
     node: ast.AST | None = None
 
 
 class BindingOrder:
     """The order of the bindings of a program, as far as its text shows it."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: SourceNames) -> None:
         self.parents = names.parents
 
     def may_precede(self, one: Binding, point: Point) -> bool:

@@ -29,7 +29,7 @@ Look = Callable[[str], Any]
 """From a name to what it holds, or ``UNKNOWN``."""
 
 
-class Use(StrEnum):
+class BoundUse(StrEnum):
     """What a program does with what a name holds."""
 
     CALL = "call"
@@ -50,18 +50,18 @@ class Bound:
     is_now: bool = False
     place: tuple[str, int] | None = None
 
-    def can(self, use: Use, name: str = "") -> bool | None:
+    def can(self, use: BoundUse, name: str = "") -> bool | None:
         """Can it be called, has it this attribute, or has it items? None where that is not known."""
         if self.value is not UNKNOWN:
             return can(self.value, use, name)
         if self.kind is None:
             return None
-        if use is Use.ATTRIBUTE:
+        if use is BoundUse.ATTRIBUTE:
             is_declared = any(name in vars(each).get("__annotations__", ()) for each in self.kind.__mro__)
             return is_declared or _has(self.kind, name) or None  # objects have attributes of their own
-        if self.kind is type and use is Use.ITEM:
+        if self.kind is type and use is BoundUse.ITEM:
             return None
-        return _has(self.kind, "__call__" if use is Use.CALL else "__getitem__")
+        return _has(self.kind, "__call__" if use is BoundUse.CALL else "__getitem__")
 
     @property
     def is_of_code(self) -> bool:
@@ -80,11 +80,11 @@ class Bound:
         return self.kind is None or type(held) is self.kind or (self.kind is type and issubclass(type(held), type))
 
 
-def can(value: Any, use: Use, name: str = "") -> bool:
+def can(value: Any, use: BoundUse, name: str = "") -> bool:
     """Can an object be called, has it this attribute, or has it items? No code of its class is run."""
-    if use is Use.CALL:
+    if use is BoundUse.CALL:
         return callable(value)
-    if use is Use.ATTRIBUTE:
+    if use is BoundUse.ATTRIBUTE:
         return attribute(value, name) is not UNKNOWN
     is_class = issubclass(type(value), type)
     return _has(type(value), "__getitem__") or (is_class and _has(value, "__class_getitem__"))

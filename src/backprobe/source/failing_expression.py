@@ -11,7 +11,7 @@ from typing import Any
 from backprobe.errors import NoSource
 from backprobe.source.bytecode import is_rewritten
 from backprobe.source.locate import is_module, locate_module, text_lines
-from backprobe.source.scopes import Text
+from backprobe.source.scopes import SourceText
 from backprobe.source.tracebacks import is_mistake_of_ours, steps
 from backprobe.source.user_code import package
 
@@ -32,7 +32,7 @@ def _passes_on(code: CodeType) -> bool:
     return code.co_name in ANSWERING or package(code.co_filename) == "backprobe"
 
 
-def expressions_at(step: TracebackType, text: Text) -> list[tuple[Any, ast.AST]]:
+def expressions_at(step: TracebackType, text: SourceText) -> list[tuple[Any, ast.AST]]:
     """The expressions of a text that the instruction of a step belongs to, each with what it is a part of.
 
     None where the instruction has no exact place.
@@ -44,7 +44,7 @@ def expressions_at(step: TracebackType, text: Text) -> list[tuple[Any, ast.AST]]
     return [(node, around) for node, around in parts if isinstance(node, ast.expr) and place in [*_places(node)]]
 
 
-def statement_at(frame: FrameType, line: int, text: Text) -> ast.stmt | None:
+def statement_at(frame: FrameType, line: int, text: SourceText) -> ast.stmt | None:
     """The innermost statement of a module at a line that its frame has reached."""
     found = [
         node
@@ -54,15 +54,15 @@ def statement_at(frame: FrameType, line: int, text: Text) -> ast.stmt | None:
     return max(found, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
 
 
-def text_of(frame: FrameType) -> Text | None:
+def text_of(frame: FrameType) -> SourceText | None:
     """The text of the file whose code runs in a frame; None where there is none, or it has changed since."""
     code = frame.f_code
     try:
         if is_module(code):
             tree, lines = locate_module(code)
-            return Text(code.co_filename, lines, tree)
+            return SourceText(code.co_filename, lines, tree)
         lines = text_lines(code, is_rewritten=is_rewritten(code))
-        return Text(code.co_filename, lines, ast.parse("".join(lines)))
+        return SourceText(code.co_filename, lines, ast.parse("".join(lines)))
     except (NoSource, SyntaxError, RecursionError):
         return None
 

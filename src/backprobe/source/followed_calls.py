@@ -81,7 +81,7 @@ class Callables(Protocol):
         return None
 
 
-class Note(Protocol):
+class NoteTaker(Protocol):
     """Takes the code of a note on what was not followed, and its fields."""
 
     def __call__(self, code: str, **fields: str) -> None: ...
@@ -94,7 +94,9 @@ class FollowedCalls(Generic[Caller]):
     modules report to a path of their own, whoever calls them.
     """
 
-    def __init__(self, callables: Callables, note: Note, home: str | None, *, follows_modules: bool = True) -> None:
+    def __init__(
+        self, callables: Callables, note: NoteTaker, home: str | None, *, follows_modules: bool = True
+    ) -> None:
         self.callables, self.note, self.home, self.follows_modules = callables, note, home, follows_modules
         self.foreign: Known = {}  # functions, and types of objects, that are not followed
         self.own: Known = {}  # functions that are

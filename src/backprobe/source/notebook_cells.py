@@ -8,7 +8,7 @@ import re
 import sys
 from typing import Any
 
-from backprobe.source.scopes import Text
+from backprobe.source.scopes import SourceText
 
 NUMBER = re.compile(r"In\[(\d+)\]")
 
@@ -19,7 +19,7 @@ def namespace() -> Any:
     return None if shell is None else shell.user_global_ns
 
 
-def cells() -> list[Text]:
+def cells() -> list[SourceText]:
     """The cells that have run, in this order, the running one last. What is no Python is left out.
 
     IPython keeps the text of each for tracebacks. A cell that ran twice has the number of the later time.
@@ -38,7 +38,7 @@ def cells() -> list[Text]:
             tree = ast.parse("".join(lines))
         except (SyntaxError, ValueError):
             continue
-        found.append(Text(file, lines, tree, order))
+        found.append(SourceText(file, lines, tree, order))
     return found
 
 

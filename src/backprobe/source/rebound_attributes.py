@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from types import FrameType, FunctionType
 from typing import Any
 
-from backprobe.source.bound_values import Bound, Look, Use, bound_by
+from backprobe.source.bound_values import Bound, BoundUse, Look, bound_by
 from backprobe.source.frames import UNKNOWN, attribute, name_in
-from backprobe.source.scopes import Binding, How, Names, Scope, Text
+from backprobe.source.scopes import Binding, How, SourceNames, SourceScope, SourceText
 from backprobe.source.user_code import innermost, package
 
 
@@ -41,17 +41,17 @@ def defined_and_set(
     setting += [one for one in beside if not _is_known(one, setting)]
     looks = {id(one): _look(frame, one, type(found)) for one in setting}
     bound = {id(one): bound_by(one, looks[id(one)], attr) for one in setting}
-    taking = [one for one in setting if bound[id(one)].may_be(held) and not bound[id(one)].can(Use.CALL)]
+    taking = [one for one in setting if bound[id(one)].may_be(held) and not bound[id(one)].can(BoundUse.CALL)]
     method = _method(kinds, attr)
     if method is not None and taking:
         return method, Bound(kind=FunctionType), taking
-    able = [one for one in setting if bound[id(one)].can(Use.CALL)]
+    able = [one for one in setting if bound[id(one)].can(BoundUse.CALL)]
     if not able or len(taking) != 1:
         return None
     return able[0], bound[id(able[0])], taking
 
 
-def set_beside(names: Names, scope: Scope, owner: str, attr: str, text: Text) -> list[Binding]:
+def set_beside(names: SourceNames, scope: SourceScope, owner: str, attr: str, text: SourceText) -> list[Binding]:
     """The places that set an attribute of the same variable in the scope that holds it."""
     holder = scope.holder(owner)
     every = [] if holder is None else _set_on(holder.node, owner, attr, text)
@@ -75,7 +75,7 @@ def _method(kinds: list[type], attr: str) -> Binding | None:
         first = min([getattr(node, "lineno", 0), *(one.lineno for one in getattr(node, "decorator_list", ()))])
         is_it = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == plain.__name__
         if is_it and first == plain.__code__.co_firstlineno:
-            return Binding(How.FUNCTION, node, node, text, Scope(text.tree, None))
+            return Binding(How.FUNCTION, node, node, text, SourceScope(text.tree, None))
     return None
 
 
@@ -86,7 +86,7 @@ def _function(held: Any) -> FunctionType | None:
     return innermost(held) if type(held) is FunctionType else None
 
 
-def _class_text(kind: type) -> tuple[Text, ast.ClassDef] | None:
+def _class_text(kind: type) -> tuple[SourceText, ast.ClassDef] | None:
     # The definition of a class of the program's own, found by one of its methods.
     for held in vars(kind).values():
         plain = _function(held)
@@ -101,15 +101,15 @@ def _class_text(kind: type) -> tuple[Text, ast.ClassDef] | None:
     return None
 
 
-def _text(file: str) -> Text | None:
+def _text(file: str) -> SourceText | None:
     lines = tuple(linecache.getlines(file))
     try:
-        return Text(file, lines, ast.parse("".join(lines))) if lines else None
+        return SourceText(file, lines, ast.parse("".join(lines))) if lines else None
     except (SyntaxError, ValueError, RecursionError):
         return None
 
 
-def _set_in(node: ast.ClassDef, attr: str, text: Text) -> Iterator[Binding]:
+def _set_in(node: ast.ClassDef, attr: str, text: SourceText) -> Iterator[Binding]:
     # The places in the methods of a class that set an attribute of the object itself.
     for method in node.body:
         if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -118,7 +118,7 @@ def _set_in(node: ast.ClassDef, attr: str, text: Text) -> Iterator[Binding]:
                 yield from _set_on(method, arguments[0].arg, attr, text)
 
 
-def _set_on(tree: ast.AST, owner: str, attr: str, text: Text) -> Iterator[Binding]:
+def _set_on(tree: ast.AST, owner: str, attr: str, text: SourceText) -> Iterator[Binding]:
     # The assignments in a tree to an attribute of a variable of this name.
     for statement in ast.walk(tree):
         if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
@@ -131,7 +131,7 @@ def _set_on(tree: ast.AST, owner: str, attr: str, text: Text) -> Iterator[Bindin
                         if (name, found) == (owner, attr):
                             value = statement.value if part is target else None
                             value = None if isinstance(statement, ast.AugAssign) else value
-                            yield Binding(How.ASSIGNED, part, statement, text, Scope(tree, None), value)
+                            yield Binding(How.ASSIGNED, part, statement, text, SourceScope(tree, None), value)
 
 
 def _is_known(one: Binding, others: list[Binding]) -> bool:

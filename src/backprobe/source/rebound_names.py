@@ -15,13 +15,13 @@ from types import FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
 from backprobe.source.binding_order import BindingOrder, Point
-from backprobe.source.bound_values import Bound, Use, bound_by, can, exports, module_of
+from backprobe.source.bound_values import Bound, BoundUse, bound_by, can, exports, module_of
 from backprobe.source.failing_expression import expressions_at, raising_step, statement_at, text_of
 from backprobe.source.frames import UNKNOWN, name_in
 from backprobe.source.locate import is_module
 from backprobe.source.notebook_cells import cells, namespace
 from backprobe.source.rebound_attributes import defined_and_set, holds, set_beside
-from backprobe.source.scopes import Binding, How, Names, Scope, Text
+from backprobe.source.scopes import Binding, How, SourceNames, SourceScope, SourceText
 from backprobe.source.tracebacks import steps
 
 NOT_CALLABLE = "object is not callable"
@@ -33,7 +33,7 @@ ERRORS = (TypeError, AttributeError, UnboundLocalError)
 class Failed:
     """What the program did with a name when it raised: ``held`` is what the name held, ``node`` where it is read."""
 
-    use: Use
+    use: BoundUse
     node: ast.Name
     expression: ast.expr
     attribute: str = ""
@@ -60,9 +60,9 @@ class Rebound:
     others: tuple[Binding, ...]
     is_hidden: bool
     is_renewed: bool
-    scope: Scope
-    text: Text
-    names: Names
+    scope: SourceScope
+    text: SourceText
+    names: SourceNames
     frame: FrameType
 
 
@@ -86,10 +86,10 @@ def _found(error: BaseException) -> Rebound | None:
     if failed is None:
         return None
     search = _Search(error, step, failed, text, texts)
-    return search.attribute_found() if failed.use is Use.CALL and failed.attribute else search.found()
+    return search.attribute_found() if failed.use is BoundUse.CALL and failed.attribute else search.found()
 
 
-def _texts(frame: FrameType) -> list[Text]:
+def _texts(frame: FrameType) -> list[SourceText]:
     # The text of the module that a frame belongs to: in a notebook, that of its cells.
     if frame.f_globals is namespace():
         return cells()
@@ -97,40 +97,40 @@ def _texts(frame: FrameType) -> list[Text]:
     return [] if text is None else [text]
 
 
-def _failed(error: BaseException, step: TracebackType, text: Text) -> Failed | None:
+def _failed(error: BaseException, step: TracebackType, text: SourceText) -> Failed | None:
     # What a name was used for where an error was raised.
     said, frame = str(error), step.tb_frame
     for node, around in expressions_at(step, text):
         match node:
             case ast.Call(func=ast.Name() as name) if isinstance(error, TypeError) and NOT_CALLABLE in said:
-                return Failed(Use.CALL, name, node, held=name_in(frame, name.id))
+                return Failed(BoundUse.CALL, name, node, held=name_in(frame, name.id))
             case ast.Call(func=ast.Attribute(value=ast.Name() as name, attr=attr)) if isinstance(error, TypeError):
                 if NOT_CALLABLE in said:
-                    return Failed(Use.CALL, name, node, attr, holds(frame, name.id, attr))
-                return Failed(Use.ATTRIBUTE, name, node, attr, name_in(frame, name.id), is_method=True)
+                    return Failed(BoundUse.CALL, name, node, attr, holds(frame, name.id, attr))
+                return Failed(BoundUse.ATTRIBUTE, name, node, attr, name_in(frame, name.id), is_method=True)
             case ast.Subscript(value=ast.Name() as name) if isinstance(error, TypeError):
                 if any(part in said for part in NO_ITEMS):
-                    return Failed(Use.ITEM, name, node, held=name_in(frame, name.id))
+                    return Failed(BoundUse.ITEM, name, node, held=name_in(frame, name.id))
             case ast.Attribute(value=ast.Name() as name, attr=attr) if isinstance(error, AttributeError):
                 if error.name == attr:
-                    return Failed(Use.ATTRIBUTE, name, node, attr, error.obj)
+                    return Failed(BoundUse.ATTRIBUTE, name, node, attr, error.obj)
             case ast.Name() if isinstance(error, UnboundLocalError):
                 match around:
                     case ast.Call(func=called) if called is node:
-                        return Failed(Use.CALL, node, node, is_unbound=True)
+                        return Failed(BoundUse.CALL, node, node, is_unbound=True)
                     case ast.Attribute(attr=attr):
-                        return Failed(Use.ATTRIBUTE, node, node, attr, is_unbound=True)
+                        return Failed(BoundUse.ATTRIBUTE, node, node, attr, is_unbound=True)
     return None
 
 
 class _Search:
     # The search for what defined a name, and for what has taken it.
     def __init__(
-        self, error: BaseException, step: TracebackType, failed: Failed, text: Text, texts: list[Text]
+        self, error: BaseException, step: TracebackType, failed: Failed, text: SourceText, texts: list[SourceText]
     ) -> None:
         self.error, self.step, self.failed, self.text, self.texts = error, step, failed, text, texts
         self.frame, self.name = step.tb_frame, failed.node.id
-        self.names = Names(texts)
+        self.names = SourceNames(texts)
         self.order = BindingOrder(self.names)
         self.scope = self.names.scopes[failed.node]
 
@@ -157,7 +157,7 @@ class _Search:
         self.name = f"{self.name}.{failed.attribute}"
         return self._rebound(self.scope, defined, means, taking, is_hidden=False)
 
-    def _bindings(self, scope: Scope) -> list[Binding]:
+    def _bindings(self, scope: SourceScope) -> list[Binding]:
         # The places that bind the name in a scope, in the order of the text.
         every = [*scope.bindings.get(self.name, ()), *(one for one in scope.stars if self._gives(one))]
         return sorted(every, key=lambda one: (one.text.order, one.line))
@@ -166,7 +166,7 @@ class _Search:
         home = module_of(star.statement, self._look(star.within))
         return bool(home) and exports(home, self.name)
 
-    def _taking(self, holder: Scope, bindings: Sequence[Binding]) -> list[Binding]:
+    def _taking(self, holder: SourceScope, bindings: Sequence[Binding]) -> list[Binding]:
         # The places that may have given the name what it holds.
         point = self._point(holder)
         found = [
@@ -178,7 +178,7 @@ class _Search:
             and not self._can(self._bound(one))
         ]
         texts = {(one.how, one.text.lines[one.line - 1]): one for one in found}
-        return list(texts.values())  # of a cell that was run again the last
+        return list(texts.values())  # where a cell was run twice, its last run counts
 
     def _is_held_as_said(self, taking: Sequence[Binding]) -> bool:
         # Is what the name holds what the error is about? What a comprehension or ``except`` bound is gone by now.
@@ -192,9 +192,11 @@ class _Search:
         if can(failed.held, failed.use, failed.attribute):
             return False  # what was called raised this itself
         kind = type(failed.held).__name__
-        return failed.use is not Use.CALL or f"{kind}' {NOT_CALLABLE}" in str(self.error)
+        return failed.use is not BoundUse.CALL or f"{kind}' {NOT_CALLABLE}" in str(self.error)
 
-    def _defined_before(self, holder: Scope, bindings: Sequence[Binding], taking: Sequence[Binding]) -> Rebound | None:
+    def _defined_before(
+        self, holder: SourceScope, bindings: Sequence[Binding], taking: Sequence[Binding]
+    ) -> Rebound | None:
         # Where the same scope has a definition that what took the name came after.
         if self.failed.is_unbound:
             return None
@@ -210,7 +212,7 @@ class _Search:
                 return self._rebound(holder, one, self._bound(one), taking, is_hidden=False)
         return None
 
-    def _defined_outside(self, holder: Scope, taking: Sequence[Binding]) -> Rebound | None:
+    def _defined_outside(self, holder: SourceScope, taking: Sequence[Binding]) -> Rebound | None:
         # Where a scope around it has a definition, or Python itself.
         outer = None if holder.parent is None else holder.parent.holder(self.name)
         if outer is not None and outer.parent is not None:
@@ -230,10 +232,10 @@ class _Search:
 
     def _is_of_code(self, held: Any) -> bool:
         # Is it something that a name is for: not an object whose attributes are data, which others have as well?
-        return self.failed.use is not Use.ATTRIBUTE or issubclass(type(held), ModuleType | type | FunctionType)
+        return self.failed.use is not BoundUse.ATTRIBUTE or issubclass(type(held), ModuleType | type | FunctionType)
 
     def _rebound(
-        self, scope: Scope, defined: Binding | None, means: Bound, taking: Sequence[Binding], *, is_hidden: bool
+        self, scope: SourceScope, defined: Binding | None, means: Bound, taking: Sequence[Binding], *, is_hidden: bool
     ) -> Rebound:
         others = [] if "." in self.name else self._others(scope, taking, is_hidden)
         return Rebound(
@@ -251,7 +253,7 @@ class _Search:
             self.frame,
         )
 
-    def _others(self, scope: Scope, taking: Sequence[Binding], is_hidden: bool) -> list[Binding]:
+    def _others(self, scope: SourceScope, taking: Sequence[Binding], is_hidden: bool) -> list[Binding]:
         # What takes the name beside these: in a function, whatever binds it hides what is outside of it.
         point, is_local = self._point(scope), is_hidden and scope.parent is not None
         return [
@@ -272,7 +274,7 @@ class _Search:
     def _bound(self, one: Binding) -> Bound:
         return bound_by(one, self._look(one.within), self.name)
 
-    def _look(self, within: Scope) -> Any:
+    def _look(self, within: SourceScope) -> Any:
         # How names are looked up in the code of a scope: its variables are known where it is what failed.
         if within.frame is self.scope.frame:
             return lambda name: name_in(self.frame, name)
@@ -287,12 +289,12 @@ class _Search:
     def _is_such_use(self, node: ast.AST) -> bool:
         match node:
             case ast.Call(func=ast.Name(id=name)):
-                return name == self.name and self.failed.use is Use.CALL
+                return name == self.name and self.failed.use is BoundUse.CALL
             case ast.Attribute(value=ast.Name(id=name), attr=attr):
-                return name == self.name and self.failed.use is Use.ATTRIBUTE and attr == self.failed.attribute
+                return name == self.name and self.failed.use is BoundUse.ATTRIBUTE and attr == self.failed.attribute
         return False
 
-    def _point(self, holder: Scope) -> Point:
+    def _point(self, holder: SourceScope) -> Point:
         # Where the code of the scope stands that holds the name.
         if holder.frame is self.scope.frame:
             return Point(self.text, holder, self.failed.node)

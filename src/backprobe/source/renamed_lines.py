@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from backprobe.source.bound_values import Use
+from backprobe.source.bound_values import BoundUse
 from backprobe.source.rebound_names import Rebound
 from backprobe.source.scopes import Binding, How
 
@@ -85,10 +85,10 @@ def _needed(node: ast.AST, found: Rebound) -> ast.AST | None:
     match node:
         case ast.Name() if node is failed.node:
             return node
-        case ast.Call(func=called) if failed.use is Use.CALL:
+        case ast.Call(func=called) if failed.use is BoundUse.CALL:
             return called
-        case ast.Subscript(value=owner) if failed.use is Use.ITEM:
+        case ast.Subscript(value=owner) if failed.use is BoundUse.ITEM:
             return owner
-        case ast.Attribute(value=owner, attr=attr) if failed.use is Use.ATTRIBUTE:
-            return owner if attr == failed.attribute or found.means.can(Use.ATTRIBUTE, attr) else None
+        case ast.Attribute(value=owner, attr=attr) if failed.use is BoundUse.ATTRIBUTE:
+            return owner if attr == failed.attribute or found.means.can(BoundUse.ATTRIBUTE, attr) else None
     return None

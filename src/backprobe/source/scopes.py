@@ -29,7 +29,7 @@ class How(StrEnum):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Text:
+class SourceText:
     """The text of a file, or of a cell of a notebook: then ``order`` tells which cells ran before it."""
 
     file: str
@@ -50,8 +50,8 @@ class Binding:
     how: How
     node: Any
     statement: Any
-    text: Text
-    within: Scope
+    text: SourceText
+    within: SourceScope
     value: ast.expr | None = None
 
     @property
@@ -61,29 +61,29 @@ class Binding:
 
 
 @dataclass(eq=False, repr=False)
-class Scope:
+class SourceScope:
     """A module, class, function, lambda or comprehension: what it binds, and what it says is bound elsewhere."""
 
     node: Any
-    parent: Scope | None
+    parent: SourceScope | None
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     stars: list[Binding] = field(default_factory=list)  # from module import *
     emptied: set[str] = field(default_factory=set)  # by del, or declared by an annotation alone: local, with no value
     elsewhere: dict[str, type[ast.Global | ast.Nonlocal]] = field(default_factory=dict)
 
     @property
-    def module(self) -> Scope:
+    def module(self) -> SourceScope:
         return self if self.parent is None else self.parent.module
 
     @property
-    def frame(self) -> Scope:
+    def frame(self) -> SourceScope:
         """The scope whose code runs this: comprehensions run in the order of the text around them."""
         is_inner = isinstance(self.node, COMPREHENSIONS) and self.parent is not None
         return self.parent.frame if is_inner and self.parent is not None else self
 
-    def holder(self, name: str) -> Scope | None:
+    def holder(self, name: str) -> SourceScope | None:
         """The scope that holds a name which is read here; None where only Python itself may have it."""
-        at: Scope | None = self
+        at: SourceScope | None = self
         while at is not None and at.parent is not None:
             if at.elsewhere.get(name) is ast.Global:
                 return self.module
@@ -98,13 +98,13 @@ class Scope:
         return name in self.bindings or name in self.emptied
 
 
-class Names:
+class SourceNames:
     """The scopes of a module, from its text, or from those of the cells that ran in a notebook, in their order."""
 
-    def __init__(self, texts: list[Text]) -> None:
-        self.module = Scope(texts[-1].tree, None)
+    def __init__(self, texts: list[SourceText]) -> None:
+        self.module = SourceScope(texts[-1].tree, None)
         self.parents: dict[ast.AST, ast.AST] = {}
-        self.scopes: dict[ast.AST, Scope] = {}  # of the names that are read or bound
+        self.scopes: dict[ast.AST, SourceScope] = {}  # of the names that are read or bound
         later: list[tuple[str, Binding]] = []
         for text in texts:
             reader = _Reader(text, self.module, self.scopes, later)
@@ -120,7 +120,7 @@ class Names:
 class _Reader(ast.NodeVisitor):
     # Reads the bindings of one text.
     def __init__(
-        self, text: Text, scope: Scope, scopes: dict[ast.AST, Scope], later: list[tuple[str, Binding]]
+        self, text: SourceText, scope: SourceScope, scopes: dict[ast.AST, SourceScope], later: list[tuple[str, Binding]]
     ) -> None:
         self.text, self.scope, self.scopes, self.later = text, scope, scopes, later
         self.how, self.statement, self.value = How.ASSIGNED, ast.AST(), None
@@ -132,7 +132,7 @@ class _Reader(ast.NodeVisitor):
         how: How,
         statement: ast.AST,
         value: ast.expr | None = None,
-        scope: Scope | None = None,
+        scope: SourceScope | None = None,
     ) -> None:
         scope = scope or self.scope
         binding = Binding(how, node, statement, self.text, scope, value)
@@ -248,7 +248,7 @@ class _Reader(ast.NodeVisitor):
         evaluated = (*node.args.defaults, *node.args.kw_defaults, *annotated, getattr(node, "returns", None))
         for part in filter(None, evaluated):
             self.visit(part)
-        outside, self.scope = self.scope, Scope(node, self.scope)
+        outside, self.scope = self.scope, SourceScope(node, self.scope)
         for argument in parameters(node.args):
             self._add(argument.arg, argument, How.ARGUMENT, node)
         for part in body:
@@ -259,7 +259,7 @@ class _Reader(ast.NodeVisitor):
         self._add(node.name, node, How.CLASS, node)
         for part in (*node.decorator_list, *node.bases, *node.keywords):
             self.visit(part)
-        outside, self.scope = self.scope, Scope(node, self.scope)
+        outside, self.scope = self.scope, SourceScope(node, self.scope)
         for statement in node.body:
             self.visit(statement)
         self.scope = outside
@@ -267,7 +267,7 @@ class _Reader(ast.NodeVisitor):
     def visit_ListComp(self, node: Any) -> None:
         first, *others = node.generators
         self.visit(first.iter)  # which is evaluated outside
-        outside, self.scope = self.scope, Scope(node, self.scope)
+        outside, self.scope = self.scope, SourceScope(node, self.scope)
         for part in node.generators:
             self._targets(part.target, How.COMPREHENSION, node)
         inner = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]

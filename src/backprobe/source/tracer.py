@@ -18,7 +18,7 @@ STARTING = ("set_trace", "settrace")
 """Functions that start a debugger. It is the tracer of all frames then, and knows no events of instructions."""
 
 
-class Watched(Protocol):
+class WatchedFrame(Protocol):
     """What is told of one frame."""
 
     def step(self, frame: FrameType) -> None:
@@ -32,15 +32,15 @@ class Watched(Protocol):
 
 
 class Tracer:
-    """Watches one frame from now on, and those frames entered later for which ``entered`` gives a ``Watched``."""
+    """Watches one frame from now on, and those frames entered later for which ``entered`` gives a ``WatchedFrame``."""
 
-    def __init__(self, entered: Callable[[FrameType], Watched | None]) -> None:
+    def __init__(self, entered: Callable[[FrameType], WatchedFrame | None]) -> None:
         self.entered = entered
         self.frames: dict[FrameType, _Local] = {}
         self.outer: Outer = None
         self.is_stopped = False
 
-    def start(self, frame: FrameType, watched: Watched) -> None:
+    def start(self, frame: FrameType, watched: WatchedFrame) -> None:
         self.outer = cast(Outer, sys.gettrace())
         local: Any = frame.f_trace
         if local is None and not isinstance(self.outer, FunctionType | MethodType):
@@ -66,7 +66,7 @@ class Tracer:
             forget(frame)
         return is_ours or isinstance(getattr(standing, "__self__", None), Tracer)
 
-    def _watch(self, frame: FrameType, watched: Watched, outer: Outer) -> _Local:
+    def _watch(self, frame: FrameType, watched: WatchedFrame, outer: Outer) -> _Local:
         local = self.frames[frame] = _Local(self, watched, outer, frame)
         frame.f_trace, frame.f_trace_opcodes = local, True
         return local
@@ -76,7 +76,7 @@ class Tracer:
         outer, following = None, _running(self.outer)
         if following is not None:
             outer = following(frame, event, arg)
-            if sys.gettrace() != self._call:  # one written in C takes the place that it is called from
+            if sys.gettrace() != self._call:  # a tracer written in C installs itself in our place when called
                 sys.settrace(self._call)
         if frame.f_code.co_name in STARTING:
             for watched_frame, local in self.frames.items():
@@ -91,7 +91,7 @@ class Tracer:
 
 class _Local:
     # The trace function of one frame.
-    def __init__(self, tracer: Tracer, watched: Watched, outer: Outer, frame: FrameType) -> None:
+    def __init__(self, tracer: Tracer, watched: WatchedFrame, outer: Outer, frame: FrameType) -> None:
         self.tracer, self.watched, self.outer = tracer, watched, outer
         self.had_opcodes = frame.f_trace_opcodes
 

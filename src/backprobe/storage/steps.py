@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from backprobe.backends.captures import SINCE, CapturedCall, CapturedStep, Captures, Kept, LeftOut
+from backprobe.backends.captures import SINCE, CapturedCall, CapturedStep, Captures, KeptTensor, LeftOut
 from backprobe.backends.discover import load_arrays
 from backprobe.errors import BackprobeError, BadRecording
 from backprobe.record.entries import Record
@@ -159,7 +159,7 @@ class Writer:
         return self._value(value, where, is_left_out)
 
     def _value(self, value: Any, where: str, is_left_out: bool, depth: int = 0) -> Any:
-        if isinstance(value, Kept):
+        if isinstance(value, KeptTensor):
             return self._kept(value, where, is_left_out)
         if value is None or type(value) in (bool, int, float, str):
             return {"plain": value}
@@ -199,7 +199,7 @@ class Writer:
 
         return self._encoded(self.numpy, numpy.array(value, numpy.int64), f"integers.{len(self.layouts)}")
 
-    def _kept(self, one: Kept, where: str, is_left_out: bool) -> Any:
+    def _kept(self, one: KeptTensor, where: str, is_left_out: bool) -> Any:
         about = self.own.describe(one.tensor)
         facts = {**one.facts, "shape": list(about.shape or ()), "dtype": about.dtype}
         if is_left_out:
@@ -271,8 +271,8 @@ def _size(dtype: str) -> int:
     return int(bits) // 8 if bits else 1
 
 
-def _kept_in(value: Any, depth: int = 0) -> Iterator[Kept]:
-    if isinstance(value, Kept):
+def _kept_in(value: Any, depth: int = 0) -> Iterator[KeptTensor]:
+    if isinstance(value, KeptTensor):
         yield value
     elif depth < DEEPEST:
         fields = value if isinstance(value, dict) else _fields_of(value)
@@ -312,7 +312,7 @@ def read(
     captures = spelling(data["backend"])
     try:
         with captures.settled(data["settings"]):
-            return Reader(data["backend"], blobs, captures, beside).step(data), data
+            return StepReader(data["backend"], blobs, captures, beside).step(data), data
     except BackprobeError:
         raise
     except UNFIT as error:
@@ -387,7 +387,7 @@ def _canonical(data: Mapping[str, Any]) -> str:
     return json.dumps(data, sort_keys=True)
 
 
-class Reader:
+class StepReader:
     """Plain data as a step again."""
 
     def __init__(
@@ -396,7 +396,7 @@ class Reader:
         self.own, self.numpy = load_arrays(backend), load_arrays("numpy")
         self.blobs = Blobs(blobs)
         self.spelling, self.beside = spelling, beside
-        self.kept: dict[str, Kept] = {}
+        self.kept: dict[str, KeptTensor] = {}
 
     def step(self, data: Mapping[str, Any]) -> CapturedStep:
         """The step. Raises what unfit data raises."""
@@ -425,7 +425,7 @@ class Reader:
         match data:
             case {"tensor": layout, "facts": facts}:
                 tensor = None if layout is None else self.own.decode(layout, self.blobs)
-                made = Kept(tensor, 0, facts)
+                made = KeptTensor(tensor, 0, facts)
                 self.kept[data.get("name", "")] = made
                 return made
             case {"same": name}:

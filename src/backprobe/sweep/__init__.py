@@ -11,7 +11,7 @@ from backprobe.probe.request import spelled_as
 from backprobe.probe.waiting import Waiting
 from backprobe.record.typed import P
 from backprobe.recording import Recording
-from backprobe.sweep.asked import Asked
+from backprobe.sweep.asked import AskedSweep
 from backprobe.sweep.result import Sweep
 
 __all__ = ["Sweep", "sweep"]
@@ -70,10 +70,10 @@ def sweep(
     return _Waiting(target, backend, select, of, replace, axis, approximate, executor)
 
 
-class _Waiting(Asked[P]):
+class _Waiting(AskedSweep[P]):
     # A sweep ready to be called.
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sweep:
-        from backprobe.sweep.runs import Runs  # which imports NumPy
+        from backprobe.sweep.runs import ReplacedRuns  # which imports NumPy
 
         with spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.sweep("):
-            return Runs(self, self._backend_of(args, kwargs), args, kwargs).run()
+            return ReplacedRuns(self, self._backend_of(args, kwargs), args, kwargs).run()

@@ -29,7 +29,7 @@ OPTIONS = (
 
 
 @dataclass(frozen=True, repr=False)
-class Asked(OfNamedValues[P, Sweep]):
+class AskedSweep(OfNamedValues[P, Sweep]):
     """The target of a sweep, which of its values are replaced, and by what: ready to be called."""
 
     replace: Any

@@ -28,7 +28,7 @@ from backprobe.record.names import strip
 from backprobe.record.patterns import matcher
 from backprobe.recording import Recording
 from backprobe.show.progress import progress
-from backprobe.sweep.asked import Asked
+from backprobe.sweep.asked import AskedSweep
 from backprobe.sweep.result import Replaced, Sweep
 from backprobe.tracing.replacing import Part, refuse_missing_value
 
@@ -41,7 +41,7 @@ Index = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Step:
+class SweepStep:
     """One run: which value is replaced, or which part of it, where the values are taken apart.
 
     ``key`` is its full name, which has one reading: a bare ``u`` may also be a module. It has counts where it needs
@@ -63,10 +63,10 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Work:
+class SweepWork:
     """A sweep as it travels to a worker."""
 
-    asked: Asked[...]
+    asked: AskedSweep[...]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     state: GlobalState
@@ -75,16 +75,18 @@ class Work:
         """Make what replaces in the step of a number, and gives the output without replacing beside it."""
         backend = self.asked._backend_of(self.args, self.kwargs)
         self.state.restore(backend)
-        runs = Runs(self.asked, backend, self.args, self.kwargs)
+        runs = ReplacedRuns(self.asked, backend, self.args, self.kwargs)
         first, steps = runs.prepared()
         output = runs._output(first)
         return lambda number: (runs.replaced(steps[number]), output)
 
 
-class Runs:
+class ReplacedRuns:
     """The runs of one target with the same arguments."""
 
-    def __init__(self, asked: Asked[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def __init__(
+        self, asked: AskedSweep[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
         self.asked, self.of, self.arrays, self.args, self.kwargs = asked, asked.of, backend.arrays, args, kwargs
         self.backend = backend
         self.in_function = not is_model(backend, asked.target)
@@ -111,7 +113,7 @@ class Runs:
             raise
         return self._sweep(first, output)
 
-    def prepared(self) -> tuple[Recording, list[Step]]:
+    def prepared(self) -> tuple[Recording, list[SweepStep]]:
         """The run without replacing, and all that are to be made."""
         first = self._recorded(self.asked.select, None, backward=self.asked.approximate)
         self.of = self._of(first)
@@ -126,10 +128,10 @@ class Runs:
             )
         return first, [step for own in of_values.values() for step in own]
 
-    def _elsewhere(self, steps: Sequence[Step], output: float, advance: Callable[[str], None]) -> None:
+    def _elsewhere(self, steps: Sequence[SweepStep], output: float, advance: Callable[[str], None]) -> None:
         # All runs on the executor: each worker makes the first one too, and knows the steps by it.
         asked, kwargs = replace(self.asked, executor=None), dict(self.kwargs)
-        work = Work(asked, self.args, kwargs, GlobalState.of(self.backend))
+        work = SweepWork(asked, self.args, kwargs, GlobalState.of(self.backend))
         parts = {name_of(asked.target): asked.target, "args": self.args, "kwargs": kwargs, "replace": asked.replace}
         assert self.asked.executor is not None
         tasks = Tasks(self.asked.executor, work, [step.shown for step in steps], asked.call, parts)
@@ -183,7 +185,7 @@ class Runs:
 
     # which values
 
-    def _replaceable(self, recording: Recording) -> list[Step]:
+    def _replaceable(self, recording: Recording) -> list[SweepStep]:
         # The values that the patterns match, each once, by the first name that they match. Raises NothingMatched.
         record, entries = recording.record, recording.record.entries
         selects = matcher(self.asked.select, in_function=self.in_function)
@@ -193,7 +195,7 @@ class Runs:
                 found.setdefault(at, full)
         names = {at: record.printed[full] for at, full in found.items()}
         tensors = [
-            Step(names[at], strip(full) if strip(names[at]) == names[at] else full, entries[at])
+            SweepStep(names[at], strip(full) if strip(names[at]) == names[at] else full, entries[at])
             for at, full in found.items()
             if _is_floating(entries[at])
         ]
@@ -210,7 +212,7 @@ class Runs:
             )
         return tensors
 
-    def _refuse_unlike(self, value: Step) -> None:
+    def _refuse_unlike(self, value: SweepStep) -> None:
         # Raise BadOption, before anything is replaced, where the other recording has no value that fits.
         other = self.asked.replace
         if not isinstance(other, Recording):
@@ -231,7 +233,7 @@ class Runs:
                     next="arguments of the same shapes and dtypes for both runs",
                 )
 
-    def _steps(self, value: Step) -> Iterator[Step]:
+    def _steps(self, value: SweepStep) -> Iterator[SweepStep]:
         # The runs for one value. Raises BadOption.
         entry = value.entry
         shape = (entry.shape or ())[len(entry.axes) :]  # as the program has it where it is computed many times at once
@@ -251,7 +253,7 @@ class Runs:
 
     # one of them
 
-    def replaced(self, step: Step) -> list[Replaced]:
+    def replaced(self, step: SweepStep) -> list[Replaced]:
         """The run that replaces this; none for what no statement binds, as where a write in place made it."""
         what = Part(self.asked.replace, step.index) if step.index else self.asked.replace
         if step.key in self.unbound:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome, Written
+from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome, WrittenVersion
 from backprobe.record.entries import Alias, Entry, Record
 from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
 from backprobe.record.names import strip
@@ -24,7 +24,7 @@ from backprobe.record.training import Training, Untrained
 
 
 @dataclass(frozen=True)
-class Names:
+class EntryNames:
     """The names of a record's entries: the entry and the printed form of each full name, and those of each entry."""
 
     positions: Mapping[str, int]
@@ -36,7 +36,7 @@ class Assembler:
     """A record in the making: its names, and the position of the entry of each capture."""
 
     def __init__(
-        self, names: Names, captured: Sequence[int], version_of: Callable[[Any], int | None] = lambda tensor: None
+        self, names: EntryNames, captured: Sequence[int], version_of: Callable[[Any], int | None] = lambda tensor: None
     ) -> None:
         self.names, self.captured, self.version_of = names, captured, version_of
         self.first = [own[0] for own in names.of_entries]
@@ -56,7 +56,7 @@ class Assembler:
     ) -> Entry:
         """The entry at a position, from what the program says about it and the outcome of backward.
 
-        ``original`` is what it took the place of, in a tuple, if it did.
+        ``original`` is a tuple of one if ``replace=`` put this value in the place of another: that other one.
         """
         own = self.names.of_entries[at]
         if outcome.written is not None:
@@ -121,7 +121,7 @@ class Assembler:
 
     # from positions of captures to positions of entries
 
-    def _written(self, name: str, written: Written, said: Sequence[IndirectInput]) -> tuple[IndirectInput, ...]:
+    def _written(self, name: str, written: WrittenVersion, said: Sequence[IndirectInput]) -> tuple[IndirectInput, ...]:
         # What was written into a Variable, by its own statement: that may mention more than it writes there.
         known, followed = {way.at for way in said}, {self.captured[at] for at in written.followed}
         given = dict.fromkeys(self._each(written.captures))

@@ -20,7 +20,7 @@ MOST = 100_000
 
 
 @dataclass(frozen=True)
-class Bridges(Instead):
+class NamedBridges(Instead):
     """What is bridged and moved in one run, by full names; and what came of it when the program has run."""
 
     from_to: Mapping[str, Collection[str]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Bridges(Instead):
 class Bridging(ByName):
     """What is bridged and moved in one run. What cannot be is left as it is."""
 
-    def __init__(self, bridges: Bridges, tape: Tape, *, in_function: bool) -> None:
+    def __init__(self, bridges: NamedBridges, tape: Tape, *, in_function: bool) -> None:
         self.bridges = bridges
         self.sources = {name for names in bridges.from_to.values() for name in names}
         super().__init__((*self.sources, *bridges.from_to, *bridges.moves), tape, in_function=in_function)

@@ -142,7 +142,7 @@ class Codes(Contents):
             value = self.tape.opened(value)
         if not holds(value, is_tensor):
             is_known = not (type(value) is not kind or is_container(kind) or issubclass(kind, self.tape.partly_tensors))
-            is_known = is_known and not issubclass(kind, NUMBERS)  # which have entries, and are none of these
+            is_known = is_known and not issubclass(kind, NUMBERS)  # numbers have entries of their own
             if is_known and LOCALS not in kind.__qualname__ and len(self.bare) < MOST_TYPES:
                 self.bare.add(kind)
             return ()

@@ -21,7 +21,7 @@ from backprobe.source.locate import is_generated, is_type_expression
 from backprobe.source.marks import Does
 from backprobe.source.none_checks import GRADIENT
 from backprobe.source.sites import Site
-from backprobe.source.tracer import Tracer, Watched
+from backprobe.source.tracer import Tracer, WatchedFrame
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.log import ScopeKind
 from backprobe.tracing.none_reads import Returning, line_of, look, look_at_clearing
@@ -359,7 +359,7 @@ class FrameObserver:
             step = step.tb_next
         return False
 
-    def _entered(self, frame: FrameType) -> Watched | None:
+    def _entered(self, frame: FrameType) -> WatchedFrame | None:
         code = frame.f_code
         if code.co_name in self.tape.hears and self.trace.is_recording:
             self.tape.entered(frame)

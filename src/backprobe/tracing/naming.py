@@ -143,7 +143,7 @@ class Naming:
         names.items[key] = known
 
     def filled(self, names: ScopeNames, site: Site) -> None:
-        """A statement is over that has called what changed containers of this scope."""
+        """A statement is over in which a call put values into containers of this scope: these get their names."""
         for key in names.filled:
             put_in(names, key, names, site, is_known=False)
         names.filled.clear()

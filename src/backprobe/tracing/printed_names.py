@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import itemgetter
 
-from backprobe.tracing.assemble import Names
+from backprobe.tracing.assemble import EntryNames
 from backprobe.tracing.reader import Reader
 from backprobe.tracing.values import NamedAs, ScopeId, Value
 
@@ -16,7 +16,7 @@ def full(name: NamedAs) -> str:
     return local if scope is None else f"{scope.full}:{local}#{count}{leaf}"
 
 
-def names_of(reader: Reader, values: Sequence[Value]) -> Names:
+def names_of(reader: Reader, values: Sequence[Value]) -> EntryNames:
     """The names of these values, whose full names are known."""
     printer = _Printer(reader, values)
     positions: dict[str, int] = {}
@@ -27,7 +27,7 @@ def names_of(reader: Reader, values: Sequence[Value]) -> Names:
         positions.update(dict.fromkeys(value.fulls, at))
         printed.update(zip(value.fulls, own, strict=True))
         of_entries.append(own if len(own) == 1 else _outermost_first(value.fulls, own))
-    return Names(positions, printed, of_entries)
+    return EntryNames(positions, printed, of_entries)
 
 
 def _outermost_first(fulls: Sequence[str], printed: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from backprobe.tracing.reader import Reader
 from backprobe.tracing.values import Transcript, Value
 
 
-class Repeatable(Protocol):
+class RecomputableTrace(Protocol):
     """A trace of a program, parts of which may be computed again."""
 
     tape: Tape
@@ -28,7 +28,7 @@ class Repeatable(Protocol):
     def release(self) -> None: ...
 
 
-T = TypeVar("T", bound=Repeatable)
+T = TypeVar("T", bound=RecomputableTrace)
 
 
 class Repeats(Generic[T]):

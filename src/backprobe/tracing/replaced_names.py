@@ -16,7 +16,7 @@ from backprobe.tracing.values import ScopeNames, Slot
 from backprobe.tracing.versions import Versions
 
 
-class Program(Protocol):
+class ReplacingProgram(Protocol):
     """What is asked of the trace that the program reports to."""
 
     tape: Tape
@@ -37,7 +37,7 @@ class Program(Protocol):
 class ReplacedNames:
     """Finds the full name that a value is about to get, and exchanges the value for what was asked for."""
 
-    def __init__(self, trace: Program, replacing: Replacing) -> None:
+    def __init__(self, trace: ReplacingProgram, replacing: Replacing) -> None:
         self.trace, self.replacing = trace, replacing
 
     def replaceable(self, name: str, value: Any) -> Sequence[tuple[str, Any]]:

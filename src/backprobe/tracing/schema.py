@@ -17,7 +17,7 @@ from backprobe.record.patterns import Pattern, Selection
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
 from backprobe.source.sites import Site
-from backprobe.tracing.assemble import Names
+from backprobe.tracing.assemble import EntryNames
 from backprobe.tracing.plan import Plan
 from backprobe.tracing.printed_names import full, names_of
 from backprobe.tracing.reader import Reader
@@ -54,7 +54,7 @@ class Schema:
     """The positions of their entries."""
 
     templates: tuple[Template, ...]
-    names: Names
+    names: EntryNames
     numbers: tuple[int, ...]
     """The captures of the entries that have one, in the order of these."""
 

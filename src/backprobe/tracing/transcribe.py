@@ -25,7 +25,7 @@ from backprobe.tracing.trace import Trace
 
 
 @dataclass(eq=False)
-class Run:
+class FinishedRun:
     """A run that is over: its schema, and what went into it. Nothing is made of that before somebody asks."""
 
     schema: Schema
@@ -88,7 +88,7 @@ class Run:
         return {names[entry][0]: gradient for entry, (there, gradient) in captured if there}
 
     def record(self, looked_at: Callable[[Record], Record] = lambda record: record) -> Record:
-        """The run as a record; what is made of each pass is looked at by itself, before all are joined."""
+        """The run as a record. ``looked_at`` is applied to the record of each pass before they are joined."""
         outputs = self.schema.output_entries
         if not self.keys:
             return replace(looked_at(self._of_pass(self.passes[0], outputs)), passes=self._own())
@@ -182,7 +182,7 @@ def over(
     live: bool = False,
     code: ModuleCode = NO_CODE,
     keys: Sequence[str] = (),
-) -> Run:
+) -> FinishedRun:
     """The run of a trace as it is now, with what backward gave the captures of its schema's entries.
 
     ``live`` values are the program's own tensors, which it may change later; ``code`` is that of a model, and ``keys``
@@ -196,7 +196,7 @@ def over(
     }
     notes = tuple(trace.notes | dict.fromkeys(schema.notes))
     originals = [] if trace.replacing is None else [kept() for kept in trace.replacing.originals]
-    return Run(schema, backend, passes, list(trace.log.plain), notes, stamp(), described, code, originals, keys)
+    return FinishedRun(schema, backend, passes, list(trace.log.plain), notes, stamp(), described, code, originals, keys)
 
 
 def _with_histories(record: Record) -> Record:

@@ -85,10 +85,10 @@ class Viewer:
     def __init__(self, folders: list[Path], port: int, asked: str, shown: Sequence[Shown] = ()) -> None:
         from backprobe.view.answers import Answers  # which imports NumPy
         from backprobe.view.recordings import recordings_in
-        from backprobe.view.runs import Runs
+        from backprobe.view.runs import ShownRuns
         from backprobe.view.server import Server
 
-        self._runs, self._shown = Runs(folders), shown
+        self._runs, self._shown = ShownRuns(folders), shown
         try:
             self._server = Server(Answers(self._runs, [*shown, *recordings_in(folders)]), port)
         except OSError as error:
@@ -140,9 +140,9 @@ class Viewer:
 def framed_runs(folders: list[Path], shown: Sequence[Shown] = ()) -> Html:
     """The page in a frame of a notebook: one field in few bins."""
     from backprobe.view.export import page_of
-    from backprobe.view.runs import Runs
+    from backprobe.view.runs import ShownRuns
 
-    runs = Runs(folders)
+    runs = ShownRuns(folders)
     try:
         return framed(page_of(runs, shown, bins=NOTEBOOK_BINS, fields=NOTEBOOK_FIELDS), "The run, to explore")
     finally:
@@ -155,12 +155,12 @@ def save(folders: list[Path], path: Any, asked: str, start: Mapping[str, Any] | 
     ``start`` is what is looked at first, as an address has it.
     """
     from backprobe.view.export import page_of
-    from backprobe.view.runs import Runs
+    from backprobe.view.runs import ShownRuns
 
     check_folder(path, "a page is a file, whose path is a text", asked, "'run.html'")
     target = Path(path)
     check_html(target, asked)
-    runs = Runs(folders)
+    runs = ShownRuns(folders)
     try:
         text = page_of(runs, start=start)
     finally:
@@ -172,12 +172,12 @@ def save_page(shown: Shown, path: Any, asked: str) -> None:
     """Write a page that shows a circuit, a diff or a sweep as one file. Raises BadOption."""
     from backprobe.view.circuit import page
     from backprobe.view.export import page_of
-    from backprobe.view.runs import Runs
+    from backprobe.view.runs import ShownRuns
 
     check_folder(path, "a page is a file, whose path is a text", asked, f"'{shown.kind}.html'")
     target = Path(path)
     check_html(target, asked, shown.kind)
-    _write(target, page_of(Runs([]), [shown]) if shown.kind == "sweep" else page(shown), asked)
+    _write(target, page_of(ShownRuns([]), [shown]) if shown.kind == "sweep" else page(shown), asked)
 
 
 def _write(target: Path, text: str, asked: str) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from backprobe.storage.runs.merged import LOGGED
 from backprobe.view.answers import Answers, fields_of, measured_names, names_of
 from backprobe.view.packing import Packed
-from backprobe.view.runs import OpenRun, Runs
+from backprobe.view.runs import OpenRun, ShownRuns
 from backprobe.view.shown import Shown
 from backprobe.view.template import assembled, script_of, text_of, zipped
 
@@ -26,7 +26,7 @@ def live_page() -> tuple[str, str]:
 
 
 def page_of(
-    runs: Runs,
+    runs: ShownRuns,
     shown: Sequence[Shown] = (),
     *,
     bins: int = 300,

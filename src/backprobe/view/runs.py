@@ -24,7 +24,7 @@ DEEPEST = 4  # folders between one that is looked into and a run in it
 LEVELS = 4 << 20  # bytes of kept bins of a run, before another field is kept too
 
 
-class Runs:
+class ShownRuns:
     """The runs in some folders. Their numbers stay as they are while others come."""
 
     def __init__(self, folders: Sequence[Path]) -> None:

@@ -26,7 +26,7 @@ from backprobe.watch.sinks import Sink
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
     from backprobe.watch.background import Background
     from backprobe.watch.feeding import Feeding
-    from backprobe.watch.steps import Steps
+    from backprobe.watch.steps import CountedSteps
     from backprobe.watch.targets import Watched
 
 __all__ = ["Pace", "Watch", "watch", "watch_function"]
@@ -194,9 +194,9 @@ class Watch:
         asked = self._asked
         found = self._target(asked)
         from backprobe.watch.guarded import guarding
-        from backprobe.watch.steps import Steps
+        from backprobe.watch.steps import CountedSteps
 
-        listener = Steps(self._every, self._pace.histogram, self._hand_on, found.fetching.later)
+        listener = CountedSteps(self._every, self._pace.histogram, self._hand_on, found.fetching.later)
         watching = found.watching(self._model, self._options, listener, asked)
         self._start_writing(found, listener, asked)
         self._fetching, self._listener, self._watching = found.fetching, listener, watching
@@ -229,7 +229,7 @@ class Watch:
 
         return (watched_function if self._is_function else watched_model)(self._model, asked)
 
-    def _start_writing(self, found: Watched, listener: Steps, asked: str) -> None:
+    def _start_writing(self, found: Watched, listener: CountedSteps, asked: str) -> None:
         # Open the run on disk, and the sinks beside it. Raises BadOption.
         from backprobe.storage.runs.writer import RunWriter
         from backprobe.watch.background import Background
@@ -447,5 +447,5 @@ class Watch:
     def _repr_html_(self) -> str:
         return shown(facts(repr(self)[1:-1], []))
 
-    _listener: Steps
+    _listener: CountedSteps
     _fetching: Fetching

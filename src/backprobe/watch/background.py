@@ -24,7 +24,7 @@ Feed = Callable[[StepData, Sequence[RowKey]], None]
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingStep:
     """A step to be written: what gives its numbers, which may wait for a device, and the rows that are new with it."""
 
     data: Callable[[], StepData]
@@ -52,7 +52,7 @@ class Background:
         self.last = -1
         self.uncommitted = 0
         self.due = 0.0  # when what is uncommitted is to be committed
-        self.waiting: queue.Queue[Waiting | Flush] = queue.Queue(MOST_WAITING)
+        self.waiting: queue.Queue[WaitingStep | Flush] = queue.Queue(MOST_WAITING)
         self.thread = threading.Thread(target=self._run, name="backprobe-watch", daemon=True)
         self.thread.start()
 
@@ -61,7 +61,7 @@ class Background:
         """Is this the process that the thread runs in?"""
         return os.getpid() == self.process
 
-    def put(self, step: Waiting) -> None:
+    def put(self, step: WaitingStep) -> None:
         if self.failure is None and self.is_here:
             self.waiting.put(step)
 
@@ -88,7 +88,7 @@ class Background:
             except queue.Empty:
                 self._try(self._commit)
                 continue
-            if isinstance(item, Waiting):
+            if isinstance(item, WaitingStep):
                 self._try(lambda item=item: self._write(item))  # type: ignore[misc]  # its type is known
                 continue
             self._try(self.writer.close if item.is_last else self._commit)
@@ -110,7 +110,7 @@ class Background:
                 self.acknowledged = -1
             self.writer.abandon()
 
-    def _write(self, step: Waiting) -> None:
+    def _write(self, step: WaitingStep) -> None:
         self.writer.add_rows(step.new.rows, step.new.aliases, step.new.lines)
         data = step.data()
         self.writer.append(data)

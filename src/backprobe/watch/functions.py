@@ -7,12 +7,12 @@ from typing import Any
 
 from backprobe.backends.facts import Backward
 from backprobe.backends.protocol import Backend
-from backprobe.backends.watches import Differentiated, LossProbe
+from backprobe.backends.watches import DifferentiatedLoss, LossProbe
 from backprobe.errors import BadOutput
 from backprobe.probe.function import FunctionRun
-from backprobe.probe.output import Output
+from backprobe.probe.output import ProbedOutput
 from backprobe.probe.request import Request, name_of
-from backprobe.probe.several_outputs import Asked
+from backprobe.probe.several_outputs import AskedOutput
 from backprobe.record.brief import kind
 from backprobe.record.entries import Lost
 from backprobe.record.patterns import Selection, refuse_unmatched
@@ -27,7 +27,7 @@ class WatchedRun(FunctionRun):
     parameters: Sequence[str] = ()
     came: Sequence[Any] = ()
 
-    def output(self, result: Any, asked: Asked) -> Output:
+    def output(self, result: Any, asked: AskedOutput) -> ProbedOutput:
         """The loss, the first of two with auxiliary data. Raises BadOutput."""
         loss = result
         if self.has_aux:
@@ -54,8 +54,8 @@ class WatchedRun(FunctionRun):
             )
         return super().output(loss, asked) if not self.has_aux else self._first(super().output(loss, asked))
 
-    def _first(self, output: Output) -> Output:
-        return Output(output.tensor, f".0{output.path or ''}", output.cotangent)
+    def _first(self, output: ProbedOutput) -> ProbedOutput:
+        return ProbedOutput(output.tensor, f".0{output.path or ''}", output.cotangent)
 
     def _recording(self, result: Any, passes: Sequence[Backward]) -> Recording:
         self.came = passes[0].inputs
@@ -82,7 +82,7 @@ def probing(
 
     def probed(
         args: Sequence[Any], kwargs: Mapping[str, Any], wrt: Sequence[str], parameters: Sequence[str]
-    ) -> Differentiated:
+    ) -> DifferentiatedLoss:
         run = WatchedRun(Request(function, select, wrt=frozenset(wrt)), backend)
         run.has_aux, run.parameters = has_aux, parameters
         recording = run.record(tuple(args), dict(kwargs))
@@ -91,7 +91,7 @@ def probing(
         aliases = [(alias, entry.name) for entry in entries for alias in entry.aliases]
         lines = [(entry.name, entry.source) for entry in entries if entry.source is not None]
         selection = Selection(select, in_function=True)
-        return Differentiated(
+        return DifferentiatedLoss(
             recording.result, values, aliases, lines, run.came, lambda name: selection.might_want(f":{name}")
         )
 

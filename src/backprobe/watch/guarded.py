@@ -12,7 +12,7 @@ from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
 from backprobe.backends.watches import StepListener
 from backprobe.guard.allowed import Allowed
-from backprobe.guard.capture import Capture, captures_of
+from backprobe.guard.capture import FailureCapture, captures_of
 from backprobe.guard.model_guard import ModelGuard
 
 
@@ -21,7 +21,7 @@ def guarding(
 ) -> AbstractContextManager[object]:
     """A guard around a model that is watched. The call that it makes again, for its report, is not counted."""
     guards = backend.guards or refuse(backend, "guards", asked)
-    capture = None if folder is None else Capture(folder, model, captures_of(backend, asked))
+    capture = None if folder is None else FailureCapture(folder, model, captures_of(backend, asked))
     listener = ModelGuard(model, backend, Allowed(()), capture).listener()
 
     def unheard(explain: Callable[..., None]) -> Callable[..., None]:

@@ -18,7 +18,7 @@ from backprobe.record.gaps import GapCode
 from backprobe.record.source import Source
 from backprobe.record.statistics import Row, measured, merged, scaled
 from backprobe.storage.runs.layout import IS_OPEN, Matrix, Missing, NewRows, RowKey, StepData, blank
-from backprobe.watch.background import Waiting
+from backprobe.watch.background import WaitingStep
 
 LOGGED = "logged"
 SCALE = "loss scale"
@@ -56,10 +56,10 @@ class Open:
         return {*self.rows, *self.later}.union(*[places for places, _ in self.columns_later])
 
 
-class Steps(StepListener):
+class CountedSteps(StepListener):
     """Counts the steps of one attempt, and hands each on once the next has begun: until then it may be logged to."""
 
-    def __init__(self, every: int, histogram: int, put: Callable[[Waiting], None], fetch: Fetch) -> None:
+    def __init__(self, every: int, histogram: int, put: Callable[[WaitingStep], None], fetch: Fetch) -> None:
         self.every, self.histogram, self.put, self.fetch = every, histogram, put, fetch
         self.process = os.getpid()
         self.places: dict[tuple[str, str], int] = {}
@@ -170,7 +170,7 @@ class Steps(StepListener):
         new, self.new_rows, self.new_aliases, self.new_lines = self._new(), [], {}, {}
         later = self.fetch(ended.later) if ended.later else dict
         height, unscaled = len(self.places), frozenset(self.scaled if ended.scale != 1.0 else ())
-        self.put(Waiting(lambda: _data(ended, later(), height, unscaled), new))
+        self.put(WaitingStep(lambda: _data(ended, later(), height, unscaled), new))
 
     def _new(self) -> NewRows:
         return NewRows(self.new_rows, self.new_aliases, self.new_lines)

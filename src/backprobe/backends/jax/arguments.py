@@ -23,7 +23,7 @@ def is_pytree(value: Any) -> bool:
 def exchange(value: Any, replace: Callable[[Any], Any], made: Callable[[Any, Any], Any] = lambda leaf, new: new) -> Any:
     """The value with each leaf replaced: Python's own containers stay the same objects, pytrees are made anew.
 
-    What ``made`` makes of a pytree and the new one goes into the place of that.
+    Each pytree is replaced by ``made(old, new)``, which is the new one unless ``made`` is given.
     """
 
     def arrays_only(leaf: Any) -> Any:

@@ -12,14 +12,14 @@ from typing import Any
 
 import jax
 
-from backprobe.backends.framework_code import Known
+from backprobe.backends.framework_code import FrameworkFunctions
 from backprobe.backends.jax import equinox_wrappers, private
 from backprobe.backends.jax.arguments import as_given
 from backprobe.source.followed_calls import Callables
 from backprobe.source.user_code import innermost, package
 from backprobe.source.wrappers import rebuilt
 
-TRACING = Known(
+TRACING = FrameworkFunctions(
     jax.lax.scan,
     jax.lax.cond,
     jax.lax.switch,
@@ -30,7 +30,7 @@ TRACING = Known(
 )
 """Control flow operators, which trace the functions that they are given."""
 
-CALLING = Known(
+CALLING = FrameworkFunctions(
     jax.tree.map,
     jax.tree_util.tree_map,
     jax.tree_util.tree_map_with_path,

@@ -13,9 +13,18 @@ import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.backends.captures import CapturedCall, CapturedStep, Captures, Kept, LeftOut, Misfit, Ran, Result
+from backprobe.backends.captures import (
+    CapturedCall,
+    CapturedStep,
+    Captures,
+    KeptTensor,
+    LeftOut,
+    MisfitParameter,
+    RanCalls,
+    Result,
+)
 from backprobe.backends.jax import models
-from backprobe.backends.jax.guarded_gradients import Asked, JaxGuardedGradient, named
+from backprobe.backends.jax.guarded_gradients import AskedGradient, JaxGuardedGradient, named
 from backprobe.backends.jax.guarded_values import at_element, is_floating, unfit
 from backprobe.backends.jax.guarding import JaxGuardedCall
 from backprobe.backends.jax.state import JaxState
@@ -29,19 +38,19 @@ SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_default_prng_
 MAPPED = "mapped"
 
 
-def kept(array: Any) -> Kept:
+def kept(array: Any) -> KeptTensor:
     """An array as a file has it; a random key as its numbers."""
     facts: dict[str, Any] = {"weak": bool(getattr(array, "weak_type", False))}
     if is_key(array):
         facts["key"] = str(jax.random.key_impl(array))
         array = jax.random.key_data(array)
     device = next(iter(array.devices())) if isinstance(array, jax.Array) else jax.devices()[0]
-    return Kept(array, int(array.nbytes), {"device": f"{device.platform}:{device.id}", **facts})
+    return KeptTensor(array, int(array.nbytes), {"device": f"{device.platform}:{device.id}", **facts})
 
 
 def array_of(one: Any) -> Any:
     """What ``kept`` was given."""
-    if not isinstance(one, Kept) or one.tensor is None:
+    if not isinstance(one, KeptTensor) or one.tensor is None:
         return one
     if one.facts.get("key"):
         return jax.random.wrap_key_data(one.tensor, impl=one.facts["key"])
@@ -68,11 +77,11 @@ def result(array: Any) -> Result:
 
 def _kept_leaf(leaf: Any) -> Any:
     if models.kind(leaf) == "nnx":
-        return Held({name: kept(array) for name, array in _arrays(leaf)})
+        return HeldArrays({name: kept(array) for name, array in _arrays(leaf)})
     return kept(leaf) if isinstance(leaf, jax.Array) else leaf
 
 
-class Held(dict[str, Kept]):
+class HeldArrays(dict[str, KeptTensor]):
     """The arrays of a model of NNX that a function was given, by path."""
 
 
@@ -85,7 +94,7 @@ class JaxCaptures(Captures):
         settings = {name: getattr(jax.config, name) for name in SETTINGS}
         args, kwargs = call.arguments()
         given = refilled((tuple(args), dict(kwargs)), _kept_leaf)
-        devices = sorted({str(one.facts["device"]) for _, one in leaves(given) if isinstance(one, Kept)})
+        devices = sorted({str(one.facts["device"]) for _, one in leaves(given) if isinstance(one, KeptTensor)})
         if isinstance(call, JaxGuardedGradient):
             wanted = {"positions": [*call.positions], "has_aux": call.has_aux, MAPPED: call.element is not None}
             left = {name: result(at_element(one, call.element)) for name, one in call.left.items()}
@@ -103,7 +112,7 @@ class JaxCaptures(Captures):
         calls = [replace(call, given=refilled_models(call.given, given)) for call in step.calls]
         return replace(step, calls=calls)
 
-    def misfits(self, model: Any, step: CapturedStep) -> Sequence[Misfit]:
+    def misfits(self, model: Any, step: CapturedStep) -> Sequence[MisfitParameter]:
         if step.is_function:
             return []
         held = {name: tuple(leaf.shape) for name, leaf in _arrays(model)}
@@ -111,8 +120,10 @@ class JaxCaptures(Captures):
             name: tuple(one.facts["shape"] if one.tensor is None else array_of(one).shape)
             for name, one in step.parameters.items()
         }
-        found = [Misfit(name, shape, held.get(name)) for name, shape in captured.items() if held.get(name) != shape]
-        return [*found, *(Misfit(name, None, shape) for name, shape in held.items() if name not in captured)]
+        found = [
+            MisfitParameter(name, shape, held.get(name)) for name, shape in captured.items() if held.get(name) != shape
+        ]
+        return [*found, *(MisfitParameter(name, None, shape) for name, shape in held.items() if name not in captured)]
 
     def calls(self, model: Any, step: CapturedStep) -> Sequence[Any]:
         (call,) = step.calls
@@ -120,14 +131,14 @@ class JaxCaptures(Captures):
         states = dict(zip(RANDOM, OF_PYTHON, strict=True))
         if step.is_function:
             wanted = call.wanted
-            asked = Asked(model, tuple(args), kwargs, tuple(wanted["positions"]), wanted["has_aux"])
+            asked = AskedGradient(model, tuple(args), kwargs, tuple(wanted["positions"]), wanted["has_aux"])
             made: Any = JaxGuardedGradient(asked)
         else:
             made = JaxGuardedCall(_with_parameters(model, step.parameters), tuple(args), kwargs)
         made.random.states = [(states[name][1], state) for name, state in call.random.items()]
         return [made]
 
-    def run(self, model: Any, step: CapturedStep, calls: Sequence[Any]) -> Ran:
+    def run(self, model: Any, step: CapturedStep, calls: Sequence[Any]) -> RanCalls:
         (call,) = calls
         with Replay(_Jax, model, draws_anew=False).run(), put_back(OF_PYTHON), call.restored():
             if step.is_function:
@@ -137,7 +148,9 @@ class JaxCaptures(Captures):
             bad = unfit(outputs)
             if bad:
                 call.failed_with(outputs, bad)
-            return Ran([{path: result(one) for path, one in outputs.items()}], {}, {f":return{p}": bad[p] for p in bad})
+            return RanCalls(
+                [{path: result(one) for path, one in outputs.items()}], {}, {f":return{p}": bad[p] for p in bad}
+            )
 
     def otherwise(self, step: CapturedStep) -> Sequence[str]:
         here = {f"{one.platform}:{one.id}" for one in jax.devices()} | {"cpu:0"}
@@ -180,19 +193,21 @@ def refilled_models(given: Any, templates: Iterator[Any]) -> Any:
 
 
 def _refilled(one: Any, templates: Iterator[Any]) -> Any:
-    if not isinstance(one, Held) and models.kind(one) is None:
+    if not isinstance(one, HeldArrays) and models.kind(one) is None:
         return one
     template = next(templates, None)
     if template is None:
-        return LeftOut("a model of NNX, which is to be given beside the function") if isinstance(one, Held) else one
-    held = dict(one) if isinstance(one, Held) else dict(_captured_arrays(one))
+        return (
+            LeftOut("a model of NNX, which is to be given beside the function") if isinstance(one, HeldArrays) else one
+        )
+    held = dict(one) if isinstance(one, HeldArrays) else dict(_captured_arrays(one))
     return _with_parameters(template, held)
 
 
-def _captured_arrays(model: Any) -> list[tuple[str, Kept]]:
+def _captured_arrays(model: Any) -> list[tuple[str, KeptTensor]]:
     # What stands for the arrays in a model of Equinox that was read from a file.
-    found = jax.tree_util.tree_flatten_with_path(model, is_leaf=lambda leaf: isinstance(leaf, Kept))[0]
-    return [(models.dotted(path), leaf) for path, leaf in found if isinstance(leaf, Kept)]
+    found = jax.tree_util.tree_flatten_with_path(model, is_leaf=lambda leaf: isinstance(leaf, KeptTensor))[0]
+    return [(models.dotted(path), leaf) for path, leaf in found if isinstance(leaf, KeptTensor)]
 
 
 class _Jax:
@@ -221,7 +236,7 @@ def _arrays(model: Any) -> list[tuple[str, Any]]:
     return [(models.dotted(path), leaf) for path, leaf in found if isinstance(leaf, jax.Array)]
 
 
-def _with_parameters(model: Any, parameters: Mapping[str, Kept]) -> Any:
+def _with_parameters(model: Any, parameters: Mapping[str, KeptTensor]) -> Any:
     held, whole = models.taken_apart(model)
     known, structure = jax.tree_util.tree_flatten_with_path(held)
     given = {name: array_of(one) for name, one in parameters.items() if one.tensor is not None}
@@ -233,7 +248,7 @@ def _with_parameters(model: Any, parameters: Mapping[str, Kept]) -> Any:
     )
 
 
-def _differentiated(call: JaxGuardedGradient, is_backward: bool) -> Ran:
+def _differentiated(call: JaxGuardedGradient, is_backward: bool) -> RanCalls:
     # The function again, and its gradient, of the floating arrays in what it was differentiated by.
     args, kwargs = call.arguments()
     held = [args[at] if part is None else part[0] for at, part in enumerate(call.parts)]
@@ -254,10 +269,10 @@ def _differentiated(call: JaxGuardedGradient, is_backward: bool) -> Ran:
     if not is_backward:
         found = run(inputs)
         value = found[0] if call.has_aux else found
-        return Ran([{"": result(value)}], {}, unfit({"": value}))
+        return RanCalls([{"": result(value)}], {}, unfit({"": value}))
     found = jax.grad(run, has_aux=call.has_aux)(inputs)
     gradients = found[0] if call.has_aux else found
     filled = dict(zip(places, gradients, strict=True))
     whole = jax.tree.unflatten(structure, [filled.get(at) for at in range(len(flat))])
     by_name = named(call.names, whole)
-    return Ran([{}], {name: result(one) for name, one in by_name.items()}, unfit(by_name))
+    return RanCalls([{}], {name: result(one) for name, one in by_name.items()}, unfit(by_name))

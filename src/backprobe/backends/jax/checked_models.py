@@ -18,7 +18,7 @@ Program = Callable[[Any, Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
-class Taken:
+class TakenModel:
     """What of a target is differentiated besides its arguments, how to run a program with that, and what comes last."""
 
     held: Any
@@ -26,13 +26,13 @@ class Taken:
     over: Callable[[], None] = lambda: None
 
 
-def taken_apart(target: Any) -> Taken:
+def taken_apart(target: Any) -> TakenModel:
     """A target, if it is a model, as what it holds and what is done with it."""
     kind = models.kind(target)
     if kind == "linen" and target.scope is None:
-        return Taken(None, lambda program, held, inputs: _apply(target, program, inputs))
+        return TakenModel(None, lambda program, held, inputs: _apply(target, program, inputs))
     if kind not in ("equinox", "nnx"):
-        return Taken(None, lambda program, held, inputs: program(target, inputs))
+        return TakenModel(None, lambda program, held, inputs: program(target, inputs))
     held, whole = models.taken_apart(target)
     after = []
 
@@ -45,7 +45,7 @@ def taken_apart(target: Any) -> Taken:
         for changed in after:
             models.change(target, changed)
 
-    return Taken(held, run, over)
+    return TakenModel(held, run, over)
 
 
 def _apply(target: Any, program: Program, inputs: Mapping[str, Any]) -> None:

@@ -31,7 +31,7 @@ Found = tuple[list[Any], dict[int, tuple[Any, Any]]]
 
 
 @dataclass(frozen=True)
-class Site:
+class TapSite:
     """Where a captured tap stands inside an equation."""
 
     like: jax.ShapeDtypeStruct  # its value over all steps of the loops around it
@@ -44,24 +44,24 @@ def keys_inside(equation: Any) -> set[int]:
     return {one.params["key"] for one in private.inner_equations(equation) if one.primitive in (tap_p, peek_p)}
 
 
-def sites(equation: Any, around: Site | None = None) -> dict[int, Site]:
+def sites(equation: Any, around: TapSite | None = None) -> dict[int, TapSite]:
     """The captured taps inside an equation, by key."""
-    around = around or Site(jax.ShapeDtypeStruct((), bool), ())
+    around = around or TapSite(jax.ShapeDtypeStruct((), bool), ())
     name = equation.primitive.name
     lengths, axes, opaque = around.like.shape, around.axes, around.opaque
     if name == private.SCAN:
         lengths, axes = (*lengths, equation.params["length"]), (*axes, "step")
     if opaque is None and name not in ENTERED:
         opaque = OPAQUE.get(name, Reason("primitive_not_entered", {"primitive": name}))
-    found: dict[int, Site] = {}
+    found: dict[int, TapSite] = {}
     for jaxpr in private.inner_jaxprs(equation):
         for inner in jaxpr.eqns:
             if inner.primitive is not peek_p:
-                found.update(sites(inner, Site(jax.ShapeDtypeStruct(lengths, bool), axes, opaque)))
+                found.update(sites(inner, TapSite(jax.ShapeDtypeStruct(lengths, bool), axes, opaque)))
             elif inner.params["key"] in TAPS:
                 aval = inner.outvars[0].aval
                 like = jax.ShapeDtypeStruct((*lengths, *aval.shape), aval.dtype)
-                found[inner.params["key"]] = Site(like, axes + ("batch",) * inner.params["batch"], opaque)
+                found[inner.params["key"]] = TapSite(like, axes + ("batch",) * inner.params["batch"], opaque)
     return found
 
 
@@ -119,7 +119,7 @@ def _branched(equation: Any, inputs: list[Any], eps: Mapping[int, Any]) -> Found
     branches, known = equation.params["branches"], sites(equation)
 
     def absent(key: int) -> tuple[Any, Any]:
-        steps = known[key].like.shape[: known[key].axes.count("step")]  # of the loops within the branch
+        steps = known[key].like.shape[: known[key].axes.count("step")]  # how often the loops inside the branch run
         return jnp.zeros_like(eps[key]), jnp.zeros(steps, bool)
 
     def taking(branch: Any) -> Callable[..., Any]:

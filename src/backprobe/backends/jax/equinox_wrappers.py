@@ -145,7 +145,7 @@ def layers(value: Any) -> Callable[..., Any] | None:
 
 
 def _call_with_layers(sequential: Any, layers: tuple[Any, ...], /, *args: Any, **kwargs: Any) -> Any:
-    stateful = sys.modules["equinox"].nn.StatefulLayer  # which is asked for its kind
+    stateful = sys.modules["equinox"].nn.StatefulLayer  # layers of this class are not replaced
     pairs = zip(sequential.layers, layers, strict=True)
     kept = tuple(old if isinstance(old, stateful) and old.is_stateful() else new for old, new in pairs)
     made = object.__new__(type(sequential))

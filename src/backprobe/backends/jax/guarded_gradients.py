@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -18,7 +19,8 @@ from typing import Any
 
 import jax
 
-from backprobe.backends.guards import Found, GuardedGradient, GuardListener, Repeating
+from backprobe.backends.guarding import Guarding, Heard
+from backprobe.backends.guards import GuardedGradient, GuardListener, Repeatable
 from backprobe.backends.jax import models, private
 from backprobe.backends.jax.derivative_flow import stopping
 from backprobe.backends.jax.guarded_pullbacks import Of, asked_by_program, output_and_cotangent
@@ -38,7 +40,7 @@ PULLBACKS = 64
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedGradient:
     """A function, the arguments at which it is differentiated, and which of them are."""
 
     function: Any
@@ -49,7 +51,7 @@ class Asked:
     call: str = "jax.grad"
 
     @classmethod
-    def by(cls, frame: FrameType) -> Asked:
+    def by(cls, frame: FrameType) -> AskedGradient:
         """By what the frame of ``value_and_grad`` or ``jacrev`` was called with."""
         function, argnums = name_in(frame, "fun"), name_in(frame, "argnums")
         given = name_in(frame, "args"), name_in(frame, "kwargs")
@@ -71,7 +73,7 @@ class Asked:
         return tuple(known[at] if at < len(known) else f"argument {at}" for at in self.positions)
 
 
-def _by_equinox(function: Any, given: Any, has_aux: bool) -> Asked | None:
+def _by_equinox(function: Any, given: Any, has_aux: bool) -> AskedGradient | None:
     # ``filter_grad`` differentiates a function of the arrays of its first argument, and of the rest of it.
     equinox = sys.modules.get("equinox")
     cells = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
@@ -79,10 +81,10 @@ def _by_equinox(function: Any, given: Any, has_aux: bool) -> Asked | None:
     if equinox is None or not isinstance(wrapper, equinox.Module) or not hasattr(wrapper, "__wrapped__"):
         return None
     (arrays, rest, *args), kwargs = given
-    return Asked(wrapper.__wrapped__, (equinox.combine(arrays, rest), *args), kwargs, (0,), has_aux)
+    return AskedGradient(wrapper.__wrapped__, (equinox.combine(arrays, rest), *args), kwargs, (0,), has_aux)
 
 
-def _by_nnx(function: Any, frame: FrameType) -> Asked | None:
+def _by_nnx(function: Any, frame: FrameType) -> AskedGradient | None:
     # ``nnx.grad`` differentiates a function of the states of the models among its arguments.
     inner = getattr(function, "f", None)
     if not type(function).__module__.startswith("flax.nnx") or inner is None:
@@ -96,12 +98,30 @@ def _by_nnx(function: Any, frame: FrameType) -> Asked | None:
             argnums = name_in(around, "jax_argnums")
             forget(around)
             positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-            return Asked(inner, tuple(args), {}, positions, bool(function.has_aux))
+            return AskedGradient(inner, tuple(args), {}, positions, bool(function.has_aux))
         around = around.f_back
     return None
 
 
-class JaxGuardedGradient(GuardedGradient):
+class RunAgain(Repeatable):
+    """What has run outside of what JAX compiles, and begins again with the random numbers that it began with."""
+
+    random: RandomNumbers
+
+    @abstractmethod
+    def held_arrays(self) -> Any:
+        """All that it was computed from, as a pytree."""
+
+    def why_not_again(self) -> Reason | None:
+        is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self.held_arrays()))
+        return Reason("call_traced") if is_traced else None
+
+    def restored(self) -> AbstractContextManager[None]:
+        self.random.restore()
+        return nullcontext()
+
+
+class JaxGuardedGradient(RunAgain, GuardedGradient):
     """JAX's ``GuardedGradient``. Under ``jax.vmap`` it is taken again for one element that is not finite."""
 
     of: Of
@@ -116,7 +136,7 @@ class JaxGuardedGradient(GuardedGradient):
     left: Mapping[str, Any] = MappingProxyType({})
     """The value, or the gradient by names, that is not finite."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: AskedGradient) -> None:
         self.function, self.wrt = asked.function, frozenset(asked.names)
         self.asked = f"{asked.call}({getattr(asked.function, '__name__', type(asked.function).__name__)})"
         self.of = "0" if asked.has_aux else None
@@ -126,13 +146,8 @@ class JaxGuardedGradient(GuardedGradient):
         self.random = RandomNumbers(OF_PYTHON)
         self.element: int | None = None
 
-    def why_not_again(self) -> Reason | None:
-        given = jax.tree.leaves(self.arguments())
-        return Reason("call_traced") if any(isinstance(leaf, jax.core.Tracer) for leaf in given) else None
-
-    def restored(self) -> AbstractContextManager[None]:
-        self.random.restore()
-        return nullcontext()
+    def held_arrays(self) -> Any:
+        return self.arguments()
 
     def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         at = partial(at_element, element=self.element)
@@ -188,8 +203,10 @@ class JaxGuardedGradient(GuardedGradient):
         return list(named(self.names, given)), jax.make_jaxpr(run)(*inputs), inputs
 
 
-class GradientHearing(Repeating):
+class GradientHearing(Guarding):
     """What ``jax.grad`` and ``jax.value_and_grad`` go through, in one thread, wherever they were called."""
+
+    unfit = staticmethod(unfit)
 
     def __init__(
         self,
@@ -197,11 +214,12 @@ class GradientHearing(Repeating):
         resting: Callable[[], AbstractContextManager[object]] = nullcontext,
         concerned: Callable[[JaxGuardedGradient], Callable[[], bool]] = lambda gradient: lambda: True,
     ) -> None:
-        self.listener, self.resting, self.concerned = listener, resting, concerned
-        self.has_heard = self.has_traced = self.is_inside = False
+        super().__init__(listener)
+        self.resting, self.concerned, self.heard = resting, concerned, Heard()
+        self.is_inside = False
         self.installed = ExitStack()
         self.steps = JaxSteps() if listener.every else None
-        self.pullbacks: deque[tuple[Any, Asked, Any]] = deque(maxlen=PULLBACKS)  # each with the value beside it
+        self.pullbacks: deque[tuple[Any, AskedGradient, Any]] = deque(maxlen=PULLBACKS)  # each with the value beside it
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -224,7 +242,7 @@ class GradientHearing(Repeating):
         finally:
             self.is_inside = False
         has_aux = bool(options.get("has_aux"))
-        asked = Asked(function, primals, {}, tuple(range(len(primals))), has_aux, "jax.vjp")
+        asked = AskedGradient(function, primals, {}, tuple(range(len(primals))), has_aux, "jax.vjp")
         self._hear_calls(type(pullback))
         self.pullbacks.append((pullback, asked, value))
         return value, pullback, *rest
@@ -249,7 +267,7 @@ class GradientHearing(Repeating):
         frame = None if self.is_repeating or self.is_inside else private.gradient_asked(sys._getframe(1))
         if frame is None or (private.is_jacobian(frame) and not self.listener.every):
             return following(*args, **kwargs)
-        asked = Asked.by(frame)
+        asked = AskedGradient.by(frame)
         gradient = JaxGuardedGradient(asked)
         gradient.is_concerned = self.concerned(gradient)
         self.is_inside = True  # gradients inside it go into its value
@@ -272,7 +290,7 @@ class GradientHearing(Repeating):
     def _backward(
         self,
         gradient: JaxGuardedGradient,
-        asked: Asked,
+        asked: AskedGradient,
         primals: Sequence[Any],
         backward: Callable[..., Any],
         cotangent: Any,
@@ -290,15 +308,9 @@ class GradientHearing(Repeating):
         return found
 
     def _look(self, gradient: JaxGuardedGradient, named: Mapping[str, Any], is_value: bool) -> None:
-        if not gradient.is_concerned():
+        if not gradient.is_concerned() or not self.heard.came(with_numbers=all(map(has_numbers, named.values()))):
             return
-        if not all(map(has_numbers, named.values())):
-            self.has_traced = True
-            return
-        self.has_heard = True
-        bad: Found = unfit(
-            named if is_value else {name: leaf for name, leaf in named.items() if self.listener.is_read(name)}
-        )
+        bad = self.unfit({name: leaf for name, leaf in named.items() if is_value or self.listener.is_read(name)})
         if bad or (self.listener.every and not is_value):
             gradient.element = element_of(named[next(iter(bad or named))]) if named else None
             gradient.left = named

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from backprobe.backends.guarding import counted
 from backprobe.backends.guards import Found
 from backprobe.backends.jax.arrays import JaxArrays
 from backprobe.backends.jax.checked_models import concrete
@@ -38,8 +39,7 @@ def is_floating(leaf: Any) -> bool:
 
 def unfit(named: Mapping[str, Any]) -> Found:
     """Those that hold NaN or Inf."""
-    counts = ARRAYS.nonfinite([mapped(leaf)[0] for leaf in named.values()])
-    return {name: count for name, count in zip(named, counts, strict=True) if count and not count.is_finite}
+    return counted({name: mapped(leaf)[0] for name, leaf in named.items()}, ARRAYS.nonfinite)
 
 
 def element_of(leaf: Any) -> int | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -12,15 +11,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from backprobe.backends.guarding import CallGuarding, Heard
 from backprobe.backends.guards import Found, GuardedCall, GuardListener, Guards
 from backprobe.backends.jax import models
-from backprobe.backends.jax.guarded_gradients import GradientHearing, JaxGuardedGradient
+from backprobe.backends.jax.guarded_gradients import GradientHearing, JaxGuardedGradient, RunAgain
 from backprobe.backends.jax.guarded_values import at_element, element_of, has_numbers, is_floating, unfit
 from backprobe.backends.patching import listening
 from backprobe.backends.random_states import OF_PYTHON, RandomNumbers
 from backprobe.errors import Unsupported
 from backprobe.record.containers import leaves
-from backprobe.record.reasons import Reason
 
 UNSEEN = (
     "bp.guard({name}) saw no {kind}call of it: what jax.jit or jax.lax compile is not looked at, nor jax.vmap inside "
@@ -32,7 +31,7 @@ UNSEEN_GRADIENT = (
 )
 
 
-class JaxGuardedCall(GuardedCall):
+class JaxGuardedCall(RunAgain, GuardedCall):
     """JAX's ``GuardedCall``. Under ``jax.vmap`` it is made again for one element that is not finite."""
 
     path = ""
@@ -60,27 +59,25 @@ class JaxGuardedCall(GuardedCall):
         self.given = jax.tree.map(at, self.given)
         self.output = path.removeprefix(".") or None, jnp.ones_like(at(outputs[path]))
 
-    def why_not_again(self) -> Reason | None:
-        given = jax.tree.leaves((self.given, models.taken_apart(self.module)[0]))
-        return Reason("call_traced") if any(isinstance(leaf, jax.core.Tracer) for leaf in given) else None
-
-    def restored(self) -> AbstractContextManager[None]:
-        self.random.restore()
-        return nullcontext()
+    def held_arrays(self) -> Any:
+        return self.given, models.taken_apart(self.module)[0]
 
     def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         return self.given
 
 
-class Guarding:
+class JaxGuarding(CallGuarding):
     """What the calls of one class of models go through: a model is made anew for each derivative."""
 
+    unfit = staticmethod(unfit)
+
     def __init__(self, model: Any, listener: GuardListener) -> None:
-        self.kind, self.listener = type(model), listener
-        self.is_busy = self.has_heard = self.has_traced = False
+        super().__init__(listener)
+        self.kind, self.heard = type(model), Heard()
+        self.is_busy = False
         self.calls = 0
         self.installed = ExitStack()
-        self.gradients = GradientHearing(listener, self._resting, self._concerned)
+        self.gradients = GradientHearing(listener, self.repeating, self._concerned)
 
     def _concerned(self, gradient: JaxGuardedGradient) -> Callable[[], bool]:
         # A gradient is being computed: does the model take part in it?
@@ -95,17 +92,15 @@ class Guarding:
                 yield
         finally:
             self.installed.close()
-        if self.has_traced or not self.has_heard:
-            kind = "compiled " if self.has_heard else ""
-            warnings.warn(UNSEEN.format(name=self.kind.__name__, kind=kind), UserWarning, stacklevel=4)
+        self.heard.warn(UNSEEN.format(name=self.kind.__name__, kind="compiled " * self.heard.is_any))
 
     def _listen(self) -> None:
         owner = next(base for base in self.kind.__mro__ if "__call__" in vars(base))
         self.installed.enter_context(listening(owner, "__call__", self._called))
 
     @contextmanager
-    def _resting(self) -> Iterator[None]:
-        # A probe reads the source of ``__call__``, which must be the program's own then.
+    def repeating(self) -> Iterator[None]:
+        """The same, with nothing patched: a probe reads the source of ``__call__``, which must be the program's own."""
         self.installed.close()
         try:
             yield
@@ -127,15 +122,8 @@ class Guarding:
 
     def _over(self, call: JaxGuardedCall, returned: Any) -> None:
         outputs = {path: leaf for path, leaf in leaves(returned) if is_floating(leaf)}
-        if not all(map(has_numbers, outputs.values())):
-            self.has_traced = True
-            return
-        self.has_heard = True
-        bad = unfit({path: one for path, one in outputs.items() if self.listener.is_read(f":return{path}")})
-        if bad:
-            call.failed_with(outputs, bad)
-            with self._resting():
-                self.listener.called(call, bad)
+        if self.heard.came(with_numbers=all(map(has_numbers, outputs.values()))):
+            self.ended(call, outputs)
 
 
 @contextmanager
@@ -144,9 +132,9 @@ def gradients_heard(listener: GuardListener) -> Iterator[None]:
     hearing = GradientHearing(listener)
     with hearing.listening():
         yield
-    if not listener.every and (hearing.has_traced or not hearing.has_heard):
-        found = "a gradient that jax.jit compiles" if hearing.has_traced else "no gradient"
-        warnings.warn(UNSEEN_GRADIENT.format(found=found), UserWarning, stacklevel=4)
+    if not listener.every:
+        found = "a gradient that jax.jit compiles" if hearing.heard.has_compiled else "no gradient"
+        hearing.heard.warn(UNSEEN_GRADIENT.format(found=found))
 
 
 class JaxGuards(Guards):
@@ -165,4 +153,4 @@ class JaxGuards(Guards):
                 next=f"with bp.guard(): around jax.grad of the loss; or bp.explain(bp.probe({name}, nonfinite=True)"
                 "(variables, x)) of one step",
             )
-        return Guarding(model, listener).listening()
+        return JaxGuarding(model, listener).listening()

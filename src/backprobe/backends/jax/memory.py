@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from backprobe.backends.jax import private
-from backprobe.backends.memory import Alive, Counts, Measured, Memory, StepBytes
+from backprobe.backends.memory import Alive, MeasuredMemory, MemoryHearing, StepBytes, StorageBytes
 from backprobe.backends.patching import listening
 from backprobe.backends.user_lines import users_line, users_line_of
 from backprobe.record.source import Source
@@ -27,11 +27,11 @@ PULLBACK = "keep what the pullback returns, and not the pullback"
 ON_CPU = "keep one number of each, such as float(x.mean()), or the latest alone"
 
 
-class JaxMemory(Memory):
+class JaxMemory(MemoryHearing):
     """JAX's ``Memory``."""
 
     def __init__(self, model: Any) -> None:
-        self.bytes, self.counts, self.listening = StepBytes(), Counts(), ExitStack()
+        self.bytes, self.counts, self.listening = StepBytes(), StorageBytes(), ExitStack()
         self.made: dict[int, tuple[Any, Source | None, str]] = {}  # by identity of an array: its line and operation
         self.arrays: dict[int, tuple[Any, int | None]] = {}  # by the same: its step, None of those before the block
         self.pullbacks: list[tuple[Any, int, Sequence[Place], Source | None]] = []
@@ -112,8 +112,8 @@ class JaxMemory(Memory):
 
     # what is left
 
-    def measured(self) -> Measured:
-        return Measured(self.steps, self.bytes.saved(), self.counts.most, _peak(), self._alive(), ())
+    def measured(self) -> MeasuredMemory:
+        return MeasuredMemory(self.steps, self.bytes.saved(), self.counts.most, _peak(), self._alive(), ())
 
     def _alive(self) -> list[Alive]:
         if self.steps < 3:

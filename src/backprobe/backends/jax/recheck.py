@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.backends.framework_code import Known
+from backprobe.backends.framework_code import FrameworkFunctions
 from backprobe.backends.jax import calls, equinox_wrappers, models, private
 from backprobe.backends.jax.arguments import Lifted
 from backprobe.backends.jax.checked_models import Program, concrete, taken_apart
@@ -22,7 +22,7 @@ from backprobe.backends.pure_calls import NOT_FOLLOWED, is_python_computing, is_
 from backprobe.backends.recheck import Recheck, RecordedCall
 from backprobe.record.reasons import Reason
 
-DERIVING = Known(jax.jvp, jax.vjp, jax.linearize)
+DERIVING = FrameworkFunctions(jax.jvp, jax.vjp, jax.linearize)
 OF_MODEL = ""  # among the inputs: what a model holds itself
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from backprobe.backends.jax import private
-from backprobe.backends.jax.control_flow import ENTERED, Site, keys_inside, sites
+from backprobe.backends.jax.control_flow import ENTERED, TapSite, keys_inside, sites
 from backprobe.backends.jax.primitives import TAPS, Tap, concrete, peek_p, tap_p
 
 
@@ -105,5 +105,5 @@ class Staged:
             TAPS[key].ran = concrete(self.level, ran)
         return outputs
 
-    def _place(self, tap: Tap, site: Site) -> None:
+    def _place(self, tap: Tap, site: TapSite) -> None:
         tap.level, tap.lost, tap.axes, tap.opaque = self.level, False, site.axes, site.opaque

@@ -12,7 +12,7 @@ import numpy
 from backprobe.backends.jax import models
 from backprobe.backends.jax.arguments import is_pytree
 from backprobe.backends.jax.tensors import is_array
-from backprobe.backends.trials import Ran, Trials
+from backprobe.backends.trials import TrialRun, Trials
 from backprobe.record.containers import leaves, refilled
 
 
@@ -42,7 +42,7 @@ class JaxTrials(Trials):
     def total(self, result: Any) -> Any:
         return sum(jnp.sum(jnp.real(one) + jnp.imag(one)) for one in floating(result))
 
-    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ran:
+    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TrialRun:
         given = (tuple(args), dict(kwargs))
         varied = [leaf for _, leaf in leaves(given) if self.is_varied(leaf)]
 
@@ -53,7 +53,7 @@ class JaxTrials(Trials):
 
         results, back = jax.vjp(of_varied, varied)
         (gradients,) = back([jnp.ones(one.shape, one.dtype) for one in results])
-        return Ran(results, gradients)
+        return TrialRun(results, gradients)
 
 
 def _anew(leaf: Any) -> Any:

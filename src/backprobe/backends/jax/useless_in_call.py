@@ -14,10 +14,10 @@ from jax.extend.core import jaxpr_as_fun
 from backprobe.backends.facts import Options
 from backprobe.backends.jax import models
 from backprobe.backends.jax.arguments import as_given
-from backprobe.backends.jax.guarded_gradients import Asked, JaxGuardedGradient
+from backprobe.backends.jax.guarded_gradients import AskedGradient, JaxGuardedGradient
 from backprobe.backends.jax.guarded_values import is_floating
 from backprobe.backends.jax.tape import JaxTape
-from backprobe.backends.useless import Call, far_below, in_one_call, of_ends
+from backprobe.backends.useless import RepeatedCall, far_below, in_one_call, of_ends
 from backprobe.record.reasons import Note
 
 MODEL = "model"
@@ -30,7 +30,7 @@ class Traced(JaxTape):
         return self.is_floating(value)
 
 
-def of_call(call: Call) -> Sequence[Note]:
+def of_call(call: RepeatedCall) -> Sequence[Note]:
     """What is found in one call; of a model that holds its parameters also of these."""
     is_model = models.kind(call.target) in ("equinox", "nnx")
     arguments = {name: _as_recorded(value) for name, value in call.arguments().items()}
@@ -45,15 +45,15 @@ def of_call(call: Call) -> Sequence[Note]:
         output, cotangent = call.output(result, Traced(Options()))
         return output if cotangent is None else jnp.sum(output * cotangent)
 
-    gradient = Gradient(Asked(function, tuple(given.values()), {}, tuple(positions), False), list(given))
+    gradient = CallGradient(AskedGradient(function, tuple(given.values()), {}, tuple(positions), False), list(given))
     found = gradient.useless(gradient.small())
     return [*map(in_one_call, found.notes), *of_ends({_name(one): end for one, end in found.endings.items()})]
 
 
-class Gradient(JaxGuardedGradient):
+class CallGradient(JaxGuardedGradient):
     """The gradient of one call, by the names of its arguments."""
 
-    def __init__(self, asked: Asked, names: Sequence[str]) -> None:
+    def __init__(self, asked: AskedGradient, names: Sequence[str]) -> None:
         super().__init__(asked)
         self.names = tuple(names[at] for at in asked.positions)
 
@@ -75,7 +75,7 @@ def _as_recorded(value: Any) -> Any:
     return jax.tree.map(as_given, value) if is_numpy else value
 
 
-def _is_asked(call: Call, name: str, value: Any) -> bool:
+def _is_asked(call: RepeatedCall, name: str, value: Any) -> bool:
     has_numbers = any(map(is_floating, jax.tree.leaves(value))) or isinstance(value, float)
     return has_numbers and (call.wrt is None or name in call.wrt)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -13,7 +13,7 @@ import numpy
 
 from backprobe.backends.jax.statistics import Numbers, columns_from, exponents_from, magnitudes_of, real, rows_of
 from backprobe.record.exponents import NONE, Exponents, merged_exponents
-from backprobe.record.statistics import Row, merged
+from backprobe.record.statistics import Row
 from backprobe.record.statistics import measured as row_of_numbers
 
 
@@ -108,14 +108,6 @@ class AwaitedNumber:
     number: Any
 
 
-def fetched(rows: Mapping[int, Sequence[AwaitedNumber]]) -> Callable[[], Mapping[int, Row]]:
-    """What waits for rows and merges those of one place."""
-
-    def wait() -> Mapping[int, Row]:
-        return {place: reduce(merged, map(_row, held)) for place, held in rows.items()}
-
-    return wait
-
-
-def _row(one: AwaitedNumber) -> Row:
+def row_of(one: AwaitedNumber) -> Row:
+    """Its row. Waits until it is there."""
     return row_of_numbers(numpy.asarray(one.number).astype(numpy.float64))

@@ -13,19 +13,20 @@ import jax.numpy as jnp
 
 from backprobe.backends.jax.arguments import exchange, is_differentiable
 from backprobe.backends.jax.tensors import is_array
-from backprobe.backends.jax.watched_steps import About, AwaitedNumber, Statistics, fetched, measured
+from backprobe.backends.jax.watched_steps import About, AwaitedNumber, Statistics, measured, row_of
 from backprobe.backends.watches import (
     GRADIENT,
     PARAMETER,
     UPDATE,
     VALUE,
-    Differentiated,
+    DifferentiatedLoss,
     FunctionWatches,
     FunctionWatching,
     LossProbe,
     StepListener,
     WatchOptions,
 )
+from backprobe.backends.watching import later
 from backprobe.errors import BadOption, NothingToDifferentiate
 from backprobe.record.brief import kind, written
 from backprobe.record.names import quote
@@ -84,7 +85,7 @@ class JaxWatching(FunctionWatching):
         return (found.result, statistics), one
 
     def _statistics(
-        self, found: Differentiated, held: Sequence[Sequence[tuple[str, Any]]], gradients: Sequence[Any]
+        self, found: DifferentiatedLoss, held: Sequence[Sequence[tuple[str, Any]]], gradients: Sequence[Any]
     ) -> Statistics:
         options, named = self.options, []
         own = {name for of in held for name, _ in of}
@@ -313,4 +314,4 @@ class JaxWatches(FunctionWatches):
         return AwaitedNumber(number)
 
     def later(self, rows: Mapping[int, Any]) -> Callable[[], Mapping[int, Row]]:
-        return fetched(rows)
+        return later(rows, row_of)

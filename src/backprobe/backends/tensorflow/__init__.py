@@ -82,9 +82,9 @@ class TensorflowGuards(Guards):
         return TensorflowBlockGuards
 
     def listening(self, model: Any, listener: GuardListener) -> AbstractContextManager[object]:
-        from backprobe.backends.tensorflow.guarding import Guarding
+        from backprobe.backends.tensorflow.guarding import TensorflowGuarding
 
-        return Guarding(model, listener).listening()
+        return TensorflowGuarding(model, listener).listening()
 
 
 @contextmanager

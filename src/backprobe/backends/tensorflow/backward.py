@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.facts import Backward, Options, Outcome, Ran, Root, Written
+from backprobe.backends.facts import Backward, Options, Outcome, Ran, Root, WrittenVersion
 from backprobe.backends.tensorflow import private, run_once
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.cuts import Severed
@@ -84,9 +84,9 @@ def sources(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Ke
     return [log.sources(c.number, recorded) if c.is_followed and not c.is_variable else [] for c in captures]
 
 
-def written(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int]) -> dict[Key, Written]:
+def written(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int]) -> dict[Key, WrittenVersion]:
     """What wrote each version of a Variable that was written while the program ran, where all of it is known."""
-    found: dict[Key, Written] = {}
+    found: dict[Key, WrittenVersion] = {}
     if not log.is_written:
         return found
     followed, held = frozenset(recorded.values()), dict[int, list[Key]]()
@@ -101,7 +101,7 @@ def written(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Ke
             if known is not None and source is not None:
                 given = sorted({at for number in known[0] for at in log.nearest(number, recorded)})
                 before = [recorded[last]] if known[2] and last in recorded else []
-                found[key] = Written(source, (*before, *given), followed)
+                found[key] = WrittenVersion(source, (*before, *given), followed)
             last = key
     return found
 

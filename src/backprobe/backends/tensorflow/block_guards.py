@@ -6,11 +6,13 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.guards import BlockGuards, Found, Over
+from backprobe.backends.guarding import part_ended
+from backprobe.backends.guards import BlockGuards, Over
 from backprobe.backends.patching import listening
 from backprobe.backends.tensorflow.block import TensorflowBlockTape
 from backprobe.backends.tensorflow.capture import Capture
@@ -56,10 +58,7 @@ class TensorflowBlockGuards(BlockGuards):
 
     def hear(self, tape: TensorflowBlockTape, over: Over) -> None:
         def heard(targets: Sequence[Any], gradients: Any) -> None:
-            bad = _unfit(gradients)
-            begun = {} if bad else _unfit(targets)
-            if (bad or begun) and not self.scaled.any_of(targets):
-                over(bad or begun, bool(begun))
+            part_ended(_numbered(targets), _numbered(gradients), unfit, partial(self.scaled.any_of, targets), over)
 
         tape.heard = heard
 
@@ -68,10 +67,10 @@ class TensorflowBlockGuards(BlockGuards):
         return sum(one.number in known for one in captures)
 
 
-def _unfit(tensors: Any) -> Found:
+def _numbered(tensors: Any) -> dict[str, Any]:
     numbers = [numbers_of(one) for one in flat(tensors)]
     found = [one for one in numbers if is_eager(one) and is_differentiable(one)]
-    return unfit({str(at): one for at, one in enumerate(found)})
+    return {str(at): one for at, one in enumerate(found)}
 
 
 def numbers_of(gradient: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.bridging import Bridges, Gates, Pass, filled, opened
+from backprobe.backends.bridging import BridgedPass, Bridges, Gates, filled, opened
 from backprobe.backends.patching import listening, patched
 from backprobe.backends.tensorflow import private, run_once
 from backprobe.backends.tensorflow.layers import is_layer
@@ -103,7 +103,9 @@ class TensorflowBridges(Bridges):
         return private.writers()
 
     @contextmanager
-    def passes(self, heard: Callable[[Pass], None], watched: Callable[[FrameType], Sequence[Any]]) -> Iterator[None]:
+    def passes(
+        self, heard: Callable[[BridgedPass], None], watched: Callable[[FrameType], Sequence[Any]]
+    ) -> Iterator[None]:
         # a tape is asked for the gradients of these, or they get none
         running: list[Any] = []
 
@@ -126,7 +128,7 @@ class TensorflowBridges(Bridges):
             frame = next(users_frames(sys._getframe(1)))
             arrived = [*map(_is_given, tf.nest.flatten(bridged))]
             lacking = [one is None for one in tf.nest.flatten(given)]
-            heard(Pass(_number(target), tf.nest.flatten(sources), arrived, lacking, frame))
+            heard(BridgedPass(_number(target), tf.nest.flatten(sources), arrived, lacking, frame))
             return given
 
         wraps = [(tf.GradientTape, "__init__", lambda following: partial(lasting, following))]

@@ -10,13 +10,21 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.captures import CapturedCall, CapturedStep, Captures, Kept, Misfit, Ran, Result
+from backprobe.backends.captures import (
+    CapturedCall,
+    CapturedStep,
+    Captures,
+    KeptTensor,
+    MisfitParameter,
+    RanCalls,
+    Result,
+)
 from backprobe.backends.random_states import OF_PYTHON, RandomNumbers, put_back
 from backprobe.backends.replay import Replay
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.block_guards import flat, numbers_of
 from backprobe.backends.tensorflow.guarded_calls import (
-    State,
+    CallState,
     TensorflowGuardedCall,
     floating,
     unfit,
@@ -32,11 +40,11 @@ from backprobe.record.reasons import Reason
 RANDOM = ("python", "numpy", "operations")
 
 
-def kept(tensor: Any, **facts: Any) -> Kept:
+def kept(tensor: Any, **facts: Any) -> KeptTensor:
     """A tensor as a file has it."""
     about = describe(tensor)
     size = int(numpy.prod(about.shape or ())) * tf.as_dtype(about.dtype).size
-    return Kept(tensor, size, {"device": about.device, **facts})
+    return KeptTensor(tensor, size, {"device": about.device, **facts})
 
 
 def result(tensor: Any) -> Result:
@@ -70,11 +78,11 @@ class TensorflowCaptures(Captures):
     """TensorFlow's ``Captures``."""
 
     def captured(self, model: Any, calls: Sequence[TensorflowGuardedCall], *, is_backward: bool) -> CapturedStep:
-        parameters: dict[str, Kept] = {}
+        parameters: dict[str, KeptTensor] = {}
         found, left_out = [], list[str]()
         for call in calls:
             values = {id(variable): value for variable, value in call.state.values}
-            state: dict[str, Kept] = {}
+            state: dict[str, KeptTensor] = {}
             for name, variable in named(call.path, call.module):
                 if (
                     id(variable) not in values and not variable.trainable
@@ -96,7 +104,7 @@ class TensorflowCaptures(Captures):
             "tensorflow", type(model).__name__, found, is_backward, parameters, gradients, {}, devices, left_out
         )
 
-    def _captured(self, call: TensorflowGuardedCall, state: Mapping[str, Kept]) -> CapturedCall:
+    def _captured(self, call: TensorflowGuardedCall, state: Mapping[str, KeptTensor]) -> CapturedCall:
         random = {name: one for name, (_, one) in zip(RANDOM, call.state.random.states, strict=True) if one is not None}
         return CapturedCall(
             call.path,
@@ -108,12 +116,12 @@ class TensorflowCaptures(Captures):
             {path: result(one) for path, one in call.returned.items()},
         )
 
-    def misfits(self, model: Any, step: CapturedStep) -> Sequence[Misfit]:
+    def misfits(self, model: Any, step: CapturedStep) -> Sequence[MisfitParameter]:
         found = []
         for path in dict.fromkeys(call.path for call in step.calls):
             module = module_at(model, path)
             if module is None:
-                found.append(Misfit(path, (), None))
+                found.append(MisfitParameter(path, (), None))
                 continue
             calls = [call for call in step.calls if call.path == path]
             _build(module, calls[0])
@@ -124,15 +132,17 @@ class TensorflowCaptures(Captures):
                 for name, one in (*step.parameters.items(), *states)
                 if not path or name.startswith(f"{path}.")
             }
-            found += [Misfit(name, one, held.get(name)) for name, one in captured.items() if held.get(name) != one]
+            found += [
+                MisfitParameter(name, one, held.get(name)) for name, one in captured.items() if held.get(name) != one
+            ]
             trained = [name for name, one in named(path, module) if one.trainable]
-            found += [Misfit(name, None, held[name]) for name in trained if captured and name not in captured]
+            found += [MisfitParameter(name, None, held[name]) for name in trained if captured and name not in captured]
         return found
 
     def calls(self, model: Any, step: CapturedStep) -> Sequence[TensorflowReplayedCall]:
         return [TensorflowReplayedCall(module_at(model, call.path), call, step) for call in step.calls]
 
-    def run(self, model: Any, step: CapturedStep, calls: Sequence[Any]) -> Ran:
+    def run(self, model: Any, step: CapturedStep, calls: Sequence[Any]) -> RanCalls:
         with Replay(_Tensorflow, model, draws_anew=False).run(), tf.GradientTape(persistent=True) as tape:
             outputs = []
             for call in calls:
@@ -141,7 +151,9 @@ class TensorflowCaptures(Captures):
                 outputs.append(dict(floating(call.module(*args, **kwargs))))
             returned = [{path: result(one) for path, one in each.items()} for each in outputs]
             if not step.is_backward:
-                return Ran(returned, {}, unfit({f":return{p}": one for each in outputs for p, one in each.items()}))
+                return RanCalls(
+                    returned, {}, unfit({f":return{p}": one for each in outputs for p, one in each.items()})
+                )
             pairs = [call.outputs_and_gradients(each) for call, each in zip(calls, outputs, strict=True)]
             targets, came = ([one for pair in pairs for one in pair[at]] for at in (0, 1))
             known = {name: one for call in calls for name, one in named(call.path, call.module) if one.trainable}
@@ -151,7 +163,7 @@ class TensorflowCaptures(Captures):
             for name, one in zip(known, gradients, strict=True)
             if one is not None and (not step.gradients or name in step.gradients)
         }
-        return Ran(returned, {name: result(one) for name, one in found.items()}, unfit(found))
+        return RanCalls(returned, {name: result(one) for name, one in found.items()}, unfit(found))
 
     def otherwise(self, step: CapturedStep) -> Sequence[str]:
         here = {describe(tf.zeros(())).device, *(one.name.removeprefix("/device:").lower() for one in _devices())}
@@ -191,14 +203,14 @@ def _build(module: Any, call: CapturedCall) -> None:
 
 
 def _is_gone(one: Any) -> bool:
-    return isinstance(one, Kept) and one.tensor is None
+    return isinstance(one, KeptTensor) and one.tensor is None
 
 
 def _tensor_of(one: Any) -> Any:
-    return one.tensor if isinstance(one, Kept) else one
+    return one.tensor if isinstance(one, KeptTensor) else one
 
 
-class ReplayedState(State):
+class ReplayedState(CallState):
     """What a call in a file begins with."""
 
     def __init__(self, module: Any, call: CapturedCall, step: CapturedStep) -> None:
@@ -214,7 +226,7 @@ class TensorflowReplayedCall(TensorflowGuardedCall):
     """A call in a file, as a guard has one."""
 
     def __init__(self, module: Any, call: CapturedCall, step: CapturedStep) -> None:
-        self.module, self.path, self.is_within, self.came = module, call.path, False, lambda _: None
+        self.module, self.path, self.is_within, self.came = module, call.path, False, lambda *came: None
         self.given = refilled(call.given, _tensor_of)
         self.state = ReplayedState(module, call, step)
         self.has_ended, self.returned, self.left = True, {}, {}

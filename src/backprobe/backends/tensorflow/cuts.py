@@ -56,7 +56,7 @@ class Severed:
         return None if self.place is None else source_at(*self.place)
 
 
-class Cuts:
+class LoggedCuts:
     """The cuts behind each value of one run, by its number; or behind a Variable, by that of its handle."""
 
     def __init__(self) -> None:

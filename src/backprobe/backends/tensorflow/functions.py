@@ -9,12 +9,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.framework_code import Known
+from backprobe.backends.framework_code import FrameworkFunctions
 from backprobe.backends.tensorflow import layers
 from backprobe.backends.tensorflow.private import bound_function, is_compiled
 from backprobe.source.followed_calls import Callables
 
-HIGHER_ORDER = Known(
+HIGHER_ORDER = FrameworkFunctions(
     tf.cond,
     tf.case,
     tf.switch_case,
@@ -36,7 +36,7 @@ class TensorflowCallables(Callables):
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         if is_compiled(function):
             return bound_function(function), operator.call
-        if any(is_compiled(vars(base).get("__call__")) for base in type(function).__mro__):  # often of a tf.Module
+        if any(is_compiled(vars(base).get("__call__")) for base in type(function).__mro__):  # as of a tf.Module
             return bound_function(function.__call__), operator.call
         is_layer = modules_too and layers.is_layer(function)
         return (layers.own_call(function), partial(layers.call_with, function)) if is_layer else None

@@ -7,12 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.facts import Node
+from backprobe.backends.facts import GraphNode
 from backprobe.backends.tensorflow.graph_definition import renamed, tensors_taken, without
 from backprobe.backends.tensorflow.graph_gradients import v1
 from backprobe.backends.tensorflow.graph_lines import user_line
 from backprobe.backends.tensorflow.graph_mode import GraphProgram
-from backprobe.backends.tensorflow.graph_values import Variable
+from backprobe.backends.tensorflow.graph_values import GraphVariable
 from backprobe.backends.tensorflow.private import called_graph, inlined, is_compiled_by_xla
 from backprobe.errors import BadOption, Unsupported
 from backprobe.record.quoted_errors import said_by
@@ -42,7 +42,7 @@ class FunctionProgram(GraphProgram):
         # Import the function's graph into the one that is being built, with its captures in their places.
         graph = v1.get_default_graph()
         given = {known.name: arg for known, arg in zip(self.inputs, args, strict=True)}
-        self.variables: list[Variable] = []
+        self.variables: list[GraphVariable] = []
         named = {id(variable.handle): variable for variable in self.function.graph.variables}
         for captured, inside in self.function.graph.captures:
             # under a name of its own: TensorFlow renames an operation u where there is u/ReadVariableOp before it
@@ -50,7 +50,7 @@ class FunctionProgram(GraphProgram):
             self.original[tensor.op.name] = inside.op.name
             if id(captured) in named:
                 variable = named[id(captured)]
-                self.variables.append(Variable(variable.name.removesuffix(":0"), tensor, variable.dtype))
+                self.variables.append(GraphVariable(variable.name.removesuffix(":0"), tensor, variable.dtype))
         definition = renamed(inlined(self.function))
         definition = without(definition, {name.removesuffix(":0") for name in given})
         count = sum(part is not None for part in self._returned())  # a gradient tape that has seen it appends others
@@ -99,7 +99,7 @@ class FunctionProgram(GraphProgram):
         found = pruned(*self.given, *(tf.convert_to_tensor(value) for _, value in fed))
         return self._structured(found["result"]), found["numbers"]
 
-    def nodes(self, output: Any) -> Sequence[Node]:
+    def nodes(self, output: Any) -> Sequence[GraphNode]:
         found = super().nodes(output)
         for operation in self.executed.values():
             if operation.type in CALLS and is_compiled_by_xla(operation):

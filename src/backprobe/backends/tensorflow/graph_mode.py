@@ -11,11 +11,11 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.capabilities import Program
-from backprobe.backends.facts import Backward, Node, Options
+from backprobe.backends.capabilities import GraphExecution
+from backprobe.backends.facts import Backward, GraphNode, Options
 from backprobe.backends.refusals import refuse_cotangent
 from backprobe.backends.tensorflow.graph_gradients import once
-from backprobe.backends.tensorflow.graph_run import GraphRun, gradients_of
+from backprobe.backends.tensorflow.graph_run import TensorflowGraphRun, gradients_of
 from backprobe.backends.tensorflow.graph_values import CALLING, GraphValues
 from backprobe.backends.tensorflow.tensors import is_floating
 from backprobe.record.containers import leaves
@@ -23,8 +23,8 @@ from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 
 
-class GraphProgram(GraphValues, Program):
-    """Tensors of a graph as a ``Program``; what runs the graph is a subclass's."""
+class GraphProgram(GraphValues, GraphExecution):
+    """Tensors of a graph as a ``GraphExecution``; what runs the graph is a subclass's."""
 
     arrays, framework = "numpy", "tensorflow"
 
@@ -61,14 +61,14 @@ class GraphProgram(GraphValues, Program):
 
     # one run
 
-    def nodes(self, output: Any) -> Sequence[Node]:
+    def nodes(self, output: Any) -> Sequence[GraphNode]:
         self.select(output)
         self.values = self.named()
         return [value.node for value in self.values]
 
     def run(self, cotangent: Any, wanted: Sequence[int], options: Options) -> tuple[Any, Any, Backward]:
         values = [self.values[at] for at in wanted]
-        run = GraphRun(self, values, options.partials, gradients_of(self, is_seeded=cotangent is not None))
+        run = TensorflowGraphRun(self, values, options.partials, gradients_of(self, is_seeded=cotangent is not None))
         result, numbers = self.fetch(run.tensors(), [(run.seed, cotangent)] if cotangent is not None else [])
         return result, numbers["output"], run.backward(numbers)
 

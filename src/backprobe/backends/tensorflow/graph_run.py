@@ -21,7 +21,7 @@ from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
 
-class GraphRun:
+class TensorflowGraphRun:
     """One run. By position of the recorded values: the tensors of value and gradient, and the direct inputs.
 
     ``found`` are the tensors of the gradients, by the names of what they are of.

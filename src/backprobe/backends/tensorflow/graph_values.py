@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.facts import Description, Node
+from backprobe.backends.facts import Description, GraphNode
 from backprobe.backends.tensorflow.graph_gradients import added
 from backprobe.backends.tensorflow.graph_lines import user_line
 from backprobe.backends.tensorflow.graph_walk import Upstream, behind, taken_by
@@ -42,7 +42,7 @@ FREE = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 
 
 @dataclass(frozen=True, eq=False)
-class Variable:
+class GraphVariable:
     """A variable of the graph: its name, and the handle or reference that its reads take."""
 
     name: str
@@ -54,7 +54,7 @@ class Variable:
 class GraphValue:
     """One named value: the tensor that is differentiated by, those that carry its value, and why it is opaque."""
 
-    node: Node
+    node: GraphNode
     tensor: Any
     dtype: Any
     carriers: tuple[Any, ...] = ()
@@ -71,10 +71,10 @@ class GraphValues:
         self.executed: dict[str, Any] = {}
 
     @cached_property
-    def variables(self) -> list[Variable]:
+    def variables(self) -> list[GraphVariable]:
         """The variables of the graph: handles of resources, and references."""
         return [
-            Variable(operation.name, operation.outputs[0], operation.get_attr("dtype"))
+            GraphVariable(operation.name, operation.outputs[0], operation.get_attr("dtype"))
             for operation in self.graph.get_operations()
             if operation.type == "VarHandleOp" or operation.type in REFERENCES
         ]
@@ -137,20 +137,20 @@ class GraphValues:
         names = (of_graph(f"{name}:{number}"),)
         is_output = tensor.name == self.output.name
         described = self.describe(tensor)
-        node = Node(names, by_default=wanted, is_output=is_output, op=operation.type, described=described)
+        node = GraphNode(names, by_default=wanted, is_output=is_output, op=operation.type, described=described)
         return [GraphValue(node, tensor, tensor.dtype.base_dtype, () if inside else (tensor,), inside)]
 
-    def _variable(self, variable: Variable) -> GraphValue:
+    def _variable(self, variable: GraphVariable) -> GraphValue:
         writers = self._writers(variable)
         opaque = Reason("written_in_run", {"operation": writers[0]}) if writers else None
         reads = [] if opaque else self._reads(variable)
         names = [variable.name, *(name for read in reads if (name := self.written_as(read.op)) is not None)]
         wanted = variable.tensor.name in self.upstream.tensors and is_floating(variable.dtype)
         described = Description(None, variable.dtype.name)
-        node = Node(tuple(map(of_graph, names)), True, wanted, op=variable.tensor.op.type, described=described)
+        node = GraphNode(tuple(map(of_graph, names)), True, wanted, op=variable.tensor.op.type, described=described)
         return GraphValue(node, variable.tensor, variable.dtype, tuple(reads), opaque)
 
-    def _reads(self, variable: Variable) -> list[Any]:
+    def _reads(self, variable: GraphVariable) -> list[Any]:
         # The tensors that this run reads from a variable outside of loops and branches.
         kind = "Identity" if variable.tensor.op.type in REFERENCES else "ReadVariableOp"
         return [
@@ -160,7 +160,7 @@ class GraphValues:
             if reader.type == kind and is_outside(self.graph, reader)
         ]
 
-    def _handles(self, variable: Variable) -> list[str]:
+    def _handles(self, variable: GraphVariable) -> list[str]:
         # The names of a variable's handle; a call that was inlined hands it on.
         names = [variable.tensor.name]
         if variable.tensor.dtype.base_dtype.name == "resource":
@@ -168,7 +168,7 @@ class GraphValues:
                 names += [taker.outputs[0].name for taker in self.takers.get(name, ()) if taker.type == "Identity"]
         return names
 
-    def _writers(self, variable: Variable) -> list[str]:
+    def _writers(self, variable: GraphVariable) -> list[str]:
         # The operations of this run that write to a variable, or may.
         return [
             self.written_as(operation) or operation.name

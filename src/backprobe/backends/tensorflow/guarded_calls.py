@@ -15,6 +15,7 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
+from backprobe.backends.guarding import counted
 from backprobe.backends.guards import EVERYTHING, Found, NotTheSame, PassedCall
 from backprobe.backends.random_states import OF_PYTHON, RandomNumbers
 from backprobe.backends.tensorflow import private
@@ -29,7 +30,7 @@ from backprobe.record.reasons import Reason
 ARRAYS = TensorflowArrays()
 
 
-class State:
+class CallState:
     """What a call begins with beside its arguments: the values of all Variables, and random numbers."""
 
     def __init__(self, module: Any) -> None:
@@ -51,6 +52,37 @@ def variables(module: Any) -> list[Any]:
     return [one for one in (*held, *(one for one in others if id(one) not in known)) if one is not None]
 
 
+def begun_with(gradients: Sequence[Any], outputs: Sequence[Any]) -> Any:
+    """A zero whose backward begins at these outputs with these gradients."""
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow has no types
+    def seed(*tensors: Any) -> Any:
+        return tf.zeros(()), lambda _: gradients
+
+    return seed(*outputs)
+
+
+def is_of_keras(module: Any) -> bool:
+    return type(module).__module__.partition(".")[0] == "keras"
+
+
+def floating(returned: Any) -> dict[str, Any]:
+    """The floating tensors in what a call returned, by their paths."""
+    return {path: leaf for path, leaf in leaves(returned) if is_eager(leaf) and is_differentiable(leaf)}
+
+
+def unfit(named: Mapping[str, Any]) -> Found:
+    """Those that hold NaN or Inf. A finite sum shows that every number is finite."""
+    with numpy.errstate(all="ignore"):
+        doubted = {name: tensor for name, tensor in named.items() if not _is_finite_sum(tensor)}
+    return counted(doubted, ARRAYS.nonfinite)
+
+
+def _is_finite_sum(tensor: Any) -> bool:
+    total = abs(tensor.numpy().sum())
+    return math.isfinite(float(total))
+
+
 class TensorflowGuardedCall(PassedCall):
     """TensorFlow's ``PassedCall``."""
 
@@ -63,12 +95,19 @@ class TensorflowGuardedCall(PassedCall):
     left: Mapping[str, Any] = MappingProxyType({})
     """The gradients that a pass has given, where a step is captured."""
 
+    floating, unfit, begun_with = staticmethod(floating), staticmethod(unfit), staticmethod(begun_with)
+
     def __init__(
-        self, module: Any, path: str, given: Any, is_within: bool, came: Callable[[TensorflowGuardedCall], None]
+        self,
+        module: Any,
+        path: str,
+        given: Any,
+        is_within: bool,
+        came: Callable[[TensorflowGuardedCall, str, Any], None],
     ) -> None:
         self.module, self.path, self.is_within, self.came = module, path, is_within, came
         self.given = refilled(given, lambda leaf: leaf.copy() if isinstance(leaf, numpy.ndarray) else leaf)
-        self.state = State(module)
+        self.state = CallState(module)
         self.has_ended = False
         self.gradients = {}
 
@@ -98,19 +137,6 @@ class TensorflowGuardedCall(PassedCall):
         if drawn:
             raise NotTheSame(Reason("draws_on", {"operation": drawn[0]}))
 
-    def arrived(self) -> Found:
-        return unfit(self.gradients)
-
-    def seeded(self, returned: Any) -> Any:
-        outputs, gradients = self.outputs_and_gradients(dict(floating(returned)))
-
-        @tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow has no types
-        def seed(*tensors: Any) -> Any:
-            """A zero whose backward begins with given gradients."""
-            return tf.zeros(()), lambda _: gradients
-
-        return seed(*outputs)
-
     def tied(self, path: str, output: Any) -> Any:
         """The output again, as a tensor whose gradient this call hears of; its numbers and gradient are the same."""
         again = private.unrecorded(tf.identity, output)
@@ -121,28 +147,5 @@ class TensorflowGuardedCall(PassedCall):
     def _come(self, path: str, gradient: Any) -> Any:
         # The gradient of an output, which a tape has asked for.
         if is_eager(gradient):
-            self.gradients[path] = gradient
-            self.came(self)
+            self.came(self, path, gradient)
         return [gradient]
-
-
-def is_of_keras(module: Any) -> bool:
-    return type(module).__module__.partition(".")[0] == "keras"
-
-
-def floating(returned: Any) -> list[tuple[str, Any]]:
-    """The floating tensors in what a call returned, by their paths."""
-    return [(path, leaf) for path, leaf in leaves(returned) if is_eager(leaf) and is_differentiable(leaf)]
-
-
-def unfit(named: Mapping[str, Any]) -> Found:
-    """Those that hold NaN or Inf. A finite sum shows that every number is finite."""
-    with numpy.errstate(all="ignore"):
-        doubted = {name: tensor for name, tensor in named.items() if not _is_finite_sum(tensor)}
-    counts = ARRAYS.nonfinite(list(doubted.values()))
-    return {name: count for name, count in zip(doubted, counts, strict=True) if count and not count.is_finite}
-
-
-def _is_finite_sum(tensor: Any) -> bool:
-    total = abs(tensor.numpy().sum())
-    return math.isfinite(float(total))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.guards import GuardListener, Repeating
+from backprobe.backends.guarding import GuardedPass, Heard, PassGuarding
+from backprobe.backends.guards import GuardListener
 from backprobe.backends.patching import listening
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.block_guards import ScaledLosses, flat, numbers_of
@@ -27,17 +28,29 @@ COMPILED = (
 )
 
 
-class Guarding(Repeating):
+@dataclass(eq=False)
+class TapePass(GuardedPass[TensorflowGuardedCall]):
+    """A call of ``tape.gradient``: what it was asked for, and what it gave."""
+
+    target: Any = None
+    sources: Any = None
+    gradients: Any = None
+
+
+class TensorflowGuarding(PassGuarding[TapePass]):
     """What the calls of Keras's layers and of gradient tapes go through, in one thread."""
 
+    unfit = staticmethod(unfit)
+
     def __init__(self, model: Any, listener: GuardListener) -> None:
-        self.model, self.listener = model, listener
+        super().__init__(listener)
+        self.model = model
         self.known: dict[int, tuple[Any, str]] = {}
         self.running: list[Any] = []  # the layers that run now, outermost first
         self.is_guarded = False  # does one of the guarded model run?
-        self.has_heard = self.has_traced = False
+        self.heard = Heard()
         self.scaled = ScaledLosses()
-        self.come: dict[TensorflowGuardedCall, None] = {}  # the calls that the pass that runs has come to
+        self.running_pass = TapePass()
         self._look()
 
     def _look(self) -> None:
@@ -46,18 +59,13 @@ class Guarding(Repeating):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        heard: list[tuple[Any, str, Callable[..., Any]]] = [
-            (kind, "__call__", partial(self._called, kind)) for kind in dict.fromkeys(map(caller, self._classes()))
-        ]
-        heard += [(tf.GradientTape, "gradient", self._differentiated)]
         with ExitStack() as installed:
             installed.enter_context(self.scaled.listening())
-            for owner, name, listener in heard:
-                installed.enter_context(listening(owner, name, listener))
+            for kind in dict.fromkeys(map(caller, self._classes())):
+                installed.enter_context(listening(kind, "__call__", partial(self._called, kind)))
+            installed.enter_context(listening(tf.GradientTape, "gradient", self._differentiated))
             yield
-        if self.has_traced or not self.has_heard:
-            kind = "compiled " if self.has_heard else ""
-            warnings.warn(COMPILED.format(name=type(self.model).__name__, kind=kind), UserWarning, stacklevel=4)
+        self.heard.warn(COMPILED.format(name=type(self.model).__name__, kind="compiled " * self.heard.is_any))
 
     def _classes(self) -> list[type]:
         return [type(module) for module, _ in self.known.values()]
@@ -71,8 +79,9 @@ class Guarding(Repeating):
             self._look()
         is_outermost = not self.is_guarded and id(module) in self.known
         if is_outermost and is_symbolic((args, kwargs)):
-            self.has_traced |= not tf.executing_eagerly() and not private.is_traced_by_keras()
             is_outermost = False
+            if not tf.executing_eagerly() and not private.is_traced_by_keras():
+                self.heard.came(with_numbers=False)
         return self._run(is_outermost, following, module, args, kwargs)
 
     def _run(
@@ -89,62 +98,51 @@ class Guarding(Repeating):
         return returned if call is None else self._over(call, returned)
 
     def _call_of(self, module: Any, args: Any, kwargs: Mapping[str, Any]) -> TensorflowGuardedCall:
-        self.has_heard = True
+        self.heard.came(with_numbers=True)
         path = self.known[id(module)][1]
         return TensorflowGuardedCall(module, path, (args, dict(kwargs)), bool(self.running), self._come)
 
     def _over(self, call: TensorflowGuardedCall, returned: Any) -> Any:
-        outputs = dict(floating(returned))
+        outputs = floating(returned)
         if self.listener.captures:
             call.returned = outputs
-        bad = unfit({path: one for path, one in outputs.items() if self.listener.is_read(f"{call.path}:return{path}")})
-        if bad:
-            with self.repeating():
-                self.listener.called(call, bad)
+        self.ended(call, outputs)
         call.has_ended = True
         tied = {id(one): call.tied(path, one) for path, one in outputs.items() if private.is_followed_by_a_tape(one)}
         return refilled(returned, lambda leaf: tied.get(id(leaf), leaf)) if tied else returned
 
     # backward
 
-    def _come(self, call: TensorflowGuardedCall) -> None:
-        self.come[call] = None
+    def _come(self, call: TensorflowGuardedCall, path: str, gradient: Any) -> None:
+        self.running_pass.come(call, path, gradient)
 
     def _differentiated(
         self, following: Callable[..., Any], tape: Any, /, target: Any, sources: Any, *args: Any, **kwargs: Any
     ) -> Any:
         if self.is_repeating or not tf.executing_eagerly():
             return following(tape, target, sources, *args, **kwargs)
-        outer, self.come = self.come, {}
+        outer, self.running_pass = self.running_pass, TapePass(target=target, sources=sources)
         try:
-            gradients = following(tape, target, sources, *args, **kwargs)
-            self._look_at(target, sources, gradients)
+            self.running_pass.gradients = gradients = following(tape, target, sources, *args, **kwargs)
+            if self.running_pass.calls:
+                self.passed(self.running_pass)
             return gradients
         finally:
-            for call in self.come:
-                call.gradients.clear()
-            self.come = outer
+            self.running_pass.forget()
+            self.running_pass = outer
 
-    def _look_at(self, target: Any, sources: Any, gradients: Any) -> None:
-        # A pass is over. An overflow that a scaler of losses handles is not a finding.
-        if not self.come or self.scaled.any_of(target):
-            return
-        found = self._named(sources, gradients)
-        bad = unfit(found)
-        if bad:
-            for call in self.come:
-                call.left = found
-            with self.repeating():
-                self.listener.differentiated([*self.come], bad)
-
-    def _named(self, sources: Any, gradients: Any) -> dict[str, Any]:
-        # The gradients of the model's Variables, by their paths.
+    def left_by(self, ended: TapePass) -> Iterator[tuple[str, Any]]:
         self._look()
         paths = {identity(variable): path for path, variable in self.structure.variables}
-        found = {}
-        for source, gradient in zip(tf.nest.flatten(sources), flat(gradients), strict=False):
+        for source, gradient in zip(tf.nest.flatten(ended.sources), flat(ended.gradients), strict=False):
             path = None if variable_of(source) is None else paths.get(identity(source))
             numbers = numbers_of(gradient)
-            if path is not None and is_eager(numbers) and self.listener.is_read(path):
-                found[path] = numbers
-        return found
+            if path is not None and is_eager(numbers):
+                yield path, numbers
+
+    def is_handled(self, ended: TapePass) -> bool:
+        return self.scaled.any_of(ended.target)
+
+    def keep(self, ended: TapePass, left: Mapping[str, Any]) -> None:
+        for call in ended.calls:
+            call.left = left

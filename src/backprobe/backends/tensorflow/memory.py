@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.memory import Alive, Counts, Measured, Memory, StepBytes
+from backprobe.backends.memory import Alive, MeasuredMemory, MemoryHearing, StepBytes, StorageBytes
 from backprobe.backends.patching import listening
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.operation_log import COMPILED, READING
@@ -34,7 +34,7 @@ ON_CPU = "keep one number of each, such as float(tf.reduce_mean(x)), or the late
 class Tape:
     """What is known of one tape of the program: where it was entered first, and what it keeps of which steps."""
 
-    def __init__(self, line: Source | None, counts: Counts) -> None:
+    def __init__(self, line: Source | None, counts: StorageBytes) -> None:
         self.line, self.counts = line, counts
         self.sizes: dict[int, dict[Place, int]] = {}  # by step
 
@@ -52,11 +52,11 @@ class Tape:
         self.sizes = {}
 
 
-class TensorflowMemory(Memory):
+class TensorflowMemory(MemoryHearing):
     """TensorFlow's ``Memory``."""
 
     def __init__(self, model: Any) -> None:
-        self.bytes, self.counts, self.listening = StepBytes(), Counts(), ExitStack()
+        self.bytes, self.counts, self.listening = StepBytes(), StorageBytes(), ExitStack()
         self.tapes: weakref.WeakKeyDictionary[Any, Tape] = weakref.WeakKeyDictionary()
         self.active: list[Any] = []
         self.kept: dict[tuple[str, int, int], tuple[list[int], list[int]]] = {}  # by kind of operation
@@ -172,11 +172,11 @@ class TensorflowMemory(Memory):
 
     # what is left
 
-    def measured(self) -> Measured:
+    def measured(self) -> MeasuredMemory:
         device = None
         if tf.config.list_logical_devices("GPU"):
             device = int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
-        return Measured(len(self.bounds) - 1, self.bytes.saved(), self.counts.most, device, self._alive(), ())
+        return MeasuredMemory(len(self.bounds) - 1, self.bytes.saved(), self.counts.most, device, self._alive(), ())
 
     def _alive(self) -> list[Alive]:
         # Tapes and tensors of earlier steps.

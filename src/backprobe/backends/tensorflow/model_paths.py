@@ -28,20 +28,20 @@ WANTED = (keras.layers.Layer, keras.Variable, tf.Variable, list, tuple, dict)
 
 
 @dataclass
-class Part:
+class ModulePart:
     """A layer or operation that can run, the parts directly in it, and its own Variables, by name."""
 
     module: Any
-    parts: list[tuple[str, Part]] = field(default_factory=list)
+    parts: list[tuple[str, ModulePart]] = field(default_factory=list)
     variables: list[tuple[str, Any]] = field(default_factory=list)
 
 
-def dismantle(model: Any) -> Part:
+def dismantle(model: Any) -> ModulePart:
     """A model in its parts; one that is held in several places is one part."""
     return _part(model, {})
 
 
-def modules(part: Part, path: str = "", above: tuple[Part, ...] = ()) -> Iterator[tuple[str, Part]]:
+def modules(part: ModulePart, path: str = "", above: tuple[ModulePart, ...] = ()) -> Iterator[tuple[str, ModulePart]]:
     """Every part with its path, that of the whole being "". A part that holds one above it ends there."""
     yield path, part
     for name, inner in part.parts:
@@ -49,17 +49,17 @@ def modules(part: Part, path: str = "", above: tuple[Part, ...] = ()) -> Iterato
             yield from modules(inner, f"{path}.{name}" if path else name, (*above, part))
 
 
-def parameters(whole: Part) -> Iterator[tuple[str, Any]]:
+def parameters(whole: ModulePart) -> Iterator[tuple[str, Any]]:
     """Every Variable that a layer holds with its path, whether trainable or not, but no random seeds."""
     for path, part in modules(whole):
         for name, variable in part.variables:
             yield f"{path}.{name}" if path else name, variable
 
 
-def _part(module: Any, known: dict[int, Part]) -> Part:
+def _part(module: Any, known: dict[int, ModulePart]) -> ModulePart:
     if id(module) in known:
         return known[id(module)]
-    part = known[id(module)] = Part(module)
+    part = known[id(module)] = ModulePart(module)
     if isinstance(module, keras.layers.Layer):
         attributes = list(_attributes(module))
         named = [(inner.name, inner) for inner in named_in(module)]

@@ -35,7 +35,7 @@ class Structure:
         return found
 
 
-class Held:
+class HeldAttributes:
     """What a layer holds: the names and types of its attributes, and the identities of its parts and Variables."""
 
     def __init__(self, layer: Any) -> None:
@@ -67,24 +67,26 @@ class Held:
         )
 
 
-class Plan:
+class ModelPlan:
     """The structure of a model as it was when it was walked, in weak references."""
 
     def __init__(self, structure: Structure) -> None:
         self.modules = [(path, ref(module)) for path, module in structure.modules]
         self.variables = [(path, ref(variable)) for path, variable in structure.variables]
         modules = [module for module, _ in structure.known.values()]
-        self.held = [Held(module) for module in modules if isinstance(module, keras.layers.Layer)]
+        self.held = [HeldAttributes(module) for module in modules if isinstance(module, keras.layers.Layer)]
 
     def structure(self) -> Structure | None:
         """The structure of the model; None where it may be another one now."""
         modules = [(path, module()) for path, module in self.modules]
         variables = [(path, variable()) for path, variable in self.variables]
         is_gone = [one is None for _, one in (*modules, *variables)]
-        return None if any(is_gone) or not all(map(Held.is_same, self.held)) else Structure(modules, variables)
+        return (
+            None if any(is_gone) or not all(map(HeldAttributes.is_same, self.held)) else Structure(modules, variables)
+        )
 
 
-PLANS: dict[int, Plan] = {}
+PLANS: dict[int, ModelPlan] = {}
 """The latest plan of each model that is alive, by its identity: a model may compare and hash as it likes."""
 
 
@@ -98,5 +100,5 @@ def structure_of(model: Any) -> Structure:
         structure = Structure(modules, list(model_paths.parameters(whole)))
         if plan is None:
             finalize(model, PLANS.pop, id(model), None).atexit = False
-        PLANS[id(model)] = Plan(structure)
+        PLANS[id(model)] = ModelPlan(structure)
     return structure

@@ -20,7 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from backprobe.backends.tensorflow import run_once
-from backprobe.backends.tensorflow.cuts import Cuts, Edge, Place, Severed, in_checkpoint, is_cast, users_place
+from backprobe.backends.tensorflow.cuts import Edge, LoggedCuts, Place, Severed, in_checkpoint, is_cast, users_place
 from backprobe.backends.tensorflow.private import (
     OwnGradient,
     dtype_number,
@@ -118,7 +118,7 @@ class OperationLog:
         self.made: dict[int, tuple[int, tuple[int, ...]]] = {}  # position, and the inputs that carry a gradient
         self.cut: dict[int, GradStatus] = {}  # values computed from followed ones, and why they carry nothing
         self.variables: dict[int, Uses] = {}
-        self.cuts = Cuts()
+        self.cuts = LoggedCuts()
         self.derived: list[range] = []  # positions at which a tape of the program's own ran backward
         self.unfollowed: dict[int, tuple[str, Place | None]] = {}  # Variables that a tape does not follow: their dtype
         self.compiled: dict[str, None] = {}  # the functions that ran as a whole
@@ -468,7 +468,7 @@ class OperationLog:
 
 @lru_cache(4096)
 def _named(kind: Any) -> tuple[str, str | None]:
-    # The name of an operation, and that of the function that it is where it is a compiled one.
+    # The name of an operation; and for a call of a compiled function, the name of the function, else None.
     name = kind.decode() if isinstance(kind, bytes) else str(kind)
     compiled = COMPILED.fullmatch(name)
     return name, compiled[1] if compiled else None

@@ -26,7 +26,7 @@ BADNESS: dict[Kind, int] = {"finite": 0, "inf": 1, "nan": 2}
 
 
 @dataclass(frozen=True)
-class Step:
+class UpdateStep:
     """One update: where in the log it began, by which line, and what it wrote into the Variables that it made worse."""
 
     position: int
@@ -40,7 +40,7 @@ class Updates:
 
     def __init__(self, log: OperationLog) -> None:
         self.log = log
-        self.steps: list[Step] = []
+        self.steps: list[UpdateStep] = []
 
     def before(self, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Kind, Kind]]:
         """The Variables that are about to be updated, what they hold, and what their gradients hold."""
@@ -57,12 +57,12 @@ class Updates:
             if worse:
                 owned = owned_by_layers()
                 made = tuple([(_name(variable, owned), gradient, made) for variable, gradient, made in worse])
-                self.steps.append(Step(position, users_place(), _described(optimizer, rate), made))
+                self.steps.append(UpdateStep(position, users_place(), _described(optimizer, rate), made))
 
     def found(self, captures: Sequence[Capture]) -> tuple[Update, ...]:
         return tuple([update for step in self.steps for update in self._of(step, captures)])
 
-    def _of(self, step: Step, captures: Sequence[Capture]) -> list[Update]:
+    def _of(self, step: UpdateStep, captures: Sequence[Capture]) -> list[Update]:
         groups: dict[tuple[GradientKind, Kind], list[str]] = {}
         for name, gradient, made in step.made:
             groups.setdefault((gradient, made), []).append(name)

@@ -97,11 +97,12 @@ def hearing_operations(
     recorded: Callable[[str, Sequence[Any], Sequence[Any], bool], OwnGradient | None],
     left: Callable[[Any], None] = ignore,
 ) -> Iterator[None]:
-    """Within this context ``operation`` hears of each operation of this thread, as an operation callback does.
+    """Within this context ``operation`` is called after each operation of this thread, as an operation callback is.
 
-    ``recorded`` hears of what is differentiated by a function of its own, as (name, outputs, inputs, is that one of
-    ``tf.custom_gradient``), and may give what hears what that function is given and returns. ``left`` hears of each
-    tensor whose numbers are taken out of TensorFlow, as by ``numpy()`` or ``float()``; a buffer is taken unheard.
+    ``recorded`` is called for each operation that has its own gradient function, with its name, its outputs, its
+    inputs, and whether the function comes from ``tf.custom_gradient``. It may return a listener, which is then called
+    with the arguments and the result of that gradient function. ``left`` is called with each tensor whose numbers are
+    taken out of TensorFlow, as by ``numpy()`` or ``float()``. Taking its buffer is not noticed.
     """
 
     def noting(following: Callable[..., Any], kind: Any, outputs: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
@@ -522,7 +523,7 @@ UPDATING = "_backend_update_step"
 
 
 def updating_class() -> Any:
-    """The class that has that method, if the program has imported Keras."""
+    """The class of Keras that defines the method ``UPDATING``; None if the program has not imported Keras."""
     keras = sys.modules.get("keras")
     kind = getattr(getattr(keras, "optimizers", None), "Optimizer", None)
     return None if kind is None else next((base for base in kind.__mro__ if UPDATING in vars(base)), None)

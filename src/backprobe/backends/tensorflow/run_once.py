@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from backprobe.backends.patching import listening
 from backprobe.backends.tensorflow import private
-from backprobe.backends.tensorflow.cuts import Cuts, Severed, users_place
+from backprobe.backends.tensorflow.cuts import LoggedCuts, Severed, users_place
 from backprobe.backends.tensorflow.private import identity_of
 from backprobe.backends.tensorflow.tensors import is_eager, is_other_than_zero, is_zero
 from backprobe.record.none_gradients import CutBy
@@ -33,13 +33,13 @@ def runs_once(kind: str) -> bool:
     return private.is_stateful(kind)
 
 
-def note(cuts: Cuts, kind: str, flowing: tuple[int, ...], position: int, made: Sequence[Any]) -> None:
+def note(cuts: LoggedCuts, kind: str, flowing: tuple[int, ...], position: int, made: Sequence[Any]) -> None:
     """Such an operation has run on followed values, and no Variable is among its operands."""
     severed = Severed(CALLED.get(kind, kind), CutBy.INSIDE_ZERO, "", flowing, position, users_place())
     cuts.once.update(dict.fromkeys(map(identity_of, made), severed))
 
 
-def zeros_of(cuts: Cuts, operation: Any, came: Sequence[Any], gave: Sequence[Any]) -> Sequence[Any]:
+def zeros_of(cuts: LoggedCuts, operation: Any, came: Sequence[Any], gave: Sequence[Any]) -> Sequence[Any]:
     """Note where a gradient that is not 0 has come to one of them, and exactly 0 goes on."""
     if any(map(is_other_than_zero, came)):
         outputs = filter(is_eager, operation.outputs or ())  # None where the derivative needs none

@@ -15,7 +15,7 @@ from backprobe.backends.tensorflow.session_outcomes import PassValues
 from backprobe.backends.tensorflow.tensors import is_floating
 from backprobe.record.graph import reached
 from backprobe.record.none_gradients import CutBy, CutOperation, NoneGiven, WhyNone
-from backprobe.record.training import Ran, Training, Untrained
+from backprobe.record.training import ModuleRan, Training, Untrained
 
 
 def none_given(passes: Sequence[GraphPass], captures: Sequence[Capture]) -> tuple[NoneGiven, ...]:
@@ -101,5 +101,5 @@ def training(passes: Sequence[GraphPass], captures: Sequence[Capture]) -> Traini
             asked[source.name] = gradient if asked.get(source.name) is None else asked[source.name]
     places = {c.source.name: at for at, c in reversed(list(enumerate(captures))) if hasattr(c.source, "op")}
     lacking = [name for name, gradient in asked.items() if gradient is None]
-    untrained = [Untrained(name.partition(":")[0], "", "", Ran.ASKED, own=places.get(name)) for name in lacking]
+    untrained = [Untrained(name.partition(":")[0], "", "", ModuleRan.ASKED, own=places.get(name)) for name in lacking]
     return Training(len(asked), untrained=tuple(untrained)) if asked else None

@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.facts import Node, Outcome
+from backprobe.backends.facts import GraphNode, Outcome
 from backprobe.backends.tensorflow import private
-from backprobe.backends.tensorflow.graph_run import GraphRun
+from backprobe.backends.tensorflow.graph_run import TensorflowGraphRun
 from backprobe.backends.tensorflow.graph_values import FREE, GraphValue, GraphValues, is_outside
 from backprobe.backends.tensorflow.graph_walk import Upstream
 from backprobe.backends.tensorflow.session_gradients import GraphPass
@@ -69,10 +69,10 @@ class PassValues(GraphValues):
 
     def value(self, tensor: Any) -> GraphValue:
         dtype = self.dtypes.get(tensor.name, tensor.dtype.base_dtype)
-        return GraphValue(Node((tensor.name,), described=self.describe(tensor)), tensor, dtype)
+        return GraphValue(GraphNode((tensor.name,), described=self.describe(tensor)), tensor, dtype)
 
 
-class PassRun(GraphRun):
+class PassRun(TensorflowGraphRun):
     """One pass. ``named`` are the tensors that have names, by position, and ``gradients`` those that it gave."""
 
     def __init__(self, one: Fetched, named: Sequence[Any], gradients: Sequence[Any]) -> None:

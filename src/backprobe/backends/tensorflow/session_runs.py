@@ -50,7 +50,7 @@ class SessionRun:
 
 
 @dataclass
-class Plan:
+class FetchPlan:
     """The tensors to fetch, by keys as in ``SessionRun``.
 
     ``own`` are those of a run of its own, ``unread`` those that need a Variable which the program's run does not read,
@@ -189,7 +189,7 @@ class SessionRuns:
         self._keep(run, own)
         return result
 
-    def _known(self, graph: Any, given: Mapping[str, Any]) -> tuple[SessionRun, Plan] | None:
+    def _known(self, graph: Any, given: Mapping[str, Any]) -> tuple[SessionRun, FetchPlan] | None:
         # A run that takes gradients, and what can be fetched; None for any other run.
         passes = self.passes_of(graph)
         if not passes:
@@ -205,8 +205,8 @@ class SessionRuns:
         taken = [one for one in passes if _is_run(one, executed)]
         return self._wanted(taken, Fetchable(graph, executed, fed)) if taken else None
 
-    def _wanted(self, taken: Sequence[GraphPass], fetchable: Fetchable) -> tuple[SessionRun, Plan]:
-        run, plan = SessionRun(taken, fetchable.fed), Plan()
+    def _wanted(self, taken: Sequence[GraphPass], fetchable: Fetchable) -> tuple[SessionRun, FetchPlan]:
+        run, plan = SessionRun(taken, fetchable.fed), FetchPlan()
         named = {one.name: one for one in self.named.values() if one.graph is fetchable.graph}
         named |= {one.name: one for call in taken for one in call.outputs}
         if self.keeps_inputs:

@@ -21,7 +21,7 @@ MOST = 8  # outputs that are kept apart
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenPass:
     """A pass: from which tensors, with what cotangents, its positions in the log, whether all that it was asked for are
     gradients of Variables, the line that asked, and the method of the tape.
     """
@@ -33,7 +33,7 @@ class Given:
     line: Source | None
     method: str
 
-    def asks_as(self, other: Given) -> bool:
+    def asks_as(self, other: GivenPass) -> bool:
         """Do both ask for the derivatives of the same?"""
         is_of_same = [*map(id, self.targets)] == [*map(id, other.targets)]
         return is_of_same and all(map(_is_same, self.cotangents, other.cotangents))
@@ -58,7 +58,7 @@ class TakenPasses:
 
     def __init__(self, log: OperationLog) -> None:
         self.log = log
-        self.given: list[Given] = []
+        self.given: list[GivenPass] = []
 
     def hear(
         self,
@@ -74,7 +74,7 @@ class TakenPasses:
         pairs = self._targets(method, args, kwargs) if counts else []
         sources = _named(args[1:2], kwargs, SOURCES)
         self.given.append(
-            Given(
+            GivenPass(
                 [one for one, _ in pairs],
                 [by for _, by in pairs],
                 positions,
@@ -87,7 +87,7 @@ class TakenPasses:
     def tell(
         self, useless: TensorflowUselessGradients, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any
     ) -> None:
-        """Tell of the pass that was heard of last."""
+        """Report the latest pass, and the gradients that it returned, to what looks for useless gradients."""
         given = self.given[-1]
         if given.targets and given.method == GRADIENT and tf.executing_eagerly():
             pairs = [*zip(given.targets, given.cotangents, strict=True)]
@@ -136,17 +136,17 @@ class TakenPasses:
         is_norm = all(given.is_of_variables for given in used) and not others
         return bool(used) and not is_norm
 
-    def outputs(self) -> list[Given]:
+    def outputs(self) -> list[GivenPass]:
         """One pass of each output. Of a loop that computes what it differentiates, the last iteration's stands; and of
         many outputs the last of each line.
         """
-        found: list[Given] = []
+        found: list[GivenPass] = []
         for one in self.given:
             if one.targets and not any(map(one.asks_as, found)):
                 found = [before for before in found if not self._is_iteration(before, one)] + [one]
         return [*{one.line: one for one in found}.values()] if len(found) > MOST else found
 
-    def _is_iteration(self, before: Given, one: Given) -> bool:
+    def _is_iteration(self, before: GivenPass, one: GivenPass) -> bool:
         # Are these passes of two iterations, the second of what was computed after the first?
         made = (self.log.position(identity(target)) for target in one.targets)
         return before.line is not None and before.line == one.line and min(made) >= before.positions.stop

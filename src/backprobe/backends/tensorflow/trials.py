@@ -9,7 +9,7 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.tensorflow.tensors import is_eager, is_tensor, plain, variable_of
-from backprobe.backends.trials import Ran, Trials
+from backprobe.backends.trials import TrialRun, Trials
 from backprobe.record.containers import leaves
 
 
@@ -31,7 +31,7 @@ class TensorflowTrials(Trials):
     def total(self, result: Any) -> Any:
         return tf.add_n([tf.reduce_sum(one) for one in floating(result)])
 
-    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ran:
+    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TrialRun:
         varied = [leaf for _, leaf in leaves((tuple(args), dict(kwargs))) if self.is_varied(leaf)]
         with tf.GradientTape() as tape:
             for tensor in varied:
@@ -40,7 +40,7 @@ class TensorflowTrials(Trials):
         known = {id(one) for one in varied}
         wanted = [*varied, *(one for one in tape.watched_variables() if id(one) not in known)]
         gradients = tape.gradient(results, wanted) if results else []
-        return Ran(results, [tf.convert_to_tensor(one) for one in gradients if one is not None])
+        return TrialRun(results, [tf.convert_to_tensor(one) for one in gradients if one is not None])
 
 
 def floating(result: Any) -> list[Any]:

@@ -24,7 +24,7 @@ from backprobe.record.graph import reached
 from backprobe.record.none_gradients import CutOperation, NoneGiven, WhyNone
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
-from backprobe.record.training import Ran, Training, Untrained
+from backprobe.record.training import ModuleRan, Training, Untrained
 
 MOST = 8  # of the values that are computed from one Variable
 
@@ -32,7 +32,7 @@ Why = tuple[WhyNone, tuple[int, ...], tuple[Severed, ...]]
 
 
 @dataclass
-class Recorded:
+class RecordedSpans:
     """What one tape has seen: the spans of the log in which it recorded, and what the program had it watch."""
 
     spans: list[tuple[float, float]] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedOfTape:
     """A gradient that was asked for and is None: with respect to what, where, and why."""
 
     number: int
@@ -65,12 +65,12 @@ class UserTapes:
     def __init__(self, log: OperationLog, version: Callable[[Any], int], watched: Callable[[Any, Any], object]) -> None:
         self.log, self.version, self.watched = log, version, watched
         self.began = private.next_identity()
-        self.tapes: WeakKeyDictionary[Any, Recorded] = WeakKeyDictionary()
-        self.asked: list[Asked] = []
+        self.tapes: WeakKeyDictionary[Any, RecordedSpans] = WeakKeyDictionary()
+        self.asked: list[AskedOfTape] = []
         self.trained: dict[int, bool] = {}  # the Variables that gradients were asked for, and has one come?
         self.owned: dict[int, Owned] = {}  # what the program calls those of which none came
         self.zero: dict[int, Any] = {}  # those whose gradients were exactly 0, while all have been
-        self.has_moving = False  # was any other than 0?
+        self.has_moving = False  # did a Variable get a gradient with a number other than 0?
         self.zero_at: Source | None = None
 
     @property
@@ -78,10 +78,10 @@ class UserTapes:
         """To the methods of tapes, which tell when they record, and what they watch."""
         return {private.PUSH: self._pushing, private.POP: self._popping, "watch": self._watching}
 
-    def _of(self, tape: Any) -> Recorded:
+    def _of(self, tape: Any) -> RecordedSpans:
         # What is known of a tape; one that records since before the block has all of it.
         if tape not in self.tapes:
-            self.tapes[tape] = Recorded([(-1, math.inf)] if private.records(tape) else [])
+            self.tapes[tape] = RecordedSpans([(-1, math.inf)] if private.records(tape) else [])
         return self.tapes[tape]
 
     def is_recorded(self, tape: Any, own: Any) -> bool:
@@ -91,7 +91,7 @@ class UserTapes:
 
     def _pushing(self, following: Callable[..., Any], tape: Any) -> None:
         if private.is_new(tape):
-            self.tapes[tape] = Recorded()
+            self.tapes[tape] = RecordedSpans()
         known = self._of(tape)
         following(tape)
         known.spans.append((self.log.length, math.inf))
@@ -126,7 +126,7 @@ class UserTapes:
         if line is None:
             return
         if not came:
-            self.asked.append(Asked(0, 0, "", line, WhyNone.NOTHING, (), (), (), "", False))
+            self.asked.append(AskedOfTape(0, 0, "", line, WhyNone.NOTHING, (), (), (), "", False))
         known = self._of(tape)
         targets = {identity(one) for one in tf.nest.flatten(target) if is_tensor(one)}
         way = _Way(
@@ -141,7 +141,7 @@ class UserTapes:
         for source, (why, outside, cuts) in whys:
             is_variable = variable_of(source) is not None
             self.asked.append(
-                Asked(
+                AskedOfTape(
                     identity(source),
                     self.version(source) if is_variable else 0,
                     self._label(source),
@@ -203,17 +203,17 @@ class UserTapes:
         untrained = tuple([self._untrained(one, captures) for one in each])
         return Training(len(self.trained), stepped=True, untrained=untrained)
 
-    def _untrained(self, one: Asked, captures: Sequence[Capture]) -> Untrained:
+    def _untrained(self, one: AskedOfTape, captures: Sequence[Capture]) -> Untrained:
         name, module, kind, beside = self.owned.get(one.number, (one.label, "", "", ()))
         is_told = one.why is not WhyNone.NO_WAY or bool(one.cuts)
         if is_told or self.log.is_read(one.number):
             carriers = self._carriers(one.number, captures)
             own = next((at for at, capture in enumerate(captures) if capture.number == one.number), None)
             is_alone = own is not None and not (carriers or module)
-            ran = Ran.ASKED if is_told else Ran.UNKNOWN if is_alone else Ran.CALLED
+            ran = ModuleRan.ASKED if is_told else ModuleRan.UNKNOWN if is_alone else ModuleRan.CALLED
             return Untrained(name, module, kind, ran, carriers=carriers, own=own)
         is_called = any(map(self.log.is_read, beside))
-        return Untrained(name, module, kind, Ran.NEVER_READ if is_called or not module else Ran.NOT_CALLED)
+        return Untrained(name, module, kind, ModuleRan.NEVER_READ if is_called or not module else ModuleRan.NOT_CALLED)
 
     def _carriers(self, number: int, captures: Sequence[Capture]) -> tuple[int, ...]:
         # The captures that are computed from a Variable, those nearest to it.
@@ -265,7 +265,7 @@ class UserTapes:
 class _Way:
     # The way from sources to targets as the log has it, and which parts of it a tape has seen.
     def __init__(
-        self, log: OperationLog, tape: Recorded, targets: set[int], began: int, watched: Mapping[int, int]
+        self, log: OperationLog, tape: RecordedSpans, targets: set[int], began: int, watched: Mapping[int, int]
     ) -> None:
         self.log, self.tape, self.targets, self.began, self.watched = log, tape, targets, began, watched
         self.before = {each: log.made.get(each, NEVER) for each in log.before(targets)}

@@ -7,7 +7,6 @@ are a part of it, and go into Variables of ours that ``run.step()`` reads.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -22,23 +21,21 @@ from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.model_plans import structure_of
 from backprobe.backends.tensorflow.tensors import identity, is_differentiable, is_eager, read, variable_of
 from backprobe.backends.tensorflow.traced_before import TracedBefore
-from backprobe.backends.user_lines import calling_line
-from backprobe.backends.watched_names import WatchedSelection, named
+from backprobe.backends.watched_names import named
 from backprobe.backends.watches import (
     GRADIENT,
-    PARAMETER,
-    UPDATE,
     VALUE,
     StepListener,
     Watches,
     Watching,
     WatchOptions,
 )
+from backprobe.backends.watching import ModelWatching, later, parameter_rows
 from backprobe.errors import BadOption, Unsupported
 from backprobe.record.containers import leaves, refilled
 from backprobe.record.names import quote_path
 from backprobe.record.options import Option
-from backprobe.record.statistics import NOTHING, Row, measured, merged
+from backprobe.record.statistics import NOTHING, Row, measured
 
 OPTIMIZER = Option(
     "optimizer", keras.optimizers.Optimizer, None, "model.optimizer", says="an optimizer of Keras, or several"
@@ -46,18 +43,16 @@ OPTIMIZER = Option(
 ADDED = 8  # columns of a row that are added up; the last two are extremes
 
 
-class TensorflowWatching(Watching):
-    """TensorFlow's ``Watching``: of one model, in the thread that began it."""
+class TensorflowWatching(ModelWatching):
+    """TensorFlow's ``Watching``."""
 
     def __init__(self, model: Any, options: WatchOptions, listener: StepListener, asked: str) -> None:
         _refuse_others(options, asked)
-        self.model, self.options, self.listener, self.asked = model, options, listener, asked
-        self.selection = WatchedSelection(options.select, asked)
+        super().__init__(model, options, listener, asked)
         self._look()
         names = [quote_path(path) for path, _ in self.structure.modules]
         if all(getattr(part, "built", True) for part, _ in self.known.values()):
             self.selection.check(names, [*self.variables.values()], type(model).__name__)
-        self.thread = threading.get_ident()
         self.rows: dict[int, Any] = {}  # Variables by place, of what runs in a graph
         self.trained: set[int] = set()  # those that only a gradient brings
         self.is_measured = tf.Variable(True, trainable=False)
@@ -112,12 +107,7 @@ class TensorflowWatching(Watching):
     def step(self) -> None:
         self._follow_up()
         if self.options.optimizers and not self.has_graph:
-            raise BadOption(
-                "the optimizer ends the steps of this run",
-                asked="run.step()",
-                found="optimizer= was given, and what it trains is not compiled",
-                next="leave out run.step()",
-            )
+            raise self.refuse_step("optimizer= was given, and what it trains is not compiled", "leave out run.step()")
         if self.options.optimizers and not _has_stepped(self.options.optimizers[-1]):
             self.listener.begin()
             return
@@ -182,9 +172,7 @@ class TensorflowWatching(Watching):
         heard = [(at, leaf) for at, leaf in heard if private.is_followed_by_a_tape(leaf)]
         if heard and path not in self.heard:
             self.heard.add(path)
-            line = calling_line(sys._getframe(1))
-            if line is not None:
-                self.listener.line(named(path, ""), line)
+            self.say_line(path, sys._getframe(1))
         if heard and tf.executing_eagerly():
             self.listener.begin()
         tied = {id(leaf): self._tied(path, at, leaf) for at, leaf in heard if self._wants(path, at)}
@@ -272,11 +260,11 @@ class TensorflowWatching(Watching):
         return [one for one in own if one[0] and self.options.of_parameters and self.selection.wants(one[0])]
 
     def _measure_parameters(self, own: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-        for name, one in own.items():
-            if self.options.parameters:
-                self._measure(name, PARAMETER, read(one), True)
-            if self.options.updates:
-                self._measure(name, UPDATE, _wide(read(one)) - _wide(before[name]), True)
+        def difference(name: str) -> Any:
+            return _wide(read(own[name])) - _wide(before[name])
+
+        for name, kind, numbers in parameter_rows(self.options, own, before, lambda one: read(own[one]), difference):
+            self._measure(name, kind, numbers, True)
 
 
 def _wide(tensor: Any) -> Any:
@@ -358,14 +346,7 @@ class TensorflowWatches(Watches):
         return measured(found)
 
     def later(self, rows: Mapping[int, Sequence[Any]]) -> Callable[[], Mapping[int, Row]]:
-        def wait() -> Mapping[int, Row]:
-            found: dict[int, Row] = {}
-            for place, held in rows.items():
-                for one in held:
-                    found[place] = merged(found.get(place, NOTHING), tuple(one.numpy().tolist()))
-            return found
-
-        return wait
+        return later(rows, lambda one: tuple(one.numpy().tolist()))
 
 
 def _refuse_others(options: WatchOptions, asked: str) -> None:

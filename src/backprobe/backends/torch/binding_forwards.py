@@ -39,7 +39,7 @@ class Hearer:
         return self.known[1]
 
 
-class Entry(CodeListener):
+class ForwardEntry(CodeListener):
     """One entry of a forward, and those who hear it."""
 
     def __init__(self, sites: Sequence[Site], hearers: Sequence[Hearer]) -> None:
@@ -97,9 +97,9 @@ class BindingForward:
         self.owner = owner_of(module, "forward")
         self.standing: AbstractContextManager[None] | None = None
 
-    def _opener(self, name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Entry]:
+    def _opener(self, name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], ForwardEntry]:
         self.sites = sites
-        return lambda: Entry(sites, self.hearers)
+        return lambda: ForwardEntry(sites, self.hearers)
 
     def install(self) -> None:
         """This thread's calls of the module run this forward."""

@@ -22,7 +22,7 @@ from backprobe.backends.torch import graph, tensors
 from backprobe.backends.torch.capture import Capture, with_edges
 from backprobe.backends.torch.gradient_hooks import Arrivals
 from backprobe.backends.torch.graph import Key, by_edge, key
-from backprobe.backends.torch.partials import Pass, compare, link, product, rounding, stopped
+from backprobe.backends.torch.partials import PartialsPass, compare, link, product, rounding, stopped
 from backprobe.backends.torch.recheck import random_states
 from backprobe.backends.torch.tensors import numbers
 from backprobe.record.inputs import Edge, PathSums
@@ -64,9 +64,11 @@ class BlockPartials:
                 if is_shared and may_wait(edge, [captures[at], *sources], recorded):
                     self.known[key(edge)] = Local({}, [WAIT] if sources else [])
                     continue
-                self.known[key(edge)] = self._of(Pass(captures[at], sources, stop, False)) if sources else Local()
+                self.known[key(edge)] = (
+                    self._of(PartialsPass(captures[at], sources, stop, False)) if sources else Local()
+                )
 
-    def _of(self, run: Pass) -> Local:
+    def _of(self, run: PartialsPass) -> Local:
         if run.is_nested:
             return Local()
         try:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from backprobe.backends.bridging import Bridges, Gates, Pass, filled, opened
+from backprobe.backends.bridging import BridgedPass, Bridges, Gates, filled, opened
 from backprobe.backends.patching import listening
 from backprobe.backends.torch.graph import all_nodes, leaves
 from backprobe.backends.user_lines import users_frames
@@ -134,7 +134,9 @@ class TorchBridges(Bridges):
         return [(torch._C, "PyTorchFileWriter")]
 
     @contextmanager
-    def passes(self, heard: Callable[[Pass], None], watched: Callable[[FrameType], Sequence[Any]]) -> Iterator[None]:
+    def passes(
+        self, heard: Callable[[BridgedPass], None], watched: Callable[[FrameType], Sequence[Any]]
+    ) -> Iterator[None]:
         thread, running = threading.get_ident(), list[Any]()
 
         def run(following: Callable[..., Any], outputs: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
@@ -166,7 +168,7 @@ class TorchBridges(Bridges):
         *_: Any,
         frame: FrameType,
         watched: Sequence[Any],
-    ) -> Pass:
+    ) -> BridgedPass:
         # What comes to the leaves behind all bridges, with them and without.
         from_here = [one for one in watched if _is_tensor(one) and one.requires_grad]
         reached = [*{id(one): one for source in (*self.known, *from_here) for one in _leaves(source)}.values()]
@@ -184,7 +186,7 @@ class TorchBridges(Bridges):
         arrived = [*map(bool, given())]
         with GATES.closed():
             lacking = [came is None for came in given()]
-        return Pass(_number(outputs), behind, arrived, lacking, frame)
+        return BridgedPass(_number(outputs), behind, arrived, lacking, frame)
 
 
 def _leaves(source: Tensor) -> list[Tensor]:

@@ -13,11 +13,27 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 from torch.nn.parameter import is_lazy
 
-from backprobe.backends.captures import SINCE, CapturedCall, CapturedStep, Captures, Kept, Misfit, Ran, Result
+from backprobe.backends.captures import (
+    SINCE,
+    CapturedCall,
+    CapturedStep,
+    Captures,
+    KeptTensor,
+    MisfitParameter,
+    RanCalls,
+    Result,
+)
 from backprobe.backends.random_states import OF_PYTHON, RandomNumbers, RandomState, put_back
 from backprobe.backends.replay import Replay
 from backprobe.backends.torch.capture import version
-from backprobe.backends.torch.guarded_calls import Given, GuardedModule, State, TorchGuardedCall, begun_with, floating
+from backprobe.backends.torch.guarded_calls import (
+    CallState,
+    GivenTensor,
+    GuardedModule,
+    TorchGuardedCall,
+    begun_with,
+    floating,
+)
 from backprobe.backends.torch.nonfinite import unfit
 from backprobe.backends.torch.state import TorchState, generators
 from backprobe.backends.torch.structure import structure
@@ -38,10 +54,10 @@ PYTHON = ("python", "numpy")
 WRAPPERS = ("_orig_mod", "module")  # of torch.compile, and of DistributedDataParallel
 
 
-def kept(tensor: Tensor, **facts: Any) -> Kept:
+def kept(tensor: Tensor, **facts: Any) -> KeptTensor:
     """A tensor as a file has it."""
     size = tensor.numel() * tensor.element_size()
-    return Kept(tensor.detach(), size, {"device": str(tensor.device), **facts})
+    return KeptTensor(tensor.detach(), size, {"device": str(tensor.device), **facts})
 
 
 def result(tensor: Tensor) -> Result:
@@ -88,7 +104,7 @@ class TorchCaptures(Captures):
     def captured(self, model: Any, calls: Sequence[TorchGuardedCall], *, is_backward: bool) -> CapturedStep:
         parameters, left_out = self._parameters(calls)
         found = [self._captured(call, left_out) for call in calls]
-        held = [one for call in found for _, one in leaves(call.given) if isinstance(one, Kept)]
+        held = [one for call in found for _, one in leaves(call.given) if isinstance(one, KeptTensor)]
         gradients: dict[str, Result] = {}
         for call in calls if is_backward else ():
             for name, parameter in call.of.parameters:
@@ -107,10 +123,10 @@ class TorchCaptures(Captures):
             left_out,
         )
 
-    def _parameters(self, calls: Sequence[TorchGuardedCall]) -> tuple[dict[str, Kept], list[str]]:
+    def _parameters(self, calls: Sequence[TorchGuardedCall]) -> tuple[dict[str, KeptTensor], list[str]]:
         # Those of the modules that were called; tied ones are one object.
-        found: dict[str, Kept] = {}
-        known: dict[int, Kept] = {}
+        found: dict[str, KeptTensor] = {}
+        known: dict[int, KeptTensor] = {}
         left_out = []
         for call in calls:
             if call.of.versions() != call.weights or call.writes_parameters:
@@ -127,7 +143,7 @@ class TorchCaptures(Captures):
 
         def leaf(path: str, one: Any) -> Any:
             path = f"{'kwargs' if path.startswith('.1') else 'args'}{path[2:]}"
-            if not isinstance(one, Given):
+            if not isinstance(one, GivenTensor):
                 return one
             if version(one.numbers) != one.version:
                 left_out.append(f"{path} of {where}: it was {SINCE} the forward began")
@@ -153,33 +169,35 @@ class TorchCaptures(Captures):
             {path: result(one.numbers) for path, one in call.returned.items() if version(one.numbers) == one.version},
         )
 
-    def misfits(self, model: Any, step: CapturedStep) -> Sequence[Misfit]:
+    def misfits(self, model: Any, step: CapturedStep) -> Sequence[MisfitParameter]:
         found = []
-        names = Names(model)
+        names = ModulesByPath(model)
         for path in dict.fromkeys(call.path for call in step.calls):
             module = names.module(path)
             if module is None:
-                found.append(Misfit(path, (), None))
+                found.append(MisfitParameter(path, (), None))
                 continue
             parameters = _shapes(path, structure(module).parameters)
             held = {**parameters, **_shapes(path, _buffers(module))}
             states = [each for call in step.calls if call.path == path for each in call.state.items()]
             captured = _inside(path, dict([*step.parameters.items(), *states]))
             found += [
-                Misfit(name, shape, held.get(name))
+                MisfitParameter(name, shape, held.get(name))
                 for name, shape in captured.items()
                 if held.get(name, ()) is not None and held.get(name) != shape
             ]
             if _inside(path, step.parameters):
-                found += [Misfit(name, None, shape) for name, shape in parameters.items() if name not in captured]
+                found += [
+                    MisfitParameter(name, None, shape) for name, shape in parameters.items() if name not in captured
+                ]
         return found
 
     def calls(self, model: Any, step: CapturedStep) -> Sequence[TorchReplayedCall]:
-        names = Names(model)
+        names = ModulesByPath(model)
         parameters = {id(one): _parameter(one) for one in step.parameters.values() if one.tensor is not None}
         return [TorchReplayedCall(names, call, step, parameters) for call in step.calls]
 
-    def run(self, model: Any, step: CapturedStep, calls: Sequence[Any]) -> Ran:
+    def run(self, model: Any, step: CapturedStep, calls: Sequence[Any]) -> RanCalls:
         replay = Replay(_Torch, model, draws_anew=False)
         with replay.run(), ExitStack() as entered, put_back(TorchState(model).random_states()):
             outputs: list[dict[str, Tensor]] = []
@@ -190,8 +208,8 @@ class TorchCaptures(Captures):
             returned = [{path: result(one) for path, one in each.items()} for each in outputs]
             if not step.is_backward:
                 bad = unfit({f":return{path}": one for each in outputs for path, one in each.items()})
-                return Ran(returned, {}, bad)
-            return Ran(returned, *_differentiated(calls, outputs))
+                return RanCalls(returned, {}, bad)
+            return RanCalls(returned, *_differentiated(calls, outputs))
 
     def settled(self, settings: Mapping[str, Any]) -> AbstractContextManager[None]:
         return set_to(settings)
@@ -230,7 +248,7 @@ class _Torch:
     state = TorchState
 
 
-class Names:
+class ModulesByPath:
     """The modules of a model by their paths, which may have been compiled or distributed in the file or here."""
 
     def __init__(self, model: Module) -> None:
@@ -255,7 +273,7 @@ def _shapes(path: str, named: Sequence[tuple[str, Tensor]]) -> dict[str, tuple[i
     return {_plain_name(_under(path, name)): None if is_lazy(one) else tuple(one.shape) for name, one in named}
 
 
-def _inside(path: str, captured: Mapping[str, Kept]) -> dict[str, tuple[int, ...]]:
+def _inside(path: str, captured: Mapping[str, KeptTensor]) -> dict[str, tuple[int, ...]]:
     # The shapes of what a file has for the module at a path, by plain names.
     around = _plain_name(path)
     shapes = {
@@ -265,11 +283,11 @@ def _inside(path: str, captured: Mapping[str, Kept]) -> dict[str, tuple[int, ...
     return {name: shape for name, shape in shapes.items() if not around or name.startswith(f"{around}.")}
 
 
-class ReplayedState(State):
+class ReplayedState(CallState):
     """What a call in a file begins with: also its parameters, which the model has for the time of the call."""
 
     def __init__(
-        self, names: Names, call: CapturedCall, step: CapturedStep, parameters: Mapping[int, Parameter]
+        self, names: ModulesByPath, call: CapturedCall, step: CapturedStep, parameters: Mapping[int, Parameter]
     ) -> None:
         module = names.module(call.path)
         assert module is not None
@@ -314,13 +332,13 @@ class TorchReplayedCall(TorchGuardedCall):
     """A call in a file, as a guard has one."""
 
     def __init__(
-        self, names: Names, call: CapturedCall, step: CapturedStep, parameters: Mapping[int, Parameter]
+        self, names: ModulesByPath, call: CapturedCall, step: CapturedStep, parameters: Mapping[int, Parameter]
     ) -> None:
         module = names.module(call.path)
         assert module is not None
         self.of, self.module, self.path = GuardedModule(module, call.path), module, call.path
         self.state = ReplayedState(names, call, step, parameters)
-        self.given = refilled(call.given, lambda one: _given(one) if isinstance(one, Kept) else one)
+        self.given = refilled(call.given, lambda one: _given(one) if isinstance(one, KeptTensor) else one)
         self.gradients = {path: _here(one) for path, one in call.gradients.items()}
         self.known = {_plain_name(name): name for name in step.parameters}
         self.handles, self.returned = [], {}
@@ -399,10 +417,10 @@ def _tensor_kept(state: Any) -> Any:
 
 
 def _state_of(state: Any) -> Any:
-    return copied(state.tensor) if isinstance(state, Kept) else state
+    return copied(state.tensor) if isinstance(state, KeptTensor) else state
 
 
-def _places(names: Names, wanted: Mapping[str, Any]) -> list[tuple[str, Module, str]]:
+def _places(names: ModulesByPath, wanted: Mapping[str, Any]) -> list[tuple[str, Module, str]]:
     # Of each name in a file: the module that has it in the model, and under which name.
     found = []
     for full in wanted:
@@ -422,17 +440,17 @@ def _device(name: str) -> torch.device:
     return device if is_here else torch.device("cpu")
 
 
-def _here(one: Kept) -> Tensor:
+def _here(one: KeptTensor) -> Tensor:
     tensor: Tensor = one.tensor
     return tensor.to(_device(str(one.facts["device"])))
 
 
-def _given(one: Kept) -> Given:
+def _given(one: KeptTensor) -> GivenTensor:
     tensor = _here(one)
-    return Given(tensor.requires_grad_(bool(one.facts["trained"])) if one.facts["trained"] else tensor)
+    return GivenTensor(tensor.requires_grad_(bool(one.facts["trained"])) if one.facts["trained"] else tensor)
 
 
-def _parameter(one: Kept) -> Parameter:
+def _parameter(one: KeptTensor) -> Parameter:
     return Parameter(_here(one), requires_grad=bool(one.facts["trained"]))
 
 

@@ -42,7 +42,7 @@ def computing_again() -> Any:
 
 
 def without_history(frame: FrameType) -> tuple[str, FrameType]:
-    """Why what a frame computes has no history, as a mode, and the frame that this is known of."""
+    """The mode that keeps what a frame computes from having a history, and the frame that shows this."""
     inside = _checkpoint(frame)
     if inside is None:
         applied = innermost_applied(frame)
@@ -80,5 +80,5 @@ def in_vain() -> Source | None:
 
 
 def _requires_gradient(checkpoint: FrameType) -> bool:
-    # Is a checkpoint given anything that does?
+    # Does any tensor that a checkpoint is given require a gradient?
     return any(isinstance(one, Tensor) and one.requires_grad for one in checkpoint.f_locals["args"])

@@ -39,7 +39,7 @@ FINDS_EFFECTS = hasattr(torch._library.utils, "is_impure")
 """Does every part of the compiler ask whether an operator has an effect? Older ones ask only for what it writes to."""
 
 Kept = tuple[str, int]
-"""A row that is kept outside of the graph: in which ``Rows``, and at which place."""
+"""A row that is kept outside of the graph: in which ``CompiledRows``, and at which place."""
 
 
 def merge(row: Tensor | Kept, numbers: Tensor) -> None:
@@ -96,7 +96,7 @@ def _sum(parts: list[Tensor]) -> Tensor:
 MANY = 64  # rows in an array
 
 
-class Rows:
+class CompiledRows:
     """The rows that compiled code merges into, by their places: on a CPU they lie side by side in arrays of NumPy.
 
     Each is a tensor and an attribute: Dynamo guards on those alone that the code uses, and so sees those that were made
@@ -140,7 +140,7 @@ class Rows:
 
 
 NAMES = count()
-KEPT: WeakValueDictionary[str, Rows] = WeakValueDictionary()
+KEPT: WeakValueDictionary[str, CompiledRows] = WeakValueDictionary()
 """The rows of all watches that there are, by name."""
 
 

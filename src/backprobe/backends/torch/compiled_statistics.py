@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from backprobe.backends.torch.compiled_rows import FINDS_EFFECTS, Kept, Rows, merge
+from backprobe.backends.torch.compiled_rows import FINDS_EFFECTS, CompiledRows, Kept, merge
 from backprobe.backends.torch.dynamo import skip_code
 from backprobe.backends.torch.tensors import is_floating
 from backprobe.record.names import quote
@@ -34,7 +34,7 @@ class CompiledStatistics:
     """The rows of one model, which ``wanted`` asks for: of a module, by its identity, at a path in what it returns."""
 
     def __init__(self, is_known: Callable[[int], bool], wanted: Callable[[int, str], Places]) -> None:
-        self.values, self.gradients = Rows(), Rows()
+        self.values, self.gradients = CompiledRows(), CompiledRows()
         self.wanted = wanted
 
         def place(module: int, keys: tuple[str, ...], device: str) -> Places:
@@ -75,7 +75,7 @@ def heard(statistics: CompiledStatistics, module: Module, output: Any, keys: tup
             heard(statistics, module, item, (*keys, str(key)))
 
 
-def _row_of_gradient(rows: Rows, place: int, tensor: Tensor) -> Tensor | Kept:
+def _row_of_gradient(rows: CompiledRows, place: int, tensor: Tensor) -> Tensor | Kept:
     return (rows.name, place) if FINDS_EFFECTS and tensor.is_cpu else getattr(rows, f"row{place}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from backprobe.backends.call_sites import Site, assigned_once, site_at
+from backprobe.backends.call_sites import InstructionSite, assigned_once, site_at
 from backprobe.backends.facts import Failure
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward_passes import Passing
@@ -47,7 +47,7 @@ def _innermost(step: TracebackType | None) -> TracebackType | None:
     return step
 
 
-def _empty(frame: FrameType, site: Site) -> Iterator[tuple[str, Tensor]]:
+def _empty(frame: FrameType, site: InstructionSite) -> Iterator[tuple[str, Tensor]]:
     # The tensors whose ``.grad`` is None and which is read where the error arose, each as the program writes it.
     #
     # A name that holds None counts as well, if the only assignment to it reads that.
@@ -58,7 +58,7 @@ def _empty(frame: FrameType, site: Site) -> Iterator[tuple[str, Tensor]]:
             yield from [(ast.unparse(read), one) for one in held if isinstance(one, Tensor) and _has_none(one)]
 
 
-def _each(frame: FrameType, site: Site, node: ast.expr) -> Sequence[Any]:
+def _each(frame: FrameType, site: InstructionSite, node: ast.expr) -> Sequence[Any]:
     # What an expression stands for; of the variable of a comprehension that has ended, all that it went over.
     known = value_in(frame, node)
     above: ast.AST = node

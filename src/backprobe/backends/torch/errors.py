@@ -23,7 +23,7 @@ from backprobe.backends.torch.backward_passes import CALLS, BackwardCall
 from backprobe.backends.torch.beyond_tables import beyond_table
 from backprobe.backends.torch.capture import Capture, gradient_edge, memory, version, with_edges
 from backprobe.backends.torch.graph import LEAF, by_edge, key
-from backprobe.backends.torch.optimizer_steps import Step
+from backprobe.backends.torch.optimizer_steps import OptimizerStep
 from backprobe.backends.user_lines import source_at
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
@@ -58,7 +58,7 @@ def failure(
     captures: Sequence[Capture],
     written: Sequence[Tensor],
     earlier: Sequence[BackwardCall],
-    steps: Iterable[Step],
+    steps: Iterable[OptimizerStep],
     start: int = 0,
 ) -> Failure | str | None:
     """What an error is about, by positions of captures, or a note on it; None where nothing is known of it here.
@@ -76,11 +76,11 @@ def failure(
         return beyond
     unruled = NO_RULE.search(str(error))
     if unruled is not None and isinstance(error, RuntimeError):
-        return _without_rule(unruled[1], Known(captures))
+        return _without_rule(unruled[1], KnownCaptures(captures))
     kind = next((kind for words, kind in KINDS.items() if words in str(error)), None)
     if kind is None or not isinstance(error, RuntimeError):
         return None
-    known = Known(captures)
+    known = KnownCaptures(captures)
     call = _call(error)
     roots = _tensors(call, "tensors", "outputs")
     if kind == "in_place":
@@ -99,7 +99,7 @@ def failure(
     return Failure(kind, values=known.positions(roots), root=roots[0] if roots else None)
 
 
-class Known:
+class KnownCaptures:
     """The captures of a program, found by their tensors, edges and nodes."""
 
     def __init__(self, captures: Sequence[Capture]) -> None:
@@ -122,7 +122,7 @@ class Known:
         return None if edge is None else next(iter(self.edges.get(key(edge), ())), None)
 
 
-def _without_rule(operation: str, known: Known) -> Failure | None:
+def _without_rule(operation: str, known: KnownCaptures) -> Failure | None:
     # The first value with a name that an operation without a derivative goes into; None where there is none.
     names = (NOT_IMPLEMENTED, f"{operation.title().replace('_', '')}Backward")
 
@@ -142,7 +142,7 @@ def _without_rule(operation: str, known: Known) -> Failure | None:
 # a write that is refused
 
 
-def _written(kind: str, error: BaseException, known: Known, pending: Sequence[Tensor]) -> Failure:
+def _written(kind: str, error: BaseException, known: KnownCaptures, pending: Sequence[Tensor]) -> Failure:
     # What was written to: what the program's own line writes to, or what the framework's innermost function held.
     #
     # In either case only what PyTorch refuses to write: a bystander has been given to the same call.
@@ -204,7 +204,7 @@ def _line(error: BaseException) -> tuple[Source, ...]:
 # in place
 
 
-def _in_place(text: str, known: Known, roots: Sequence[Tensor], steps: Iterable[Step]) -> Failure:
+def _in_place(text: str, known: KnownCaptures, roots: Sequence[Tensor], steps: Iterable[OptimizerStep]) -> Failure:
     owners, captures = graph.owners(known.edges), known.captures
     unread = [(node, saved) for node in graph.nodes(*roots) for saved in broken(node, WRITTEN)]
     saving: dict[int, dict[str, None]] = {}
@@ -235,7 +235,7 @@ def _start(tensor: Tensor) -> tuple[int, int]:
     return 0 if tensor.layout is not torch.strided else tensor.data_ptr(), tensor.numel()
 
 
-def _carried(known: Known, roots: Sequence[Tensor]) -> tuple[int, ...]:
+def _carried(known: KnownCaptures, roots: Sequence[Tensor]) -> tuple[int, ...]:
     # The values from before the last call of backward that what came after it was computed from.
     #
     # They are the results of operations: parameters last from step to step in any case.
@@ -266,7 +266,7 @@ Path = tuple[()] | tuple[int, "Path"]
 """The named values that a way from the root goes through, the last one first."""
 
 
-def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[BackwardCall]) -> Failure | None:
+def _freed(known: KnownCaptures, roots: Sequence[Tensor], calls: Sequence[BackwardCall]) -> Failure | None:
     # The values that an earlier call of backward has gone through or that lead to such, and what goes on from them.
     #
     # That a node is freed says nothing: the failing call frees what it runs through.
@@ -306,7 +306,7 @@ def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[BackwardCall])
     return Failure("freed", tuple(survivors), users=tuple(users), earlier=passed.at, is_one_forward=not new)
 
 
-def _freed_before(known: Known, roots: Sequence[Tensor], start: int) -> Failure | None:
+def _freed_before(known: KnownCaptures, roots: Sequence[Tensor], start: int) -> Failure | None:
     # The same where no recorded call has freed anything: then what is older than the recording was freed before it.
     #
     # The failing call itself frees what it runs through, but comes to no node behind one that was freed.
@@ -327,7 +327,7 @@ def _freed_before(known: Known, roots: Sequence[Tensor], start: int) -> Failure 
     return Failure("freed", tuple(survivors), users=tuple(users)) if users else None
 
 
-def _survivor(known: Known, freed: int | None, path: Path, number: int) -> tuple[int | None, int | None]:
+def _survivor(known: KnownCaptures, freed: int | None, path: Path, number: int) -> tuple[int | None, int | None]:
     # What is there since before a call of backward and is used after it, on a way to a node that it has freed.
     #
     # That may be another result of the operations that are freed, as the last state that an RNN returns beside its
@@ -349,7 +349,9 @@ def _gone_through(calls: Sequence[BackwardCall]) -> dict[Node, BackwardCall]:
 # what was not used
 
 
-def _unused(known: Known, roots: Sequence[Tensor], inputs: Sequence[Tensor], error: BaseException) -> Failure | None:
+def _unused(
+    known: KnownCaptures, roots: Sequence[Tensor], inputs: Sequence[Tensor], error: BaseException
+) -> Failure | None:
     reached = graph.edges(*roots)
     found = [(tensor, gradient_edge(tensor)) for tensor in inputs]
     unused = [tensor for tensor, edge in found if edge is None or key(edge) not in reached]

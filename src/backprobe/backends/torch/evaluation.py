@@ -24,7 +24,7 @@ KNOWN = frozenset({
     # norms and distances
     "normalize", "cosine_similarity", "pairwise_distance", "pdist", "cdist", "norm", "layer_norm", "group_norm",
     "rms_norm", "local_response_norm", "renorm", "dist",
-    # number by number
+    # elementwise
     "logit", "lgamma", "digamma", "polygamma", "mvlgamma", "erf", "erfc", "erfinv", "i0", "entr", "xlogy", "xlog1py",
     "zeta", "ndtr", "ndtri", "log_ndtr", "sinc", "addcdiv", "addcmul", "lerp", "logaddexp", "logaddexp2", "ldexp",
     "frac", "trunc", "softplus", "gelu", "silu", "mish", "elu", "selu", "celu", "leaky_relu", "hardtanh", "hardswish",

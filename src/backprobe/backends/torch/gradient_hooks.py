@@ -106,7 +106,7 @@ class EdgeHooks:
     def __init__(self) -> None:
         try:
             self.carriers = CARRIERS.pop()
-        except IndexError:  # there are none, or another thread may have taken the last ones
+        except IndexError:  # no dictionary is free: another thread may have taken the last one
             self.carriers = {}
         self.hooks: list[Any] = []  # in turns a dictionary, its tensor, node, output and number: no object for each
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 from torch.nn.parameter import is_lazy
 
-from backprobe.backends.guards import Found, PassedCall
+from backprobe.backends.guards import PassedCall
 from backprobe.backends.random_states import RandomNumbers
 from backprobe.backends.torch.capture import version
 from backprobe.backends.torch.models import is_compiled
@@ -67,7 +67,7 @@ def _is_same(buffer: Tensor, copy: Tensor) -> bool:
     return buffer.shape == copy.shape and torch.equal(buffer.detach(), copy)
 
 
-class State:
+class CallState:
     """What a call begins with beside its arguments: random numbers, buffers, modes."""
 
     def __init__(self, of: GuardedModule) -> None:
@@ -92,7 +92,7 @@ class State:
             yield
 
 
-class Given:
+class GivenTensor:
     """A tensor that a call was given, without the history that it had. A dataclass would count as a container."""
 
     def __init__(self, tensor: Tensor) -> None:
@@ -117,7 +117,7 @@ class Given:
 
     @staticmethod
     def tensor(leaf: Any) -> Any:
-        return leaf.numbers.detach().requires_grad_(leaf.requires_grad) if isinstance(leaf, Given) else leaf
+        return leaf.numbers.detach().requires_grad_(leaf.requires_grad) if isinstance(leaf, GivenTensor) else leaf
 
 
 class Before:
@@ -130,73 +130,9 @@ class Before:
     def __init__(self, of: GuardedModule, frame: FrameType) -> None:
         args, kwargs = name_in(frame, "args"), name_in(frame, "kwargs")
         is_known = type(args) is tuple and type(kwargs) is dict
-        keep = Given.copy_of if of.writes_arguments else Given.of
+        keep = GivenTensor.copy_of if of.writes_arguments else GivenTensor.of
         self.given = refilled((args, kwargs), keep) if is_known else None
         self.weights = of.versions()
-
-
-class TorchGuardedCall(PassedCall):
-    """PyTorch's ``PassedCall``. It holds no node of a graph: the nodes hold it."""
-
-    returned: Mapping[str, Given] = MappingProxyType({})
-    """What it returned, where a failing step is captured."""
-
-    fresh: Collection[str] = ()
-    """The parameters that had no gradient when the pass began that runs, by their paths in the guarded model."""
-
-    writes_parameters = False
-
-    def __init__(self, of: GuardedModule, state: State, given: Any) -> None:
-        self.of, self.module, self.path = of, of.module, of.path
-        self.state, self.given = state, refilled(given, Given.of)
-        self.weights = of.versions()
-        self.gradients = {}
-        self.handles: list[Any] = []
-
-    def keep(self, before: Before, outputs: Mapping[str, Tensor]) -> None:
-        """For a capture: what it was given and its parameters as they were before it, and what it returned."""
-        if before.given is not None:
-            self.given = before.given
-            written = [one for _, one in leaves(self.given) if isinstance(one, Given) and one.is_written()]
-            self.of.writes_arguments |= bool(written)
-        self.writes_parameters = before.weights != self.weights
-        self.returned = {path: Given(tensor) for path, tensor in outputs.items()}
-
-    def why_not_again(self) -> Reason | None:
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            return Reason("processes_wait")
-        if any(type(part).__name__ == COMPILED or is_compiled(part.forward) for part in self.of.parts):
-            return Reason("call_compiled")
-        if self.of.versions() != self.weights:
-            return Reason("parameters_written")
-        held = [leaf for _, leaf in leaves(self.given) if isinstance(leaf, Given)]
-        return Reason("arguments_written") if any(leaf.is_written() for leaf in held) else None
-
-    def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        args, kwargs = refilled(self.given, Given.tensor)
-        return args, kwargs
-
-    def restored(self) -> AbstractContextManager[None]:
-        return self.state.restored()
-
-    def arrived(self) -> Found:
-        return unfit(self.gradients)
-
-    def seeded(self, returned: Any) -> Any:
-        outputs, gradients = self.outputs_and_gradients(dict(floating(returned)))
-        return begun_with(gradients, outputs)
-
-    def take(self, path: str, gradient: Tensor) -> None:
-        """A gradient has come to an output."""
-        self.gradients[path] = gradient
-
-    def forget(self) -> None:
-        """Keep nothing any longer."""
-        for handle in self.handles:
-            handle.remove()
-        self.handles.clear()
-        self.gradients.clear()
-        self.given, self.returned = ((), {}), {}
 
 
 class Seed(torch.autograd.Function):
@@ -217,6 +153,61 @@ def begun_with(gradients: Sequence[Tensor], outputs: Sequence[Tensor]) -> Any:
     return Seed.apply(gradients, *outputs)  # type: ignore[no-untyped-call]  # Function.apply has no type
 
 
-def floating(returned: Any) -> list[tuple[str, Tensor]]:
+def floating(returned: Any) -> dict[str, Tensor]:
     """The floating tensors in what a call returned, by their paths."""
-    return [(path, leaf) for path, leaf in leaves(returned) if isinstance(leaf, Tensor) and is_floating(leaf)]
+    return {path: leaf for path, leaf in leaves(returned) if isinstance(leaf, Tensor) and is_floating(leaf)}
+
+
+class TorchGuardedCall(PassedCall):
+    """PyTorch's ``PassedCall``. It holds no node of a graph: the nodes hold it."""
+
+    returned: Mapping[str, GivenTensor] = MappingProxyType({})
+    """What it returned, where a failing step is captured."""
+
+    fresh: Collection[str] = ()
+    """The parameters that had no gradient when the pass began that runs, by their paths in the guarded model."""
+
+    writes_parameters = False
+
+    floating, unfit, begun_with = staticmethod(floating), staticmethod(unfit), staticmethod(begun_with)
+
+    def __init__(self, of: GuardedModule, state: CallState, given: Any) -> None:
+        self.of, self.module, self.path = of, of.module, of.path
+        self.state, self.given = state, refilled(given, GivenTensor.of)
+        self.weights = of.versions()
+        self.gradients = {}
+        self.handles: list[Any] = []
+
+    def keep(self, before: Before, outputs: Mapping[str, Tensor]) -> None:
+        """For a capture: what it was given and its parameters as they were before it, and what it returned."""
+        if before.given is not None:
+            self.given = before.given
+            written = [one for _, one in leaves(self.given) if isinstance(one, GivenTensor) and one.is_written()]
+            self.of.writes_arguments |= bool(written)
+        self.writes_parameters = before.weights != self.weights
+        self.returned = {path: GivenTensor(tensor) for path, tensor in outputs.items()}
+
+    def why_not_again(self) -> Reason | None:
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return Reason("processes_wait")
+        if any(type(part).__name__ == COMPILED or is_compiled(part.forward) for part in self.of.parts):
+            return Reason("call_compiled")
+        if self.of.versions() != self.weights:
+            return Reason("parameters_written")
+        held = [leaf for _, leaf in leaves(self.given) if isinstance(leaf, GivenTensor)]
+        return Reason("arguments_written") if any(leaf.is_written() for leaf in held) else None
+
+    def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        args, kwargs = refilled(self.given, GivenTensor.tensor)
+        return args, kwargs
+
+    def restored(self) -> AbstractContextManager[None]:
+        return self.state.restored()
+
+    def forget(self) -> None:
+        """Keep nothing any longer."""
+        for handle in self.handles:
+            handle.remove()
+        self.handles.clear()
+        self.gradients.clear()
+        self.given, self.returned = ((), {}), {}

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from weakref import WeakSet
@@ -22,11 +22,19 @@ from torch.nn import Module
 from torch.nn.modules import module as module_file
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from backprobe.backends.guards import BlockGuards, GuardListener, Guards, Over, Repeating
+from backprobe.backends.guarding import GuardedPass, PassGuarding, part_ended
+from backprobe.backends.guards import BlockGuards, GuardListener, Guards, Over
 from backprobe.backends.torch.backward_passes import BackwardCall, current_pass, innermost_call, queue_callback
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import all_nodes, leaves
-from backprobe.backends.torch.guarded_calls import COMPILED, Before, GuardedModule, State, TorchGuardedCall, floating
+from backprobe.backends.torch.guarded_calls import (
+    COMPILED,
+    Before,
+    CallState,
+    GuardedModule,
+    TorchGuardedCall,
+    floating,
+)
 from backprobe.backends.torch.loss_scalers import is_handled, scales_noted
 from backprobe.backends.torch.nonfinite import unfit
 from backprobe.backends.torch.own_calls import around_own_calls
@@ -37,13 +45,12 @@ from backprobe.backends.user_lines import users_frames
 from backprobe.record.nonfinite import Update
 
 
-@dataclass(frozen=True, eq=False)
-class Pass:
-    """A pass of the engine: is it one of ``backward()``, what did it begin at, and to which calls has it come?"""
+@dataclass(eq=False)
+class EnginePass(GuardedPass[TorchGuardedCall]):
+    """A pass of the engine: is it one of ``backward()``, what did it begin at, and which gradients were not there?"""
 
-    is_backward: bool
+    is_backward: bool = True
     roots: Sequence[Tensor] = ()
-    calls: dict[TorchGuardedCall, None] = field(default_factory=dict)
     fresh: Collection[str] = ()
 
 
@@ -53,18 +60,21 @@ WITH_KEYWORDS: dict[int, bool] = getattr(module_file, "_global_forward_hooks_wit
 PENDING = 16  # passes that have begun and were not seen to end, as when they raise
 
 
-class Guarding(Repeating):
+class TorchGuarding(PassGuarding[EnginePass]):
     """What the hooks on all modules call: it hears the outermost calls of one model's modules, in one thread."""
 
+    unfit = staticmethod(unfit)
+
     def __init__(self, model: Module, listener: GuardListener) -> None:
-        self.model, self.listener, self.thread = model, listener, threading.get_ident()
+        super().__init__(listener)
+        self.model, self.thread = model, threading.get_ident()
         self.known: dict[Module, str] = {}
         self.foreign: WeakSet[Module] = WeakSet()  # none of the model's when they ran first
         self.has_looked = False  # for those, since a part of the model ran: it may have put one in
         self.guarded: dict[Module, GuardedModule] = {}  # those that were called
-        self.running: tuple[Module, State, Before | None] | None = None  # the outermost call that runs now
+        self.running: tuple[Module, CallState, Before | None] | None = None  # the outermost call that runs now
         self.calls: WeakSet[TorchGuardedCall] = WeakSet()
-        self.passes: dict[int, Pass] = {}  # by the engine's number
+        self.passes: dict[int, EnginePass] = {}  # by the engine's number
         self.handles: list[Any] = []
         self._look()
 
@@ -117,7 +127,7 @@ class Guarding(Repeating):
         if module in self.known:
             self.has_looked = False
             of = self._guarded(module)
-            self.running = module, State(of), Before(of, sys._getframe(1)) if self.listener.captures else None
+            self.running = module, CallState(of), Before(of, sys._getframe(1)) if self.listener.captures else None
         if type(module).__name__ == COMPILED:
             self._stand_aside(module)
 
@@ -139,15 +149,10 @@ class Guarding(Repeating):
             self._over(call, rest[1], running[2])
 
     def _over(self, call: TorchGuardedCall, returned: Any, before: Before | None) -> None:
-        outputs = dict(floating(returned))
+        outputs = floating(returned)
         if before is not None:
             call.keep(before, outputs)
-        bad = unfit(
-            {path: tensor for path, tensor in outputs.items() if self.listener.is_read(f"{call.path}:return{path}")}
-        )
-        if bad:
-            with self.repeating():
-                self.listener.called(call, bad)
+        self.ended(call, outputs)
         self.calls.add(call)
         for path, tensor in outputs.items():
             node, number = tensor.grad_fn, tensor.output_nr
@@ -174,10 +179,9 @@ class Guarding(Repeating):
         if running not in self.passes:
             self.passes[running] = self._begun(running)
         if self.passes[running].is_backward:
-            self.passes[running].calls[call] = None
-            call.gradients[path] = gradient
+            self.passes[running].come(call, path, gradient)
 
-    def _begun(self, running: int) -> Pass:
+    def _begun(self, running: int) -> EnginePass:
         # A pass has come to the first of its calls.
         for one in [*self.passes][:-PENDING]:
             del self.passes[one]
@@ -185,7 +189,8 @@ class Guarding(Repeating):
         call = BackwardCall() if frame is None else BackwardCall.of(frame)
         if not call.is_grad:
             queue_callback(partial(self._ended, running, True))
-        return Pass(not call.is_grad, call.roots, fresh=self._fresh() if self.listener.captures else ())
+        fresh = self._fresh() if self.listener.captures else ()
+        return EnginePass(is_backward=not call.is_grad, roots=call.roots, fresh=fresh)
 
     def _fresh(self) -> set[str]:
         # The parameters that have no gradient yet.
@@ -198,27 +203,27 @@ class Guarding(Repeating):
             queue_callback(partial(self._ended, running, False))
             return
         ended = self.passes.pop(running, None)
+        if ended is None:
+            return
         try:
-            if ended is not None and self.handles:
-                self._look_at(ended)
+            if self.handles:
+                self.passed(ended)
         finally:
-            for call in ended.calls if ended is not None else ():
-                call.gradients.clear()
+            ended.forget()
 
-    def _look_at(self, ended: Pass) -> None:
-        gradients = {}
+    def left_by(self, ended: EnginePass) -> Iterator[tuple[str, Tensor]]:
         for of in {call.of: None for call in ended.calls}:
             for name, parameter in of.parameters:
-                path = f"{of.path}.{name}" if of.path else name
                 gradient = grad_of(parameter)
-                if gradient is not None and self.listener.is_read(path):
-                    gradients[path] = gradient
-        bad = unfit(gradients)
-        if bad and not is_handled(ended.roots):
-            for call in ended.calls:
-                call.fresh = ended.fresh
-            with self.repeating():
-                self.listener.differentiated([*ended.calls], bad)
+                if gradient is not None:
+                    yield f"{of.path}.{name}" if of.path else name, gradient
+
+    def is_handled(self, ended: EnginePass) -> bool:
+        return is_handled(ended.roots)
+
+    def keep(self, ended: EnginePass, left: Mapping[str, Any]) -> None:
+        for call in ended.calls:
+            call.fresh = ended.fresh
 
 
 class TorchBlockGuards(BlockGuards):
@@ -242,10 +247,9 @@ class TorchBlockGuards(BlockGuards):
             if again:  # behind what others have queued for the end
                 queue_callback(partial(ended, False))
                 return
-            bad = unfit({str(at): leaf.grad for at, leaf in enumerate(found) if leaf.grad is not None})
-            begun = {} if bad else unfit({str(at): root.detach() for at, root in enumerate(roots)})
-            if (bad or begun) and not is_handled(roots):
-                over(bad or begun, bool(begun))
+            gradients = {str(at): leaf.grad for at, leaf in enumerate(found) if leaf.grad is not None}
+            began_at = {str(at): root.detach() for at, root in enumerate(roots)}
+            part_ended(began_at, gradients, unfit, partial(is_handled, roots), over)
 
         queue_callback(partial(ended, True))
 
@@ -257,7 +261,7 @@ class TorchGuards(Guards):
 
     @contextmanager
     def listening(self, model: Module, listener: GuardListener) -> Iterator[None]:
-        guarding = Guarding(model, listener)
+        guarding = TorchGuarding(model, listener)
         with scales_noted():
             guarding.listen()
             try:

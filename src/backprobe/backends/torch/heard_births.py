@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_map
 
 from backprobe.backends.heard_births import MOST, HeardBirth, lines_above
 from backprobe.backends.torch.backward_passes import current_pass
-from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Judged
+from backprobe.backends.torch.nonfinite import BADNESS, FINITE, FinitenessLook
 
 Given = Sequence[tuple[str, Tensor]]
 FRAME = re.compile(r'^  File "(.*)", line (\d+), in ', re.MULTILINE)
@@ -100,7 +100,7 @@ def _is_plain(value: Any, kinds: str = "f") -> bool:
 def _badness(tensor: Tensor) -> int:
     if not tensor.is_floating_point():
         return BADNESS[FINITE]
-    judged = Judged()
+    judged = FinitenessLook()
     at = judged.add(tensor.detach())
     return BADNESS[judged.kinds()[at]]
 

@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 
-from backprobe.backends.memory import Alive, Counts, Kept, Measured, Memory, StepBytes
+from backprobe.backends.memory import Alive, KeptObject, MeasuredMemory, MemoryHearing, StepBytes, StorageBytes
 from backprobe.backends.torch.capture import nodes_made
 from backprobe.backends.user_lines import source_at, users_line
 from backprobe.record.source import Source
@@ -32,7 +32,7 @@ class Packed:
 
     __slots__ = ("counts", "node", "place", "tensor", "version")
 
-    def __init__(self, tensor: Tensor, counts: Counts, node: int) -> None:
+    def __init__(self, tensor: Tensor, counts: StorageBytes, node: int) -> None:
         # not the tensor itself: where it is the result of the operation, both would hold each other
         self.tensor, self.version, self.counts, self.node = tensor.detach(), tensor._version, counts, node
         self.place, size = _storage(tensor)
@@ -52,7 +52,7 @@ class Packed:
         self.counts.remove(self.place)
 
 
-class Operations(TorchFunctionMode):
+class CalledOperation(TorchFunctionMode):
     """Knows the function of PyTorch that the program has called."""
 
     name = ""
@@ -65,13 +65,13 @@ class Operations(TorchFunctionMode):
             self.name = before
 
 
-class TorchMemory(Memory):
-    """PyTorch's ``Memory``."""
+class TorchMemory(MemoryHearing):
+    """PyTorch's ``MemoryHearing``."""
 
     def __init__(self, model: Module | None) -> None:
         modules = {} if model is None else {id(one): path for path, one in model.named_modules()}
         self.model, self.paths = model, modules
-        self.counts, self.operations, self.thread = Counts(), Operations(), threading.get_ident()
+        self.counts, self.operations, self.thread = StorageBytes(), CalledOperation(), threading.get_ident()
         self.listening = ExitStack()
         self.cuda: Any = torch.cuda
         self.stack: list[Module] = []
@@ -138,7 +138,7 @@ class TorchMemory(Memory):
         place, size = (0, 0) if _is_parameter(tensor) else _storage(tensor)
         if place:
             self.bytes.add((source, self._module(), self.operations.name), place, size)
-        return Packed(tensor, self.counts if place else Counts(), made)
+        return Packed(tensor, self.counts if place else StorageBytes(), made)
 
     def _module(self) -> str:
         if not self.stack:
@@ -165,9 +165,9 @@ class TorchMemory(Memory):
 
     # what is left
 
-    def measured(self) -> Measured:
+    def measured(self) -> MeasuredMemory:
         on_device = self.cuda.max_memory_allocated() if self.cuda.is_initialized() else None
-        return Measured(
+        return MeasuredMemory(
             len(self.bounds) - 1,
             self.bytes.saved(),
             self.counts.most,
@@ -231,7 +231,7 @@ class TorchMemory(Memory):
         near = [one for one in self.lines[max(at - 1, 0) : at + 2] if abs(one[0] - made) <= 1]
         return near[-1][1] if near else None
 
-    def _kept_hooks(self) -> list[Kept]:
+    def _kept_hooks(self) -> list[KeptObject]:
         # Hooks whose number grows with each step.
         grown = [after - before for before, after in zip(self.hooks, self.hooks[1:], strict=False)]
         if len(grown) < 2 or min(grown) < 1:
@@ -240,11 +240,11 @@ class TorchMemory(Memory):
         code = getattr(newest, "__code__", None)
         source = None if code is None else source_at(code.co_filename, code.co_firstlineno)
         name = getattr(newest, "__qualname__", type(newest).__name__)
-        return [Kept("hooks", name, self.hooks[-1], 0, source)]
+        return [KeptObject("hooks", name, self.hooks[-1], 0, source)]
 
-    def _kept_gradients(self) -> list[Kept]:
+    def _kept_gradients(self) -> list[KeptObject]:
         return [
-            Kept("gradients", type(self.optimizers[at]).__name__, 1, size, line)
+            KeptObject("gradients", type(self.optimizers[at]).__name__, 1, size, line)
             for at, (size, line) in self.zeroed.items()
             if at not in self.other
         ]

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprobe.backends.guarding import counted
+from backprobe.backends.guards import Found
 from backprobe.backends.torch.tensors import dense, held, here, is_floating, is_there
 from backprobe.record.nonfinite import Kind, Nonfinite
 
@@ -84,14 +86,14 @@ def kinds(found: Sequence[Extremes]) -> list[Kind]:
     return told
 
 
-class Judged(list[Extremes]):
+class FinitenessLook(list[Extremes]):
     """Tensors that are looked at now, and told about when all is over.
 
     It holds the extremes of those that are in doubt: what is finite by its sum needs none.
     """
 
     def add(self, tensor: Tensor) -> int:
-        """The number under which it is told about."""
+        """Look at a tensor. Returns the number by which its answer is read later; see ``NOTHING`` and ``SUMMED``."""
         numbers = tensor if _is_plain(tensor) else _floating(tensor)
         if numbers is None or not numbers.numel():
             return NOTHING
@@ -107,7 +109,7 @@ class Judged(list[Extremes]):
 
 def nonfinite(tensors: Sequence[Tensor]) -> list[Nonfinite | None]:
     """How many numbers of each tensor are NaN and Inf: counted only in those that hold one."""
-    judged, numbers, found = Judged(), dict[Any, int](), list[tuple[Tensor, int]]()
+    judged, numbers, found = FinitenessLook(), dict[Any, int](), list[tuple[Tensor, int]]()
     with torch.no_grad():
         for tensor in tensors:
             same = _same_numbers(tensor)
@@ -141,14 +143,13 @@ def _finite(size: int) -> Nonfinite:
     return Nonfinite(0, 0, size)
 
 
-def unfit(named: Mapping[str, Tensor]) -> dict[str, Nonfinite]:
-    """Those that hold NaN or Inf. All of a device are asked for with one transfer, and read once if they are finite."""
+def unfit(named: Mapping[str, Tensor]) -> Found:
+    """Those that hold NaN or Inf. Each device is waited for once, and numbers that are finite are read once."""
     with torch.no_grad():
         doubted = _in_doubt(named)
         if not doubted:
             return {}
-        counts = nonfinite([named[name] for name in doubted])
-        return {name: count for name, count in zip(doubted, counts, strict=True) if count and not count.is_finite}
+        return counted({name: named[name] for name in doubted}, nonfinite)
 
 
 def _in_doubt(named: Mapping[str, Tensor]) -> list[str]:

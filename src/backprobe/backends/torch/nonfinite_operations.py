@@ -18,7 +18,7 @@ from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import LEAF, Key, all_nodes, by_edge, inputs, operation, owners
 from backprobe.backends.torch.local_derivatives import local_derivative
-from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Judged
+from backprobe.backends.torch.nonfinite import BADNESS, FINITE, FinitenessLook
 from backprobe.record.nonfinite import BackwardOp, LocalDerivative
 
 Look = tuple[int, int, int]
@@ -45,7 +45,7 @@ class Births:
         self.local: dict[tuple[int, int], LocalDerivative] = {}  # by number among these, and place
         self.nodes: list[Node] = []  # by number
         self.passes: list[int] = []  # by the engine's number: the pass of each of these
-        self.judged = Judged()
+        self.judged = FinitenessLook()
 
     def listen(self, roots: Iterable[Node]) -> Sequence[Node]:
         """Judge what the nodes do from which backward is about to run. Returns them, and all that it comes to."""

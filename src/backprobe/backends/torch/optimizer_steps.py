@@ -22,7 +22,7 @@ MOST = 16  # calls that are remembered: an error is about one of the last
 
 
 @dataclass(frozen=True)
-class Step:
+class OptimizerStep:
     """One call: the parameters with their versions before and after it, and the user's line."""
 
     versions: tuple[tuple[Tensor, int, int], ...]
@@ -37,8 +37,8 @@ class Steps:
     """The last calls of ``step()``."""
 
     def __init__(self) -> None:
-        self.last: deque[Step] = deque(maxlen=MOST)
-        self.before: dict[Optimizer, list[tuple[Tensor, int]]] = {}  # while one steps
+        self.last: deque[OptimizerStep] = deque(maxlen=MOST)
+        self.before: dict[Optimizer, list[tuple[Tensor, int]]] = {}  # of the optimizers that are in step() now
 
     def listen(
         self, expose: Callable[[Tensor], None], look: Callable[[], None], stepped: Callable[[], None]
@@ -65,7 +65,7 @@ class Steps:
             self.stepped()
             place = users_line(sys._getframe(1))
             if place is not None:
-                self.last.append(Step(versions, place))
+                self.last.append(OptimizerStep(versions, place))
 
 
 def _written_uncounted(optimizer: Optimizer) -> list[Tensor]:

@@ -24,7 +24,7 @@ from torch.optim import Optimizer
 from backprobe.backends.torch.backward_passes import queue_callback
 from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import leaves
-from backprobe.backends.torch.nonfinite import BADNESS, Judged, unfit
+from backprobe.backends.torch.nonfinite import BADNESS, FinitenessLook, unfit
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.user_lines import source_at, users_frames
@@ -47,7 +47,7 @@ class UpdatedLeaf:
 
 
 @dataclass
-class Statement:
+class WritingStatement:
     """What wrote to leaves: its line if that is known, and the optimizers at hand that have these leaves.
 
     Of each leaf there is its identity, and the numbers under which it was judged before, its gradient, and it after.
@@ -69,8 +69,8 @@ class Updates:
         self.awaited: list[UpdatedLeaf] = []
         self.names: dict[int, str] = {}  # by identity of a leaf or buffer that is held here
         self.held: list[Tensor] = []  # the buffers among these
-        self.judged = Judged()
-        self.statements: list[Statement] = []
+        self.judged = FinitenessLook()
+        self.statements: list[WritingStatement] = []
         self.first: dict[int, int] = {}  # of each leaf and buffer in doubt, how it was judged when it was first seen
         self._first_seen(buffers(list(users_frames(sys._getframe(1)))))
 
@@ -144,7 +144,7 @@ class Updates:
                 leaf.version, leaf.look, leaf.is_written = version(leaf.tensor), self.judged.add(leaf.tensor), True
                 gradient = leaf.gradient if at is None or now is None else self.judged.add(now)  # which may be clipped
                 found.append((id(leaf.tensor), before, gradient, leaf.look))
-        self.statements.append(Statement(at, _optimizers(frames, tensors), self.newest, found))
+        self.statements.append(WritingStatement(at, _optimizers(frames, tensors), self.newest, found))
 
     def _leaf(self, tensor: Tensor) -> UpdatedLeaf:
         known = self.leaves.get(id(tensor))
@@ -200,7 +200,7 @@ def held_now(frames: Sequence[FrameType]) -> list[Update]:
     """The same of the parameters of models, as they are now: a pass has ended, and nothing has written since."""
     models = [(name, value) for name, value in variables(frames) if isinstance(value, torch.nn.Module)]
     named = [pair for prefix, one in models for pair in one.named_parameters(prefix=prefix)]
-    judged = Judged()
+    judged = FinitenessLook()
     with torch.no_grad():
         looks = [(name, judged.add(parameter)) for name, parameter in named]
         kinds = judged.kinds()

@@ -69,7 +69,7 @@ def local_partials(
                 continue
             for at in sources:
                 coarse[at] = max(coarse.get(at, 0.0), rounding(captures[positions[0]]))
-            run = Pass(captures[positions[0]], [captures[at] for at in sources], stop, create_graph)
+            run = PartialsPass(captures[positions[0]], [captures[at] for at in sources], stop, create_graph)
             if run.is_nested:
                 unknown.update(sources)
                 found.links.update({at: [Edge(source) for source in sources] for at in positions})
@@ -184,7 +184,7 @@ def silent(captures: Sequence[Capture]) -> Iterator[list[int]]:
         yield found
 
 
-class Pass:
+class PartialsPass:
     """What flows from one value into its direct inputs."""
 
     def __init__(self, consumer: Capture, sources: Sequence[Capture], stop: Stop, create_graph: bool) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import parameter
 from torch.nn.utils.parametrize import is_parametrized
 
-from backprobe.backends.framework_code import Known
+from backprobe.backends.framework_code import FrameworkFunctions
 from backprobe.backends.patching import original
 from backprobe.backends.pure_calls import closed_over, is_python_computing, is_users, why_not_python
 from backprobe.backends.random_states import OF_PYTHON, RandomState, put_back
@@ -32,7 +32,7 @@ from backprobe.record.containers import leaves
 from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost
 
-BACKWARD = Known(torch.autograd.grad, torch.autograd.backward, Tensor.backward)
+BACKWARD = FrameworkFunctions(torch.autograd.grad, torch.autograd.backward, Tensor.backward)
 TRANSFORMS = torch.func.__file__.replace("func/__init__.py", "_functorch/")
 """The folder of the wrappers that ``torch.func`` makes around functions."""
 MAPPING = ("vmap", "chunk_vmap", "functionalize", "functional_call", "stack_module_state")
@@ -214,7 +214,7 @@ class TorchRecheck(Recheck):
                 if any(vars(part).get(name) for name in HOOKS):
                     yield type(part).__name__
             tables = [table for name, table in vars(module_file).items() if name.startswith(GLOBAL_HOOKS) and table]
-            if any(callable(hook) for table in tables for hook in table.values()):  # others hold marks of hooks
+            if any(callable(hook) for table in tables for hook in table.values()):  # some hold flags
                 yield "nn.Module"
         is_hooking = self.owner(function) is not None and function.__name__ == "register_hook"
         if is_hooking or any(tensor._backward_hooks for tensor in tensors if self.is_differentiated(tensor)):

@@ -117,7 +117,7 @@ def with_leaves(
     unmeant = {at for at, leaf in leaves if not leaf.requires_grad or id(leaf) in spared}
     told = {at: replace(found, leaves_reached=True) if at in unmeant else found for at, found in outcomes.items()}
     if made:
-        unused = [leaf for at, leaf in leaves if not captures[at].calls]  # not as they were written after backward()
+        unused = [leaf for at, leaf in leaves if not captures[at].calls]  # without those named after a backward()
         lost = graph.leading_to_lost(made.values(), reached, unused, spared)
         for at, node in made.items():
             told[at] = replace(told[at], leaves_reached=node not in lost)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.facts import Summary
-from backprobe.backends.summaries import CHUNK, Running
+from backprobe.backends.summaries import CHUNK, RunningSummary
 from backprobe.backends.torch.tensors import held, here, wide
 
 ON_DEVICE = 1 << 24  # elements of a chunk elsewhere than on a CPU, where each answer is a transfer
@@ -23,7 +23,7 @@ def summarize(tensor: Tensor) -> Summary | None:
         return None
     own = here(tensor)
     values = held(own.coalesce() if own.layout is torch.sparse_coo else own)
-    running = Running()
+    running = RunningSummary()
     try:
         for chunk in chunks(values, CHUNK if values.is_cpu else ON_DEVICE):
             _add(running, chunk)
@@ -47,7 +47,7 @@ def chunks(values: Tensor, most: int) -> Iterator[Tensor]:
             yield from chunks(part, most) if part.numel() > most else (part,)
 
 
-def _add(running: Running, chunk: Tensor) -> None:
+def _add(running: RunningSummary, chunk: Tensor) -> None:
     chunk = chunk.contiguous()  # else norms are summed naively
     if chunk.dtype not in EASY:
         chunk = chunk.float() if chunk.dtype in (torch.float16, torch.bfloat16) else wide(chunk)

@@ -18,7 +18,7 @@ from backprobe.backends.torch.structure import named, parts
 from backprobe.backends.user_lines import users_frames
 
 
-class Held(NamedTuple):
+class HeldParameter(NamedTuple):
     """A tensor that a module had as its parameter when it ran: its own, or that of a functional call.
 
     Within a transformation as ``vmap`` it is a part of another, the ``whole``.
@@ -36,7 +36,7 @@ class TrainedNames:
     Frames are looked into only where a name is needed: before Python 3.13 what is read of one stays alive with it.
     """
 
-    def __init__(self, ran: Iterable[Module], held: Mapping[int, Held]) -> None:
+    def __init__(self, ran: Iterable[Module], held: Mapping[int, HeldParameter]) -> None:
         self.ran, self.held = [*ran], held
 
     @cached_property
@@ -137,7 +137,7 @@ class TrainedNames:
         known, called = self.owners.get(id(parameter)), self._called_with(parameter)
         return known[1] if known is not None else called.module if called is not None else None
 
-    def _called_with(self, parameter: Tensor) -> Held | None:
+    def _called_with(self, parameter: Tensor) -> HeldParameter | None:
         # The functional call that had it, of a module that has a name.
         found = self.held.get(id(parameter))
         is_it = found is not None and found.tensor() is parameter and id(found.module) in self.modules

@@ -1,8 +1,7 @@
 """Parameters that a block was to train, and those of them that got no gradient.
 
 A parameter got none if its ``.grad`` was None at each step of the optimizer that has it, or where no optimizer stepped
-when the block was over, and if no graph that ``backward()`` went through leads to it. The modules that ran are known
-from the frames that are entered: nothing is hooked into them.
+when the block was over, and if no graph that ``backward()`` went through leads to it.
 """
 
 from __future__ import annotations
@@ -11,157 +10,36 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import dropwhile, islice, takewhile
-from types import FrameType
 from typing import Any
-from weakref import ref
 
 import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import Node
 from torch.nn import Module
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from backprobe.backends.call_sites import Instruction, call_site, switch
-from backprobe.backends.result_uses import dropped
+from backprobe.backends.call_sites import call_site
 from backprobe.backends.seen import Seen
 from backprobe.backends.torch import custom_functions, graph
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
 from backprobe.backends.torch.capture import Capture, gradient_edge
-from backprobe.backends.torch.checkpoints import AGAIN, APPLY, without_history
 from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.forwards import IDLE, forward_code, mentioned_by
+from backprobe.backends.torch.module_runs import ModuleRuns
 from backprobe.backends.torch.optimizer_steps import parameters
-from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import grad_of, is_zero
-from backprobe.backends.torch.trained_names import Held, TrainedNames
-from backprobe.backends.torch.transforms import whole
+from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.unregistered import not_held, unregistered
-from backprobe.backends.user_lines import callers, users_frames, users_line
+from backprobe.backends.user_lines import users_line
 from backprobe.backends.zero_gradients import all_zero
 from backprobe.findings.phrasing import listed
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
-from backprobe.record.training import APPLIED, CHECKPOINT, ModuleCall, Ran, Training, Untrained
-from backprobe.source.frames import name_in
+from backprobe.record.training import ModuleCall, ModuleRan, Training, Untrained
 from backprobe.source.user_code import package
 
 MOST = 8  # of the calls of one module, and of the entries that lead back to one parameter
-
-
-class Runs:
-    """The modules whose forward was entered, and the calls in the user's code that led there."""
-
-    def __init__(self) -> None:
-        self.modules: dict[int, Module] = {}  # by identity
-        self.calls: dict[int, dict[tuple[Instruction, str], tuple[Instruction, ...]]] = {}
-        self.dropped: dict[ModuleCall, list[Node]] = {}  # calls whose result nothing uses, and what they were given
-        self.held: dict[int, Held] = {}  # by identity: the tensors that they had as their parameters when they ran
-
-    def entered(self, frame: FrameType) -> None:
-        """A function called ``forward`` is entered, or the ``setup_context`` of a function with a backward."""
-        code = frame.f_code
-        module = name_in(frame, code.co_varnames[0]) if code.co_argcount else None
-        if isinstance(module, BackwardCFunction):
-            self._applied(module, frame)
-        if not isinstance(module, Module):
-            return
-        self.modules[id(module)] = module
-        for name, one in module._parameters.items():
-            if isinstance(one, Tensor):
-                known: ref[Tensor] = ref(one)
-                self.held[id(one)] = Held(known, module, name, ref(whole(one)) if type(one) is Tensor else known)
-        calls = self.calls.setdefault(id(module), {})
-        if len(calls) >= MOST:
-            return
-        mode, below = ("", frame.f_back) if torch.is_grad_enabled() else without_history(frame)
-        users = users_frames(frame.f_back if below is frame else below)
-        called = next(users, None)
-        if called is None:
-            return
-        at = called.f_code, called.f_lasti
-        if (at, mode) not in calls:
-            around = [at, *((one.f_code, one.f_lasti) for one in users)] if mode else [at]
-            calls[at, mode] = tuple(around[:MOST])
-
-    def _applied(self, node: Any, frame: FrameType) -> None:
-        # A function with a backward in Python is applied to ``node.next_functions``: keep these if its result is lost.
-        #
-        # One that writes into its arguments gives its result to these.
-        if any(node.needs_input_grad) and "mark_dirty" not in frame.f_code.co_names and len(self.dropped) < MOST:
-            above = islice(dropwhile(lambda one: one.f_code is APPLY, callers(frame.f_back)), MOST)
-            users = takewhile(lambda one: package(one.f_code.co_filename) is None, above)
-            called = dropped([(one.f_code, one.f_lasti) for one in users])
-            if called is not None:
-                self.dropped[called] = [follower for follower, _ in node.next_functions if follower is not None]
-
-    def ran_with_others(self, owner: Module, parameter: Tensor) -> bool:
-        """Did a module run, and always with another tensor in the place of its parameter, as in a functional call?"""
-        return id(owner) in self.modules and not self.has_held(parameter)
-
-    def dropped_leaves(self) -> dict[ModuleCall, set[int]]:
-        """The calls whose result nothing uses, and by identity the leaves that lead into them."""
-        nodes = self.dropped.items()
-        return {call: {id(leaf) for leaf in graph.leaves(graph.all_nodes(given))} for call, given in nodes}
-
-    def has_held(self, tensor: Tensor) -> bool:
-        """Did a module that ran have it as its parameter?"""
-        known = self.held.get(id(tensor))
-        return known is not None and known.tensor() is tensor
-
-    def replaced(self) -> set[int]:
-        """By identity: the parameters in whose place their modules ran with other tensors, as in functional calls."""
-        own = [(one, one.module._parameters.get(one.name)) for one in self.held.values()]
-        return {
-            id(tensor)
-            for held, tensor in own
-            if tensor is not None and tensor is not held.tensor() and not self.has_held(tensor)
-        }
-
-    def leaves_of(self, module: Module, name: str) -> list[Tensor]:
-        """The leaves that a module had as this parameter when it ran, as far as they are still there."""
-        held = (one.tensor() for one in self.held.values() if one.module is module and one.name == name)
-        return [one for one in held if one is not None and one.is_leaf]
-
-    def instead_of(self, module: Module, name: str) -> list[Tensor]:
-        """What a module ran with in the place of its own parameter, as far as that is still there."""
-        own = module._parameters.get(name)
-        held = (one.whole() for one in self.held.values() if one.module is module and one.name == name)
-        return [one for one in held if one is not None and one is not own]
-
-    def holding(self, parameter: Tensor) -> list[Tensor]:
-        """What modules ran with in the place of their parameters, and that has the numbers of this one in a row of it,
-        as where the members of an ensemble are stacked.
-        """
-        others = {id(one): one for held in [*self.held.values()] for one in self.instead_of(held.module, held.name)}
-        return [one for one in others.values() if _is_row_of(parameter, one)]
-
-    def called_with(self, module: Module, around: Sequence[Module]) -> Module:
-        """The outermost of the modules around one that the program's own code calls where the one runs as well."""
-        places = self.calls.get(id(module), {}).keys()
-        return next((one for one in reversed(around) if places & self.calls.get(id(one), {}).keys()), module)
-
-    def has_recorded(self, module: Module) -> bool:
-        """Did it run with gradients switched on, or in a checkpoint that was?"""
-        return any(not mode or mode == CHECKPOINT for _, mode, _ in self.of(module))
-
-    def of(self, module: Module) -> list[tuple[Instruction, str, Source | None]]:
-        """The calls of a module, each with why it keeps no history, and the line that switched gradients off.
-
-        Of what a checkpoint has not computed again, it is not known that anything in it switches them off.
-        """
-        calls = [(at, mode, around) for (at, mode), around in self.calls.get(id(module), {}).items()]
-        known = [one for one in calls if one[1] != AGAIN] or [(at, "", around) for at, _, around in calls]
-        off = [(at, mode, switch(around) if mode else None) for at, mode, around in known]
-        return [
-            (at, "torch.no_grad()" if mode in (CHECKPOINT, APPLIED) and line else mode, line) for at, mode, line in off
-        ]
-
-    def is_put_off(self, module: Module) -> bool:
-        """Did it run in checkpoints alone, which have not computed it again?"""
-        return {mode for _, mode in self.calls.get(id(module), {})} == {AGAIN}
 
 
 class Reached:
@@ -215,7 +93,7 @@ class Census:
 
     def __init__(self, passing: Passing | None = None) -> None:
         self.passing = passing  # the calls of ``backward()`` so far
-        self.runs = Runs()
+        self.runs = ModuleRuns()
         self.stepped: dict[Optimizer, Source | None] = {}  # with the line in which each stepped
         self.empty: dict[int, Tensor] = {}  # by identity: the parameters without a gradient when a step began
         self.before: dict[int, int] = {}  # how many calls of ``backward()`` had begun then
@@ -381,56 +259,66 @@ class Census:
             at, own = carriers[id(one)], entries.get(id(one))
             name, owner, held = names.of(one), names.owner(one), names.held_by(one, self.stepped)
             if id(one) in late:
-                yield Untrained(name, "", "", Ran.CUT_SHORT, held, own=own)
+                yield Untrained(name, "", "", ModuleRan.CUT_SHORT, held, own=own)
                 continue
             if owner is None:
-                yield Untrained(name, "", "", Ran.UNKNOWN, held, self._steps_of(one), carriers=at, own=own)
+                yield Untrained(name, "", "", ModuleRan.UNKNOWN, held, self._steps_of(one), carriers=at, own=own)
                 continue
             silent = _silent(one, givers)
             if silent:
-                yield Untrained(name, names.path(owner), type(owner).__name__, Ran.RETURNED_NONE, held, silent, at, own)
+                yield Untrained(
+                    name, names.path(owner), type(owner).__name__, ModuleRan.RETURNED_NONE, held, silent, at, own
+                )
                 continue
             ran, module = self._ran(owner, names, reached, compiled)
             others = self._in_its_place(one, owner, name, ran)
             if others is not None:
                 instead, places = _positions(others, captures), tuple(self._calls(owner))
                 yield Untrained(
-                    name, names.path(owner), type(owner).__name__, Ran.REPLACED, held, places, at, own, instead=instead
+                    name,
+                    names.path(owner),
+                    type(owner).__name__,
+                    ModuleRan.REPLACED,
+                    held,
+                    places,
+                    at,
+                    own,
+                    instead=instead,
                 )
                 continue
-            calls = [*self._calls(module)] if ran is Ran.CALLED else []
+            calls = [*self._calls(module)] if ran is ModuleRan.CALLED else []
             code = forward_code(owner)
             is_off = bool(calls) and all(one.mode for one in calls)  # whatever the module does
             if module is owner and package(code.co_filename) is None and not is_off:
-                calls, ran = [*mentioned_by(owner, name.rpartition(".")[2])], Ran.OWN
+                calls, ran = [*mentioned_by(owner, name.rpartition(".")[2])], ModuleRan.OWN
             path = names.path(module)
             yield Untrained(name, path, type(module).__name__, ran, held, tuple(calls), at, own)
 
-    def _in_its_place(self, one: Tensor, owner: Module, name: str, ran: Ran) -> list[Tensor] | None:
+    def _in_its_place(self, one: Tensor, owner: Module, name: str, ran: ModuleRan) -> list[Tensor] | None:
         # What its module ran with in the place of a parameter, or another with its numbers; None where none did.
         if self.runs.ran_with_others(owner, one):
             return self.runs.instead_of(owner, name.rpartition(".")[2])
-        return (self.runs.holding(one) if ran is Ran.NOT_CALLED else None) or None
+        return (self.runs.holding(one) if ran is ModuleRan.NOT_CALLED else None) or None
 
     def _steps_of(self, one: Tensor) -> tuple[ModuleCall, ...]:
         # The line in which the optimizer steps that has a parameter of no model.
         own = (line for optimizer, line in self.stepped.items() if any(each is one for each in parameters(optimizer)))
         return tuple([ModuleCall(line, line.text) for line in own if line is not None][:1])
 
-    def _ran(self, owner: Module, names: TrainedNames, reached: Reached, compiled: bool) -> tuple[Ran, Module]:
+    def _ran(self, owner: Module, names: TrainedNames, reached: Reached, compiled: bool) -> tuple[ModuleRan, Module]:
         # Did the module of a parameter run? With it the module that this is known of, perhaps one around it.
         chain = [owner, *names.around(owner)]  # from inside to outside
         at = next((at for at, one in enumerate(chain) if id(one) in self.runs.modules), None)
         if compiled or not self.runs.modules or any(_is_opaque(one) for one in chain):
-            return Ran.UNKNOWN, owner
+            return ModuleRan.UNKNOWN, owner
         idle = [one for one in chain[:at] if forward_code(one) is not IDLE]  # a ModuleList has none
         if idle and (at is None or package(forward_code(chain[at]).co_filename) is None):
-            return Ran.NOT_CALLED, idle[-1]
+            return ModuleRan.NOT_CALLED, idle[-1]
         if at is None:
-            return Ran.UNKNOWN, owner
+            return ModuleRan.UNKNOWN, owner
         called = self.runs.called_with(chain[at], chain[at + 1 :])
         is_partly = reached.any_of(called.parameters())  # as a MultiheadAttention, which does not call all its parts
-        return Ran.PARTLY if is_partly else Ran.CALLED, chain[at]
+        return ModuleRan.PARTLY if is_partly else ModuleRan.CALLED, chain[at]
 
     def _calls(self, module: Module) -> Iterator[ModuleCall]:
         for at, mode, switched in self.runs.of(module):
@@ -445,18 +333,10 @@ def _positions(tensors: Sequence[Tensor], captures: Sequence[Capture]) -> tuple[
     return tuple([firsts[id(one)] for one in tensors if id(one) in firsts])
 
 
-def _is_row_of(parameter: Tensor, other: Tensor) -> bool:
-    # Does another tensor have the numbers of a parameter in one of its rows?
-    if parameter.shape != other.shape[1:] or not parameter.numel() or other.device != parameter.device:
-        return False
-    with quiet(), torch.no_grad():
-        return bool((other == parameter).flatten(1).all(1).any())
-
-
 def _is_of_no_model(one: Untrained) -> bool:
     # Does an optimizer have a parameter that is of no model that ran?
-    is_root = one.ran is Ran.NOT_CALLED and "." not in one.module
-    return bool(one.held_by) and (is_root or (not one.module and one.ran is Ran.UNKNOWN))
+    is_root = one.ran is ModuleRan.NOT_CALLED and "." not in one.module
+    return bool(one.held_by) and (is_root or (not one.module and one.ran is ModuleRan.UNKNOWN))
 
 
 def _silent(parameter: Tensor, givers: Givers) -> tuple[ModuleCall, ...]:

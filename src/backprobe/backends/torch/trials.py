@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.tensors import floating
-from backprobe.backends.trials import Ran, Trials
+from backprobe.backends.trials import TrialRun, Trials
 from backprobe.record.containers import leaves
 
 
@@ -41,7 +41,7 @@ class TorchTrials(Trials):
     def total(self, result: Any) -> Any:
         return sum(_real(one).sum() for one in floating(result))
 
-    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ran:
+    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TrialRun:
         positional = {str(at): value for at, value in enumerate(args)}
         with torch.enable_grad(), self._noticing():
             lifted = lift({**positional, **kwargs}, None, [])
@@ -51,7 +51,7 @@ class TorchTrials(Trials):
             given = [leaf for value in lifted.values() for _, leaf in leaves(value)]
             wanted = [one for one in given if isinstance(one, Tensor) and one.requires_grad] + self._parameters()
             gradients = torch.autograd.grad(connected, wanted, allow_unused=True) if connected and wanted else ()
-        return Ran(results, [one for one in gradients if one is not None])
+        return TrialRun(results, [one for one in gradients if one is not None])
 
     def _parameters(self) -> list[Tensor]:
         every = [one for module in self.modules.values() for one in module.parameters(recurse=False)]

@@ -22,7 +22,8 @@ from backprobe.backends.torch.statistics import exponents_of, row_of, why_unread
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import grad_of, here
 from backprobe.backends.torch.uncleared_gradients import UnclearedGradients
-from backprobe.backends.watches import BACKWARD, GRADIENT, PARAMETER, UPDATE, StepListener, WatchOptions
+from backprobe.backends.watches import BACKWARD, GRADIENT, StepListener, WatchOptions
+from backprobe.backends.watching import parameter_rows
 from backprobe.errors import BadOption
 from backprobe.record.gaps import GapCode
 from backprobe.record.options import Option
@@ -138,16 +139,14 @@ class OptimizerSteps:
 
     def _measure_parameters(self, tensors: Any) -> None:
         with quiet(), torch.no_grad():
-            for one in tensors:
-                if self.options.parameters:
-                    self._add(one, PARAMETER, one)
-                if one in self.before and self.options.updates:
-                    before = self.before[one]
-                    if one.dtype.itemsize < 4:  # in float32, since a difference may have more digits than its dtype
-                        before = here(one).float() - before.float()
-                    else:
-                        torch.sub(here(one), before, out=before)
-                    self._add(one, UPDATE, before)
+            for one, kind, numbers in parameter_rows(self.options, tensors, self.before, _itself, self._difference):
+                self._add(one, kind, numbers)
+
+    def _difference(self, parameter: Tensor) -> Tensor:
+        before = self.before[parameter]
+        if parameter.dtype.itemsize < 4:  # in float32, since a difference may have more digits than its dtype
+            return here(parameter).float() - before.float()
+        return torch.sub(here(parameter), before, out=before)
 
     def _add(self, parameter: Tensor, kind: str, numbers: Tensor, factor: float = 1.0, replaces: bool = False) -> None:
         row = row_of(numbers.detach())
@@ -164,6 +163,10 @@ class OptimizerSteps:
             counted = exponents_of(numbers)
             if counted is not None:
                 self.listener.count(place, counted, replaces)
+
+
+def _itself(parameter: Tensor) -> Tensor:
+    return parameter
 
 
 def _is_sharded(parameter: Tensor) -> bool:

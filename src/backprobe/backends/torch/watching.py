@@ -43,17 +43,10 @@ from backprobe.backends.torch.watched_locals import WatchedForward, WatchedLocal
 from backprobe.backends.torch.watched_passes import GradPasses
 from backprobe.backends.torch.watched_selection import unwrapped, watched_parameters, watched_parts
 from backprobe.backends.torch.watched_steps import OptimizerSteps, refuse_others, without_wrapper
-from backprobe.backends.user_lines import calling_line
-from backprobe.backends.watched_names import WatchedSelection, named
-from backprobe.backends.watches import (
-    BACKWARD,
-    GRADIENT,
-    VALUE,
-    StepListener,
-    Watching,
-    WatchOptions,
-)
-from backprobe.errors import BadOption, Unsupported
+from backprobe.backends.watched_names import named
+from backprobe.backends.watches import BACKWARD, GRADIENT, VALUE, StepListener, WatchOptions
+from backprobe.backends.watching import ModelWatching
+from backprobe.errors import Unsupported
 from backprobe.record.containers import by_key, is_container, leaves
 from backprobe.record.names import quote_path
 from backprobe.record.statistics import Row
@@ -62,7 +55,7 @@ EMPTY = torch.empty(0)
 
 
 @dataclass
-class Measured:
+class MeasuredTensor:
     """What a step has measured already: modules may return the very tensor that one inside of them did."""
 
     tensor: weakref.ref[Tensor]
@@ -89,15 +82,13 @@ class WatchedModule:
     others: list[str] = field(default_factory=list)  # of a module that is shared, the names that are selected too
 
 
-class TorchWatching(Watching):
-    """PyTorch's ``Watching``: of one model, in the thread that began it."""
+class TorchWatching(ModelWatching):
+    """PyTorch's ``Watching``."""
 
     def __init__(self, model: Module, options: WatchOptions, listener: StepListener, asked: str) -> None:
         refuse_others(options, asked)
         given, options, model = model, without_wrapper(options, asked), unwrapped(model)
-        self.model, self.options, self.listener, self.asked = model, options, listener, asked
-        self.selection = WatchedSelection(options.select, asked, has_locals=True)
-        self.thread = threading.get_ident()
+        super().__init__(model, options, listener, asked, has_locals=True)
         self.locals = WatchedLocals(self.selection, self._bound)
         self._check()
         self.locals.refuse_compiled(given, asked)
@@ -105,7 +96,7 @@ class TorchWatching(Watching):
         self.foreign: weakref.WeakSet[Module] = weakref.WeakSet()  # none of the model's when they ran first
         self.has_looked = False  # for those, in this step: the program may have put one in since
         self.parameters: dict[Tensor, str] = {}
-        self.seen: dict[int, Measured] = {}  # by identity of the tensor
+        self.seen: dict[int, MeasuredTensor] = {}  # by identity of the tensor
         self.passes: dict[int, bool] = {}  # by the engine's number: is it one of backward()?
         self.grad_passes = GradPasses()
         self.by_identity: dict[int, WatchedModule] = {}
@@ -118,7 +109,7 @@ class TorchWatching(Watching):
         self.is_left_out = self.is_idle = False  # is the step not measured, and has it begun?
         self.gaps = WatchedGaps(model, options, listener)
         self.written: set[int] = set()  # places of gradients that went around what was written to
-        self.views: list[Measured] = []
+        self.views: list[MeasuredTensor] = []
         self.leaf_hooks = ExitStack()
         self.installed = ExitStack()
 
@@ -159,12 +150,7 @@ class TorchWatching(Watching):
 
     def step(self) -> None:
         if self.options.optimizers:
-            raise BadOption(
-                "the optimizer ends the steps of this run",
-                asked="run.step()",
-                found="optimizer= was given",
-                next="leave out run.step(), or optimizer=",
-            )
+            raise self.refuse_step("optimizer= was given", "leave out run.step(), or optimizer=")
         self.steps.end_by_hand()
 
     def _measured_step_ends(self) -> None:
@@ -292,9 +278,8 @@ class TorchWatching(Watching):
         if watched is None:
             return
         if not watched.has_line:
-            watched.has_line, line = True, calling_line(sys._getframe(1))
-            if line is not None:
-                self.listener.line(named(watched.path, ""), line)
+            watched.has_line = True
+            self.say_line(watched.path, sys._getframe(1))
         self.listener.begin()
         if self.is_left_out:
             self.is_idle = True
@@ -372,7 +357,7 @@ class TorchWatching(Watching):
             return
         seen = self.seen.get(id(tensor))
         if seen is None or seen.tensor() is not tensor or seen.version != version(tensor):
-            seen = self.seen[id(tensor)] = Measured(weakref.ref(tensor), version(tensor), None, [])
+            seen = self.seen[id(tensor)] = MeasuredTensor(weakref.ref(tensor), version(tensor), None, [])
         if not seen.is_awaited and (self.options.gradients or not watched.path):
             self._await(seen, tensor)
         if places is None:
@@ -388,7 +373,7 @@ class TorchWatching(Watching):
         if self.options.gradients:
             seen.gradient_places.append(places[1])
 
-    def _await(self, seen: Measured, tensor: Tensor) -> None:
+    def _await(self, seen: MeasuredTensor, tensor: Tensor) -> None:
         # Hear what comes back to a tensor.
         if tensor.grad_fn is not None:
             seen.is_awaited = True
@@ -419,7 +404,7 @@ class TorchWatching(Watching):
 
     # backward
 
-    def _arrive(self, seen: Measured, number: int, gradients: Sequence[Tensor | None]) -> None:
+    def _arrive(self, seen: MeasuredTensor, number: int, gradients: Sequence[Tensor | None]) -> None:
         # A pass has come to what a module returned. Its root is heard even where it has no row.
         if not self.listener.is_measured:
             return

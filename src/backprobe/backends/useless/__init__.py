@@ -79,7 +79,7 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Call:
+class RepeatedCall:
     """One call of a function or model, which is made again to see what is useless about the gradients of its output."""
 
     target: Any

@@ -15,7 +15,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass
-class Leaf:
+class LeafGradients:
     """What came to a leaf, over the iterations in which a pass came to it."""
 
     held: Any  # itself, as the backend keeps it
@@ -34,13 +34,13 @@ class Leaves(Generic[Key]):
     """Those of one program, by what a backend knows them by; ``small`` is far below whatever the others are."""
 
     def __init__(self, small: float = 0.0) -> None:
-        self.known: dict[Key, Leaf] = {}
+        self.known: dict[Key, LeafGradients] = {}
         self.small = small
         self.iterations = 0  # so far in which a pass came to any
 
     def came(self, key: Key, held: Any, largest: float, unit: float) -> None:
         """A gradient came to a leaf, with this largest number, in a dtype with this unit of rounding."""
-        known = self.known.setdefault(key, Leaf(held, far_below(unit)))
+        known = self.known.setdefault(key, LeafGradients(held, far_below(unit)))
         known.largest = max(known.largest, largest)
 
     def reached(self) -> set[Key]:

@@ -23,7 +23,7 @@ def spread(size: int) -> slice:
 
 
 @dataclass(frozen=True)
-class Step:
+class SampledStep:
     """One step: how many of the sampled elements have a gradient, and how many of these it changed."""
 
     rate: float
@@ -41,16 +41,16 @@ class Step:
         return self.count > 0 and self.share < LEAST
 
 
-class Steps:
+class SampledSteps:
     """The steps that were made so far, by optimizer."""
 
     def __init__(self) -> None:
-        self.steps: MutableMapping[Any, list[Step]] = WeakKeyDictionary()
+        self.steps: MutableMapping[Any, list[SampledStep]] = WeakKeyDictionary()
 
-    def made(self, optimizer: Hashable, step: Step) -> None:
+    def made(self, optimizer: Hashable, step: SampledStep) -> None:
         self.steps.setdefault(optimizer, []).append(step)
 
-    def without_effect(self) -> list[tuple[Any, Step]]:
+    def without_effect(self) -> list[tuple[Any, SampledStep]]:
         """The optimizers of which all steps so far had no effect, two at least, and whose learning rate does not grow
         as in a warm-up; with the last step.
         """
@@ -60,7 +60,7 @@ class Steps:
             if len(steps) > 1 and not self.grows(steps) and all(one.has_no_effect for one in steps)
         ]
 
-    def grows(self, steps: Sequence[Step]) -> bool:
+    def grows(self, steps: Sequence[SampledStep]) -> bool:
         """Are the steps larger and larger, as in a warm-up?"""
         return steps[-1].rate > steps[0].rate
 

@@ -13,7 +13,7 @@ from backprobe.explain.nonfinite.arithmetic import FAILING
 from backprobe.explain.nonfinite.backward_births import BackwardPass
 from backprobe.explain.nonfinite.evidence import Derivative, Evidence, not_asked
 from backprobe.explain.nonfinite.forward_births import ForwardPass
-from backprobe.explain.nonfinite.states import WORDS, State
+from backprobe.explain.nonfinite.states import WORDS, Badness
 from backprobe.explain.nonfinite.text import finding, heading, say
 from backprobe.explain.nonfinite.updates import spread, with_updates
 from backprobe.findings.phrasing import listed, plural
@@ -90,7 +90,7 @@ def hung(births: Sequence[Finding]) -> list[Finding]:
 
 
 def _is_of_inf(birth: Finding) -> bool:
-    return birth.kind == "born" and birth.fields.get("born") == say("is_born_of_inf", word=WORDS[State.NAN])
+    return birth.kind == "born" and birth.fields.get("born") == say("is_born_of_inf", word=WORDS[Badness.NAN])
 
 
 def _grouped(found: Sequence[Finding]) -> list[Finding]:

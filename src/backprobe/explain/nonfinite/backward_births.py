@@ -8,12 +8,12 @@ from functools import cached_property, partial
 import numpy
 
 from backprobe.explain.nonfinite import local_derivatives, loops, mechanism, operands
-from backprobe.explain.nonfinite.backward_reasons import BackwardReasons, Birth, Why, is_pole
+from backprobe.explain.nonfinite.backward_reasons import BackwardReasons, BackwardWhy, Birth, is_pole
 from backprobe.explain.nonfinite.forward_births import ForwardPass, Moment
 from backprobe.explain.nonfinite.local_derivatives import Factors
-from backprobe.explain.nonfinite.selections import Selection, Selections
+from backprobe.explain.nonfinite.selections import SelectedBranch, Selections
 from backprobe.explain.nonfinite.sources import applied_to, parsed
-from backprobe.explain.nonfinite.states import RECORDED, WORDS, State, of_numbers
+from backprobe.explain.nonfinite.states import RECORDED, WORDS, Badness, of_numbers
 from backprobe.explain.nonfinite.terms import Term
 from backprobe.explain.nonfinite.text import MOST, Mechanism, born, finding, given, say, scaled, see_inside
 from backprobe.explain.own_rules import rules_in
@@ -59,16 +59,16 @@ class BackwardPass:
         # Where only entries are seen: a gradient that is worse than those of all that its value flows into.
         for at in order:
             state, following = self._arrived(at, at), self._differentiated(consumers[at])
-            given = max((self._arrived(one, at) for one in following), default=State.FINITE)
+            given = max((self._arrived(one, at) for one in following), default=Badness.FINITE)
             if state.is_bad and following and state > given:
                 for owner, *others in self._suspects(at, following):
                     yield Birth(owner, self._operation(owner, at), at, given, state, tuple(others))
 
     @cached_property
-    def _arrivals(self) -> Mapping[int, loops.Arrival]:
+    def _arrivals(self) -> Mapping[int, loops.LoopArrival]:
         return loops.arrivals(self.known)
 
-    def _arrived(self, one: int, at: int) -> State:
+    def _arrived(self, one: int, at: int) -> Badness:
         # How bad the gradient of a value is beside that of another: within a loop, in one step of it.
         arrivals = self._arrivals
         is_beside = one in arrivals and at in arrivals and arrivals[one].loop == arrivals[at].loop
@@ -114,15 +114,15 @@ class BackwardPass:
         named = named or [one for one in consumers if self._multiplies_by_inf(one, at)]
         return [[one] for one in made] or [named or consumers]
 
-    def _flow(self, consumer: int, at: int) -> State:
+    def _flow(self, consumer: int, at: int) -> Badness:
         # How bad what flowed along an edge is, where that is known.
         flow = next((edge.contribution for edge in self.entries[consumer].inputs if edge.at == at), None)
         numbers = None if flow is None else self.known.arrays.numbers(flow)
-        return State.FINITE if numbers is None else of_numbers(numbers)
+        return Badness.FINITE if numbers is None else of_numbers(numbers)
 
     def _has_pole(self, owner: int, at: int) -> bool:
         # Has the operation of an entry an infinite derivative where a value lies?
-        birth = Birth(owner, self._operation(owner, at), at, State.FINITE, self.known.grads[at])
+        birth = Birth(owner, self._operation(owner, at), at, Badness.FINITE, self.known.grads[at])
         return is_pole(self.reasons.why(birth).mechanism)
 
     def _multiplies_by_inf(self, owner: int, at: int) -> bool:
@@ -177,16 +177,16 @@ class BackwardPass:
         # Does it follow from NaN or Inf on the way to the output: in what its operation reads, or was given?
         if not self.forward.harmful.isdisjoint((birth.owner, *self.known.direct[birth.owner])):
             return not self._is_of_masked_row(birth)
-        if birth.given is State.FINITE:
+        if birth.given is Badness.FINITE:
             return False
         behind = reached([birth.owner], self.followers.__getitem__)  # whose gradients came to this one
         return not any(
-            one.given is State.FINITE and one.owner in behind and not self._is_consequence(one) for one in self.made
+            one.given is Badness.FINITE and one.owner in behind and not self._is_consequence(one) for one in self.made
         )
 
     def _is_of_masked_row(self, birth: Birth) -> bool:
         # Is it of a row of −Inf alone, whose logarithm of a sum is −Inf rightly, and has no derivative?
-        why = self.reasons.why(birth).mechanism if birth.given is State.FINITE else None
+        why = self.reasons.why(birth).mechanism if birth.given is Badness.FINITE else None
         return why is not None and why.code == "pole_of_result"
 
     @cached_property
@@ -213,7 +213,7 @@ class BackwardPass:
         for birth in self._kept if origins else ():
             near = {birth.owner, *self.known.direct[birth.owner]}
             origin = next((at for at, spread in origins if spread & near), None)
-            is_by_value = birth.made is State.NAN and birth.given is State.FINITE and not birth.others
+            is_by_value = birth.made is Badness.NAN and birth.given is Badness.FINITE and not birth.others
             if origin is None or not is_by_value or is_pole(self.reasons.why(birth).mechanism):
                 continue
             part = self.reasons.why(birth).part or self.known.term(birth.owner)
@@ -251,7 +251,7 @@ class BackwardPass:
         left_out = self._left_out(birth, why.hidden or why.part)
         masked = self._masked(left_out)
         facts += masked
-        is_scaled = birth.made is State.INF and not is_pole(why.mechanism) and bool(scaled(known.record.scales))
+        is_scaled = birth.made is Badness.INF and not is_pole(why.mechanism) and bool(scaled(known.record.scales))
         if is_scaled:
             facts += scaled(known.record.scales)
         facts += self.forward.use(owner)
@@ -278,7 +278,7 @@ class BackwardPass:
             facts += [known.gradient(birth.wrt), known.value(birth.wrt)]
         return [*facts, known.value(owner)] if owner in known.bad_values else facts
 
-    def _because(self, birth: Birth, why: Why, factors: Factors | None, *, is_masked: bool) -> Mechanism | None:
+    def _because(self, birth: Birth, why: BackwardWhy, factors: Factors | None, *, is_masked: bool) -> Mechanism | None:
         # What happened: by the numbers of the line, else by the factors that the framework gave.
         because = why.mechanism if why.hidden is None else self._of_zero(birth.owner, why)
         if factors is not None and (because is None or because.code == "zero_gradient"):
@@ -292,7 +292,7 @@ class BackwardPass:
         known, entry = self.known, self.entries[owner]
         if entry.source is None:
             return see_inside(split(entry.name)[0])
-        is_lost = not known.was_asked and any(known.values[one] is State.UNKNOWN for one in known.direct[owner])
+        is_lost = not known.was_asked and any(known.values[one] is Badness.UNKNOWN for one in known.direct[owner])
         return say("see_kept" if is_lost else "see_operation")
 
     def _numbers(self, birth: Birth) -> list[str]:
@@ -306,20 +306,20 @@ class BackwardPass:
         # What the first bad element is the product of, as the framework says.
         if birth.local is not None:
             return local_derivatives.seen(birth.local, birth.operation)
-        if birth.wrt is None or birth.given is not State.FINITE:
+        if birth.wrt is None or birth.given is not Badness.FINITE:
             return None
         return local_derivatives.asked(self.known, birth.owner, birth.wrt)
 
-    def _of_zero(self, owner: int, why: Why) -> Mechanism:
+    def _of_zero(self, owner: int, why: BackwardWhy) -> Mechanism:
         # What a part that is not finite does in the backward of a branch that is left out, whose gradient is 0.
         assert why.hidden is not None
         word = WORDS[self.reasons.computation(owner, None).state(why.hidden)]
         if why.mechanism is None:
-            return Mechanism("zero_gradient_nan" if word == WORDS[State.NAN] else "zero_gradient_inf")
+            return Mechanism("zero_gradient_nan" if word == WORDS[Badness.NAN] else "zero_gradient_inf")
         fields = {"word": word, "part": shorten(why.hidden.text), "why": str(why.mechanism)}
         return Mechanism("zero_gradient_part", fields)
 
-    def _hidden(self, birth: Birth, why: Why, facts: Sequence[str]) -> Finding:
+    def _hidden(self, birth: Birth, why: BackwardWhy, facts: Sequence[str]) -> Finding:
         # Inf in a part of a line, whose value is finite again.
         known, owner, part = self.known, birth.owner, why.hidden
         assert part is not None
@@ -356,9 +356,9 @@ class BackwardPass:
             wrt=known.name(birth.wrt),
         )
 
-    def _left_out(self, birth: Birth, part: Term | None) -> Sequence[Selection]:
+    def _left_out(self, birth: Birth, part: Term | None) -> Sequence[SelectedBranch]:
         # The selections behind a birth that do not take what is bad there; none where it is no product with 0.
-        if birth.made is not State.NAN or birth.given is not State.FINITE:
+        if birth.made is not Badness.NAN or birth.given is not Badness.FINITE:
             return []
         return list(self._selections.that_leave_out(birth.owner, birth.wrt, part))
 
@@ -366,7 +366,7 @@ class BackwardPass:
     def _selections(self) -> Selections:
         return Selections(self.known, self.followers)
 
-    def _masked(self, left_out: Sequence[Selection]) -> list[str]:
+    def _masked(self, left_out: Sequence[SelectedBranch]) -> list[str]:
         # The branch of a ``where`` that a birth lies in, which the condition did not select there.
         one = next((one for one in left_out if one.term.op == "where"), None)
         if one is None:

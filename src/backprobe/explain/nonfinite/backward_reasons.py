@@ -12,7 +12,7 @@ from backprobe.explain.nonfinite import loops, mechanism
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import first_bad
 from backprobe.explain.nonfinite.forward_births import ForwardPass
-from backprobe.explain.nonfinite.states import State
+from backprobe.explain.nonfinite.states import Badness
 from backprobe.explain.nonfinite.terms import Term, known_as
 from backprobe.explain.nonfinite.text import Mechanism
 from backprobe.record.nonfinite import LocalDerivative
@@ -32,14 +32,14 @@ class Birth:
     owner: int
     operation: str
     wrt: int | None
-    given: State
-    made: State
+    given: Badness
+    made: Badness
     others: tuple[int, ...] = ()  # the entries whose backward it may be as well
     local: LocalDerivative | None = field(default=None, compare=False)  # what the framework multiplies by
 
 
 @dataclass(frozen=True)
-class Why:
+class BackwardWhy:
     """What happened in a birth, and in which part of its line, where that is known."""
 
     mechanism: Mechanism | None = None
@@ -52,9 +52,9 @@ class BackwardReasons:
 
     def __init__(self, forward: ForwardPass) -> None:
         self.forward, self.known, self.entries = forward, forward.known, forward.entries
-        self._whys: dict[Birth, Why] = {}
+        self._whys: dict[Birth, BackwardWhy] = {}
 
-    def why(self, birth: Birth) -> Why:
+    def why(self, birth: Birth) -> BackwardWhy:
         """What happened, by the numbers that the parts of the line were computed from."""
         if birth not in self._whys:
             self._whys[birth] = self._found_out(birth)
@@ -84,23 +84,23 @@ class BackwardReasons:
         grad = known.grad_numbers(wrt) if wrt is not None and is_inside else None
         return first_bad(grad, len(axes), known.grad_numbers(owner)) or known.example_of(owner)
 
-    def _found_out(self, birth: Birth) -> Why:
+    def _found_out(self, birth: Birth) -> BackwardWhy:
         computed = self.computation(birth.owner, birth.wrt)
         parts = [one for one in computed.term if self._may_be(birth, one)]
         for part in reversed(parts):  # the outermost first: backward comes to it before the others
             found = self._received(birth, computed, part)
             if mechanism.poles(found) is not None:
-                return Why(mechanism.backward(found), part)
-        hidden = next(computed.hidden(), None) if birth.made is State.NAN else None
+                return BackwardWhy(mechanism.backward(found), part)
+        hidden = next(computed.hidden(), None) if birth.made is Badness.NAN else None
         if hidden is not None and birth.owner not in self.known.bad_values:
-            return Why(self.forward.mechanism(computed, hidden, birth.owner), hidden=hidden)
+            return BackwardWhy(self.forward.mechanism(computed, hidden, birth.owner), hidden=hidden)
         if birth.operation and len(parts) == 1:
-            return Why(mechanism.backward(self._received(birth, computed, parts[0])), parts[0])
+            return BackwardWhy(mechanism.backward(self._received(birth, computed, parts[0])), parts[0])
         held = [one for one in computed.term if one.at is not None and one.at == birth.wrt]
         is_direct = len(held) == 1 and held[0] in computed.term.args
         reads_bad = any(one.op and computed.is_bad(one) for one in computed.term.args)  # the outermost, so the first
         is_outermost = not birth.operation and (is_direct or reads_bad)
-        return Why(mechanism.backward(self._received(birth, computed, computed.term if is_outermost else None)))
+        return BackwardWhy(mechanism.backward(self._received(birth, computed, computed.term if is_outermost else None)))
 
     def _may_be(self, birth: Birth, part: Term) -> bool:
         # May a part of a line be the operation of a birth?

@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 
 from backprobe.explain.nonfinite import arithmetic
-from backprobe.explain.nonfinite.states import State, of_numbers
+from backprobe.explain.nonfinite.states import Badness, of_numbers
 from backprobe.explain.nonfinite.terms import Term
 
 Array = Any
@@ -97,20 +97,20 @@ class Computation:
         known = self.value(test)
         return None if known is None or numpy.size(known) != 1 else one if known else other
 
-    def state(self, term: Term) -> State:
+    def state(self, term: Term) -> Badness:
         """How bad a part is; UNKNOWN where that cannot be computed, or only that it is not finite."""
         made = self.result if term is self.term else self.value(term)
         if term.op == "tuple":
-            return max(map(self.state, term.args), default=State.FINITE)
+            return max(map(self.state, term.args), default=Badness.FINITE)
         if made is None:
-            return State.UNKNOWN
+            return Badness.UNKNOWN
         array = numpy.asarray(made) if not isinstance(made, tuple | slice | str) else None
-        return of_numbers(array) if array is not None and array.dtype.kind in "fc" else State.FINITE
+        return of_numbers(array) if array is not None and array.dtype.kind in "fc" else Badness.FINITE
 
     def is_bad(self, term: Term) -> bool:
         """Is a part NaN or Inf for certain, whatever those are that nothing is known of?"""
         state = self.state(term)
-        if state is State.UNKNOWN and term.op in arithmetic.ABSORBING:
+        if state is Badness.UNKNOWN and term.op in arithmetic.ABSORBING:
             return any(map(self.is_bad, term.args))
         return state.is_bad
 
@@ -162,7 +162,7 @@ class Computation:
         for one, there in flowing:
             if one.at is None:
                 yield from self._births(one, there)
-        worst = max((self._state_at(one, there) for one, there in flowing), default=State.FINITE)
+        worst = max((self._state_at(one, there) for one, there in flowing), default=Badness.FINITE)
         if self._is_made_here(term, places, flowing) or (flowing and self._state_at(term, places) > worst):
             yield term
 
@@ -209,7 +209,7 @@ class Computation:
             own = own & finite
         return own
 
-    def born(self, term: Term) -> State:
+    def born(self, term: Term) -> Badness:
         """How bad a part is where its operands are finite, if that is known; else how bad all of it is."""
         value = self.result if term is self.term else self.value(term)
         own = self._own(term, None, [*self._flowing(term, None)])
@@ -235,7 +235,7 @@ class Computation:
         flowing = list(self._flowing(term, None))
         return self._is_made_here(term, None, flowing)
 
-    def _state_at(self, term: Term, places: Array) -> State:
+    def _state_at(self, term: Term, places: Array) -> Badness:
         value = self.result if term is self.term else self.value(term)
         if value is None or places is None or numpy.shape(value) != places.shape:
             return self.state(term)

@@ -22,11 +22,12 @@ from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.mechanism import BINARY
 from backprobe.explain.nonfinite.sources import Sources, taken
 from backprobe.explain.nonfinite.statements import computed
-from backprobe.explain.nonfinite.states import State, number, of_grad, of_value
+from backprobe.explain.nonfinite.states import Badness, number, of_grad, of_value
 from backprobe.explain.nonfinite.terms import Term, constant, known_as, term_of, written
-from backprobe.explain.nonfinite.text import Instead, at_line, finding, say
+from backprobe.explain.nonfinite.text import WrittenInstead, at_line, finding, say
 from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus, Record
+from backprobe.record.graph import Graph
 from backprobe.record.names import split, strip
 from backprobe.record.nonfinite import BackwardOp
 from backprobe.record.source import Source
@@ -61,9 +62,9 @@ class Evidence:
         self.was_asked = all(entry.finiteness is not None for entry in tensors) and bool(tensors)
         self.record = record if self.was_asked else judged(record, arrays)  # without nonfinite=True, only now
         self.arrays, self.entries = arrays, self.record.entries
-        self.values: Sequence[State] = tuple(map(of_value, self.entries))
-        self.grads: Sequence[State] = tuple(map(of_grad, self.entries))
-        self.sources = Sources.of(self.record)
+        self.values: Sequence[Badness] = tuple(map(of_value, self.entries))
+        self.grads: Sequence[Badness] = tuple(map(of_grad, self.entries))
+        self.graph, self.sources = Graph.of(self.record), Sources.of(self.record)
         self.direct, self.consumers, self.parts = self.sources.direct, self.sources.consumers, self.sources.parts
         self._terms: dict[int, Term] = {}
         self._examples: dict[int, tuple[int, ...]] = {}
@@ -86,11 +87,11 @@ class Evidence:
         """The entries with a bad gradient, or in whose backward one was made."""
         return [at for at, state in enumerate(self.grads) if state.is_bad or self.made(at)]
 
-    def worst_value(self, places: Iterable[int]) -> State:
-        return max((self.values[at] for at in places), default=State.FINITE)
+    def worst_value(self, places: Iterable[int]) -> Badness:
+        return max((self.values[at] for at in places), default=Badness.FINITE)
 
-    def worst_grad(self, places: Iterable[int]) -> State:
-        return max((self.grads[at] for at in places), default=State.FINITE)
+    def worst_grad(self, places: Iterable[int]) -> Badness:
+        return max((self.grads[at] for at in places), default=Badness.FINITE)
 
     def made(self, at: int) -> tuple[BackwardOp, ...]:
         """The operations in the backward of an entry that made NaN or Inf."""
@@ -219,9 +220,9 @@ class Evidence:
 
     # words
 
-    def finding(self, at: int, code: str, *, part: str = "", remedy: str | Instead = "", **said: Any) -> Finding:
+    def finding(self, at: int, code: str, *, part: str = "", remedy: str | WrittenInstead = "", **said: Any) -> Finding:
         """A finding at an entry's line, or at the line of a part of its expression."""
-        entry, instead = self.entries[at], remedy if isinstance(remedy, Instead) else Instead(remedy)
+        entry, instead = self.entries[at], remedy if isinstance(remedy, WrittenInstead) else WrittenInstead(remedy)
         made = finding(code, entry.name, self.place(at, part), name=repr(entry.name), remedy=instead.said, **said)
         expression = part or (entry.source.expression if entry.source is not None else "")
         return replace(made, fields={**made.fields, "part": expression, "dtype": entry.dtype or "", **instead.fields})
@@ -249,7 +250,7 @@ class Evidence:
         """The scope whose code computed a value: of a function that returned it, rather than of the caller's name."""
         names = (self.entries[at].name, *self.entries[at].aliases)
         returned = [split(name)[0] for name in names if strip(name).endswith(":return")]
-        return FIRST.sub("", max(returned, key=len, default=self.sources.scopes[at]))
+        return FIRST.sub("", max(returned, key=len, default=self.graph.scopes[at]))
 
     def locals(self, at: int) -> Iterator[str]:
         """What a value is called in the scopes that know it."""
@@ -307,7 +308,7 @@ class Evidence:
         count = None if entry.finiteness is None else entry.finiteness.value
         if count is not None and not count.is_finite:
             return say("holds", value=value, count=count)
-        if self.values[at] is State.UNKNOWN:
+        if self.values[at] is Badness.UNKNOWN:
             return say("not_known", value=value)
         if self.is_number(at):
             return say("is_number", value=value, number=entry.held)

@@ -34,7 +34,7 @@ TermOf = Callable[[int], Term]
 
 
 @dataclass
-class Match:
+class FormulaMatch:
     """What the letters of a formula stand for, the terms that it was found in, and the reductions' dimensions.
 
     ``selections`` are the terms that select from a value or reshape it, as in ``log(softmax(a)[0])``, the outermost
@@ -62,9 +62,9 @@ def formula(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def matches(text: str, at: int, term: Term, term_of: TermOf, value: Callable[[Term], Any]) -> Iterator[Match]:
+def matches(text: str, at: int, term: Term, term_of: TermOf, value: Callable[[Term], Any]) -> Iterator[FormulaMatch]:
     """A term in the expression of the entry ``at`` as a formula: once or not at all."""
-    found = Match(term, at)
+    found = FormulaMatch(term, at)
     if _Matcher(term_of, value).fits(formula(text), term, at, found):
         yield found
 
@@ -77,7 +77,7 @@ class _Matcher:
     def __init__(self, term_of: TermOf, value: Callable[[Term], Any]) -> None:
         self._term_of, self._value = term_of, value
 
-    def fits(self, pattern: ast.expr, term: Term, owner: int, found: Match, *, is_divisor: bool = False) -> bool:
+    def fits(self, pattern: ast.expr, term: Term, owner: int, found: FormulaMatch, *, is_divisor: bool = False) -> bool:
         match pattern:
             case ast.Name(id=letter):
                 found.owners.setdefault(letter, owner)
@@ -105,14 +105,14 @@ class _Matcher:
                 return True
         return False
 
-    def _remember(self, term: Term, taken: int, found: Match) -> None:
+    def _remember(self, term: Term, taken: int, found: FormulaMatch) -> None:
         # The dimension that a reduction or softmax goes over.
         words = {word: one for word, one in term.keywords.items() if word in ("dim", "keepdim", "correction")}
         if len(term.args) > taken:
             words.setdefault("dim", term.args[taken])
         found.words.update(words)
 
-    def _opened(self, term: Term, owner: int, found: Match, is_divisor: bool) -> tuple[Term, int]:
+    def _opened(self, term: Term, owner: int, found: FormulaMatch, is_divisor: bool) -> tuple[Term, int]:
         # What a value was computed by, behind names and selections, and in the expression of which entry.
         #
         # A divisor is reshaped to fit what it divides, and that does not select from the quotient.
@@ -138,7 +138,7 @@ class _Matcher:
             return False
         return _are_equal(numpy.broadcast_arrays(before, after)[0], after)
 
-    def _is_letter(self, letter: str, term: Term, found: Match) -> bool:
+    def _is_letter(self, letter: str, term: Term, found: FormulaMatch) -> bool:
         known = found.letters.setdefault(letter, term)
         if known is term or (known.at is not None and known.at == term.at):
             return True
@@ -170,7 +170,7 @@ def _operands(pattern: ast.expr) -> Sequence[ast.expr]:
     return []
 
 
-def written(text: str, found: Match, numbers: Mapping[str, float]) -> Term:
+def written(text: str, found: FormulaMatch, numbers: Mapping[str, float]) -> Term:
     """A formula as a term of what the letters of another stand for; ``numbers`` are what small words mean."""
 
     def term(node: ast.expr) -> Term:
@@ -206,6 +206,6 @@ GIVEN: Mapping[str, Sequence[str]] = {
 """What functions over a dimension may be given of what the program gave to the one that they replace."""
 
 
-def given_to(op: str, found: Match) -> dict[str, Term]:
+def given_to(op: str, found: FormulaMatch) -> dict[str, Term]:
     """The dimension of a formula, for a function that goes over one."""
     return {word: term for word, term in found.words.items() if word in GIVEN.get(op, ())}

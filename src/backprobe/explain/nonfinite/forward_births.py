@@ -18,9 +18,9 @@ from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import OF, Evidence
 from backprobe.explain.nonfinite.remedies import Remedies
 from backprobe.explain.nonfinite.sources import NONFINITE, parsed, reads_gradients, writes_nonfinite
-from backprobe.explain.nonfinite.states import WORDS, State, of_numbers
+from backprobe.explain.nonfinite.states import WORDS, Badness, of_numbers
 from backprobe.explain.nonfinite.terms import Term
-from backprobe.explain.nonfinite.text import MOST, Instead, Mechanism, born, say, scaled, see_inside
+from backprobe.explain.nonfinite.text import MOST, Mechanism, WrittenInstead, born, say, scaled, see_inside
 from backprobe.explain.nonfinite.unrecorded import brought, held, unrecorded
 from backprobe.findings.phrasing import quoted, shorten
 from backprobe.findings.report import Finding
@@ -45,7 +45,7 @@ class Why:
     facts: tuple[str, ...] = ()
     is_certain: bool = False
     term: Term | None = None
-    state: State = State.UNKNOWN  # how bad it is where its operands are finite
+    state: Badness = Badness.UNKNOWN  # how bad it is where its operands are finite
     is_of_finite: bool = False  # are they, where it begins?
 
     @property
@@ -64,7 +64,7 @@ class ForwardPass:
     # who is what
 
     @cached_property
-    def origins(self) -> Mapping[int, State]:
+    def origins(self) -> Mapping[int, Badness]:
         """The entries where something bad begins, with the worst state among what they were computed from."""
         known, found = self.known, {}
         for at in known.bad_values:
@@ -72,7 +72,7 @@ class ForwardPass:
             if known.values[at] > given and not self._is_read_from_gradients(at):
                 found[at] = given
             elif self._has_its_own(at):
-                found[at] = State.FINITE
+                found[at] = Badness.FINITE
         for loop, begins, follows in self._in_loops:
             for at in follows:
                 found.pop(at, None)
@@ -140,7 +140,7 @@ class ForwardPass:
         found: dict[int, int] = {}
         for at, entry in enumerate(self.entries):
             is_float = entry.status not in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
-            if self.known.values[at] is State.FINITE and is_float:
+            if self.known.values[at] is Badness.FINITE and is_float:
                 flowing = {edge.at for edge in entry.inputs} | {way.at for way in entry.indirect}
                 bad = self.known.bad_values.intersection(self.known.direct[at])
                 is_off = entry.status is GradStatus.NO_GRAD or entry.is_because("frozen_no_grad")  # then none has edges
@@ -184,9 +184,9 @@ class ForwardPass:
         into = {
             at: known.bad_values.intersection(known.consumers[at])
             for at in self.origins
-            if known.values[at] is State.INF and known.consumers[at]
+            if known.values[at] is Badness.INF and known.consumers[at]
         }
-        nan = {at for at in self.origins if known.values[at] is State.NAN}
+        nan = {at for at in self.origins if known.values[at] is Badness.NAN}
         return {
             at
             for at, targets in into.items()
@@ -217,12 +217,12 @@ class ForwardPass:
             facts=facts,
             chain=self._chain(at),
             word=WORDS[state],
-            born=born(state, State.FINITE if why.is_of_finite else given),
+            born=born(state, Badness.FINITE if why.is_of_finite else given),
             numbers="shown" if shown else "",
         )
         if self._came_in(at):
             return finding("came_in")
-        if given is State.UNKNOWN and not why.is_certain:
+        if given is Badness.UNKNOWN and not why.is_certain:
             lost = ", ".join(known.name(one) for one in known.direct[at] if known.values[one] is given)
             return finding("born_or_from", lost=lost)
         others, because = unrecorded(known, at), why.mechanism or self._by_scale(at)
@@ -243,7 +243,7 @@ class ForwardPass:
         return facts + [say("mask", name=known.name(one), line=known.at_line(one)) for one in masks]
 
     def _came_with(
-        self, at: int, others: Sequence[str], state: State, facts: list[str], finding: partial[Finding]
+        self, at: int, others: Sequence[str], state: Badness, facts: list[str], finding: partial[Finding]
     ) -> Finding | None:
         # What came in with something that a line reads and no entry holds: a buffer, or a parameter of a module.
         known = self.known
@@ -260,7 +260,7 @@ class ForwardPass:
     def _born_here(
         self,
         at: int,
-        state: State,
+        state: Badness,
         why: Mechanism | None,
         others: Sequence[str],
         is_certain: bool,
@@ -271,7 +271,7 @@ class ForwardPass:
         known, verb = self.known, "is" if len(others) == 1 else "are"
         if not self._is_computed(at):
             return self._within(at, why, facts, finding)
-        if state is State.NAN and why is None and self._is_finite_by_recorded(at):
+        if state is Badness.NAN and why is None and self._is_finite_by_recorded(at):
             read = quoted([known.entries[one].name for one in known.direct[at]], MOST)
             return finding("born_or_written", read=read)
         if others and not is_certain:
@@ -310,10 +310,10 @@ class ForwardPass:
         path = ".".join(step for step, *_ in shared)
         place = say("module", path=repr(path)) if path else say("model")
         given = quoted(known.names(one for one in known.direct[at] if not self._is_weight(one)), MOST)
-        code = "born_within" if given else "born_within_or_before"  # with an input of the module that is not recorded
+        code = "born_within" if given else "born_within_or_before"  # before: in an input that is not recorded
         return finding(code, place=place, given=given, remedy=see_inside(path))
 
-    def _remedy(self, at: int, because: Mechanism | None) -> str | Instead:
+    def _remedy(self, at: int, because: Mechanism | None) -> str | WrittenInstead:
         # What to write instead, or that the loss was scaled by too much.
         is_scaled = because is not None and because.code in mechanism.BY_SCALE
         return say("lower_scale") if is_scaled else self.remedies.remedy(at, self.why(at).term, because)
@@ -321,7 +321,7 @@ class ForwardPass:
     def _is_weight(self, at: int) -> bool:
         # Is it a parameter, or a Variable that the program has no name for?
         entry, known = self.entries[at], self.known
-        is_bare = entry.source is None and not known.direct[at] and not known.sources.scopes[at]
+        is_bare = entry.source is None and not known.direct[at] and not known.graph.scopes[at]
         return entry.name in known.record.names or is_bare
 
     def _came_in(self, at: int) -> bool:
@@ -362,7 +362,7 @@ class ForwardPass:
         ]
         part = "" if term is computed.term else term.text
         is_known = bool(computed.births)
-        state = computed.born(term) if is_known else State.UNKNOWN
+        state = computed.born(term) if is_known else Badness.UNKNOWN
         is_of_finite = is_known and computed.is_of_finite(term)
         return Why(because, part, tuple(said), because is not None and is_known, term, state, is_of_finite)
 
@@ -431,7 +431,7 @@ class ForwardPass:
         loop, steps = self._begun[at]
         return loop.at_step(found, self.entries[at].axes, steps[0])
 
-    def _state_at_first(self, at: int) -> State:
+    def _state_at_first(self, at: int) -> Badness:
         # How bad an entry is where it begins: a loop may go on with an Inf and come to NaN.
         return of_numbers(self._at_first(at, at)) if at in self._begun else self.known.values[at]
 

@@ -67,10 +67,10 @@ def _with(tree: ast.expr, operand: ast.expr, instead: str) -> str:
     # The expression with another operand.
     other = ast.parse(instead, mode="eval").body
 
-    class Put(ast.NodeTransformer):
+    class PutNumber(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> ast.AST:
             return other if node is there else super().generic_visit(node)
 
     copy = ast.parse(ast.unparse(tree), mode="eval").body  # the same text twice is the same tree
     there = list(ast.walk(copy))[list(ast.walk(tree)).index(operand)]
-    return ast.unparse(Put().visit(copy))
+    return ast.unparse(PutNumber().visit(copy))

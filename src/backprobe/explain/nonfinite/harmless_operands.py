@@ -18,9 +18,9 @@ from backprobe.cuts.cutting_operations import parsed
 from backprobe.explain.nonfinite.computation import Array, Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.mechanism import BESIDE, POLES
-from backprobe.explain.nonfinite.selections import CASTS, Selection
+from backprobe.explain.nonfinite.selections import CASTS, SelectedBranch
 from backprobe.explain.nonfinite.terms import DRAWING, Term
-from backprobe.explain.nonfinite.text import Instead, say
+from backprobe.explain.nonfinite.text import WrittenInstead, say
 from backprobe.findings.phrasing import shorten
 from backprobe.source.user_code import package
 
@@ -32,27 +32,29 @@ DEEP, LONGEST = 12, 160
 Shape = tuple[int, ...]
 
 
-def harmless_operand(known: Evidence, owner: int, part: Term | None, selections: Sequence[Selection]) -> Instead:
+def harmless_operand(
+    known: Evidence, owner: int, part: Term | None, selections: Sequence[SelectedBranch]
+) -> WrittenInstead:
     """What to write at the line of an entry, where a part of it is left out; empty where that is not known."""
     at, term = _origin(known, owner, known.term(owner) if part is None else part)
     conditions = _conditions(known, selections, at)
     if not conditions or not term.text or known.is_node(at):
-        return Instead()
+        return WrittenInstead()
     for nth in _likely(term):
         for condition in conditions:
             made = _with_harmless(known, at, term, nth, condition)
             if made:
                 said = say("instead", instead=made, formula=shorten(term.text, LONGEST), because=say("left_out"))
-                return Instead(said, term.text, made)
-    return Instead()
+                return WrittenInstead(said, term.text, made)
+    return WrittenInstead()
 
 
-def in_words(known: Evidence, owner: int, part: Term | None) -> Instead:
+def in_words(known: Evidence, owner: int, part: Term | None) -> WrittenInstead:
     """The same where no condition, or no line, is known that it could be written with."""
     _, term = _origin(known, owner, known.term(owner) if part is None else part)
     operand = next((term.args[nth].text for nth in _likely(term)), "") or "x"
     where = f"{dialect_of(known.record.framework).prefix}where"
-    return Instead(say("double_where", where=where, operand=shorten(operand, LONGEST)))
+    return WrittenInstead(say("double_where", where=where, operand=shorten(operand, LONGEST)))
 
 
 def _origin(known: Evidence, owner: int, term: Term) -> tuple[int, Term]:
@@ -174,7 +176,7 @@ class _Condition:
         return text, numpy.expand_dims(self.leaves_out, axis)
 
 
-def _conditions(known: Evidence, selections: Sequence[Selection], at: int) -> Sequence[_Condition]:
+def _conditions(known: Evidence, selections: Sequence[SelectedBranch], at: int) -> Sequence[_Condition]:
     # Those of selections that the line of an entry can have. If each misses something, it is all of them together.
     found = [one for each in selections for one in _condition(known, each, at)]
     whole = [one for one in found if one.is_all]
@@ -185,7 +187,7 @@ def _conditions(known: Evidence, selections: Sequence[Selection], at: int) -> Se
     return [replace(found[0], text=text, taken_where=True, leaves_out=left_out)]
 
 
-def _condition(known: Evidence, one: Selection, at: int) -> Iterator[_Condition]:
+def _condition(known: Evidence, one: SelectedBranch, at: int) -> Iterator[_Condition]:
     dialect, source = dialect_of(known.record.framework), known.entries[at].source
     is_near = source is not None and package(source.file) is None and known.home(at) == known.home(one.at)
     if is_near and (text := _spelled_before(known, _truth(known, one), one.at, at)):
@@ -210,7 +212,7 @@ def _go_together(one: Shape, other: Shape) -> bool:
         return False
 
 
-def _truth(known: Evidence, selection: Selection) -> str:
+def _truth(known: Evidence, selection: SelectedBranch) -> str:
     # The condition as truth values: of ``h * (x > 0).float()`` it is ``x > 0``, of ``h * keep`` that this is not 0.
     term, text = selection.condition, selection.condition.text
     if selection.term.op != "mul":
@@ -261,8 +263,8 @@ def _bound(known: Evidence, name: str, before: int) -> list[int]:
 
 
 def _with_names(tree: ast.AST, stands: Mapping[str, str]) -> str:
-    class Named(ast.NodeTransformer):
+    class NamedOperand(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.AST:
             return ast.parse(stands[node.id], mode="eval").body if node.id in stands else node
 
-    return ast.unparse(Named().visit(tree))
+    return ast.unparse(NamedOperand().visit(tree))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 
 from backprobe.explain.nonfinite.evidence import Evidence
-from backprobe.explain.nonfinite.states import State, of_numbers
+from backprobe.explain.nonfinite.states import Badness, of_numbers
 from backprobe.explain.nonfinite.text import say
 from backprobe.findings.phrasing import listed
 from backprobe.record.entries import Entry
@@ -50,20 +50,20 @@ def loops(known: Evidence) -> Iterator[Loop]:
 
 
 @dataclass(frozen=True)
-class Arrival:
+class LoopArrival:
     """The gradient of a value in a loop, in the step that backward came to first of those with NaN or Inf.
 
     In the steps that it came to later, they may be what that step handed on, which no edge shows.
     """
 
-    state: State
+    state: Badness
     step: int | None  # as the framework counts them; None where loops are nested
     loop: int
 
 
-def arrivals(known: Evidence) -> dict[int, Arrival]:
+def arrivals(known: Evidence) -> dict[int, LoopArrival]:
     """By entry, for each loop with a gradient that is not finite."""
-    found: dict[int, Arrival] = {}
+    found: dict[int, LoopArrival] = {}
     for nth, masks in enumerate(_bad_steps(known.entries, known.bad_grads, known.grad_numbers)):
         anywhere = numpy.any(list(masks.values()), axis=0)
         steps = numpy.flatnonzero(anywhere)
@@ -71,7 +71,7 @@ def arrivals(known: Evidence) -> dict[int, Arrival]:
         step = int(steps[0] if is_reversed else steps[-1])
         for at in masks:
             state = of_numbers(_stacked(known.grad_numbers(at), known.entries[at].axes)[step])
-            found[at] = Arrival(state, step if known.entries[at].axes.count(STEP) == 1 else None, nth)
+            found[at] = LoopArrival(state, step if known.entries[at].axes.count(STEP) == 1 else None, nth)
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.explain.nonfinite.states import State
+from backprobe.explain.nonfinite.states import Badness
 from backprobe.explain.nonfinite.terms import known_as
 from backprobe.explain.nonfinite.text import Mechanism
 
@@ -261,8 +261,8 @@ class Received:
     """
 
     operation: str
-    made: State
-    given: State = State.FINITE
+    made: Badness
+    given: Badness = Badness.FINITE
     is_seen: bool = False
     operands: Sequence[Array] = ()
     result: Array | None = None
@@ -305,12 +305,12 @@ def backward(one: Received) -> Mechanism | None:
     fields = {} if found is None else {"op": op, "places": _shown(found)}
     if found is not None and POLES[op].code == UNDEFINED:
         return Mechanism("pole_of_result" if POLES[op].shown < 0 and op != "norm" else "pole_undefined", fields)
-    product = _of_product(one, op, fields) if one.made is State.NAN else None
+    product = _of_product(one, op, fields) if one.made is Badness.NAN else None
     if product is not None:
         return product
     if fields:
-        return Mechanism("pole" if one.made is State.INF else "pole_nan", fields)
-    at_poles = _at_poles(one) if one.is_seen and one.given is State.FINITE and one.made is State.INF else None
+        return Mechanism("pole" if one.made is Badness.INF else "pole_nan", fields)
+    at_poles = _at_poles(one) if one.is_seen and one.given is Badness.FINITE and one.made is Badness.INF else None
     return overflow(one.dtype) if at_poles is not None and not at_poles.size else None  # as 1/x near 0, not at it
 
 
@@ -319,9 +319,9 @@ def _of_product(one: Received, op: str, fields: Mapping[str, str]) -> Mechanism 
     came = _exactly_at(one.came, one.bad)
     if came is not None and came.size and (came == 0).all():
         return Mechanism("pole_zero" if fields else _by_zero(*_factors(one, op)), fields)
-    if fields and one.is_seen and one.given is State.FINITE:  # Inf times a finite number is NaN with zero alone
+    if fields and one.is_seen and one.given is Badness.FINITE:  # Inf times a finite number is NaN with zero alone
         return Mechanism("pole_zero", fields)
-    is_inf = one.given is State.INF if came is None else bool(came.size) and bool(numpy.isinf(came).all())
+    is_inf = one.given is Badness.INF if came is None else bool(came.size) and bool(numpy.isinf(came).all())
     is_product = op in PRODUCTS and is_inf and not fields and _are_finite(one.operands)
     return Mechanism("infinite_gradient") if is_product else None
 
@@ -358,7 +358,7 @@ def _broadcast_at(array: Array, bad: Array | None) -> Array | None:
 
 
 def _by_zero(*read: Array | None) -> str:
-    # What a zero gradient was multiplied by that gave NaN, where a value that was read there tells.
+    # The code of what a zero gradient was multiplied by to give NaN: NaN or Inf, if a value that the line reads has it.
     known = [values for values in read if values is not None and values.size]
     if any(numpy.isnan(values).all() for values in known):
         return "zero_gradient_nan"

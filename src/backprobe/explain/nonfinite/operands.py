@@ -46,7 +46,7 @@ def shown(number: Any) -> str:
         return "NaN" if math.isnan(number) else "Inf" if number > 0 else "−Inf"
     text = f"{number:.6g}"
     if float(text) != number and float(text).is_integer():
-        return exact  # 1.0000001 of an arccosine
+        return exact  # as of 1.0000001, which is outside the domain of acos, and 1 is not
     return text if any(mark in text for mark in ".e") else f"{text}.0"
 
 

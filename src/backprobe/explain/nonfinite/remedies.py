@@ -20,12 +20,12 @@ from backprobe.cuts.operation_names import MODULES
 from backprobe.explain.nonfinite.arithmetic import FAILING
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import Evidence
-from backprobe.explain.nonfinite.formulas import Match, formula, given_to, matches, written
+from backprobe.explain.nonfinite.formulas import FormulaMatch, formula, given_to, matches, written
 from backprobe.explain.nonfinite.harmless_operands import harmless_operand, in_words
 from backprobe.explain.nonfinite.remedy_table import CHAINS, NEGATIVE, NUMBERS, SINGLE, Remedy
-from backprobe.explain.nonfinite.selections import Selection
+from backprobe.explain.nonfinite.selections import SelectedBranch
 from backprobe.explain.nonfinite.terms import DRAWING, Term, is_update, known_as
-from backprobe.explain.nonfinite.text import Instead, Mechanism, say
+from backprobe.explain.nonfinite.text import Mechanism, WrittenInstead, say
 from backprobe.findings.phrasing import shorten
 from backprobe.record.entries import Entry
 from backprobe.record.quoted_errors import first_line
@@ -45,35 +45,41 @@ class Remedies:
         self.known, self.dialect = known, dialect_of(known.record.framework)
 
     def remedy(
-        self, at: int, part: Term | None, why: Mechanism | None, *, left_out: Sequence[Selection] = ()
-    ) -> Instead:
+        self, at: int, part: Term | None, why: Mechanism | None, *, left_out: Sequence[SelectedBranch] = ()
+    ) -> WrittenInstead:
         """For a birth in a part of an entry's expression; empty where nothing is known to cure it.
 
         ``left_out`` are the selections that do not take what is born, such as a branch of a ``where``.
         """
         term = self.known.term(at) if part is None else part
         is_known = why is not None and bool(term.op)
-        chain = next(self._chains(at, term, why), Instead()) if is_known and why is not None else Instead()
+        chain = (
+            next(self._chains(at, term, why), WrittenInstead()) if is_known and why is not None else WrittenInstead()
+        )
         if chain or left_out:
             harmless = chain or harmless_operand(self.known, at, part, left_out)
             if harmless or any(one.term.op == "where" for one in left_out):
                 return harmless or in_words(self.known, at, part)
-        return next(self._singles(at, term, why), self._of_negative(at, term, why)) if is_known and why else Instead()
+        return (
+            next(self._singles(at, term, why), self._of_negative(at, term, why))
+            if is_known and why
+            else WrittenInstead()
+        )
 
-    def _of_negative(self, at: int, term: Term, why: Mechanism) -> Instead:
+    def _of_negative(self, at: int, term: Term, why: Mechanism) -> WrittenInstead:
         # For a negative number where none may be, and that rounding need not explain: no formula mends that.
         operand = term.args[0] if term.args else None
         numbers = None if operand is None else self.known.computation(at).value(operand)
         is_below_zero = why.code in NEGATIVE and why.fields.get("limit", "") in ("", "0")
         if operand is None or numbers is None or not is_below_zero:
-            return Instead()
+            return WrittenInstead()
         if not (numpy.asarray(numbers) < 0).any() or not numpy.isfinite(numbers).all():
-            return Instead()
+            return WrittenInstead()
         softplus = self.dialect.spelled["softplus"].format("...")
         low = f"{numpy.min(numbers):.6g}"
-        return Instead(say("see_negative", name=f"`{operand.text}`", low=low, softplus=softplus))
+        return WrittenInstead(say("see_negative", name=f"`{operand.text}`", low=low, softplus=softplus))
 
-    def _chains(self, at: int, term: Term, why: Mechanism) -> Iterator[Instead]:
+    def _chains(self, at: int, term: Term, why: Mechanism) -> Iterator[WrittenInstead]:
         roots = [(place, one) for place in self._near(at) for one in reversed([*self.known.term(place)])]
         for row in CHAINS:
             for place, root in roots if self._is_for(row, why) else ():
@@ -81,7 +87,7 @@ class Remedies:
                     if found.holds(term) or root is term:
                         yield self._said(row, place, found)
 
-    def _singles(self, at: int, term: Term, why: Mechanism) -> Iterator[Instead]:
+    def _singles(self, at: int, term: Term, why: Mechanism) -> Iterator[WrittenInstead]:
         for row in SINGLE:
             if self._is_for(row, why):
                 for found in self._found(row, at, term):
@@ -97,7 +103,7 @@ class Remedies:
             found += sorted({one for place in found for one in self.known.consumers[place]}.difference(found))
         return found
 
-    def _found(self, row: Remedy, at: int, root: Term) -> Iterator[Match]:
+    def _found(self, row: Remedy, at: int, root: Term) -> Iterator[FormulaMatch]:
         # A formula in a term, if the other one is finite at the numbers there; none where they cannot be computed.
         try:
             yield from self._cured(row, at, root)
@@ -105,7 +111,7 @@ class Remedies:
             where = self.known.name(at) + self.known.at_line(at)
             self.known.unjudged[say("remedy_unjudged", at=where, error=shorten(first_line(error), LONGEST))] = None
 
-    def _cured(self, row: Remedy, at: int, root: Term) -> Iterator[Match]:
+    def _cured(self, row: Remedy, at: int, root: Term) -> Iterator[FormulaMatch]:
         # A formula in a term, if the other one is finite at the numbers there, as far as they are known.
         computed = self.known.example(at)
         is_other = root.op != known_as(operation_of(formula(row.formula))) or not root.text
@@ -136,7 +142,7 @@ class Remedies:
                 return True
         return False
 
-    def _is_for_divisor(self, row: Remedy, found: Match, computed: Computation) -> bool:
+    def _is_for_divisor(self, row: Remedy, found: FormulaMatch, computed: Computation) -> bool:
         # Does a remedy of a division suit what it divides by? A constant stays what it is, and ``where`` takes no
         # number of Python's. Only a count is clamped from below: others may lie on the other side of 0 the next time.
         if row.because != "division_by_zero":
@@ -147,7 +153,7 @@ class Remedies:
         is_clamped = "maximum" in row.instead
         return not divisor.is_constant and (is_count if is_clamped else not isinstance(value, int | float))
 
-    def _dimension(self, row: Remedy, found: Match, computed: Computation) -> str | None:
+    def _dimension(self, row: Remedy, found: FormulaMatch, computed: Computation) -> str | None:
         # Over which dimension a function goes that goes over one alone, where the program does not write it.
         #
         # Empty where nothing has to be said, None where no such function does the same.
@@ -164,7 +170,7 @@ class Remedies:
         is_softmax = "softmax" in row.formula  # of a layer, which was given its dimension before
         return None if not is_softmax else "dim" if self.dialect.takes_one_dimension else ""
 
-    def _last_dimension(self, found: Match, computed: Computation) -> str | None:
+    def _last_dimension(self, found: FormulaMatch, computed: Computation) -> str | None:
         # Empty where what the program goes over is the last dimension, and None where it is not.
         value, dim = computed.value(found.letters["a"]), found.words.get("dim")
         given = -1 if dim is None else computed.value(dim)
@@ -172,7 +178,7 @@ class Remedies:
         is_said = dim is not None or not self.dialect.takes_one_dimension
         return "" if given in (-1, last) and (is_said or last == 0) else None
 
-    def _numbers(self, at: int, found: Match) -> Mapping[str, float]:
+    def _numbers(self, at: int, found: FormulaMatch) -> Mapping[str, float]:
         # What the small words of a formula mean in the dtype of an entry; a count is kept from 0 by 1.
         numbers = NUMBERS.get(self.known.entries[at].dtype or "", NUMBERS[""])
         divisor = self.known.example(at).value(found.letters["b"]) if "b" in found.letters else None
@@ -181,7 +187,7 @@ class Remedies:
 
     # words
 
-    def _said(self, row: Remedy, at: int, found: Match) -> Instead:
+    def _said(self, row: Remedy, at: int, found: FormulaMatch) -> WrittenInstead:
         named: list[str] = []
         is_repeated = "log_of_others(" in row.instead
         letters = {letter: self._spelled(letter, found, named, is_repeated) for letter in found.letters}
@@ -206,9 +212,9 @@ class Remedies:
         also = getattr(self.dialect, row.also).format_map(letters) if row.also else ""
         said = say("or_else", said=said, also=also) if also else said
         made = "; ".join([said, *named])
-        return Instead(made) if named else Instead(made, whole, instead)
+        return WrittenInstead(made) if named else WrittenInstead(made, whole, instead)
 
-    def _spelled(self, letter: str, found: Match, named: list[str], is_repeated: bool) -> str:
+    def _spelled(self, letter: str, found: FormulaMatch, named: list[str], is_repeated: bool) -> str:
         # How the program writes a value at the line of a formula; a name of ours, which is explained, if it cannot.
         #
         # What is written several times is a name.
@@ -234,7 +240,7 @@ class Remedies:
         source, home = self.known.entries[owner].source, self.known.home
         return owner != at and (home(owner) != home(at) or (source is not None and package(source.file) is not None))
 
-    def _is_known_at(self, term: Term, found: Match) -> bool:
+    def _is_known_at(self, term: Term, found: FormulaMatch) -> bool:
         # Are the objects whose attributes a term reads, such as ``self``, known where a formula stands?
         source, known = self.known.entries[found.at].source, self.known.names_by_home[self.known.home(found.at)]
         spelled = {*WORD.findall(found.root.text), *WORD.findall("" if source is None else source.statement)}
@@ -247,7 +253,7 @@ class Remedies:
         return not names.isdisjoint(since)
 
     def _written(
-        self, node: ast.expr, letters: Mapping[str, ast.expr], found: Match, numbers: Mapping[str, float]
+        self, node: ast.expr, letters: Mapping[str, ast.expr], found: FormulaMatch, numbers: Mapping[str, float]
     ) -> ast.expr:
         # A formula with the program's texts for its letters, and the framework's functions.
         match node:
@@ -271,14 +277,14 @@ class Remedies:
                 return ast.Name(standard if template is None else template.format(*texts, words=words, given=given))
         return node
 
-    def _words(self, op: str, found: Match) -> str:
+    def _words(self, op: str, found: FormulaMatch) -> str:
         # The dimension as the framework calls it.
         names = self.dialect.arguments
         words = {names[word]: term.text for word, term in given_to(op, found).items() if word in names}
         return "".join(f", {word}={text}" for word, text in words.items())
 
 
-def _is_rounding(row: Remedy, found: Match, computed: Computation) -> bool:
+def _is_rounding(row: Remedy, found: FormulaMatch, computed: Computation) -> bool:
     # Are the negative numbers that a remedy of those takes away as small as rounding leaves where it should be 0?
     if row.codes is not NEGATIVE:
         return True

@@ -18,7 +18,7 @@ CASTS = frozenset({"float", "double", "half", "to", "cast", "type", "astype", "t
 
 
 @dataclass(frozen=True)
-class Selection:
+class SelectedBranch:
     """A part ``term`` of the expression of the entry ``at`` that takes numbers of ``branch`` by a condition.
 
     They are taken where the condition is ``taken_where``, and ``holds`` has its numbers. ``is_all`` says that no other
@@ -45,7 +45,7 @@ class Selections:
     def __init__(self, known: Evidence, followers: Sequence[Sequence[int]]) -> None:
         self.known, self.followers = known, followers
 
-    def that_leave_out(self, owner: int, wrt: int | None, part: Term | None) -> Iterator[Selection]:
+    def that_leave_out(self, owner: int, wrt: int | None, part: Term | None) -> Iterator[SelectedBranch]:
         """Those behind an entry, or a part of it, that leave out numbers whose gradient is bad; the nearest first."""
         behind = reached([owner], self.followers.__getitem__)
         for at in sorted(behind):
@@ -54,13 +54,13 @@ class Selections:
                 if self._holds(one, owner, part, behind) and (one.leaves_out & bad).any():
                     yield replace(one, is_all=wrt is None or not (bad & ~one.leaves_out).any() or bool(bad.all()))
 
-    def _of(self, at: int) -> Iterator[Selection]:
+    def _of(self, at: int) -> Iterator[SelectedBranch]:
         computed = self.known.computation(at)
         for term in computed.term:
             for branch, condition, taken_where in self._branches(term):
                 holds = computed.value(condition)
                 if holds is not None and (term.op == "where" or self._is_mask(condition, holds)):
-                    yield Selection(at, term, branch, condition, taken_where, numpy.asarray(holds, bool))
+                    yield SelectedBranch(at, term, branch, condition, taken_where, numpy.asarray(holds, bool))
 
     def _branches(self, term: Term) -> Iterator[tuple[Term, Term, bool]]:
         # What a term takes numbers of, by which condition, and where that is true or where it is false.
@@ -83,13 +83,13 @@ class Selections:
         is_constant = term.at is None or self.known.entries[term.at].status is not GradStatus.OK
         return is_named and is_constant and array.ndim > 0 and bool(numpy.isin(array, (0, 1)).all())
 
-    def _holds(self, one: Selection, owner: int, part: Term | None, behind: Set[int]) -> bool:
+    def _holds(self, one: SelectedBranch, owner: int, part: Term | None, behind: Set[int]) -> bool:
         # Is the value of an entry in the branch, or that part of it?
         if one.at == owner:
             return part is not None and any(each is part for each in one.branch)
         return not behind.isdisjoint({each.at for each in one.branch} - {None, one.at})
 
-    def _bad(self, one: Selection, wrt: int | None) -> Any:
+    def _bad(self, one: SelectedBranch, wrt: int | None) -> Any:
         # The places at which a gradient is bad, as far as they can be seen: all where not.
         grad = None if wrt is None else self.known.grad_numbers(wrt)
         if grad is None or grad.shape != one.holds.shape:

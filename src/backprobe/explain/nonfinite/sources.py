@@ -18,7 +18,7 @@ from backprobe.cuts.operation_names import MODULES
 from backprobe.explain.nonfinite.statements import computed, is_dotted, parts_of
 from backprobe.findings.phrasing import uncommented
 from backprobe.record.entries import Entry, Record
-from backprobe.record.graph import Graph, inverted
+from backprobe.record.graph import Graph, inverted, kept
 from backprobe.record.names import split, strip
 from backprobe.record.source import Source
 from backprobe.source.sites import operation
@@ -48,13 +48,17 @@ class Sources:
     unknown: Sequence[Sequence[str]]
     consumers: Sequence[Sequence[int]]
     parts: Sequence[Parts]
-    scopes: Sequence[str]  # with all counts
 
     @classmethod
     def of(cls, record: Record) -> Sources:
-        """Look through a record once, in the order of execution."""
+        """Those of a record, kept with it as long as it lives."""
+        return kept(record, cls, lambda: cls._of(record))
+
+    @classmethod
+    def _of(cls, record: Record) -> Sources:
+        # Look through a record once, in the order of execution.
         graph = Graph.of(record)
-        scopes = [split(name)[0] for name in graph.full_names]
+        scopes = graph.scopes
         computing = _computing(record, scopes)
         made: dict[tuple[str, int, str], dict[str, int]] = {}  # what each expression of a line computed last
         direct: list[tuple[int, ...]] = []
@@ -76,7 +80,7 @@ class Sources:
             direct.append(tuple(dict.fromkeys(one for one in sources if one != at)))
             unknown.append(unresolved)
             every.append(parts)
-        return cls(direct, unknown, inverted(direct), every, scopes)
+        return cls(direct, unknown, inverted(direct), every)
 
 
 def _line(entry: Entry, computing: str) -> tuple[str, int, str]:

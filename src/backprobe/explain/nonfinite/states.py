@@ -11,7 +11,7 @@ from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.nonfinite import Nonfinite
 
 
-class State(IntEnum):
+class Badness(IntEnum):
     """The worse, the higher."""
 
     FINITE = 0
@@ -22,39 +22,41 @@ class State(IntEnum):
     @property
     def is_bad(self) -> bool:
         """Is it certainly not finite?"""
-        return self >= State.INF
+        return self >= Badness.INF
 
 
-WORDS = {State.INF: "Inf", State.NAN: "NaN"}
-RECORDED = {"finite": State.FINITE, "inf": State.INF, "nan": State.NAN}
+WORDS = {Badness.INF: "Inf", Badness.NAN: "NaN"}
+RECORDED = {"finite": Badness.FINITE, "inf": Badness.INF, "nan": Badness.NAN}
 
 
-def of_numbers(numbers: Any) -> State:
+def of_numbers(numbers: Any) -> Badness:
     """How bad a NumPy array is."""
-    return State.NAN if numpy.isnan(numbers).any() else State.FINITE if numpy.isfinite(numbers).all() else State.INF
+    return (
+        Badness.NAN if numpy.isnan(numbers).any() else Badness.FINITE if numpy.isfinite(numbers).all() else Badness.INF
+    )
 
 
-def of_count(count: Nonfinite | None) -> State:
+def of_count(count: Nonfinite | None) -> Badness:
     """How bad a tensor is by its counts."""
     if count is None:
-        return State.UNKNOWN
-    return State.NAN if count.nan else State.INF if count.inf else State.FINITE
+        return Badness.UNKNOWN
+    return Badness.NAN if count.nan else Badness.INF if count.inf else Badness.FINITE
 
 
-def of_value(entry: Entry) -> State:
+def of_value(entry: Entry) -> Badness:
     """How bad the value of an entry is."""
     if entry.status is GradStatus.NOT_TENSOR:  # float("inf") in the middle of a line is the line's own business
         held = None if entry.name.endswith("()") else number(entry.held)
-        return State.FINITE if held is None else of_numbers(held)
+        return Badness.FINITE if held is None else of_numbers(held)
     if entry.status is GradStatus.NOT_FLOAT:
-        return State.FINITE
-    return State.UNKNOWN if entry.finiteness is None else of_count(entry.finiteness.value)
+        return Badness.FINITE
+    return Badness.UNKNOWN if entry.finiteness is None else of_count(entry.finiteness.value)
 
 
-def of_grad(entry: Entry) -> State:
+def of_grad(entry: Entry) -> Badness:
     """How bad the gradient of an entry is; finite where there is none."""
     if entry.status is not GradStatus.OK or entry.finiteness is None:
-        return State.FINITE
+        return Badness.FINITE
     return of_count(entry.finiteness.grad)
 
 

@@ -76,7 +76,7 @@ class Term:
     at: int | None = None
     constant: Any = None
     is_constant: bool = False
-    before: str = ""  # of what a layer inside of a model is given: that layer
+    before: str = ""  # the layer, if this is the input of a layer inside a model
 
     @property
     def inputs(self) -> Sequence[Term]:

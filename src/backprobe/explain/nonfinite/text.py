@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backprobe.explain.nonfinite.states import WORDS, State
+from backprobe.explain.nonfinite.states import WORDS, Badness
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Finding
 from backprobe.record import reasons
@@ -256,7 +256,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Instead:
+class WrittenInstead:
     """What to write instead, in words; and in code, the formula and the other one, where these can be put into it."""
 
     said: str = ""
@@ -302,9 +302,9 @@ def finding(
     return Finding(KINDS.get(code, code), about, headline, source, tuple(facts), chain, remedy, parts)
 
 
-def born(state: State, given: State) -> str:
+def born(state: Badness, given: Badness) -> str:
     """What is born, and of what."""
-    return say("is_born_of_inf" if given is State.INF else "is_born", word=WORDS[state])
+    return say("is_born_of_inf" if given is Badness.INF else "is_born", word=WORDS[state])
 
 
 def heading(births: Sequence[Finding]) -> str:
@@ -313,7 +313,7 @@ def heading(births: Sequence[Finding]) -> str:
     return say("begins_at", places=plural(len(births), "place"), first=repr(first.name) + at_line(first.source))
 
 
-def given(state: State) -> str:
+def given(state: Badness) -> str:
     """What came to an operation."""
     return WORDS.get(state) or say("finite_gradient")
 

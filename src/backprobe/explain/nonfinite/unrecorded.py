@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from backprobe.cuts.operation_names import MODULES
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.sources import NONFINITE, parsed
-from backprobe.explain.nonfinite.states import RECORDED, State, of_count
+from backprobe.explain.nonfinite.states import RECORDED, Badness, of_count
 from backprobe.record.names import split, strip
 from backprobe.record.nonfinite import BEFORE
 
@@ -31,7 +31,7 @@ def unrecorded(known: Evidence, at: int) -> list[str]:
     return [*values, *_modules(known, at)]
 
 
-def brought(known: Evidence, at: int, names: Sequence[str], state: State) -> list[str]:
+def brought(known: Evidence, at: int, names: Sequence[str], state: Badness) -> list[str]:
     """The buffers among what a line mentions, or of the module that an entry comes out of, which were as bad."""
     entry, buffers = known.entries[at], known.record.buffers
     if entry.source is not None:
@@ -42,7 +42,7 @@ def brought(known: Evidence, at: int, names: Sequence[str], state: State) -> lis
     return [name for name in spelled if name in buffers and of_count(buffers[name]) >= state]
 
 
-def held(known: Evidence, at: int, names: Sequence[str], state: State) -> list[str]:
+def held(known: Evidence, at: int, names: Sequence[str], state: Badness) -> list[str]:
     """The parameters and buffers of modules that a line calls which were as bad, by the first ``backward()``.
 
     Nothing is said of later lines: the program may have written to them.
@@ -77,5 +77,5 @@ def _is_recorded(known: Evidence, path: str) -> bool:
 
 def _member(known: Evidence, at: int, name: str) -> str:
     # The path of ``self.scale`` in the code of the module that an entry's line belongs to.
-    module = strip(known.sources.scopes[at]).partition("/")[0]
+    module = strip(known.graph.scopes[at]).partition("/")[0]
     return f"{module}." * bool(module) + name.partition(".")[2]

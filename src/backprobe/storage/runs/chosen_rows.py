@@ -12,23 +12,23 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class Rows:
+class ChosenRows:
     """Which rows of the result come from which places of an attempt; names that it has not are left out."""
 
     to: NDArray[numpy.int64]
     places: NDArray[numpy.int64]
 
     @classmethod
-    def of(cls, keys: Sequence[tuple[str, str]], places: Mapping[tuple[str, str], int]) -> Rows:
+    def of(cls, keys: Sequence[tuple[str, str]], places: Mapping[tuple[str, str], int]) -> ChosenRows:
         known = [(to, places[key]) for to, key in enumerate(keys) if key in places]
         return cls(*numpy.array(known, numpy.int64).reshape(-1, 2).T)
 
-    def below(self, height: int) -> Rows:
+    def below(self, height: int) -> ChosenRows:
         """Those that steps of so many rows have."""
         if not len(self.places) or self.places.max() < height:
             return self
         there = self.places < height
-        return Rows(self.to[there], self.places[there])
+        return ChosenRows(self.to[there], self.places[there])
 
     @cached_property
     def regular(self) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from backprobe.record.exponents import Exponents
 from backprobe.record.gaps import GapCode
 from backprobe.record.source import Source
 from backprobe.record.statistics import COLUMNS, merge_columns
-from backprobe.storage.runs.chosen_rows import Rows
+from backprobe.storage.runs.chosen_rows import ChosenRows
 from backprobe.storage.runs.layout import (
     INFO,
     Attempt,
@@ -61,7 +61,7 @@ class Stored:
 
 
 @dataclass
-class Index:
+class FileIndex:
     """What a file holds, at one moment; ``at`` is a number that changes as something is written."""
 
     at: Any = None
@@ -103,8 +103,8 @@ class RankFile:
     def __init__(self, path: Path, asked: str, kept_open: bool = True, named: Named | None = None) -> None:
         self.path, self.asked, self.kept_open, self.named = path, asked, kept_open, named or Named()
         self.how, self._is_held = "", False
-        self._index = Index()
-        self._asked_last: tuple[Any, dict[int, tuple[Any, Rows]]] = (None, {})
+        self._index = FileIndex()
+        self._asked_last: tuple[Any, dict[int, tuple[Any, ChosenRows]]] = (None, {})
         self._newest: dict[tuple[int, int], Matrix] = {}  # by attempt and number: a step never changes
         self._closing: weakref.finalize[Any, Any] | None = None
         if kept_open:
@@ -118,7 +118,7 @@ class RankFile:
         if self._closing is not None:
             self._closing()
 
-    def index(self) -> Index:
+    def index(self) -> FileIndex:
         """What the file holds now."""
         if not self.kept_open and self._index.at == self._changed():
             return self._index
@@ -126,7 +126,7 @@ class RankFile:
             return index
 
     @contextmanager
-    def reading(self) -> Iterator[Index]:
+    def reading(self) -> Iterator[FileIndex]:
         """Within this context the file is as it is at one moment, whatever is written.
 
         What is raised in it is raised: what reads in it is ``_sound``.
@@ -190,7 +190,7 @@ class RankFile:
         now = changed or run("PRAGMA data_version").fetchone()[0]
         if now == self._index.at:
             return
-        index = Index(now)
+        index = FileIndex(now)
         index.attempts = [Attempt.of(*row) for row in run("SELECT attempt, facts FROM attempts ORDER BY attempt")]
         named = run("SELECT attempt, place, name, kind, merge FROM rows ORDER BY attempt DESC, place").fetchall()
         index.places, index.keys = self.named.of(named)
@@ -269,13 +269,13 @@ class RankFile:
         found[rows.regular[0]] = numbers
         return found
 
-    def _rows_of(self, attempt: int, keys: Any, places: Mapping[tuple[str, str], int]) -> Rows:
+    def _rows_of(self, attempt: int, keys: Any, places: Mapping[tuple[str, str], int]) -> ChosenRows:
         # Which rows of the keys that were asked last are in an attempt: the same are asked for block by block.
         if keys is not self._asked_last[0]:
             self._asked_last = keys, {}
         known = self._asked_last[1]
         if attempt not in known or known[attempt][0] is not places:
-            known[attempt] = places, Rows.of(keys, places)
+            known[attempt] = places, ChosenRows.of(keys, places)
         return known[attempt][1]
 
     def merge_into(
@@ -290,21 +290,21 @@ class RankFile:
             return True
 
     def _parts(
-        self, index: Index, keys: Sequence[tuple[str, str]], wanted: Sequence[str]
+        self, index: FileIndex, keys: Sequence[tuple[str, str]], wanted: Sequence[str]
     ) -> Iterator[tuple[str, Any, slice, Matrix]]:
         # Some rows of all steps, as they lie together: a column, which of these rows, at which of all steps, numbers.
         #
         # The numbers of rows that do not change are there once.
-        rows: dict[int, Rows] = {}
+        rows: dict[int, ChosenRows] = {}
         end = 0
         for one in index.stored:
             if one.attempt not in rows:
-                rows[one.attempt] = Rows.of(keys, index.places.get(one.attempt, {}))
+                rows[one.attempt] = ChosenRows.of(keys, index.places.get(one.attempt, {}))
             at = slice(end, end := end + len(one.info))
             for column, to, numbers in self._read(one, rows[one.attempt], wanted):
                 yield column, to, at, numbers
 
-    def _read(self, stored: Stored, rows: Rows, wanted: Sequence[str]) -> Iterator[tuple[str, Any, Matrix]]:
+    def _read(self, stored: Stored, rows: ChosenRows, wanted: Sequence[str]) -> Iterator[tuple[str, Any, Matrix]]:
         # Some rows of steps that lie together.
         if not stored.is_chunk:
             matrix = self._sound(self._step, stored)
@@ -326,7 +326,7 @@ class RankFile:
                 del self._newest[next(iter(self._newest))]
         return self._newest[key]
 
-    def _of_chunk(self, stored: Stored, column: str, rows: Rows) -> Matrix:
+    def _of_chunk(self, stored: Stored, column: str, rows: ChosenRows) -> Matrix:
         # A column of a chunk, of some of its rows: rows × steps, or rows × 1 where it does not change.
         if 0 < len(rows.places) <= max(FEW, stored.height // PART):
             return self._sound(self._rows_alone, stored, column, rows.places.tolist())
@@ -387,7 +387,7 @@ class RankFile:
         with self.reading() as index:
             return self._sound(self._exponents, index, key, since, until)
 
-    def _exponents(self, index: Index, key: tuple[str, str], since: int, until: int) -> dict[int, Exponents]:
+    def _exponents(self, index: FileIndex, key: tuple[str, str], since: int, until: int) -> dict[int, Exponents]:
         found, steps = {}, index.info["step"]
         for attempt, places in index.places.items():
             rows = self.connection.execute(
@@ -466,7 +466,7 @@ def _joined(stored: Sequence[Stored]) -> tuple[list[Stored], NDArray[Any]]:
     return [replace(one, info=info[end : (end := end + len(one.info))]) for one in stored], info
 
 
-def _choose(index: Index, info: NDArray[Any]) -> None:
+def _choose(index: FileIndex, info: NDArray[Any]) -> None:
     # Of a step that several attempts made, the last is read.
     if not index.stored:
         return

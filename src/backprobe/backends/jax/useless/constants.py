@@ -15,18 +15,20 @@ import jax.numpy as jnp
 import numpy
 
 from backprobe.backends.jax import private
-from backprobe.backends.jax.useless.program import Place, Program, Step
+from backprobe.backends.jax.useless.program import CodePlace, EquationStep, RecordedProgram
 from backprobe.backends.useless.constants import is_constant
 from backprobe.backends.useless.distributions import MOST
 from backprobe.backends.useless.ways import FAINT
 
 
-def constants(program: Program, steps: Sequence[Step], norms: Mapping[int, float]) -> Iterator[tuple[int, Step]]:
+def constants(
+    program: RecordedProgram, steps: Sequence[EquationStep], norms: Mapping[int, float]
+) -> Iterator[tuple[int, EquationStep]]:
     """The values that are given to such calls alone, each with the call's last step.
 
     ``norms`` are those of the gradients that came to values: only calls that pass on next to nothing are tried.
     """
-    uses: dict[int, set[Step]] = {}
+    uses: dict[int, set[EquationStep]] = {}
     for step in steps:
         for at in step.given:
             uses.setdefault(at, set()).add(step)
@@ -42,14 +44,16 @@ def constants(program: Program, steps: Sequence[Step], norms: Mapping[int, float
             yield from ((at, call[-1]) for at in moving if uses[at] <= {*call})
 
 
-def _call(step: Step) -> object:
+def _call(step: EquationStep) -> object:
     # Where the program calls what made it, and what that is.
-    places: list[Place] = step.places
+    places: list[CodePlace] = step.places
     users = max((at for at, one in enumerate(places) if one.package is None), default=-1)
     return tuple(places[: users + 2])
 
 
-def _gives_the_same(program: Program, call: Sequence[Step], given: Sequence[int], results: Sequence[int]) -> bool:
+def _gives_the_same(
+    program: RecordedProgram, call: Sequence[EquationStep], given: Sequence[int], results: Sequence[int]
+) -> bool:
     kept = {at for at in given if _is_infinite(program.values[at])}  # what a largest number begins with
     changed = [at for at in given if at not in kept]
     if any(step.equation.effects for step in call) or not results:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from backprobe.backends.jax.useless.program import Program, Step
+from backprobe.backends.jax.useless.program import EquationStep, RecordedProgram
 from backprobe.backends.useless.distributions import EXACT, MOST, axes, near_of
 
 APART, APART_COARSE = 10, 2
@@ -23,7 +23,7 @@ CHANCE = 1e-7
 """How probable it may be that the numbers of one row each are near others by chance."""
 
 
-class Given(NamedTuple):
+class AxisDistribution(NamedTuple):
     """A value that is a distribution along an axis, and what softmax and its like make of it."""
 
     value: int
@@ -35,14 +35,14 @@ class Given(NamedTuple):
 class Twice(NamedTuple):
     """An operation that applies softmax to a distribution; or may, where all probabilities are alike."""
 
-    step: Step
+    step: EquationStep
     applied: str
     is_told_apart: bool
 
 
-def twice(program: Program) -> list[Twice]:
+def twice(program: RecordedProgram) -> list[Twice]:
     """What the output is computed from and is softmax of a distribution, each once for a distribution."""
-    known: list[Given] = []
+    known: list[AxisDistribution] = []
     derived: dict[int, set[int]] = {}  # by value: the distributions that it is computed from
     found: dict[int, Twice] = {}
     for step in program.live():
@@ -60,11 +60,11 @@ def twice(program: Program) -> list[Twice]:
     return [*{(one.step, one.applied): one for one in found.values()}.values()]
 
 
-def _numbers(program: Program, at: int) -> Any:
+def _numbers(program: RecordedProgram, at: int) -> Any:
     return numpy.asarray(program.values[at]).astype(numpy.float64)
 
 
-def _distribution(program: Program, at: int) -> Iterator[Given]:
+def _distribution(program: RecordedProgram, at: int) -> Iterator[AxisDistribution]:
     # Along each axis along which it is one.
     if program.size(at) < 2:
         return
@@ -78,10 +78,10 @@ def _distribution(program: Program, at: int) -> Iterator[Given]:
         wanted = {"softmax": softmax, "log-softmax": x - sums}
         if far**sums.size < CHANCE:
             wanted |= {"logsumexp": sums, "logsumexp.": sums - top}
-        yield Given(at, far, apart, wanted)
+        yield AxisDistribution(at, far, apart, wanted)
 
 
-def _applied(program: Program, at: int, one: Given) -> str:
+def _applied(program: RecordedProgram, at: int, one: AxisDistribution) -> str:
     # What was applied, if a value has the numbers of that.
     shape, y = program.shape(at), None
     for name, wanted in one.wanted.items():

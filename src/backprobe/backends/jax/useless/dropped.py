@@ -10,12 +10,12 @@ import numpy
 
 from backprobe.backends.call_sites import Instruction
 from backprobe.backends.jax import private
-from backprobe.backends.jax.useless.program import Program, Step
+from backprobe.backends.jax.useless.program import EquationStep, RecordedProgram
 from backprobe.backends.useless.dropped import dropped_by
 from backprobe.source.user_code import package
 
 
-def dropped(program: Program) -> Iterator[Instruction]:
+def dropped(program: RecordedProgram) -> Iterator[Instruction]:
     """The instructions that drop what they compute from what is differentiated."""
     used = {at for step in program.steps for at in step.given} | {program.output}
     for step in program.steps:
@@ -26,12 +26,12 @@ def dropped(program: Program) -> Iterator[Instruction]:
 
 
 def _own(equations: Iterable[Any]) -> set[CodeType]:
-    # The program's own code that made these: there is some in a function of its own with a derivative by hand.
+    # The code of the program's own functions in which these equations were made.
     codes = (code for one in equations for code, _ in private.instructions(one))
     return {code for code in codes if package(code.co_filename) is None}
 
 
-def _is_new(program: Program, step: Step) -> bool:
+def _is_new(program: RecordedProgram, step: EquationStep) -> bool:
     # Does it compute one array, other than what it is given, by nothing that may do more than that?
     if len(step.made) != 1 or step.equation.effects:
         return False

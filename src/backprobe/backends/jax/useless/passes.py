@@ -15,7 +15,7 @@ from backprobe.backends.jax import private
 from backprobe.backends.jax.control_flow import OPAQUE
 from backprobe.backends.jax.derivative_flow import is_flat
 from backprobe.backends.jax.useless.constants import constants
-from backprobe.backends.jax.useless.program import Program, Step
+from backprobe.backends.jax.useless.program import EquationStep, RecordedProgram
 from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, End
 from backprobe.backends.useless.ways import BY_CHANCE, Sum, Ways, decisive
 
@@ -28,12 +28,12 @@ class Passed:
     gave: dict[int, bool] = field(default_factory=dict)  # by the place of the operand: is it exactly 0?
 
 
-class Pass(Ways[int, Step]):
+class BackwardThroughSteps(Ways[int, EquationStep]):
     """Backward through the steps of a program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: RecordedProgram) -> None:
         self.program, self.steps = program, program.live()
-        self.passed: dict[Step, Passed] = {}  # the steps that something came to that is not 0
+        self.passed: dict[EquationStep, Passed] = {}  # the steps that something came to that is not 0
         output = program.values[program.output]
         ones = jnp.ones(jnp.shape(output), output.dtype)
         self.makers = {at: step for step in self.steps for at in step.made}
@@ -44,7 +44,7 @@ class Pass(Ways[int, Step]):
             self._through(step)
 
     def endings(self, inputs: Collection[int]) -> dict[int, End]:
-        """By the position of an input: where what is on its way there comes to nothing, if none of it arrives."""
+        """By the position of each input that gets no gradient: where on the way to it the gradient becomes zero."""
         arriving, users = self.reached([self.program.output]), self.users(self.steps)
         ended = {position: at for position in inputs if (at := self.program.inputs[position]) not in arriving}
         found = {position: decisive(self.ends(at, users)) for position, at in ended.items()}
@@ -55,7 +55,7 @@ class Pass(Ways[int, Step]):
         return {at for at, one in self.sums.items() if at in self.makers and one.cancels} | {*self.constant}
 
     @cached_property
-    def constant(self) -> dict[int, Step]:
+    def constant(self) -> dict[int, EquationStep]:
         """The values that are given to what gives the same whatever it is given, with the last step of that."""
         return dict(constants(self.program, self.steps, self._norms))
 
@@ -63,20 +63,20 @@ class Pass(Ways[int, Step]):
     def _norms(self) -> dict[int, float]:
         return {at: _norm(one.total) for at, one in self.sums.items()}
 
-    def maker(self, value: int) -> Step | None:
+    def maker(self, value: int) -> EquationStep | None:
         return self.makers.get(value)
 
-    def made(self, step: Step) -> list[int]:
+    def made(self, step: EquationStep) -> list[int]:
         return [*filter(self.program.is_floating, step.made)]
 
-    def operands(self, step: Step) -> dict[int, tuple[int, bool | None]]:
+    def operands(self, step: EquationStep) -> dict[int, tuple[int, bool | None]]:
         gave = passed.gave if (passed := self.passed.get(step)) is not None else {}
         return {place: (at, gave.get(place, True)) for place, at in enumerate(step.given)}
 
-    def has_come(self, step: Step) -> bool:
+    def has_come(self, step: EquationStep) -> bool:
         return step in self.passed
 
-    def end(self, code: str, step: Step) -> End:
+    def end(self, code: str, step: EquationStep) -> End:
         return End(code, step.operation, step.number, step.line)
 
     def cancelling(self, value: int) -> End:
@@ -85,7 +85,7 @@ class Pass(Ways[int, Step]):
             return replace(self.end(code, self.constant[value]), is_constant=True)
         return self.end(CANCELS, self.program.steps[self.sums[value].last])
 
-    def _through(self, step: Step) -> None:
+    def _through(self, step: EquationStep) -> None:
         came = [self.sums.get(at) for at in step.made]
         if not any(one is not None and _is_any(one.total) for one in came):
             return
@@ -98,17 +98,17 @@ class Pass(Ways[int, Step]):
                 continue
             self._add(at, gradient, step)
 
-    def _add(self, at: int, gradient: Any, step: Step) -> None:
+    def _add(self, at: int, gradient: Any, step: EquationStep) -> None:
         if at not in self.sums:
             self.sums[at] = Sum(_norm, _unit)
         self.sums[at].add(gradient, step.number)
 
-    def _places(self, step: Step) -> list[int]:
+    def _places(self, step: EquationStep) -> list[int]:
         # The operands that a derivative may go on to.
         program = self.program
         return [place for place, at in enumerate(step.given) if program.moving[at] and program.is_floating(at)]
 
-    def _back(self, step: Step, cotangents: Sequence[Any], instead: Mapping[int, Any]) -> dict[int, Any]:
+    def _back(self, step: EquationStep, cotangents: Sequence[Any], instead: Mapping[int, Any]) -> dict[int, Any]:
         # What a step gives its operands, by their places; with some of them exchanged.
         places, program = self._places(step), self.program
         values = [program.values[at] for at in step.given]
@@ -128,7 +128,7 @@ class Pass(Ways[int, Step]):
         seeds = [jnp.zeros_like(one) if own is None else own for own, one in zip(given, made, strict=True)]
         return dict(zip(places, pull(seeds), strict=True))
 
-    def why(self, step: Step, at: int) -> str:
+    def why(self, step: EquationStep, at: int) -> str:
         """Nothing is said of one that never gives anything."""
         program, name, place, passed = self.program, step.equation.primitive.name, at, self.passed[step]
         if is_flat(step.equation, [at == place for at in range(len(step.given))]):
@@ -143,7 +143,7 @@ class Pass(Ways[int, Step]):
             return BY_CHANCE
         return TIMES_ZERO if zeros else FLAT
 
-    def _is_factor(self, step: Step, place: int, other: int, cotangents: Sequence[Any]) -> bool:
+    def _is_factor(self, step: EquationStep, place: int, other: int, cotangents: Sequence[Any]) -> bool:
         # Is one operand 0 everywhere, and would more come to another, the more that one were?
         value = jnp.asarray(self.program.values[step.given[other]])
         is_number = value.dtype == bool or jnp.issubdtype(value.dtype, jnp.inexact)
@@ -157,7 +157,7 @@ class Pass(Ways[int, Step]):
         is_more = (abs(twice) > abs(once)) | (once == 0)
         return bool(once.any() and is_more.all() and ((once == 0) == (twice == 0)).all())
 
-    def _gives(self, step: Step, place: int, cotangents: Sequence[Any], instead: Mapping[int, Any]) -> bool:
+    def _gives(self, step: EquationStep, place: int, cotangents: Sequence[Any], instead: Mapping[int, Any]) -> bool:
         return _is_any(self._back(step, cotangents, instead)[place])
 
 

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy
 
 from backprobe.backends.jax import private
-from backprobe.backends.jax.useless.program import Program, Step
+from backprobe.backends.jax.useless.program import EquationStep, RecordedProgram
 from backprobe.backends.useless import distributions, picks
 from backprobe.backends.useless.shapes import Shape
 from backprobe.record.source import Source
 
 
-def unnormalised(program: Program) -> list[Source | None]:
+def unnormalised(program: RecordedProgram) -> list[Source | None]:
     """The lines that picked the numbers of which the output is minus the sum or mean, if they are no
     log-probabilities.
     """
@@ -27,30 +27,30 @@ def unnormalised(program: Program) -> list[Source | None]:
     return [*dict.fromkeys(step.line for step in found.losses([program.output]))]
 
 
-class Picks(picks.Picks[Step]):
+class Picks(picks.Picks[EquationStep]):
     """Those of one function."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: RecordedProgram) -> None:
         super().__init__()
         self.program = program
         self.makers = {at: step for step in program.steps for at in step.made}
 
-    def given(self, one: Step) -> Sequence[Any]:
+    def given(self, one: EquationStep) -> Sequence[Any]:
         return [self.program.values[at] for at in one.given]
 
-    def made(self, one: Step) -> Any:
+    def made(self, one: EquationStep) -> Any:
         return self.program.values[one.made[0]]
 
-    def number(self, one: Step) -> int:
+    def number(self, one: EquationStep) -> int:
         return one.made[0]
 
-    def place(self, one: Step) -> Step:
+    def place(self, one: EquationStep) -> EquationStep:
         return one
 
-    def is_reduction(self, one: Step) -> bool:
+    def is_reduction(self, one: EquationStep) -> bool:
         return len(one.given) == 1
 
-    def slopes(self, one: Step, at: int) -> Any:
+    def slopes(self, one: EquationStep, at: int) -> Any:
         values = self.given(one)
 
         def run(operand: Any) -> Any:
@@ -63,11 +63,11 @@ class Picks(picks.Picks[Step]):
     def is_trained(self, number: int) -> bool:
         return self.program.moving[number]
 
-    def _by_index(self, one: Step, numbers: Sequence[int]) -> None:
+    def _by_index(self, one: EquationStep, numbers: Sequence[int]) -> None:
         if self._has_weights(numbers[0]):
             super()._by_index(one, numbers)
 
-    def _by_mask(self, one: Step, numbers: Sequence[int]) -> None:
+    def _by_mask(self, one: EquationStep, numbers: Sequence[int]) -> None:
         if any(map(self._has_weights, numbers)):
             super()._by_mask(one, numbers)
 

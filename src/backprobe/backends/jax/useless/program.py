@@ -22,7 +22,7 @@ HOMES = (jnp, jax.nn)
 
 
 @dataclass(frozen=True)
-class Place:
+class CodePlace:
     """A line of the code that made an equation, and the function that it is in."""
 
     file: str
@@ -41,7 +41,7 @@ class Place:
 
 
 @dataclass(eq=False)
-class Step:
+class EquationStep:
     """One equation, and the numbers of the values that it reads and makes."""
 
     number: int
@@ -50,13 +50,13 @@ class Step:
     made: Sequence[int]
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[CodePlace]:
         """The frames in which it was made, the outermost first."""
         traceback = self.equation.source_info.traceback
-        step, found = None if traceback is None else traceback.as_python_traceback(), list[Place]()
+        step, found = None if traceback is None else traceback.as_python_traceback(), list[CodePlace]()
         while step is not None:
             code = step.tb_frame.f_code
-            found.append(Place(code.co_filename, code.co_name, step.tb_lineno))
+            found.append(CodePlace(code.co_filename, code.co_name, step.tb_lineno))
             step = step.tb_next
         return found
 
@@ -79,17 +79,17 @@ class Step:
 
 
 @dataclass(eq=False)
-class Program:
+class RecordedProgram:
     """The steps of one run. ``values`` are those of all variables, and ``moving`` says which depend on the inputs."""
 
     inputs: Sequence[int] = ()
     output: int = -1
-    steps: list[Step] = field(default_factory=list)
+    steps: list[EquationStep] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
     moving: list[bool] = field(default_factory=list)
 
     @classmethod
-    def run(cls, closed: ClosedJaxpr, inputs: Sequence[Any]) -> Program:
+    def run(cls, closed: ClosedJaxpr, inputs: Sequence[Any]) -> RecordedProgram:
         """Run a function of one output."""
         made = cls()
         made.inputs = [made._new(value, True) for value in inputs]
@@ -107,7 +107,7 @@ class Program:
     def size(self, at: int) -> int:
         return int(numpy.prod(self.shape(at), dtype=int))
 
-    def live(self) -> list[Step]:
+    def live(self) -> list[EquationStep]:
         """The steps that the output is computed from, in order."""
         needed, found = {self.output}, []
         for step in reversed(self.steps):
@@ -149,5 +149,5 @@ class Program:
     def _one(self, equation: Any, given: list[int]) -> list[int]:
         is_moving = any(self.moving[at] for at in given)
         made = [self._new(value, is_moving) for value in private.bind(equation, [self.values[at] for at in given])]
-        self.steps.append(Step(len(self.steps), equation, given, made))
+        self.steps.append(EquationStep(len(self.steps), equation, given, made))
         return made

@@ -14,20 +14,20 @@ from typing import Any, NamedTuple
 import jax
 
 from backprobe.backends.jax import private
-from backprobe.backends.jax.useless.program import Program, Step
+from backprobe.backends.jax.useless.program import EquationStep, RecordedProgram
 from backprobe.backends.useless.shapes import Shape, Stretched, meet_elsewhere, use_beside
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17)
 
 
-class Known(NamedTuple):
+class KnownShape(NamedTuple):
     """What is known of a value."""
 
     is_asked: bool = False  # did the program ask for its dimensions of size 1?
     stretched: tuple[Stretched, ...] = ()  # what it is computed from, element by element
 
 
-def stretched(program: Program) -> list[Stretched]:
+def stretched(program: RecordedProgram) -> list[Stretched]:
     """The operations by which the output has more elements in it than any operand, and which nothing else reads."""
     shapes = _Shapes(program)
     for step in program.live():
@@ -36,20 +36,20 @@ def stretched(program: Program) -> list[Stretched]:
 
 
 class _Shapes:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: RecordedProgram) -> None:
         self.program = program
-        self.known: dict[int, Known] = {}
-        self.made_by: dict[int, Step] = {}
+        self.known: dict[int, KnownShape] = {}
+        self.made_by: dict[int, EquationStep] = {}
         self.found: list[Stretched] = []
 
-    def look(self, step: Step) -> None:
+    def look(self, step: EquationStep) -> None:
         program = self.program
         self.made_by.update(dict.fromkeys(step.made, step))
         given = [at for at in step.given if program.size(at) > 1]
         made, sizes = step.made[0], [program.size(at) for at in step.made]
-        own = [self.known.get(at, Known()) for at in given]
+        own = [self.known.get(at, KnownShape()) for at in given]
         shapes = [program.shape(self._before(at, step)) for at in given if not self._is_one_number(at)]
-        own_of = [self.known.get(at, Known()).stretched for at in given if not self._is_one_number(at)]
+        own_of = [self.known.get(at, KnownShape()).stretched for at in given if not self._is_one_number(at)]
         use_beside([*zip(shapes, own_of, strict=True)])
         is_elementwise = len(given) != 1 and _is_elementwise(step, [program.shape(at) for at in step.given])
         new = self._stretched(given, step) if is_elementwise and len(given) > 1 else ()
@@ -62,14 +62,14 @@ class _Shapes:
         if is_elementwise or len(given) == 1:
             asked = any(one.is_asked for one in own) if is_elementwise else self._is_asked(step, given[0], own[0])
             kept = (*before, *new) if is_alike and max(sizes) > 1 else ()
-            self.known[made] = Known(asked or bool(new), kept)
+            self.known[made] = KnownShape(asked or bool(new), kept)
 
     def _is_one_number(self, at: int) -> bool:
         # Is it made of single numbers, as one that was broadcast for this operation?
         maker = self.made_by.get(at)
         return maker is not None and all(self.program.size(one) == 1 for one in maker.given)
 
-    def _is_asked(self, step: Step, given: int, known: Known) -> bool:
+    def _is_asked(self, step: EquationStep, given: int, known: KnownShape) -> bool:
         # Are the dimensions of size 1 asked for, of what is made of one array?
         made = step.made[0]
         before, after = self.program.shape(given), self.program.shape(made)
@@ -82,12 +82,12 @@ class _Shapes:
         )
         return is_inserted or (known.is_asked and len(after) == len(before))
 
-    def _stretched(self, given: Sequence[int], step: Step) -> tuple[Stretched, ...]:
+    def _stretched(self, given: Sequence[int], step: EquationStep) -> tuple[Stretched, ...]:
         # The operation, if it has stretched two operands that no dimension was asked for of.
         program, result = self.program, self.program.shape(step.made[0])
         operands = [one for at in given if program.shape(one := self._before(at, step)) != result]
         shapes = [*dict.fromkeys(map(program.shape, operands))]
-        if len(shapes) != 2 or any(self.known.get(at, Known()).is_asked for at in operands):
+        if len(shapes) != 2 or any(self.known.get(at, KnownShape()).is_asked for at in operands):
             return ()
         is_float = any(map(program.is_floating, operands)) and any(program.moving[at] for at in operands)
         if not is_float or len(shapes[0]) == len(shapes[1]) or not meet_elsewhere(shapes, len(result)):
@@ -95,7 +95,7 @@ class _Shapes:
         self.found.append(found := Stretched(shapes, result, step.number, step))
         return (found,)
 
-    def _before(self, at: int, user: Step) -> int:
+    def _before(self, at: int, user: EquationStep) -> int:
         # The operand before JAX's NumPy has given it the rank or shape of another for this operation.
         maker = self.made_by.get(at)
         if maker is None or len(maker.made) != 1:
@@ -106,7 +106,7 @@ class _Shapes:
         return given[0] if _is_promotion(maker, user) else at
 
 
-def _is_of_another(step: Step) -> bool:
+def _is_of_another(step: EquationStep) -> bool:
     # Is it a part of another operation, as a transposition is that vmap adds to a product?
     outside = max((at for at, one in enumerate(step.places) if one.package != "jax"), default=-1)
     inside = step.places[outside + 1 :]
@@ -114,7 +114,7 @@ def _is_of_another(step: Step) -> bool:
     return first > 0 and inside[first - 1].function != step.equation.primitive.name
 
 
-def _is_promotion(maker: Step, user: Step) -> bool:
+def _is_promotion(maker: EquationStep, user: EquationStep) -> bool:
     # Was it made by the same call of a function of JAX that then runs the operation itself?
     first, then = maker.places, user.places
     common = 0
@@ -130,7 +130,7 @@ def _is_promotion(maker: Step, user: Step) -> bool:
     return any(one.is_bind for one in then[common:][:2])  # it runs the operation, by no further function of JAX's NumPy
 
 
-def _is_elementwise(step: Step, shapes: Sequence[Shape]) -> bool:
+def _is_elementwise(step: EquationStep, shapes: Sequence[Shape]) -> bool:
     # Does it take operands of any one shape, and give that?
     if len(step.made) != 1:
         return False

@@ -23,7 +23,7 @@ import numpy
 
 from backprobe.backends.jax import private
 from backprobe.backends.useless import update_without_effect
-from backprobe.backends.useless.steps import LEAST, Step, Steps, spread
+from backprobe.backends.useless.steps import LEAST, SampledStep, SampledSteps, spread
 from backprobe.backends.user_lines import source_at, users_frames
 from backprobe.record.reasons import Note
 
@@ -36,7 +36,7 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Ran:
+class RanOperation:
     """An operation that ran on an array and others, and the line that called it."""
 
     primitive: Any
@@ -58,11 +58,11 @@ class Followed:
 
     origin: Any
     held: Any
-    ran: tuple[Ran, ...] = ()
+    ran: tuple[RanOperation, ...] = ()
 
 
 @dataclass(frozen=True)
-class Update(Step):
+class SmallUpdate(SampledStep):
     """From one gradient of a function to its next; ``rate`` is how large what was added is beside the gradient."""
 
     size: float = 0.0  # of what was added
@@ -77,7 +77,7 @@ class Function:
         self.gradients: Mapping[str, Any] = {}
 
 
-class JaxSteps(Steps):
+class JaxSteps(SampledSteps):
     """The steps from one gradient of each function to its next."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class JaxSteps(Steps):
             if len(known.ran) < LONGEST:
                 frame = next(users_frames(sys._getframe(1)), None)
                 place = None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-                ran = Ran(primitive, params, given, at, made, place)
+                ran = RanOperation(primitive, params, given, at, made, place)
                 self.known[id(made)] = Followed(known.origin, made, (*known.ran, ran))
 
     def _of(self, array: Any) -> Followed | None:
@@ -143,7 +143,7 @@ class JaxSteps(Steps):
         self.compared -= gone
         self.known |= {id(array): Followed(array, array) for array in one.arrays.values()}
 
-    def _update(self, one: Function, arrays: Mapping[str, Any]) -> Update | None:
+    def _update(self, one: Function, arrays: Mapping[str, Any]) -> SmallUpdate | None:
         # From the arrays of the last gradient to these; None where it is not known, or there was none.
         pairs = {name: (old, arrays[name]) for name, old in one.arrays.items() if name in arrays}
         pairs = {
@@ -158,7 +158,7 @@ class JaxSteps(Steps):
         if not count:
             return None
         if total >= LEAST * count:
-            return Update(0.0, total, count, "", None)
+            return SmallUpdate(0.0, total, count, "", None)
         followed = {name: self._of(new) for name, (_, new) in pairs.items()}
         if not all(known is not None and known.origin is pairs[name][0] for name, known in followed.items()):
             return None
@@ -177,7 +177,7 @@ class JaxSteps(Steps):
         added: Mapping[str, tuple[Any, Place | None]],
         live: Mapping[str, Any],
         moved: Mapping[str, Any],
-    ) -> Update | None:
+    ) -> SmallUpdate | None:
         # A step that changes next to nothing, if something was added at all.
         there = {name: live[name] & (_sample(more) != 0) for name, (more, _) in added.items()}
         names = [name for name, each in there.items() if each.any()]
@@ -188,7 +188,7 @@ class JaxSteps(Steps):
         size = math.hypot(*(_norm(added[name][0]) for name in names))
         beside = math.hypot(*(_norm(one.gradients[name]) for name in names))
         place = added[names[0]][1]
-        return Update(
+        return SmallUpdate(
             size / beside,
             total,
             count,
@@ -210,7 +210,7 @@ class JaxSteps(Steps):
     def notes_on(self, function: Any) -> list[Note]:
         """The note on the steps of a function."""
         own = self.functions.get(function)
-        found = [step for one, step in self.without_effect() if one is own and isinstance(step, Update)]
+        found = [step for one, step in self.without_effect() if one is own and isinstance(step, SmallUpdate)]
         return [update_without_effect(step.names, step.dtype, step.share, step.at) for step in found]
 
 

@@ -11,12 +11,12 @@ from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import identity, is_tensor
 from backprobe.backends.tensorflow.useless import TensorflowUselessGradients
-from backprobe.backends.useless import Call, in_one_call
+from backprobe.backends.useless import RepeatedCall, in_one_call
 from backprobe.record.containers import leaves
 from backprobe.record.reasons import Note
 
 
-def of_call(call: Call) -> Sequence[Note]:
+def of_call(call: RepeatedCall) -> Sequence[Note]:
     """What is found in one call; the Variables are those that it reads."""
     observer, tensors, undo = TensorflowUselessGradients(), list[Any](), list[Callable[[], None]]()
 
@@ -36,7 +36,7 @@ def of_call(call: Call) -> Sequence[Note]:
 
 
 def _found(
-    observer: TensorflowUselessGradients, call: Call, given: Mapping[str, Any], tensors: Sequence[Any]
+    observer: TensorflowUselessGradients, call: RepeatedCall, given: Mapping[str, Any], tensors: Sequence[Any]
 ) -> Sequence[Note]:
     # What is found where the call is made with these tensors in the places of its floating arguments.
     tape = TensorflowTape(Options())

@@ -17,7 +17,7 @@ from backprobe.backends.tensorflow.private import dtype_number, identity_of, is_
 from backprobe.backends.tensorflow.useless.distributions import Distributions
 from backprobe.backends.tensorflow.useless.outcomes import Elementwise, Operation
 from backprobe.backends.tensorflow.useless.picks import Picks
-from backprobe.backends.tensorflow.useless.replay import Recorded
+from backprobe.backends.tensorflow.useless.replay import RecordedOperation
 from backprobe.backends.tensorflow.useless.shapes import Shapes
 from backprobe.backends.tensorflow.useless.spots import spot
 from backprobe.backends.useless.dropped import dropped_by
@@ -52,7 +52,7 @@ class Operations:
         self.picks = Picks(self._is_computed)
         self.is_whole, self.elements = suspicious is None, 0
         self.suspicious, self.leading = frozenset(suspicious or ()), set(suspicious or ())
-        self.recorded: list[Recorded] = []
+        self.recorded: list[RecordedOperation] = []
         self.dropped: dict[int, Instruction] = {}  # by the number of a result: the instruction that drops it
         self.trained: set[int] = set()  # what is computed from Variables that are followed, and differentiated
 
@@ -90,7 +90,7 @@ class Operations:
                 if self.is_whole:
                     self.leading.update(each for each in numbers if each in variables)
             if self.leading and not self.leading.isdisjoint(numbers):
-                self._keep(Recorded(one, numbers, spot()))
+                self._keep(RecordedOperation(one, numbers, spot()))
             if not self.is_backward:
                 self._look_at_use(one, numbers)
                 self.shapes.look(one, numbers)
@@ -124,9 +124,9 @@ class Operations:
         numbers = [*map(identity_of, inputs)]
         if not self.leading.isdisjoint(numbers):
             one = Operation(str(kind), tuple(inputs), (), tuple(outputs))
-            self._keep(Recorded(one, numbers, spot(), gradient))
+            self._keep(RecordedOperation(one, numbers, spot(), gradient))
 
-    def _keep(self, one: Recorded) -> None:
+    def _keep(self, one: RecordedOperation) -> None:
         self.leading.update(map(identity_of, one.operation.outputs))
         self.recorded.append(one)
         self.elements += prod(shape_of(one.operation.outputs[0]))

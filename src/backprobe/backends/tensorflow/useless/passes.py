@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from backprobe.backends.tensorflow.tensors import identity, is_eager, variable_of
 from backprobe.backends.tensorflow.useless.operations import Operations
-from backprobe.backends.tensorflow.useless.replay import Replay, unit
+from backprobe.backends.tensorflow.useless.replay import OperationReplay, unit
 from backprobe.backends.useless import End
 from backprobe.backends.useless.leaves import Leaves
 
@@ -55,7 +55,7 @@ class Passes:
             number for number in given if number in operations.suspicious or (operations.is_whole and number in faint)
         ]
         if wanted and operations.recorded:
-            back = Replay(operations.recorded, targets, wanted, operations.is_trained)
+            back = OperationReplay(operations.recorded, targets, wanted, operations.is_trained)
             for number in wanted:
                 self.endings[number].append(back.endings(number))
         elif wanted:

@@ -28,7 +28,7 @@ from backprobe.backends.useless.ways import BY_CHANCE, FAINT, Sum, Ways, is_roun
 
 
 @dataclass(frozen=True, eq=False)
-class Recorded:
+class RecordedOperation:
     """An operation on the way from a Variable: itself, the numbers of its operands, its line, and its own gradient
     function if it has one.
     """
@@ -51,7 +51,7 @@ class Recorded:
 
 
 @dataclass
-class Seen:
+class SeenByBackward:
     """What an operation was given and gave, as backward went through it."""
 
     given: Sequence[Any] = ()
@@ -60,14 +60,14 @@ class Seen:
     hidden: set[int] = field(default_factory=set)  # where that is rounding: it takes away just what comes
 
 
-class Replay(Ways[int, Recorded]):
+class OperationReplay(Ways[int, RecordedOperation]):
     """One pass over the recorded operations, which are in the order in which they ran, from the numbers of the targets
     with their gradients to the numbers of Variables.
     """
 
     def __init__(
         self,
-        recorded: Sequence[Recorded],
+        recorded: Sequence[RecordedOperation],
         targets: Mapping[int, Any],
         leaves: Collection[int],
         is_trained: Callable[[Any], bool],
@@ -75,13 +75,13 @@ class Replay(Ways[int, Recorded]):
         self.recorded, self.targets, self.leaves, self.is_trained = recorded, targets, leaves, is_trained
         self.order = {one: at for at, one in enumerate(recorded)}
         self.makers = {identity_of(made): one for one in recorded for made in one.operation.outputs}
-        self.seen: dict[Recorded, Seen] = {}
+        self.seen: dict[RecordedOperation, SeenByBackward] = {}
         self.sums: dict[int, Sum] = {}
         self.gradients = dict(targets)
         for one in reversed(recorded):
             self._pass(one)
 
-    def _pass(self, one: Recorded) -> None:
+    def _pass(self, one: RecordedOperation) -> None:
         outputs = one.operation.outputs
         numbers = [number if self.makers[number] is one else None for number in map(identity_of, outputs)]
         given = [self.gradients.get(number) if number is not None else None for number in numbers]
@@ -91,7 +91,7 @@ class Replay(Ways[int, Recorded]):
             tf.zeros_like(made) if each is None and is_float(made) else each
             for each, made in zip(given, outputs, strict=True)
         ]
-        seen = self.seen[one] = Seen(given, any(is_zero(each) is False for each in given if each is not None))
+        seen = self.seen[one] = SeenByBackward(given, any(is_zero(each) is False for each in given if each is not None))
         for at, (number, gradient) in enumerate(zip(one.numbers, one.gradients(given), strict=False)):
             if gradient is None or not (number in self.makers or number in self.leaves):
                 continue
@@ -103,7 +103,7 @@ class Replay(Ways[int, Recorded]):
             if number in self.makers:
                 self._add(number, gradient, one, counts=not is_nothing)
 
-    def _takes_away(self, one: Recorded, at: int, gradient: Any) -> bool:
+    def _takes_away(self, one: RecordedOperation, at: int, gradient: Any) -> bool:
         # Is what it passes on rounding, though it passes on other numbers of the same size? Then it removes just these.
         # Or does it pass on rounding whatever it is given? A softmax of single elements does on some processors.
         given = [*filter(_is_gradient, self.seen[one].given)]
@@ -118,7 +118,7 @@ class Replay(Ways[int, Recorded]):
             return True
         return is_rounding(gain, _rounding(gradient), 1.0) and one.operation.is_constant()
 
-    def _add(self, number: int, gradient: Any, one: Recorded, counts: bool) -> None:
+    def _add(self, number: int, gradient: Any, one: RecordedOperation, counts: bool) -> None:
         if not counts:
             self.gradients.setdefault(number, gradient)
             return
@@ -139,7 +139,7 @@ class Replay(Ways[int, Recorded]):
         return self.reached(self.targets)
 
     @cached_property
-    def giving(self) -> dict[int, list[tuple[Recorded, int]]]:
+    def giving(self) -> dict[int, list[tuple[RecordedOperation, int]]]:
         """The operations that gave to each value, with the place of the operand that it is."""
         return self.users(self.seen)
 
@@ -147,20 +147,20 @@ class Replay(Ways[int, Recorded]):
     def cancelled(self) -> set[int]:
         return {number for number, one in self.sums.items() if one.cancels and not self._is_read(number)}
 
-    def maker(self, value: int) -> Recorded | None:
+    def maker(self, value: int) -> RecordedOperation | None:
         one = self.makers.get(value)
         return one if one in self.seen else None
 
-    def made(self, step: Recorded) -> list[int]:
+    def made(self, step: RecordedOperation) -> list[int]:
         return [number for number in map(identity_of, step.operation.outputs) if self.makers[number] is step]
 
-    def operands(self, step: Recorded) -> dict[int, tuple[int, bool | None]]:
+    def operands(self, step: RecordedOperation) -> dict[int, tuple[int, bool | None]]:
         return {at: (step.numbers[at], is_nothing) for at, is_nothing in self.seen[step].gave.items()}
 
-    def has_come(self, step: Recorded) -> bool:
+    def has_come(self, step: RecordedOperation) -> bool:
         return self.seen[step].came
 
-    def end(self, code: str, step: Recorded) -> End:
+    def end(self, code: str, step: RecordedOperation) -> End:
         is_constant = code in (FLAT, CANCELS) and step.own_gradient is None and step.operation.is_constant()
         return End(code, _named(step), self.order[step], step.place, is_constant)
 
@@ -174,7 +174,7 @@ class Replay(Ways[int, Recorded]):
             each in self.leaves for each in self.makers[number].numbers
         )
 
-    def why(self, step: Recorded, at: int) -> str:
+    def why(self, step: RecordedOperation, at: int) -> str:
         """It is asked again, with other numbers."""
         one = step
         if one.own_gradient is not None:
@@ -198,7 +198,7 @@ class Replay(Ways[int, Recorded]):
                 code = TIMES_ZERO
         return code
 
-    def _passes_zero(self, one: Recorded, at: int, given: Sequence[Any], inputs: Sequence[Any]) -> bool:
+    def _passes_zero(self, one: RecordedOperation, at: int, given: Sequence[Any], inputs: Sequence[Any]) -> bool:
         passed = one.gradients(given, inputs)[at]
         return passed is None or is_zero(passed) is True
 
@@ -215,7 +215,7 @@ def _drawn_like(gradient: Any, drawn: numpy.random.Generator, is_signed: bool = 
     return tf.constant(numbers, gradient.dtype)
 
 
-def _named(one: Recorded) -> str:
+def _named(one: RecordedOperation) -> str:
     # As the program may call it.
     name = one.operation.kind.removesuffix("V2").removesuffix("V3")
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

@@ -17,7 +17,7 @@ from backprobe.backends.tensorflow.useless.spots import spot
 from backprobe.backends.useless.shapes import Shape, Stretched, meet_elsewhere
 
 
-class Part(Enum):
+class StretchedPart(Enum):
     """How much of a stretched result there is in a value that is computed from it."""
 
     ALL = 1  # an element for each of its elements
@@ -31,7 +31,7 @@ class Shapes:
         self.elementwise = elementwise
         self.is_held = is_held  # is it what a Variable holds?
         self.asked: set[int] = set()
-        self.parts: dict[int, dict[Stretched, Part]] = {}
+        self.parts: dict[int, dict[Stretched, StretchedPart]] = {}
         self.found: list[Stretched] = []
 
     def look(self, one: Operation, numbers: Sequence[int]) -> None:
@@ -69,7 +69,7 @@ class Shapes:
         if not is_meant and self.elementwise(one):
             self.asked.add(number)
             self.found.append(found := Stretched(shapes, shape, number, spot()))
-            self.parts[number] = {found: Part.ALL}
+            self.parts[number] = {found: StretchedPart.ALL}
 
     def _follow(self, one: Operation, numbers: Sequence[int], number: int, shape: Shape) -> None:
         # What is computed from stretched results.
@@ -90,18 +90,18 @@ class Shapes:
                 each.is_used = True
 
     def _part(
-        self, one: Operation, parts: Collection[Part], shape: Shape, found: Stretched, beside: Sequence[int]
-    ) -> Part | None:
+        self, one: Operation, parts: Collection[StretchedPart], shape: Shape, found: Stretched, beside: Sequence[int]
+    ) -> StretchedPart | None:
         # How much of it there is in what an operation makes; None where that is no longer element by element.
         if len(parts) > 1:
             return None
         (part,), largest = parts, max(beside, default=1)
-        is_whole = part is Part.ALL and prod(shape) == prod(found.result)
+        is_whole = part is StretchedPart.ALL and prod(shape) == prod(found.result)
         if self.elementwise(one):
-            is_alone = largest < prod(found.result) if part is Part.ALL else largest == 1
-            return part if is_alone and (is_whole or part is Part.REDUCED) else None
+            is_alone = largest < prod(found.result) if part is StretchedPart.ALL else largest == 1
+            return part if is_alone and (is_whole or part is StretchedPart.REDUCED) else None
         if one.is_reduction():
-            return Part.REDUCED
+            return StretchedPart.REDUCED
         is_same = len(one.floats) == 1 and prod(shape_of(one.inputs[0])) == prod(shape)
         is_moved = is_same and bool((one.inputs[0].numpy().reshape(-1) == one.outputs[0].numpy().reshape(-1)).all())
         return part if is_moved else None

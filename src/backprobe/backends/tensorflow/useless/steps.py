@@ -11,14 +11,14 @@ import tensorflow as tf
 
 from backprobe.backends.tensorflow.private import unrecorded
 from backprobe.backends.tensorflow.tensors import is_eager, read, variable_of
-from backprobe.backends.useless.steps import Step, Steps, spread
+from backprobe.backends.useless.steps import SampledStep, SampledSteps, spread
 from backprobe.backends.user_lines import users_line
 
 Sampled = tuple[Any, Any, Any]
 """A Variable, some of its numbers, and for which of them there is a gradient other than 0."""
 
 
-class TensorflowSteps(Steps):
+class TensorflowSteps(SampledSteps):
     """The steps of all optimizers."""
 
     def before(self, pairs: Sequence[tuple[Any, Any]]) -> list[Sampled]:
@@ -38,7 +38,7 @@ class TensorflowSteps(Steps):
         moved = sum(int(((_sample(unrecorded(read, one)) != was) & live).sum()) for one, was, live in sampled)
         count = sum(int(live.sum()) for _, _, live in sampled)
         dtype = sampled[0][0].dtype.name
-        self.made(optimizer, Step(number, moved, count, dtype, users_line(sys._getframe(1))))
+        self.made(optimizer, SampledStep(number, moved, count, dtype, users_line(sys._getframe(1))))
 
 
 def _sample(tensor: Any) -> Any:

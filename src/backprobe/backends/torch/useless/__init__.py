@@ -14,14 +14,14 @@ from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mod
 from backprobe.backends.torch import own_modes
 from backprobe.backends.torch.backward_passes import BackwardCall, current_pass, is_wrapped
 from backprobe.backends.torch.trained_names import TrainedNames
-from backprobe.backends.torch.useless.calls import Leaves, run_backward
+from backprobe.backends.torch.useless.calls import CallLeaves, run_backward
 from backprobe.backends.torch.useless.operations import Operations
 from backprobe.backends.torch.useless.passes import Passes
 from backprobe.backends.torch.useless.steps import TorchSteps
 from backprobe.backends.useless import (
     TWICE,
     UNNORMALISED,
-    Call,
+    RepeatedCall,
     UselessGradients,
     in_one_call,
     of_operation,
@@ -69,14 +69,14 @@ class TorchUselessGradients(UselessGradients):
             self.is_on = False
         self.operations, self.passes, self.steps = Operations(), Passes(), TorchSteps()
 
-    def of_call(self, call: Call) -> Sequence[Note]:
+    def of_call(self, call: RepeatedCall) -> Sequence[Note]:
         """What is found in one call."""
         found: Sequence[Note] = ()
         self.operations.calls = {}
         self.listen()
         try:
             for _ in range(2):  # a large graph is looked at where the first time has shown something
-                leaves = Leaves(call)
+                leaves = CallLeaves(call)
                 run_backward(
                     call, leaves, lambda output: self.passes.begins([node for node in [output.grad_fn] if node])
                 )
@@ -93,7 +93,7 @@ class TorchUselessGradients(UselessGradients):
         if not (call.is_nested or call.is_batched) and current_pass() < 0 and not any(map(is_wrapped, call.roots)):
             self.passes.begins(call.nodes)
 
-    def found(self, trained: Collection[Tensor], names: TrainedNames | Leaves) -> Sequence[Note]:
+    def found(self, trained: Collection[Tensor], names: TrainedNames | CallLeaves) -> Sequence[Note]:
         """The iteration is over: what was found in it, of the parameters that were to be trained."""
         numbers = self.passes.numbers
         found = [*self._of_operations(numbers), *self._of_parameters(trained, names), *self.steps.notes()]
@@ -114,7 +114,7 @@ class TorchUselessGradients(UselessGradients):
                 yield of_operation(UNNORMALISED, line(number))
         yield from notes_on_dropped(seen.dropped)
 
-    def _of_parameters(self, trained: Collection[Tensor], names: TrainedNames | Leaves) -> Iterator[Note]:
+    def _of_parameters(self, trained: Collection[Tensor], names: TrainedNames | CallLeaves) -> Iterator[Note]:
         endings, line = self.passes.found(), self.operations.line
         constant = self.operations.is_constant
         leaves = [

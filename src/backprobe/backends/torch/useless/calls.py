@@ -15,7 +15,7 @@ from backprobe.backends.facts import Options
 from backprobe.backends.held_values import held_by
 from backprobe.backends.torch.tape import TorchTape
 from backprobe.backends.torch.tensors import is_floating
-from backprobe.backends.useless import Call
+from backprobe.backends.useless import RepeatedCall
 from backprobe.record.containers import leaves, refilled
 from backprobe.record.names import quote
 from backprobe.source.user_code import innermost
@@ -33,10 +33,10 @@ class Writable(torch.autograd.Function):
         return gradient
 
 
-class Leaves:
+class CallLeaves:
     """The leaves of one call, as a script would have them, and their names."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: RepeatedCall) -> None:
         self.call, self.names = call, dict[int, str]()
         self.tensors: list[Tensor] = []
         self.is_model = isinstance(call.target, Module)
@@ -107,7 +107,7 @@ def _variables(target: Any) -> Iterator[tuple[str, Any]]:
     yield from ((name, known[name]) for name in function.__code__.co_names if name in known)
 
 
-def run_backward(call: Call, leaves: Leaves, begins: Callable[[Tensor], None]) -> None:
+def run_backward(call: RepeatedCall, leaves: CallLeaves, begins: Callable[[Tensor], None]) -> None:
     """Make the call, and run backward from its output; ``begins`` is given what that begins at."""
     with torch.enable_grad():
         output, cotangent = call.output(call.make(leaves.arguments()), TorchTape(Options()))

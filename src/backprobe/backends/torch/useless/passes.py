@@ -38,7 +38,7 @@ SMALL, SMALL_NODES = 1_000_000, 2_000
 
 
 @dataclass
-class Seen:
+class SeenByBackward:
     """What one node was given and gave, as backward went through it."""
 
     came: bool = False  # was any of what it was given not 0?
@@ -58,7 +58,7 @@ class Seen:
         return self.gave[at] or at in self.hidden if at in self.gave else None
 
 
-class Pass(Ways[Key, Node]):
+class ObservedPass(Ways[Key, Node]):
     """One call of ``backward()`` or ``autograd.grad``."""
 
     def __init__(self, roots: Sequence[Node], faint: Collection[tuple[int, str]] = ()) -> None:
@@ -68,7 +68,7 @@ class Pass(Ways[Key, Node]):
         self.leaves = {node: graph.leaves([node])[0] for node in nodes if node.name() == LEAF}
         self.nodes = nodes if len(nodes) <= MOST else []
         self.is_small = len(nodes) <= SMALL_NODES and sum(leaf.numel() for leaf in self.leaves.values()) <= SMALL
-        self.seen: dict[Node, Seen] = {}
+        self.seen: dict[Node, SeenByBackward] = {}
         uses = Counter(edge for node in self.nodes for edge in node.next_functions)
         self.outputs: dict[Node, list[Key]] = defaultdict(list)
         for edge in uses:
@@ -89,7 +89,7 @@ class Pass(Ways[Key, Node]):
         places = {node: (at, node.name()) for at, node in enumerate(self.nodes)}
         for node in self._leading({node for node, leaf in self.leaves.items() if id(leaf) in wanted}):
             if node.name() != LEAF:
-                self.seen[node] = Seen()
+                self.seen[node] = SeenByBackward()
                 is_tried = places[node] in self.tried and not graph.is_custom(node)
                 given, gave = partial(self._given, node, is_tried), partial(self._gave, node)
                 self.handles += [node.register_prehook(self._guarded(given)), node.register_hook(self._guarded(gave))]
@@ -169,9 +169,7 @@ class Pass(Ways[Key, Node]):
         self.handles.clear()
 
     def endings(self) -> dict[int, set[End]]:
-        """By the identity of a leaf: where what is on its way there comes to nothing, on each way; nothing where some
-        of it arrives.
-        """
+        """By the identity of each leaf without a gradient: the places where, on each way to it, the gradient ends."""
         arriving, users = self.reached((root, 0) for root in self.roots), self.users(self.seen)
         ended = {id(leaf): (node, 0) for node, leaf in self.leaves.items() if (node, 0) not in arriving}
         return {leaf: self.ends(key, users) for leaf, key in ended.items() if key in users}
@@ -254,7 +252,7 @@ def _operation(node: Node) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", graph.operation(node)).lower()
 
 
-def _why(seen: Seen, at: int) -> str:
+def _why(seen: SeenByBackward, at: int) -> str:
     # Why does a node give exactly 0 at one of its edges?
     if seen.has_trained_zero:
         return BY_CHANCE
@@ -275,7 +273,7 @@ class Passes:
 
     def __init__(self) -> None:
         self.leaves: Leaves[int] = Leaves()  # by identity
-        self.passes: list[Pass] = []  # of this iteration
+        self.passes: list[ObservedPass] = []  # of this iteration
         self.faint: dict[int, set[tuple[int, str]]] = {}  # of the passes of the last iteration, by their order
 
     @property
@@ -285,7 +283,7 @@ class Passes:
     def begins(self, roots: Sequence[Node]) -> None:
         """Backward is about to run."""
         faint = self.faint.get(len(self.passes), ())
-        self.passes.append(one := Pass(roots, faint))
+        self.passes.append(one := ObservedPass(roots, faint))
         suspicious = (known.held() for known in self.leaves.known.values() if known.is_suspicious)
         one.listen(self._arrived, None if one.is_small else [leaf for leaf in suspicious if leaf is not None])
 

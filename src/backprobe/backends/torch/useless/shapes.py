@@ -16,12 +16,12 @@ from torch import Tensor
 from backprobe.backends.useless.shapes import Shape, Stretched, meet_elsewhere, use_beside
 
 
-class Known(NamedTuple):
+class KnownShape(NamedTuple):
     """What is known of a tensor."""
 
     tensor: ref[Tensor]
     is_asked: bool  # did the program ask for its dimensions of size 1?
-    rank: int  # before it was expanded
+    rank: int  # how many dimensions it had before it was expanded
     stretched: tuple[Stretched, ...] = ()  # what it is computed from, element by element
 
 
@@ -29,7 +29,7 @@ class Shapes:
     """The tensors of one iteration."""
 
     def __init__(self) -> None:
-        self.known: dict[int, Known] = {}  # by identity
+        self.known: dict[int, KnownShape] = {}  # by identity
         self.found: list[Stretched] = []
 
     def look(self, is_pointwise: bool, given: Sequence[Tensor], made: Tensor, number: int) -> None:
@@ -52,14 +52,14 @@ class Shapes:
                 each.is_reduced = True
         kept = (*before, *new) if made.numel() > 1 and (is_alike or new) else ()
         if asked or kept or rank != made.ndim:
-            self.known[id(made)] = Known(ref(made), asked or bool(new), rank, kept)
+            self.known[id(made)] = KnownShape(ref(made), asked or bool(new), rank, kept)
 
-    def _of(self, tensor: Tensor) -> Known | None:
+    def _of(self, tensor: Tensor) -> KnownShape | None:
         found = self.known.get(id(tensor))
         return found if found is not None and found.tensor() is tensor else None
 
     def _stretched(
-        self, is_pointwise: bool, given: Sequence[Tensor], own: Sequence[Known | None], made: Tensor, number: int
+        self, is_pointwise: bool, given: Sequence[Tensor], own: Sequence[KnownShape | None], made: Tensor, number: int
     ) -> tuple[Stretched, ...]:
         # The operation, if it has stretched two operands that no dimension was asked for of.
         pairs = [(one, known) for one, known in zip(given, own, strict=True) if one.numel() > 1]
@@ -78,7 +78,7 @@ class Shapes:
         return (found,)
 
 
-def _of_one(given: Tensor, made: Tensor, known: Known | None) -> tuple[bool, int]:
+def _of_one(given: Tensor, made: Tensor, known: KnownShape | None) -> tuple[bool, int]:
     # Are the dimensions of size 1 asked for, of what is made of one tensor? And its rank before it was expanded.
     is_same, ones = made.numel() == given.numel(), made.shape.count(1)
     was_asked, rank = (known.is_asked, known.rank) if known else (False, given.ndim)

@@ -11,11 +11,11 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from backprobe.backends.torch.tensors import ORDINARY, grad_of
-from backprobe.backends.useless.steps import Step, Steps, spread
+from backprobe.backends.useless.steps import SampledStep, SampledSteps, spread
 from backprobe.backends.user_lines import users_line
 
 
-class TorchSteps(Steps):
+class TorchSteps(SampledSteps):
     """The steps of all optimizers."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class TorchSteps(Steps):
         count = sum(int(live.sum()) for _, _, live in sampled)
         rate = max(_rate(group) for group in optimizer.param_groups)
         dtype = str(sampled[0][0].dtype).removeprefix("torch.")
-        self.made(optimizer, Step(rate, moved, count, dtype, users_line(sys._getframe(1))))
+        self.made(optimizer, SampledStep(rate, moved, count, dtype, users_line(sys._getframe(1))))
 
 
 def _rate(group: dict[str, Any]) -> float:

@@ -1,0 +1,155 @@
+"""The modules that a block ran, known from the frames that are entered: what they held, and where they were called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import dropwhile, islice, takewhile
+from types import FrameType
+from typing import Any
+from weakref import ref
+
+import torch
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import Node
+from torch.nn import Module
+
+from backprobe.backends.call_sites import Instruction, switch
+from backprobe.backends.result_uses import dropped
+from backprobe.backends.torch import graph
+from backprobe.backends.torch.checkpoints import AGAIN, APPLY, without_history
+from backprobe.backends.torch.tape import quiet
+from backprobe.backends.torch.trained_names import HeldParameter
+from backprobe.backends.torch.transforms import whole
+from backprobe.backends.user_lines import callers, users_frames
+from backprobe.record.source import Source
+from backprobe.record.training import APPLIED, CHECKPOINT, ModuleCall
+from backprobe.source.frames import name_in
+from backprobe.source.user_code import package
+
+MOST = 8  # of the calls of one module
+
+
+class ModuleRuns:
+    """The modules whose forward was entered, and the calls in the user's code that led there."""
+
+    def __init__(self) -> None:
+        self.modules: dict[int, Module] = {}  # by identity
+        self.calls: dict[int, dict[tuple[Instruction, str], tuple[Instruction, ...]]] = {}
+        self.dropped: dict[ModuleCall, list[Node]] = {}  # calls whose result nothing uses, and what they were given
+        self.held: dict[
+            int, HeldParameter
+        ] = {}  # by identity: the tensors that they had as their parameters when they ran
+
+    def entered(self, frame: FrameType) -> None:
+        """A function called ``forward`` is entered, or the ``setup_context`` of a function with a backward."""
+        code = frame.f_code
+        module = name_in(frame, code.co_varnames[0]) if code.co_argcount else None
+        if isinstance(module, BackwardCFunction):
+            self._applied(module, frame)
+        if not isinstance(module, Module):
+            return
+        self.modules[id(module)] = module
+        for name, one in module._parameters.items():
+            if isinstance(one, Tensor):
+                known: ref[Tensor] = ref(one)
+                self.held[id(one)] = HeldParameter(
+                    known, module, name, ref(whole(one)) if type(one) is Tensor else known
+                )
+        calls = self.calls.setdefault(id(module), {})
+        if len(calls) >= MOST:
+            return
+        mode, below = ("", frame.f_back) if torch.is_grad_enabled() else without_history(frame)
+        users = users_frames(frame.f_back if below is frame else below)
+        called = next(users, None)
+        if called is None:
+            return
+        at = called.f_code, called.f_lasti
+        if (at, mode) not in calls:
+            around = [at, *((one.f_code, one.f_lasti) for one in users)] if mode else [at]
+            calls[at, mode] = tuple(around[:MOST])
+
+    def _applied(self, node: Any, frame: FrameType) -> None:
+        # A function with a backward in Python is applied to ``node.next_functions``: keep these if its result is lost.
+        #
+        # One that writes into its arguments gives its result to these.
+        if any(node.needs_input_grad) and "mark_dirty" not in frame.f_code.co_names and len(self.dropped) < MOST:
+            above = islice(dropwhile(lambda one: one.f_code is APPLY, callers(frame.f_back)), MOST)
+            users = takewhile(lambda one: package(one.f_code.co_filename) is None, above)
+            called = dropped([(one.f_code, one.f_lasti) for one in users])
+            if called is not None:
+                self.dropped[called] = [follower for follower, _ in node.next_functions if follower is not None]
+
+    def ran_with_others(self, owner: Module, parameter: Tensor) -> bool:
+        """Did a module run, and always with another tensor in the place of its parameter, as in a functional call?"""
+        return id(owner) in self.modules and not self.has_held(parameter)
+
+    def dropped_leaves(self) -> dict[ModuleCall, set[int]]:
+        """The calls whose result nothing uses, and by identity the leaves that lead into them."""
+        nodes = self.dropped.items()
+        return {call: {id(leaf) for leaf in graph.leaves(graph.all_nodes(given))} for call, given in nodes}
+
+    def has_held(self, tensor: Tensor) -> bool:
+        """Did a module that ran have it as its parameter?"""
+        known = self.held.get(id(tensor))
+        return known is not None and known.tensor() is tensor
+
+    def replaced(self) -> set[int]:
+        """By identity: the parameters in whose place their modules ran with other tensors, as in functional calls."""
+        own = [(one, one.module._parameters.get(one.name)) for one in self.held.values()]
+        return {
+            id(tensor)
+            for held, tensor in own
+            if tensor is not None and tensor is not held.tensor() and not self.has_held(tensor)
+        }
+
+    def leaves_of(self, module: Module, name: str) -> list[Tensor]:
+        """The leaves that a module had as this parameter when it ran, as far as they are still there."""
+        held = (one.tensor() for one in self.held.values() if one.module is module and one.name == name)
+        return [one for one in held if one is not None and one.is_leaf]
+
+    def instead_of(self, module: Module, name: str) -> list[Tensor]:
+        """What a module ran with in the place of its own parameter, as far as that is still there."""
+        own = module._parameters.get(name)
+        held = (one.whole() for one in self.held.values() if one.module is module and one.name == name)
+        return [one for one in held if one is not None and one is not own]
+
+    def holding(self, parameter: Tensor) -> list[Tensor]:
+        """What modules ran with in the place of their parameters, and that has the numbers of this one in a row of it,
+        as where the members of an ensemble are stacked.
+        """
+        others = {id(one): one for held in [*self.held.values()] for one in self.instead_of(held.module, held.name)}
+        return [one for one in others.values() if _is_row_of(parameter, one)]
+
+    def called_with(self, module: Module, around: Sequence[Module]) -> Module:
+        """The outermost of the modules around one that the program's own code calls where the one runs as well."""
+        places = self.calls.get(id(module), {}).keys()
+        return next((one for one in reversed(around) if places & self.calls.get(id(one), {}).keys()), module)
+
+    def has_recorded(self, module: Module) -> bool:
+        """Did it run with gradients switched on, or in a checkpoint that was?"""
+        return any(not mode or mode == CHECKPOINT for _, mode, _ in self.of(module))
+
+    def of(self, module: Module) -> list[tuple[Instruction, str, Source | None]]:
+        """The calls of a module, each with why it keeps no history, and the line that switched gradients off.
+
+        Of what a checkpoint has not computed again, it is not known that anything in it switches them off.
+        """
+        calls = [(at, mode, around) for (at, mode), around in self.calls.get(id(module), {}).items()]
+        known = [one for one in calls if one[1] != AGAIN] or [(at, "", around) for at, _, around in calls]
+        off = [(at, mode, switch(around) if mode else None) for at, mode, around in known]
+        return [
+            (at, "torch.no_grad()" if mode in (CHECKPOINT, APPLIED) and line else mode, line) for at, mode, line in off
+        ]
+
+    def is_put_off(self, module: Module) -> bool:
+        """Did it run in checkpoints alone, which have not computed it again?"""
+        return {mode for _, mode in self.calls.get(id(module), {})} == {AGAIN}
+
+
+def _is_row_of(parameter: Tensor, other: Tensor) -> bool:
+    # Does another tensor have the numbers of a parameter in one of its rows?
+    if parameter.shape != other.shape[1:] or not parameter.numel() or other.device != parameter.device:
+        return False
+    with quiet(), torch.no_grad():
+        return bool((other == parameter).flatten(1).all(1).any())

@@ -1,0 +1,61 @@
+"""A watched model, in every framework that runs models: its options, the lines of its modules, its parameters' rows.
+
+How values are heard of is each backend's own: by hooks, in a compiled graph, or as the result of a loss function.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from types import FrameType
+from typing import Any, TypeVar
+
+from backprobe.backends.user_lines import calling_line
+from backprobe.backends.watched_names import WatchedSelection, named
+from backprobe.backends.watches import PARAMETER, UPDATE, StepListener, Watching, WatchOptions
+from backprobe.errors import BadOption
+from backprobe.record.statistics import Row, merged
+
+P = TypeVar("P")
+
+
+class ModelWatching(Watching):
+    """One model that is watched, in the thread that began it."""
+
+    def __init__(
+        self, model: Any, options: WatchOptions, listener: StepListener, asked: str, *, has_locals: bool = False
+    ) -> None:
+        self.model, self.options, self.listener, self.asked = model, options, listener, asked
+        self.selection = WatchedSelection(options.select, asked, has_locals=has_locals)
+        self.thread = threading.get_ident()
+
+    def say_line(self, path: str, frame: FrameType) -> None:
+        """A module is called for the first time, somewhere above this frame."""
+        line = calling_line(frame)
+        if line is not None:
+            self.listener.line(named(path, ""), line)
+
+    def refuse_step(self, found: str, next: str) -> BadOption:
+        """The error of ``run.step()`` where an optimizer ends the steps."""
+        return BadOption("the optimizer ends the steps of this run", asked="run.step()", found=found, next=next)
+
+
+def parameter_rows(
+    options: WatchOptions,
+    stepped: Iterable[P],
+    before: Container[P],
+    now: Callable[[P], Any],
+    difference: Callable[[P], Any],
+) -> Iterator[tuple[P, str, Any]]:
+    """After an optimizer has stepped: each parameter, what kind of row it has, and its numbers."""
+    for one in stepped:
+        if options.parameters:
+            yield one, PARAMETER, now(one)
+        if options.updates and one in before:
+            yield one, UPDATE, difference(one)
+
+
+def later(rows: Mapping[int, Sequence[Any]], row: Callable[[Any], Row]) -> Callable[[], Mapping[int, Row]]:
+    """What waits for rows that were not known at once, and merges those of one place."""
+    return lambda: {place: reduce(merged, map(row, held)) for place, held in rows.items()}
