@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import SUPPORTED_NODES
 
 from backprobe.backends.facts import Description
 from backprobe.backends.numpy import check_bounds, nested_text
 from backprobe.backends.summaries import stride
 from backprobe.backends.torch import own_modes
+from backprobe.backends.torch.private import CONTAINERS, DisableTorchFunction
 from backprobe.errors import NotSaved
 from backprobe.record.containers import by_key, leaves
 
@@ -26,7 +26,7 @@ def opened(value: Any) -> Any:
     Other mappings that a program binds are left alone: what they give under a key may be read from a file.
     """
     kind = type(value)
-    return by_key(value) if kind in SUPPORTED_NODES and kind is not dict else value
+    return by_key(value) if kind in CONTAINERS and kind is not dict else value
 
 
 def here(tensor: Tensor) -> Tensor:
@@ -137,7 +137,7 @@ def is_zero(tensor: Tensor) -> bool:
     if own_modes.dispatch_modes() > own_modes.count or (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
         return False
     try:
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             return tensor.untyped_storage().nbytes() > 0 and not bool(tensor.any())
     except (RuntimeError, NotImplementedError):  # of a dtype without that operation, or under vmap
         return False

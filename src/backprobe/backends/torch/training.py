@@ -28,9 +28,10 @@ from backprobe.backends.call_sites import Instruction, call_site, switch
 from backprobe.backends.result_uses import dropped
 from backprobe.backends.seen import Seen
 from backprobe.backends.torch import custom_functions, graph
+from backprobe.backends.torch.applied import APPLY
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
 from backprobe.backends.torch.capture import Capture, gradient_edge
-from backprobe.backends.torch.checkpoints import AGAIN, APPLY, without_history
+from backprobe.backends.torch.checkpoints import AGAIN, without_history
 from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.forwards import IDLE, forward_code, mentioned_by
 from backprobe.backends.torch.optimizer_steps import parameters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from backprobe.backends.torch.private import innermost_transform, is_wrapped, unwrapped
 from backprobe.errors import Unsupported
 
 WITHOUT_LEAVES = {"Vmap": "vmap", "Jvp": "jvp", "Functionalize": "functionalize"}
@@ -12,14 +13,14 @@ WITHOUT_LEAVES = {"Vmap": "vmap", "Jvp": "jvp", "Functionalize": "functionalize"
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
     """What a tensor within a transform is a part of, as one in ``vmap``; itself outside."""
-    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        tensor = torch._C._functorch.get_unwrapped(tensor)
+    while is_wrapped(tensor):
+        tensor = unwrapped(tensor)
     return tensor
 
 
 def refuse_inside(asked: str) -> None:
     """Raise Unsupported where such a transform runs what would be probed."""
-    running = torch._C._functorch.peek_interpreter_stack()
+    running = innermost_transform()
     name = None if running is None else WITHOUT_LEAVES.get(running.key().name)
     if name is not None:
         given = "(f, (x,), (v,))[0]" if name == "jvp" else "(f)(x)"

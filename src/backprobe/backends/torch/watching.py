@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from backprobe.backends.torch.backward_passes import current_pass, innermost_call, queue_callback
+from backprobe.backends.torch.backward_passes import innermost_call
 from backprobe.backends.torch.binding_forwards import Bound
 from backprobe.backends.torch.capture import version
 from backprobe.backends.torch.checkpoints import computing_again
@@ -35,6 +35,7 @@ from backprobe.backends.torch.compiled_statistics import (
 )
 from backprobe.backends.torch.module_hook import ModuleHook
 from backprobe.backends.torch.own_calls import OwnCalls
+from backprobe.backends.torch.private import current_pass, innermost_transform, queue_callback, tracing_state
 from backprobe.backends.torch.statistics import exponents_of, row_of, why_unread
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import is_floating, is_replicated
@@ -485,4 +486,4 @@ class TorchWatching(Watching):
 
 def _has_numbers() -> bool:
     # Do the tensors of a call have numbers? Those of transforms such as ``vmap``, and of ``jit.trace``, have none.
-    return torch._C._functorch.peek_interpreter_stack() is None and torch._C._get_tracing_state() is None
+    return innermost_transform() is None and tracing_state() is None

@@ -22,6 +22,7 @@ from torch.autograd.graph import Node
 
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.graph import LEAF, Key
+from backprobe.backends.torch.private import DisableTorchDispatch
 from backprobe.backends.torch.tensors import ORDINARY
 from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, End
 from backprobe.backends.useless.leaves import Leaves
@@ -234,7 +235,7 @@ def _factors(node: Node) -> Iterator[Tensor]:
 
 def _tried(node: Node, gradients: Sequence[Tensor | None]) -> Mapping[int, float]:
     # An experiment: how large is what a node gives of random numbers, as a share of these? It is linear in them.
-    with torch.no_grad(), torch._C._DisableTorchDispatch():
+    with torch.no_grad(), DisableTorchDispatch():
         given = [None if one is None else _random(one) for one in gradients]
         size = math.hypot(*(_norm(one) for one in given if one is not None))
         call: Any = node
@@ -342,7 +343,7 @@ def _largest(tensor: Tensor) -> float:
     # Of the numbers of a tensor, whatever their sign: 0 where it is 0 everywhere.
     if not tensor.numel():
         return 0.0
-    with torch.no_grad(), torch._C._DisableTorchDispatch():
+    with torch.no_grad(), DisableTorchDispatch():
         if tensor.is_complex():
             return float(torch.linalg.vector_norm(tensor, math.inf))
         return float(torch.stack(torch.aminmax(tensor)).abs().max())  # ten times faster than the norm
@@ -350,7 +351,7 @@ def _largest(tensor: Tensor) -> float:
 
 def _norm(tensor: Tensor) -> float:
     # In its own precision, which is ten times faster, unless squares may have been too small or too large for that.
-    with torch.no_grad(), torch._C._DisableTorchDispatch():
+    with torch.no_grad(), DisableTorchDispatch():
         if tensor.dtype in (torch.float32, torch.float64):
             found = float(torch.linalg.vector_norm(tensor))
             if 1 / SQUARED < found < SQUARED:
