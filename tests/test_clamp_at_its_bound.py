@@ -1,4 +1,4 @@
-"""Clamp exactly at its bound: PyTorch's derivative there is 1 up to 2.13, and 0 since 2.14 (1/2 where bounds are tensors).
+"""Clamp exactly at its bound: its derivative there is 1 up to PyTorch 2.13, and 0 from 2.14 on (1/2 for tensor bounds).
 
 PyTorch itself says here which of them is right, so that this holds on all releases.
 """

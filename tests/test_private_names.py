@@ -130,7 +130,8 @@ def test_private_names_of_pytorch_are_used_by_one_module_alone():
 
 
 def test_a_use_of_a_private_name_is_seen():
-    text = "from torch._C import x\nfrom torch.utils import _pytree\ntorch._C.f()\nt._version\nself._own\nattrgetter('_base')"
+    text = "from torch._C import x\nfrom torch.utils import _pytree\ntorch._C.f()\nt._version\nself._own\n"
+    text += "attrgetter('_base')"
     assert uses(text) == {"torch._C.x", "torch.utils._pytree", "torch._C", "_version", "_base"}
 
 

@@ -1,6 +1,6 @@
 """Runs the suites of a release in an environment of its own, which is removed after: ``run.py torch-2.6``, or all.
 
-What came of it is a file in ``results``, of which ``python tests/libraries/page.py`` makes a table of docs/libraries.md.
+What came of it is a file in ``results``, of which ``python tests/libraries/page.py`` makes a table of the docs.
 The exit status is 1 where a test has failed.
 """
 
