@@ -16,8 +16,8 @@ INTRODUCTION = """## Releases
 
 `make test-versions` runs the tests on old and new releases, each in an environment of its own: `unit` is what `make
 test` runs on PyTorch alone, `sample` every seventh test of these, `conformance` the programs that are the same in all
-frameworks, `jax` its loops, branches and random numbers, `transformers` models by name and what cuts them. Of private names that a
-release has lost, each is looked up when backprobe first meets a framework, and what needs it is refused by that name.
+frameworks, `jax` its loops, branches and random numbers, `transformers` models by name and what cuts them. Private
+names of a framework are looked up when backprobe first meets it: what needs one that is gone is refused by that name.
 """
 
 
