@@ -43,6 +43,7 @@ def tested(name: str) -> int:
         install(home, release)
         done = [run(home, suite) for suite in release["suites"]]
         kept = {"release": name, "python": release["python"], "installed": installed(home, release), "suites": done}
+        (HERE / "results").mkdir(exist_ok=True)
         (HERE / "results" / f"{name}.json").write_text(json.dumps(kept, indent=2) + "\n")
     finally:
         shutil.rmtree(home)

@@ -93,13 +93,14 @@ class BackwardCall:
             (r, c) for r, c in zip_longest(_listed(given[tensors]), _listed(given[seeds])) if isinstance(r, Tensor)
         ]
         inputs = given.get("inputs_tuple") or given["inputs"]
+        is_limited = inputs is not None and (is_grad or inputs != ())  # old releases put () in the place of None
         limits = () if inputs is None else tuple([one for one in _listed(inputs) if isinstance(one, Tensor)])
         roots, cotangents = zip(*pairs, strict=True) if pairs else ((), ())
         return cls(
             roots,
             cotangents,
             limits,
-            inputs is not None,
+            is_limited,
             "autograd.grad" if is_grad else "backward()",
             given[seeds] is not None,
             tuple(filter(given.get, ASKED)),

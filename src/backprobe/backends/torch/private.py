@@ -28,6 +28,10 @@ function_modes: Any = NAMES.needed("torch._C._len_torch_function_stack")
 """How many modes hear of functions of PyTorch."""
 dispatch_modes: Any = NAMES.needed("torch._C._len_torch_dispatch_stack")
 """How many hear of operations."""
+dispatch_mode: Any = NAMES.needed("torch._C._get_dispatch_mode")
+"""The mode of PyTorch's own kinds that runs: one that makes fake tensors, one that removes writes, one that traces."""
+REMOVES_WRITES: Any = NAMES.needed("torch._C._TorchDispatchModeKey.FUNCTIONAL")
+TRACES: Any = NAMES.needed("torch._C._TorchDispatchModeKey.PROXY")
 CONTAINERS: Any = NAMES.needed("torch.utils._pytree.SUPPORTED_NODES")
 """Classes that PyTorch takes apart to find the tensors in them."""
 increment_vmap: Any = NAMES.needed("torch._C._vmapmode_increment_nesting")
@@ -68,8 +72,18 @@ tree_map: Any = NAMES.optional("torch.utils._pytree.tree_map", *HEARING)
 tracing_state: Any = NAMES.optional("torch._C._get_tracing_state", "watches")
 FILES = NAMES.optional("torch._C.PyTorchFileWriter", "bridges") and (torch._C, "PyTorchFileWriter")
 """What writes the files of ``torch.save``."""
-set_versions: Any = NAMES.optional("torch._C._autograd._unsafe_set_version_counter")
-"""Without it a tensor that is put back counts one more write."""
+_set_version: Any = NAMES.optional("torch._C._autograd._unsafe_set_version_counter")
+
+
+def set_version(tensor: torch.Tensor, version: int) -> None:
+    """Sets how many writes are counted of a tensor, where PyTorch lets one say so."""
+    if _set_version is None:
+        return
+    try:
+        _set_version((tensor,), (version,))
+    except TypeError:  # PyTorch 2.6 takes one of each
+        _set_version(tensor, version)
+
 
 # attributes of objects
 

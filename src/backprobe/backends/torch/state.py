@@ -26,7 +26,7 @@ from backprobe.backends.random_states import RandomState
 from backprobe.backends.replay import State
 from backprobe.backends.torch.capture import memory, version
 from backprobe.backends.torch.graph import all_nodes, leaves
-from backprobe.backends.torch.private import is_wrapped, set_versions
+from backprobe.backends.torch.private import is_wrapped, set_version
 from backprobe.backends.torch.tensors import copied, grad_of
 
 MODES: tuple[RandomState, ...] = (
@@ -269,8 +269,7 @@ class Numbers:
             self.leaf.data = self.data
         if is_moved or version(self.leaf) != self.version or not self._is_same():
             self.data.copy_(self.copy)
-            if set_versions is not None:  # they are the numbers of that version again, which a graph may have saved
-                set_versions((self.leaf,), (self.version,))
+            set_version(self.leaf, self.version)  # whose numbers they are again, which a graph may have saved
 
     def _is_same(self) -> bool:
         # Writes through ``.data`` are not counted. Few are to single elements of a large tensor.

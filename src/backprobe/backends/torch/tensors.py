@@ -84,7 +84,7 @@ def _here_alone(operation: Callable[..., Tensor], *tensors: Any) -> Tensor:
 
 def held(tensor: Tensor) -> Tensor:
     """The numbers that it holds here, without the zeros that a sparse one leaves out."""
-    values = here(tensor).dequantize() if tensor.is_quantized else here(tensor)
+    values = _unpacked(tensor)
     if values.layout is torch.sparse_coo:
         return values._values()
     if values.layout in COMPRESSED or values.is_nested:
@@ -94,10 +94,17 @@ def held(tensor: Tensor) -> Tensor:
 
 def dense(tensor: Tensor) -> Tensor:
     """All of its numbers here."""
-    values = here(tensor).dequantize() if tensor.is_quantized else here(tensor)
+    values = _unpacked(tensor)
     if values.is_nested:
         return values.values()
     return values if values.layout is torch.strided else values.to_dense()
+
+
+def _unpacked(tensor: Tensor) -> Tensor:
+    # Of one that holds integers in the place of its numbers, as classes of libraries do too, what these stand for.
+    own = here(tensor)
+    is_packed = own.is_quantized or type(own).dequantize is not Tensor.dequantize
+    return own.dequantize() if is_packed else own
 
 
 def wide(values: Tensor) -> Tensor:

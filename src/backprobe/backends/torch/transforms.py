@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from backprobe.backends.torch.private import innermost_transform, is_wrapped, unwrapped
+from backprobe.backends.torch.private import (
+    REMOVES_WRITES,
+    TRACES,
+    dispatch_mode,
+    innermost_transform,
+    is_wrapped,
+    unwrapped,
+)
 from backprobe.errors import Unsupported
 
 WITHOUT_LEAVES = {"Vmap": "vmap", "Jvp": "jvp", "Functionalize": "functionalize"}
@@ -16,6 +23,14 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
     while is_wrapped(tensor):
         tensor = unwrapped(tensor)
     return tensor
+
+
+def is_traced() -> bool:
+    """Is a graph made of what runs here, by AOTAutograd or ``make_fx``? Its tensors stand for others, without numbers.
+
+    Dynamo, which does so too, says it by itself: ``torch.compiler.is_dynamo_compiling()``.
+    """
+    return dispatch_mode(REMOVES_WRITES) is not None or dispatch_mode(TRACES) is not None
 
 
 def refuse_inside(asked: str) -> None:

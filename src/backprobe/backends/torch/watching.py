@@ -35,10 +35,17 @@ from backprobe.backends.torch.compiled_statistics import (
 )
 from backprobe.backends.torch.module_hook import ModuleHook
 from backprobe.backends.torch.own_calls import OwnCalls
-from backprobe.backends.torch.private import current_pass, innermost_transform, queue_callback, tracing_state
+from backprobe.backends.torch.private import (
+    current_pass,
+    dispatch_modes,
+    innermost_transform,
+    queue_callback,
+    tracing_state,
+)
 from backprobe.backends.torch.statistics import exponents_of, row_of, why_unread
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import is_floating, is_replicated
+from backprobe.backends.torch.transforms import is_traced
 from backprobe.backends.torch.watched_gaps import WatchedGaps
 from backprobe.backends.torch.watched_locals import WatchedForward, WatchedLocals
 from backprobe.backends.torch.watched_passes import GradPasses
@@ -485,5 +492,5 @@ class TorchWatching(Watching):
 
 
 def _has_numbers() -> bool:
-    # Do the tensors of a call have numbers? Those of transforms such as ``vmap``, and of ``jit.trace``, have none.
-    return innermost_transform() is None and tracing_state() is None
+    # Do the tensors of a call have numbers? Those of transforms such as ``vmap``, and of what traces, have none.
+    return innermost_transform() is None and tracing_state() is None and not (dispatch_modes() and is_traced())
