@@ -152,6 +152,7 @@ REFUSED = {
             "torch.utils._python_dispatch._pop_mode",
             "torch._C._get_dispatch_stack_at",
             "torch._C._DisableTorchDispatch",
+            "torch._C._autograd.SavedTensor.unpack_hook",
             "torch._C._current_autograd_node",
             "torch.utils._pytree.tree_map",
             "torch._C.PyTorchFileWriter",

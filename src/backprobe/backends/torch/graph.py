@@ -14,7 +14,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node
 
 from backprobe.backends.torch.capture import Capture, gradient_edge
-from backprobe.backends.torch.private import AccumulateGrad
+from backprobe.backends.torch.private import AccumulateGrad, is_hooked
 
 Key = tuple[Node, int]
 BACKWARD = re.compile(r"(\w+?)Backward\d*")
@@ -234,9 +234,7 @@ def saved(roots: Iterable[Node]) -> Iterator[Tensor]:
         for name in dir(node):
             held = getattr(node, name) if name.startswith("_raw_saved_") else ()
             for one in held if isinstance(held, tuple | list) else (held,):
-                if getattr(one, "unpack_hook", None) is None and isinstance(
-                    tensor := getattr(one, "data", None), Tensor
-                ):
+                if not is_hooked(one) and isinstance(tensor := getattr(one, "data", None), Tensor):
                     yield tensor
 
 

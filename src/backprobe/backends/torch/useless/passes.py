@@ -22,7 +22,7 @@ from torch.autograd.graph import Node
 
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.graph import LEAF, Key
-from backprobe.backends.torch.private import DisableTorchDispatch
+from backprobe.backends.torch.private import DisableTorchDispatch, is_hooked
 from backprobe.backends.torch.tensors import ORDINARY
 from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, End
 from backprobe.backends.useless.leaves import Leaves
@@ -135,7 +135,7 @@ class Pass(Ways[Key, Node]):
             return
         seen.norm = math.hypot(*map(_norm, plain))
         seen.is_tiny = any(_largest(one) <= _least(one) for one in plain if one.is_floating_point())
-        if is_tried and not any(_is_hooked(one) for _, raw in _saved(node) for one in raw):
+        if is_tried and not any(is_hooked(one) for _, raw in _saved(node) for one in raw):
             seen.gains = _tried(node, gradients)
         for tensor in _factors(node):
             if tensor.numel() and not _largest(tensor):
@@ -216,15 +216,10 @@ def _saved(node: Node) -> Iterator[tuple[str, Sequence[Any]]]:
             yield name, held if isinstance(held, tuple | list) else (held,)
 
 
-def _is_hooked(saved: Any) -> bool:
-    # Does a hook unpack it, as a checkpoint's, which does that once?
-    return getattr(saved, "unpack_hook", None) is not None
-
-
 def _factors(node: Node) -> Iterator[Tensor]:
     # What a node has saved of its operands, where no hook of the program unpacks it: not its own result.
     for name, raw in _saved(node):
-        if not raw or any(map(_is_hooked, raw)):
+        if not raw or any(map(is_hooked, raw)):
             continue
         with suppress(RuntimeError):  # of what was written since
             saved = getattr(node, name.replace("_raw", "", 1), raw and [one.data for one in raw])
