@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -84,8 +85,8 @@ def installed(home: Path, release: dict) -> dict[str, str]:
 def run(home: Path, suite: str) -> dict:
     """A suite by pytest: how many tests ran and passed, and which failed."""
     words = shlex.split(RELEASES["suites"][suite])
-    environment = dict(word.split("=", 1) for word in words if word.partition("=")[0].isupper())
-    options = [word for word in words if word.partition("=")[0] not in environment]
+    environment = dict(word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word))
+    options = [word for word in words if not re.match(r"[A-Z_]+=", word)]
     report = home / "report.xml"
     command = [home / "bin" / "python", "-m", "pytest", "--tb=short", f"--junitxml={report}", *options]
     ended = subprocess.run(

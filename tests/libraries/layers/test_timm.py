@@ -134,10 +134,8 @@ def test_average_of_weights(ask):
 class Cut(nn.Module):
     def __init__(self):
         super().__init__()
-        self.body, self.head = (
-            timm.create_model("vit_tiny_patch16_224", **TINY["vit_tiny_patch16_224"]),
-            nn.Linear(16, 2),
-        )
+        settings = TINY["vit_tiny_patch16_224"] | {"num_classes": 0}
+        self.body, self.head = timm.create_model("vit_tiny_patch16_224", **settings), nn.Linear(16, 2)
 
     def forward(self, images):
         features = self.body.forward_features(images)
