@@ -33,7 +33,7 @@ def run(tool: str) -> int:
     """How many pairs differ."""
     import torch
 
-    module = runpy.run_path(str(HERE / f"{tool}.py"))
+    module = runpy.run_path(str(HERE / f"with_{tool}.py"))
     wrong = 0
     for pair in module["PAIRS"]:
         answers = []
@@ -71,7 +71,8 @@ def numbers(value: Any) -> Any:
         return {key: numbers(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [numbers(one) for one in value]
-    return value.detach().double().tolist() if hasattr(value, "detach") else value
+    value = value.detach() if hasattr(value, "detach") else value
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def alike(one: Any, other: Any) -> bool:
