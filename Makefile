@@ -7,10 +7,11 @@ DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
 PARALLEL := -n 2 --dist worksteal
 VENV_IN = test -x $(1)/bin/python || { python=$$(.ci/find-python $(2)) && "$$python" -m venv $(1); }
+comma := ,
 INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 .PHONY: demo test lint types contract complexity unit unit-torch unit-frameworks bench bench-torch bench-peers docs clean \
-  golden sweeps-torch sweeps-frameworks test-pythons test-versions test-schemas test-operators test-sweeps test-site \
+  golden sweeps-torch sweeps-frameworks test-pythons test-versions test-coming-from test-schemas test-operators test-sweeps test-site \
   test-planted-numbers test-long long-torch long-frameworks seconds test-browser test-integrations test-libraries test-gpu \
   coverage contexts page check-project release test-engines bench-engines
 
@@ -253,6 +254,20 @@ test-library-group-%: .venv-libraries-%/.ready
 .venv-libraries-%/.ready: tests/libraries/%/requirements.txt pyproject.toml
 	@$(call VENV_IN,.venv-libraries-$*,$(PYTHON))
 	.venv-libraries-$*/bin/pip install --quiet --disable-pip-version-check --editable . pytest --requirement $<
+	touch $@
+
+# pairs of lines in other tools and in ours, which give the same numbers: each tool in an environment of its own
+TOOLS := anomaly=torch backpack=backpack-for-pytorch==1.7.1 captum=captum==0.9.0 hooks=torch nnsight=nnsight==0.8.1 \
+  torchlens=torchlens==2.36.1 dashboards=tensorboard,wandb
+test-coming-from: $(foreach tool,$(TOOLS),coming-from-$(firstword $(subst =, ,$(tool))))
+
+coming-from-%: .venv-coming-from-%/.ready
+	.venv-coming-from-$*/bin/python tests/coming_from/pairs.py $*
+
+.PRECIOUS: .venv-coming-from-%/.ready
+.venv-coming-from-%/.ready: constraints.txt pyproject.toml
+	@$(call VENV_IN,.venv-coming-from-$*,$(PYTHON))
+	.venv-coming-from-$*/$(INSTALL) . torch $(subst $(comma), ,$(patsubst $*=%,%,$(filter $*=%,$(TOOLS))))
 	touch $@
 
 # the files of the project that no program of its own reads: workflows, forms, citation, fragments; and the spelling

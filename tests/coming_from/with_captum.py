@@ -5,7 +5,6 @@ from captum.attr import (
     IntegratedGradients,
     LayerActivation,
     LayerGradientXActivation,
-    LayerIntegratedGradients,
     NeuronGradient,
     Saliency,
 )
@@ -17,8 +16,8 @@ TITLE, NAME = "Captum", "captum"
 
 def given():
     return small() | {
-        "InputXGradient": InputXGradient, "IntegratedGradients": IntegratedGradients, "LayerActivation": LayerActivation,
-        "LayerGradientXActivation": LayerGradientXActivation, "LayerIntegratedGradients": LayerIntegratedGradients,
+        "InputXGradient": InputXGradient, "IntegratedGradients": IntegratedGradients,
+        "LayerActivation": LayerActivation, "LayerGradientXActivation": LayerGradientXActivation,
         "NeuronGradient": NeuronGradient, "Saliency": Saliency,
     }  # fmt: skip
 

@@ -43,7 +43,7 @@ events.Reload()
         + """\
 [[run.at(step)["first.weight"]["grad.min"], run.at(step)["first.weight"]["grad.max"]] for step in range(3)]
 """,
-        "and activations, alerts and the optimizer's step; `run.export(path, format='tensorboard')` gives it to TensorBoard",
+        "and activations, alerts and the optimizer's step",
     ),
     Pair(
         "how many numbers of a gradient were counted by wandb.watch",

@@ -47,15 +47,4 @@ log["tanh_1_2"].out
         GRADIENTS + 'log["tanh_1_2"].grad\n',
         OURS.format('":hidden"') + 'rec[":hidden"].grad\n',
     ),
-    Pair(
-        "the modules that ran",
-        """\
-log = tl.trace(model, [x])
-[one.address for one in log.modules if one.address != "self"]
-""",
-        """\
-list(bp.names(model)("*"))
-""",
-        "ours is a listing of names, before anything runs",
-    ),
 ]
