@@ -21,7 +21,7 @@ behind a colon the variables of their `forward`. `bp.names(model)` lists them.
 |---|---|---|
 | what block 0 returns | `transformer.h.0` | `model.layers.0` |
 | attention | `transformer.h.0.attn` | `model.layers.0.self_attn` |
-| its queries | `transformer.h.0.attn:query_states#-1` | `model.layers.0.self_attn:query_states#-1` |
+| its queries | `transformer.h.0.attn:query_states#1` | `model.layers.0.self_attn:query_states#1` |
 | feed-forward part | `transformer.h.0.mlp` | `model.layers.0.mlp` |
 | embedding of tokens | `transformer.wte` | `model.embed_tokens` |
 | logits | `lm_head` | `lm_head` |

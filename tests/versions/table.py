@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -39,6 +40,7 @@ def _suites(file):
 
 def _row(suite, result):
     names = ", ".join(f"{TITLES[name]} {version}" for name, version in result["installed"].items())
-    missing = f"; {', '.join(suite['failed'])}" if suite["failed"] else ""
+    files = Counter(name.partition("::")[0].removeprefix("tests.") for name in suite["failed"])
+    missing = "; not " + ", ".join(f"{file} ({many})" for file, many in files.items()) if files else ""
     counts = f"{suite['passed']:,} of {suite['ran']:,}{missing}"
     return f"| {names} | {result['python']} | `{suite['suite']}` | {counts} |"
