@@ -40,7 +40,7 @@ def _suites(file):
 
 def _row(suite, result):
     names = ", ".join(f"{TITLES[name]} {version}" for name, version in result["installed"].items())
-    files = Counter(name.partition("::")[0].removeprefix("tests.") for name in suite["failed"])
+    files = Counter(name.strip(":").partition("::")[0].removeprefix("tests.") for name in suite["failed"])
     missing = "; not " + ", ".join(f"{file} ({many})" for file, many in files.items()) if files else ""
     counts = f"{suite['passed']:,} of {suite['ran']:,}{missing}"
     return f"| {names} | {result['python']} | `{suite['suite']}` | {counts} |"
