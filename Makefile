@@ -7,12 +7,13 @@ DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
 PARALLEL := -n 2 --dist worksteal
 VENV_IN = test -x $(1)/bin/python || { python=$$(.ci/find-python $(2)) && "$$python" -m venv $(1); }
+comma := ,
 INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 .PHONY: demo test lint types contract complexity unit unit-torch unit-frameworks bench bench-torch bench-peers docs clean \
-  golden sweeps-torch sweeps-frameworks test-pythons test-jax-versions test-schemas test-operators test-sweeps test-site \
+  golden sweeps-torch sweeps-frameworks test-pythons test-versions test-coming-from test-schemas test-operators test-sweeps test-site \
   test-planted-numbers test-long long-torch long-frameworks seconds test-browser test-integrations test-libraries test-gpu \
-  coverage contexts page check-project release test-oldest test-newest test-engines bench-engines
+  coverage contexts page check-project release test-engines bench-engines
 
 demo: $(DEMO)
 	@$(BIN)/backprobe demo
@@ -188,18 +189,12 @@ test-source-%: .venv-python%/.ready
 	.venv-python$*/$(INSTALL) '.[test]'
 	touch $@
 
-# the JAX backend on the oldest release that it supports, and on the newest
-OLDEST_JAX ?= python3.11 jax==0.4.38 jaxlib==0.4.38
-NEWEST_JAX ?= python3.13 jax
-test-jax-versions:
-	$(MAKE) --no-print-directory test-jax-release RELEASE="$(OLDEST_JAX)" KEPT=.venv-oldest-jax
-	$(MAKE) --no-print-directory test-jax-release RELEASE="$(NEWEST_JAX)" KEPT=.venv-newest-jax
-
-test-jax-release:
-	test -x $(KEPT)/bin/pytest || ($(firstword $(RELEASE)) -m venv $(KEPT) && \
-	  $(KEPT)/bin/pip install --quiet --editable . pytest hypothesis $(wordlist 2,9,$(RELEASE))) || exit 1
-	$(KEPT)/bin/python -c "import jax; print('JAX', jax.__version__)"
-	$(KEPT)/bin/pytest --noconftest -W default tests/frameworks/test_jax_control_flow.py tests/frameworks/test_jax_random.py
+# the releases of tests/versions/releases.toml, or some: make test-versions RELEASES="torch-2.6 oldest". Each has an
+# environment of its own, of at most 12 GB, which is removed before the next one; the results make a table in the docs.
+RELEASES ?=
+test-versions:
+	$$(.ci/find-python $(or $(PYTHON),3.11)) tests/versions/run.py $(RELEASES)
+	$$(.ci/find-python $(or $(PYTHON),3.11)) tests/libraries/page.py
 
 # the viewer and the pages that bp.draw writes, opened in Debian's Chromium: recordings of PyTorch, where PyTorch is not
 # installed; Node bundles the viewer's page anew, which must give what is there
@@ -266,23 +261,18 @@ test-library-group-%: .venv-libraries-%/.ready
 	.venv-libraries-$*/bin/pip install --quiet --disable-pip-version-check --editable . pytest --requirement $<
 	touch $@
 
-# the conformance suite on the oldest frameworks that pyproject.toml names, and on the newest there are: without Flax and
-# Equinox, of which it names no oldest, and without the flags of tests/frameworks/conftest.py, which an old XLA does not know
-CONFORMANCE := $(addprefix tests/frameworks/test_conformance,.py _errors.py _explain.py _nature.py _nonfinite.py \
-  _recording.py _refused.py) --deselect \
-  tests/frameworks/test_conformance_explain.py::test_a_cut_of_what_a_module_returns_has_its_line
-OLDEST := torch==2.6.0 tensorflow==2.18.0 keras==3.12.0 jax==0.4.38 jaxlib==0.4.38
-NEWEST := torch tensorflow keras jax
-test-oldest: .venv-oldest/.ready
-test-newest: .venv-newest/.ready
-test-oldest test-newest: test-%:
-	XLA_FLAGS= .venv-$*/bin/pytest -W default $(CONFORMANCE)
+# pairs of lines in other tools and in ours, which give the same numbers: each tool in an environment of its own
+TOOLS := anomaly=torch backpack=backpack-for-pytorch==1.7.1 captum=captum==0.9.0 hooks=torch nnsight=nnsight==0.8.1 \
+  torchlens=torchlens==2.36.1 dashboards=tensorboard,wandb
+test-coming-from: $(foreach tool,$(TOOLS),coming-from-$(firstword $(subst =, ,$(tool))))
 
-.venv-oldest/.ready: WANTED := $(OLDEST)
-.venv-newest/.ready: WANTED := $(NEWEST)
-.venv-oldest/.ready .venv-newest/.ready: .venv-%/.ready: pyproject.toml Makefile
-	@$(call VENV_IN,.venv-$*,3.11)
-	.venv-$*/bin/pip install --quiet --disable-pip-version-check --upgrade --editable . pytest hypothesis $(WANTED)
+coming-from-%: .venv-coming-from-%/.ready
+	.venv-coming-from-$*/bin/python tests/coming_from/pairs.py $*
+
+.PRECIOUS: .venv-coming-from-%/.ready
+.venv-coming-from-%/.ready: constraints.txt pyproject.toml
+	@$(call VENV_IN,.venv-coming-from-$*,$(PYTHON))
+	.venv-coming-from-$*/$(INSTALL) . torch $(subst $(comma), ,$(patsubst $*=%,%,$(filter $*=%,$(TOOLS))))
 	touch $@
 
 # the files of the project that no program of its own reads: workflows, forms, citation, fragments; and the spelling

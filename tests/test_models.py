@@ -311,7 +311,7 @@ def test_reentrant_checkpointing_is_refused():
 
 
 def test_scripted_modules_have_outputs_and_no_locals():
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns((DeprecationWarning, FutureWarning)):
         scripted = torch.jit.script(torch.nn.Linear(2, 2))
     model = torch.nn.Sequential(scripted, torch.nn.Tanh())
     rec = bp.probe(model, ["0", "1"], cotangent=torch.ones(1, 2))(torch.ones(1, 2))

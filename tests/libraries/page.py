@@ -1,9 +1,11 @@
 """Makes docs/libraries.md of the results of the suite: ``python tests/libraries/page.py`` writes the page."""
 
 import json
+import runpy
 from pathlib import Path
 
 HERE = Path(__file__).parent
+RELEASES = HERE.parent / "versions" / "table.py"
 PAGE = HERE.parents[1] / "docs" / "libraries.md"
 FRAMEWORKS = ("PyTorch", "JAX", "TensorFlow")
 HEAD = ("library", "works", "refused, or said not to be seen", "what to select or write")
@@ -28,6 +30,7 @@ def page() -> str:
         if lines := [_row(row) for row in rows if row["framework"] == framework]:
             table = [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD), *lines]
             parts.append("\n".join([f"## {framework}", "", *table, ""]))
+    parts.append(runpy.run_path(str(RELEASES))["table"]())
     return "\n".join(parts)
 
 

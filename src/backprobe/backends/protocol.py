@@ -222,6 +222,9 @@ class Backend(Protocol):
     partials: bool = False
     """Can its tape take local partials?"""
 
+    gone: Mapping[str, str] = MappingProxyType({})
+    """Capabilities that this release of the framework switches off, each with the private name that it lacks."""
+
     models: Models | None = None
     blocks: Blocks | None = None
     graphs: Callable[[Any, Any], GraphExecution | None] | None = None

@@ -75,6 +75,8 @@ MISSING = {
 def refuse(backend: Backend, capability: str, asked: str, calls: Sequence[DerivativeCall] = ()) -> NoReturn:
     """Raise Unsupported for a capability that is None. ``calls`` are those of the program that differentiate."""
     headline, why, next = MISSING[capability]
+    if capability in backend.gone:
+        why = f"it needs {backend.gone[capability]}, which this release of {{}} does not have"
     found = f"line {calls[0].line}: {calls[0].text}" if calls else backend.title
     raise Unsupported(
         headline.format(backend.title),

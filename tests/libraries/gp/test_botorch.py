@@ -1,6 +1,7 @@
 """BoTorch: Bayesian optimization, which climbs acquisition functions by their gradients."""
 
 import math
+from pathlib import Path
 
 import torch
 from botorch.acquisition import ExpectedImprovement, UpperConfidenceBound, qExpectedImprovement
@@ -142,3 +143,7 @@ def test_planted(ask):
     rec = ask.function(chosen_by_number, lambda: (POINT.clone().requires_grad_(),))
     ask.statuses(rec, {"mean": "not_connected", "sigma": "not_connected", "weight": "not_tensor"})
     ask.gradients(rec, {"x": torch.zeros(1, 2)})
+
+
+def test_script(ask):
+    ask.script(Path(__file__).parent / "scripts" / "botorch_loop.py")

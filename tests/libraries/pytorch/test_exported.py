@@ -1,6 +1,7 @@
 """Programs that ``torch.export`` made: their module runs code that is written by a program."""
 
 import torch
+from functorch.compile import aot_module, nop
 from torch import nn
 from torch.func import functional_call
 
@@ -93,6 +94,40 @@ def test_functional_call(ask):
     ask.gradients(rec, {"out": 2 * out, "loss": 1.0})
     ask.names(rec, "out", "/Net:hidden")
     ask.clean(rec)
+
+
+# https://docs.pytorch.org/functorch/stable/aot_autograd.html: forward and backward, both traced ahead of time
+def ahead(around):
+    model = aot_module(Net(), fw_compiler=nop)
+    x = torch.randn(5, 3)
+    with around() as seen:
+        out = model(x)
+        loss = out.square().sum()
+        loss.backward()
+    return seen, loss, out, {name: p.grad for name, p in model.named_parameters()}
+
+
+def ahead_as_a_model(around):
+    model = aot_module(Net(), fw_compiler=nop)
+    with around(model) as seen:
+        loss = model(torch.randn(5, 3)).square().sum()
+        loss.backward()
+    return seen, loss, {name: p.grad for name, p in model.named_parameters()}
+
+
+def test_ahead_of_time(ask):
+    rec = ask.block(ahead)
+    _, out, grads = ask.bare(ahead)
+    ask.gradients(rec, {"out": 2 * out, "loss": 1.0})
+    ask.that(all(grad is not None for grad in grads.values()), "a parameter has no gradient by itself")
+    ask.names(rec, "x", "out", "loss")
+    ask.clean(rec)
+    rec = ask.block(ahead_as_a_model)
+    _, grads = ask.bare(ahead_as_a_model)
+    ask.gradients(rec, grads)
+    ask.names(rec, "return")
+    ask.clean(rec)
+    ask.works("`aot_module`: what goes in, comes out, and the parameters")
 
 
 # planted

@@ -11,20 +11,29 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax._src import core, source_info_util
-from jax._src.interpreters import ad
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
-from jax.extend.core.primitives import scan_p, while_p
-from jax.interpreters.ad import Zero
-from jax.interpreters.partial_eval import dce_jaxpr, dce_rules
 
-BACKWARD: Callable[..., Any] | None = getattr(ad, "backward_pass", None)
+from backprobe.backends.private_names import PrivateNames
+
+NAMES = PrivateNames("jax", "JAX", "jax>=0.4.38,<=0.10.2")
+scan_p: Any = NAMES.needed("jax.extend.core.primitives.scan_p")
+while_p: Any = NAMES.needed("jax.extend.core.primitives.while_p")
+Zero: Any = NAMES.needed("jax.interpreters.ad.Zero")
+dce_jaxpr: Any = NAMES.needed("jax.interpreters.partial_eval.dce_jaxpr")
+dce_rules: Any = NAMES.needed("jax.interpreters.partial_eval.dce_rules")
+NAMES.needed_of(jax.core.Tracer, "jax.core.Tracer", "_trace")
+
+UndefinedPrimal: Any = NAMES.optional("jax._src.interpreters.ad.UndefinedPrimal")
+BACKWARD: Callable[..., Any] | None = UndefinedPrimal and NAMES.optional("jax._src.interpreters.ad.backward_pass")
 """Runs a linear jaxpr backward as it stands; ``jax.linear_transpose`` would trace it once more."""
+
+LINEARIZATIONS: Any = NAMES.optional("jax._src.interpreters.ad.primitive_linearizations", otherwise={})
+"""The rules by which newer releases linearize."""
 
 Jit = type(jax.jit(lambda: 0))
 """What ``jax.jit`` makes."""
 
-TRACED_AT: Any = getattr(source_info_util, "JaxStackTraceBeforeTransformation", ())
+TRACED_AT: Any = NAMES.optional("jax._src.source_info_util.JaxStackTraceBeforeTransformation", otherwise=())
 """The cause of an error of what JAX has traced: its traceback ends where that was."""
 
 INSIDE = ("primal", "val")  # what a tracer of JVP, of linearization and of batching carries
@@ -61,10 +70,10 @@ def linearized_by(primitive: Any, rule: Callable[..., Any]) -> None:
         value, tangent_of = rule(operand, **params)
         return value, *has_tangent, None, lambda _, tangent: tangent_of(tangent)
 
-    getattr(ad, "primitive_linearizations", {})[primitive] = linearize
+    LINEARIZATIONS[primitive] = linearize
 
 
-EVALUATING: Any = getattr(core, "eval_trace", None)
+EVALUATING: Any = NAMES.optional("jax._src.core.eval_trace")
 """What runs operations with no transformation around them."""
 
 PROCESSING = {"process_primitive": False, "process_custom_jvp_call": True, "process_custom_vjp_call": True}
@@ -273,7 +282,7 @@ def run_backward(jaxpr: Any, constants: Sequence[Any], cotangent: Any) -> list[A
     """Transpose a linear jaxpr of one output: what comes to each of its inputs, None for nothing."""
     if BACKWARD is not None:
         avals = [var.aval for var in jaxpr.invars]
-        unknown = [ad.UndefinedPrimal(aval.to_ct_aval() if hasattr(aval, "to_ct_aval") else aval) for aval in avals]
+        unknown = [UndefinedPrimal(aval.to_ct_aval() if hasattr(aval, "to_ct_aval") else aval) for aval in avals]
         found = BACKWARD(jaxpr, True, constants, unknown, [cotangent])
         return [None if isinstance(one, Zero) else one for one in found]
     closed = ClosedJaxpr(jaxpr, constants)

@@ -23,6 +23,7 @@ from backprobe.backends.torch.graph_facts import facts
 from backprobe.backends.torch.guarding import TorchGuards
 from backprobe.backends.torch.heard_births import hearing_births
 from backprobe.backends.torch.memory import TorchMemory
+from backprobe.backends.torch.private import NAMES
 from backprobe.backends.torch.recheck import TorchRecheck
 from backprobe.backends.torch.second_order import hessian
 from backprobe.backends.torch.state import TorchState
@@ -93,6 +94,7 @@ class TorchBackend(Backend):
     useless_in_call = staticmethod(lambda call: TorchUselessGradients().of_call(call))
     graph_facts = staticmethod(facts)
     second_order = True
+    gone = NAMES.gone
     hessian = staticmethod(hessian)
 
     @cached_property
@@ -117,4 +119,6 @@ class TorchBackend(Backend):
         return TorchCaptures()
 
 
+for capability in NAMES.gone:
+    setattr(TorchBackend, capability, None)
 BACKEND: Backend = TorchBackend()

@@ -25,6 +25,14 @@ from torch.autograd.graph import Node
 
 from backprobe.backends.framework_code import CodeOf
 from backprobe.backends.torch.capture import ListenedLeaf, version
+from backprobe.backends.torch.private import (
+    current_pass,
+    decrement_vmap,
+    increment_vmap,
+    is_wrapped,
+    queue_callback,
+    remove_batch_dim,
+)
 from backprobe.backends.torch.tensors import ORDINARY, combined, copied, grad_of
 from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
@@ -39,9 +47,6 @@ MOST_OUTPUTS = 100
 NO_PASS = -2  # the engine says -1 where none is running
 STRIDED = torch.strided
 VERSION = attrgetter("_version")
-current_pass = torch._C._current_graph_task_id
-queue_callback = torch.autograd.Variable._execution_engine.queue_callback
-is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 _is_not: Callable[[object, object], bool] = operator.is_not
 
 
@@ -88,13 +93,14 @@ class BackwardCall:
             (r, c) for r, c in zip_longest(_listed(given[tensors]), _listed(given[seeds])) if isinstance(r, Tensor)
         ]
         inputs = given.get("inputs_tuple") or given["inputs"]
+        is_limited = inputs is not None and (is_grad or inputs != ())  # old releases put () in the place of None
         limits = () if inputs is None else tuple([one for one in _listed(inputs) if isinstance(one, Tensor)])
         roots, cotangents = zip(*pairs, strict=True) if pairs else ((), ())
         return cls(
             roots,
             cotangents,
             limits,
-            inputs is not None,
+            is_limited,
             "autograd.grad" if is_grad else "backward()",
             given[seeds] is not None,
             tuple(filter(given.get, ASKED)),
@@ -461,9 +467,9 @@ class Passing:
 
 def _unbatched(gradient: Tensor, size: int) -> Tensor:
     # The gradients of each cotangent, one behind the other, of what PyTorch's vmap holds as one tensor.
-    level = torch._C._vmapmode_increment_nesting() - 1
-    torch._C._vmapmode_decrement_nesting()
-    return torch._remove_batch_dim(gradient, level, size, 0)
+    level = increment_vmap() - 1
+    decrement_vmap()
+    return remove_batch_dim(gradient, level, size, 0)
 
 
 def _ignore(call: BackwardCall) -> None:

@@ -25,28 +25,9 @@ from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
 from backprobe.backends.random_states import put_back
 from backprobe.backends.torch import graph, own_modes
-from backprobe.backends.torch.backward_passes import (
-    CALLS,
-    MOST_OUTPUTS,
-    BackwardCall,
-    Output,
-    Passing,
-    SharedLeaf,
-    current_pass,
-    queue_callback,
-)
+from backprobe.backends.torch.backward_passes import CALLS, MOST_OUTPUTS, BackwardCall, Output, Passing, SharedLeaf
 from backprobe.backends.torch.block_partials import BlockPartials, seeds
-from backprobe.backends.torch.capture import (
-    TOKENS,
-    WRITTEN_IN_PYTHON,
-    Capture,
-    ListenedLeaf,
-    ViewWrite,
-    gradient_edge,
-    make,
-    nodes_made,
-    with_edges,
-)
+from backprobe.backends.torch.capture import TOKENS, Capture, ListenedLeaf, ViewWrite, gradient_edge, make, with_edges
 from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_vain, to_compute_again
 from backprobe.backends.torch.columns import Columns
 from backprobe.backends.torch.gradient_hooks import Arrivals, EdgeHooks, put_hook
@@ -56,6 +37,7 @@ from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.partials import silent
 from backprobe.backends.torch.pipelines import Pipelines
+from backprobe.backends.torch.private import WRITTEN_IN_PYTHON, current_pass, is_wrapped, nodes_made, queue_callback
 from backprobe.backends.torch.recheck import random_states
 from backprobe.backends.torch.scaling import Begun, Scaled, multiple, scales
 from backprobe.backends.torch.strategies import (
@@ -66,7 +48,7 @@ from backprobe.backends.torch.strategies import (
     outcome,
     with_leaves,
 )
-from backprobe.backends.torch.tape import NOTHING_PASSED, UPDATED, TorchTape, is_wrapped
+from backprobe.backends.torch.tape import NOTHING_PASSED, UPDATED, TorchTape
 from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.training import Census, Judged
 from backprobe.backends.torch.useless import TorchUselessGradients

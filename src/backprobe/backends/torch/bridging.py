@@ -16,6 +16,7 @@ from torch.nn import Module, Parameter
 from backprobe.backends.bridging import BridgedPass, Bridges, Gates, filled, opened
 from backprobe.backends.patching import listening
 from backprobe.backends.torch.graph import all_nodes, leaves
+from backprobe.backends.torch.private import FILES, is_wrapped
 from backprobe.backends.user_lines import users_frames
 
 GATES = Gates()
@@ -131,7 +132,7 @@ class TorchBridges(Bridges):
 
     @property
     def writers(self) -> Sequence[tuple[Any, str]]:
-        return [(torch._C, "PyTorchFileWriter")]
+        return [FILES]
 
     @contextmanager
     def passes(
@@ -225,7 +226,7 @@ def _is_tensor(value: Any) -> bool:
 
 def _may_have_history(tensor: Tensor) -> bool:
     # Within a transform of torch.func a tensor does not tell.
-    return tensor.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return tensor.requires_grad or is_wrapped(tensor)
 
 
 def _is_differentiable(tensor: Tensor) -> bool:

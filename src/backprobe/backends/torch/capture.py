@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
+from backprobe.backends.torch.private import WRITTEN_IN_PYTHON, nodes_made
 from backprobe.backends.torch.tensors import Geometry
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
@@ -123,12 +124,6 @@ def memory(tensor: Tensor) -> int:
         return id(tensor)
     return int(tensor.untyped_storage()._cdata)
 
-
-WRITTEN_IN_PYTHON = torch._C._FunctionBase
-"""Nodes that may be freed while an edge to them is held."""
-
-nodes_made = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]  # has no stub
-"""The engine's count of the nodes that this thread has made so far."""
 
 TOKENS = (None,) * (len(GradientEdge._fields) - 2)  # newer releases: what keeps the node alive
 make = tuple.__new__

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch.utils.checkpoint
 from torch import Tensor
-from torch.autograd import Function
 
 from backprobe.backends.framework_code import CodeOf
+from backprobe.backends.torch.applied import applied
 from backprobe.backends.torch.backward_passes import CALLS
 from backprobe.backends.user_lines import callers, users_line
 from backprobe.record.reasons import Reason
@@ -19,7 +19,6 @@ from backprobe.record.training import APPLIED, CHECKPOINT
 
 FORWARD = CodeOf(torch.utils.checkpoint, "CheckpointFunction.forward")
 BACKWARD = CodeOf(torch.utils.checkpoint, "CheckpointFunction.backward")
-APPLY = Function.apply.__code__
 IN_VAIN = Reason("reentrant_checkpoint")
 AGAIN = "computed again by backward"
 """In place of a mode, where a checkpoint puts off the history until then."""
@@ -45,8 +44,8 @@ def without_history(frame: FrameType) -> tuple[str, FrameType]:
     """The mode that keeps what a frame computes from having a history, and the frame that shows this."""
     inside = _checkpoint(frame)
     if inside is None:
-        applied = innermost_applied(frame)
-        return (mode(), frame) if applied is None else (APPLIED, applied)
+        around = next(applied(frame), None)
+        return (mode(), frame) if around is None else (APPLIED, around.caller)
     if inside.f_locals["ctx"].next_functions:
         return AGAIN, frame
     return (mode() if _requires_gradient(inside) else CHECKPOINT), inside  # was it called where gradients are off?
@@ -66,11 +65,6 @@ def _checkpoint(frame: FrameType) -> FrameType | None:
         if one.f_code in FORWARD:
             found = one
     return found
-
-
-def innermost_applied(frame: FrameType) -> FrameType | None:
-    """The call of ``apply()`` nearest around a frame, of a function with a backward of its own."""
-    return next((one for one in callers(frame) if one.f_code is APPLY), None)
 
 
 def in_vain() -> Source | None:

@@ -15,15 +15,16 @@ from weakref import ref
 
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import AUTOGRAD_FUNCTION_COUNTER, BackwardCFunction
+from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node
 from torch.nn import Module
 
 from backprobe.backends.pure_calls import contents, is_users
-from backprobe.backends.torch.checkpoints import APPLY
+from backprobe.backends.torch.applied import applied
 from backprobe.backends.torch.graph import all_nodes, is_torchs, operation
+from backprobe.backends.torch.private import FUNCTIONS_MADE
 from backprobe.backends.torch.tensors import dense, is_there
-from backprobe.backends.user_lines import callers, source_at, users_line
+from backprobe.backends.user_lines import source_at, users_line
 from backprobe.findings.phrasing import listed
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
@@ -96,14 +97,8 @@ def unasked() -> Source | None:
     """The user's line that applies a function with a backward of its own, in which this runs, where no tensor that it
     is given requires a gradient: autograd then keeps no history, whatever it finds in lists and objects.
     """
-    applied = None
-    for frame in callers(sys._getframe(1)):
-        if frame.f_code is APPLY:
-            applied = frame  # the outermost
-    if applied is None:
-        return None
-    given = applied.f_locals["args"]
-    return None if any(isinstance(one, Tensor) and one.requires_grad for one in given) else users_line(applied)
+    around = [*applied(sys._getframe(1))]
+    return None if not around or around[-1].is_asked else users_line(around[-1].caller)
 
 
 def reason(code: str, functions: Sequence[ByHand], **fields: str) -> Reason:
@@ -122,7 +117,7 @@ def are_users() -> bool:
 
     They are looked through again where others were made since, or the one that was found is gone.
     """
-    made = repr(AUTOGRAD_FUNCTION_COUNTER)  # which tells the count, and leaves it as it is
+    made = repr(FUNCTIONS_MADE)  # which tells the count, and leaves it as it is
     found = _KNOWN.get(made)
     if made not in _KNOWN or (found is not None and found() is None):
         found = next((ref(one) for one in Function.__subclasses__() if _is_users(one)), None)

@@ -11,32 +11,25 @@ What a watch does without each of them:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from types import CodeType
 from typing import Any
 
-
-def _found(module: str, name: str) -> Any:
-    # A name, or None where this PyTorch has none.
-    try:
-        return getattr(import_module(f"torch.{module}"), name, None)
-    except ImportError:
-        return None
+from backprobe.backends.private_names import lookup
 
 
 class _NoModule:
     """The type of a compiled module, where it is not known."""
 
 
-OptimizedModule: Any = _found("_dynamo.eval_frame", "OptimizedModule") or _NoModule
+OptimizedModule: Any = lookup("torch._dynamo.eval_frame.OptimizedModule") or _NoModule
 """The class of the module that ``torch.compile(module)`` returns."""
 
-_wrap_inline = _found("_dynamo.external_utils", "wrap_inline")
+_wrap_inline = lookup("torch._dynamo.external_utils.wrap_inline")
 WRAPPED_FORWARD: CodeType | None = _wrap_inline(lambda: None).__code__ if _wrap_inline else None
 """The frame in which Dynamo compiles those modules whose own forward is PyTorch's."""
 
-_codes = _found("_dynamo.convert_frame", "input_codes")
-_entries = _found("_C._dynamo.eval_frame", "_debug_get_cache_entry_list")
+_codes = lookup("torch._dynamo.convert_frame.input_codes")
+_entries = lookup("torch._C._dynamo.eval_frame._debug_get_cache_entry_list")
 
 
 def compiled_codes() -> Iterator[CodeType]:
@@ -51,12 +44,12 @@ def has_compiled(code: CodeType) -> bool:
 
 def skip_code(code: CodeType) -> None:
     """Dynamo does not compile this code by itself; it traces it inside of other code."""
-    skip: Any = _found("_dynamo.eval_frame", "skip_code")
+    skip: Any = lookup("torch._dynamo.eval_frame.skip_code")
     if skip is not None:
         skip(code)
 
 
 def start_callbacks() -> list[Callable[..., None]] | None:
     """What Dynamo calls before it compiles anything; ``torch.compiler.reset()`` empties it."""
-    found = getattr(_found("_dynamo", "callback_handler"), "start_callbacks", None)
+    found = getattr(lookup("torch._dynamo.callback_handler"), "start_callbacks", None)
     return found if isinstance(found, list) else None

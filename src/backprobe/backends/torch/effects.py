@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from backprobe.backends.facts import Effect
+from backprobe.backends.torch.private import TensorBase
 from backprobe.backends.torch.structure import structure
 from backprobe.record.containers import leaves
 
@@ -129,7 +130,7 @@ def _name(function: Any) -> str:
 def is_torchs(function: Any) -> bool:
     """Is it PyTorch's own, or one of Python's operators? Builtin functions of torch belong to an object of torch."""
     owner = getattr(function, "__self__", None)
-    if isinstance(owner, Tensor) or getattr(function, "__objclass__", None) is torch._C.TensorBase:
+    if isinstance(owner, Tensor) or getattr(function, "__objclass__", None) is TensorBase:
         return True
     homes = (
         getattr(function, "__module__", None),

@@ -19,13 +19,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node
-from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.hooks import RemovableHandle
 
 from backprobe.backends.facts import Options
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture, ViewWrite
 from backprobe.backends.torch.graph import Key, key
+from backprobe.backends.torch.private import DisableTorchFunction, disable_current_modes
 from backprobe.backends.torch.tensors import ORDINARY, Geometry
 
 Gradients = dict[int, Tensor]  # by position of the capture
@@ -151,7 +151,7 @@ def _carrier(at: int) -> Tensor:
     # A tensor that is the output of this number of some node, unless a transform of torch.func makes another of it.
     if not at:
         return torch.empty(0)
-    with torch.inference_mode(False), torch.enable_grad(), _disable_current_modes(), torch._C.DisableTorchFunction():
+    with torch.inference_mode(False), torch.enable_grad(), disable_current_modes(), DisableTorchFunction():
         return torch.empty(at + 1, device="cpu", requires_grad=True).unbind()[at]
 
 

@@ -9,17 +9,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node
 
 from backprobe.backends.torch.capture import Capture, gradient_edge
+from backprobe.backends.torch.private import AccumulateGrad, is_hooked
 
 Key = tuple[Node, int]
 BACKWARD = re.compile(r"(\w+?)Backward\d*")
 LEAF = "torch::autograd::AccumulateGrad"
-ADDING: Any = torch._C._functions.AccumulateGrad  # type: ignore[attr-defined]  # has no stub
 
 
 def key(edge: GradientEdge) -> Key:
@@ -96,7 +95,7 @@ def all_inputs(
                 found.add(known)
                 continue
             follower = pair[0]
-            if type(follower) is ADDING:
+            if type(follower) is AccumulateGrad:
                 if leaves and (known := leaves.get(id(follower.variable))) is not None:
                     found.add(known)
             elif follower is not None and follower not in visited:
@@ -235,9 +234,7 @@ def saved(roots: Iterable[Node]) -> Iterator[Tensor]:
         for name in dir(node):
             held = getattr(node, name) if name.startswith("_raw_saved_") else ()
             for one in held if isinstance(held, tuple | list) else (held,):
-                if getattr(one, "unpack_hook", None) is None and isinstance(
-                    tensor := getattr(one, "data", None), Tensor
-                ):
+                if not is_hooked(one) and isinstance(tensor := getattr(one, "data", None), Tensor):
                     yield tensor
 
 

@@ -10,6 +10,7 @@ from backprobe.backends.facts import GraphFacts
 from backprobe.backends.torch.capture import gradient_edge
 from backprobe.backends.torch.errors import FREED, WRITTEN, broken
 from backprobe.backends.torch.graph import edges, key, leaves, nodes
+from backprobe.backends.torch.private import WRITTEN_IN_PYTHON
 from backprobe.backends.torch.tensors import describe, is_floating
 
 REENTRANT = torch.utils.checkpoint.CheckpointFunction
@@ -37,7 +38,7 @@ def facts(output: Tensor, tensor: Tensor) -> GraphFacts:
         shared=_shared(tensor, reached),
         written=tuple(node.name() for node in reached if list(broken(node, WRITTEN))),
         is_freed=any(list(broken(node, FREED)) for node in reached),
-        own=tuple(dict.fromkeys(node.name() for node in reached if isinstance(node, torch._C._FunctionBase))),
+        own=tuple(dict.fromkeys(node.name() for node in reached if isinstance(node, WRITTEN_IN_PYTHON))),
         checkpoints=tuple(node.name() for node in reached if getattr(node, "_forward_cls", None) is REENTRANT),
     )
 

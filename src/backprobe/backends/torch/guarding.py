@@ -24,7 +24,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from backprobe.backends.guarding import GuardedPass, PassGuarding, part_ended
 from backprobe.backends.guards import BlockGuards, GuardListener, Guards, Over
-from backprobe.backends.torch.backward_passes import BackwardCall, current_pass, innermost_call, queue_callback
+from backprobe.backends.torch.backward_passes import BackwardCall, innermost_call
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import all_nodes, leaves
 from backprobe.backends.torch.guarded_calls import (
@@ -39,6 +39,7 @@ from backprobe.backends.torch.loss_scalers import is_handled, scales_noted
 from backprobe.backends.torch.nonfinite import unfit
 from backprobe.backends.torch.own_calls import around_own_calls
 from backprobe.backends.torch.parameter_updates import held_now
+from backprobe.backends.torch.private import current_pass, queue_callback
 from backprobe.backends.torch.structure import parts
 from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.user_lines import users_frames

@@ -15,18 +15,16 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.utils import deterministic
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
 
 from backprobe.backends.heard_births import MOST, HeardBirth, lines_above
-from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, FinitenessLook
+from backprobe.backends.torch.private import DispatchMode, current_node, current_pass, tree_map
 
 Given = Sequence[tuple[str, Tensor]]
 FRAME = re.compile(r'^  File "(.*)", line (\d+), in ', re.MULTILINE)
 
 
-class HearingBirths(TorchDispatchMode):
+class HearingBirths(DispatchMode):
     """Tells a function of each of them."""
 
     def __init__(self, heard: Callable[[HeardBirth], None]) -> None:
@@ -179,7 +177,7 @@ def _birth(func: Any, given: Given, made: Tensor) -> HeardBirth:
 
 def _forward_lines() -> list[tuple[str, int]]:
     # Those that called the operation whose derivative runs, as the anomaly mode has written them down.
-    node = torch._C._current_autograd_node()
+    node = current_node()
     metadata: Any = {} if node is None else node.metadata
     written = "".join(metadata.get("traceback_", ()))
     return [(file, int(line)) for file, line in reversed(FRAME.findall(written))]

@@ -20,7 +20,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 
 from backprobe.backends.memory import Alive, KeptObject, MeasuredMemory, MemoryHearing, StepBytes, StorageBytes
-from backprobe.backends.torch.capture import nodes_made
+from backprobe.backends.torch.private import nodes_made
 from backprobe.backends.user_lines import source_at, users_line
 from backprobe.record.source import Source
 

@@ -27,7 +27,9 @@ from backprobe.backends.capabilities import ModelCall, ModuleObserver
 from backprobe.backends.patching import Patched, original, replaced
 from backprobe.backends.torch import own_calls
 from backprobe.backends.torch.own_calls import OwnCalls
+from backprobe.backends.torch.private import dispatch_modes
 from backprobe.backends.torch.structure import MOST_SHAPES, Shape, Structure, structure
+from backprobe.backends.torch.transforms import is_traced
 from backprobe.errors import Unsupported
 from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost
@@ -196,7 +198,7 @@ class _Reporter:
     def after(self, module: Module, args: Any, output: Any) -> Any:
         # Dynamo, which traces what it compiles with its hooks, finds nothing here: it warns of what it cannot trace,
         # and breaks the graph there.
-        if is_dynamo_compiling() or threading.get_ident() != self.thread:
+        if is_dynamo_compiling() or threading.get_ident() != self.thread or (dispatch_modes() and is_traced()):
             return output
         if vars(module).get("inplace"):
             self.observer.written(args)
@@ -283,7 +285,7 @@ class _Reporter:
         self.handles.append(compiled.register_forward_hook(over, always_call=True))
 
     def returned(self, paths: Sequence[str], module: Module, args: Any, output: Any) -> Any:
-        if not is_dynamo_compiling() and threading.get_ident() == self.thread:
+        if not (is_dynamo_compiling() or is_traced()) and threading.get_ident() == self.thread:
             if self.own_calls.running:
                 self.own_calls.heard(module)
             frame: FrameType | None = sys._getframe(1)

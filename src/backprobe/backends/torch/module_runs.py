@@ -17,7 +17,8 @@ from torch.nn import Module
 from backprobe.backends.call_sites import Instruction, switch
 from backprobe.backends.result_uses import dropped
 from backprobe.backends.torch import graph
-from backprobe.backends.torch.checkpoints import AGAIN, APPLY, without_history
+from backprobe.backends.torch.applied import APPLY
+from backprobe.backends.torch.checkpoints import AGAIN, without_history
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.trained_names import HeldParameter
 from backprobe.backends.torch.transforms import whole

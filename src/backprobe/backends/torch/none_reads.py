@@ -17,9 +17,10 @@ from torch import Tensor
 from backprobe.backends.capabilities import KeptGradients
 from backprobe.backends.seen import Seen
 from backprobe.backends.torch import graph
-from backprobe.backends.torch.backward_passes import CALLS, BackwardCall, Passing, current_pass
+from backprobe.backends.torch.backward_passes import CALLS, BackwardCall, Passing
 from backprobe.backends.torch.capture import Capture
-from backprobe.backends.torch.tape import is_wrapped, quiet
+from backprobe.backends.torch.private import current_pass, is_wrapped
+from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import ORDINARY
 from backprobe.record.none_gradients import NoneRead, WhyEmpty
 from backprobe.record.source import Source

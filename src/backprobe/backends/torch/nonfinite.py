@@ -99,7 +99,10 @@ class FinitenessLook(list[Extremes]):
             return NOTHING
         if numbers.is_cpu and type(numbers) is Tensor and math.isfinite(numbers.sum()):
             return SUMMED
-        self.append(torch.aminmax(numbers))
+        try:
+            self.append(torch.aminmax(numbers))
+        except NotImplementedError:  # of a class of a library that has no such operation
+            return NOTHING
         return len(self) - 1
 
     def kinds(self) -> list[Kind]:

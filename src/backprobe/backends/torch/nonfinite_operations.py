@@ -14,11 +14,11 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from backprobe.backends.facts import Backward
-from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import LEAF, Key, all_nodes, by_edge, inputs, operation, owners
 from backprobe.backends.torch.local_derivatives import local_derivative
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, FinitenessLook
+from backprobe.backends.torch.private import current_pass
 from backprobe.record.nonfinite import BackwardOp, LocalDerivative
 
 Look = tuple[int, int, int]

@@ -21,11 +21,11 @@ from torch import Tensor
 from torch.autograd.graph import Node
 from torch.optim import Optimizer
 
-from backprobe.backends.torch.backward_passes import queue_callback
 from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import leaves
 from backprobe.backends.torch.nonfinite import BADNESS, FinitenessLook, unfit
 from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.torch.private import queue_callback
 from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.user_lines import source_at, users_frames
 from backprobe.record.nonfinite import GradientKind, Kind, Update

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from backprobe.backends.torch.private import DispatchMode
 from backprobe.backends.torch.tensors import floating
 
 
-class Coarsest(TorchDispatchMode):
+class Coarsest(DispatchMode):
     """While this is on, ``epsilon`` becomes the rounding of the coarsest that numbers in double precision are cast to.
 
     Many functions compute in single precision whatever they are given, and give back what they were given: neither

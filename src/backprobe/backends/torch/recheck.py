@@ -24,9 +24,9 @@ from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.graph import has_custom
 from backprobe.backends.torch.lent_modules import BACKWARD_HOOKS, GLOBAL_HOOKS, HOOKS, Lent, ModuleState
 from backprobe.backends.torch.precision import Coarsest
+from backprobe.backends.torch.private import is_wrapped
 from backprobe.backends.torch.state import generators
 from backprobe.backends.torch.structure import parts
-from backprobe.backends.torch.tape import is_wrapped
 from backprobe.backends.torch.unaccounted_nodes import Coverage, now
 from backprobe.record.containers import leaves
 from backprobe.record.reasons import Reason

@@ -15,6 +15,7 @@ from torch.autograd.graph import get_gradient_edge
 from backprobe.backends.patching import listening
 from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import Key, key
+from backprobe.backends.torch.private import is_hooked
 from backprobe.record.reasons import Reason
 
 DIVISION = "DivBackward0"
@@ -51,7 +52,7 @@ def _number(saved: object) -> float | None:
     # A single number that a node holds. Not where it has run already, nor where asking would run the user's hooks.
     #
     # A block around a model hears of backward only when it has come to the first value that is recorded.
-    held = getattr(saved, "data", None) if getattr(saved, "unpack_hook", None) is None else None
+    held = None if is_hooked(saved) else getattr(saved, "data", None)
     return _single(held) if held is not None and held.device.type == "cpu" else None
 
 

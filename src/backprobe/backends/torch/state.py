@@ -24,16 +24,15 @@ from backprobe.backends.kept import Kept, assign, content_of, refill
 from backprobe.backends.patching import listening
 from backprobe.backends.random_states import RandomState
 from backprobe.backends.replay import State
-from backprobe.backends.torch.backward_passes import is_wrapped
 from backprobe.backends.torch.capture import memory, version
 from backprobe.backends.torch.graph import all_nodes, leaves
+from backprobe.backends.torch.private import is_wrapped, set_version
 from backprobe.backends.torch.tensors import copied, grad_of
 
 MODES: tuple[RandomState, ...] = (
     (torch.is_grad_enabled, torch.set_grad_enabled),
     (torch.get_default_dtype, torch.set_default_dtype),
 )
-SET_VERSIONS = getattr(torch._C._autograd, "_unsafe_set_version_counter", None)
 LARGEST = 2**26  # bytes of a tensor that is no parameter
 SAMPLE = 2**12  # elements
 CONTAINERS = (dict, list, set, deque)
@@ -270,8 +269,7 @@ class Numbers:
             self.leaf.data = self.data
         if is_moved or version(self.leaf) != self.version or not self._is_same():
             self.data.copy_(self.copy)
-            if SET_VERSIONS is not None:  # they are the numbers of that version again, which a graph may have saved
-                SET_VERSIONS((self.leaf,), (self.version,))
+            set_version(self.leaf, self.version)  # whose numbers they are again, which a graph may have saved
 
     def _is_same(self) -> bool:
         # Writes through ``.data`` are not counted. Few are to single elements of a large tensor.

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.graph import Node, get_gradient_edge
-from torch.utils._python_dispatch import _disable_current_modes
 
 from backprobe.backends.facts import Around, Backward, Effect, Options, Ran, Root
 from backprobe.backends.protocol import Tape
@@ -25,7 +24,7 @@ from backprobe.backends.refusals import refuse_cotangent
 from backprobe.backends.torch import graph, models, own_modes
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
-from backprobe.backends.torch.capture import Capture, Unfollowed, gradient_edge, memory, nodes_made, version
+from backprobe.backends.torch.capture import Capture, Unfollowed, gradient_edge, memory, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain, mode
 from backprobe.backends.torch.columns import Columns
 from backprobe.backends.torch.custom_functions import NOTHING_GIVEN, unasked
@@ -33,6 +32,14 @@ from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.optimizer_steps import Steps
 from backprobe.backends.torch.parameter_updates import Updates
+from backprobe.backends.torch.private import (
+    DisableFuncTorch,
+    DisableTorchFunction,
+    disable_current_modes,
+    function_modes,
+    is_wrapped,
+    nodes_made,
+)
 from backprobe.backends.torch.replaced_values import TorchReplaces
 from backprobe.backends.torch.strategies import Hooked, differentiate, edges, outcome
 from backprobe.backends.torch.tensors import ORDINARY, Geometry, copied, describe, is_floating, opened
@@ -42,7 +49,6 @@ from backprobe.record.reasons import Reason
 
 UPDATED = Reason("partly_updated")
 STRIDED = torch.strided
-is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 NOTHING_PASSED = Passing(False)
 CONTAINERS = frozenset({dict, list})
 VERSION, UNFOLLOWED = attrgetter("_version"), attrgetter("unfollowed")
@@ -94,7 +100,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
 
     ordinary = ORDINARY
     opened = staticmethod(opened)
-    disturbed = staticmethod(torch._C._len_torch_function_stack)
+    disturbed = staticmethod(function_modes)
 
     def is_tensor(self, value: Any) -> bool:
         return issubclass(type(value), Tensor)  # not ``isinstance``, which asks the object: that may run its own code
@@ -141,7 +147,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
             now = 0
         alias = tensor.detach()
         if is_wrapped(alias):  # a transform of torch.func has made another tensor of that, which has no memory
-            with torch._C._DisableFuncTorch():
+            with DisableFuncTorch():
                 alias = tensor.detach()
         capture = Capture(tensor, now, alias)
         capture.calls = self.passing.begun
@@ -350,12 +356,12 @@ def quiet() -> AbstractContextManager[Any]:
     """Within this context no mode of the program, such as one that counts operations, sees what backprobe does."""
     if own_modes.dispatch_modes() > own_modes.count:
         return _no_modes()
-    return torch._C.DisableTorchFunction()  # type: ignore[no-any-return]  # has no stub
+    return DisableTorchFunction()  # type: ignore[no-any-return]  # has no stub
 
 
 @contextmanager
 def _no_modes() -> Iterator[None]:
-    with _disable_current_modes(), torch._C.DisableTorchFunction():
+    with disable_current_modes(), DisableTorchFunction():
         yield
 
 

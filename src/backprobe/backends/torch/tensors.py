@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import SUPPORTED_NODES
 
 from backprobe.backends.facts import Description
 from backprobe.backends.numpy import check_bounds, nested_text
 from backprobe.backends.summaries import stride
 from backprobe.backends.torch import own_modes
+from backprobe.backends.torch.private import CONTAINERS, DisableTorchFunction
 from backprobe.errors import NotSaved
 from backprobe.record.containers import by_key, leaves
 
@@ -26,7 +26,7 @@ def opened(value: Any) -> Any:
     Other mappings that a program binds are left alone: what they give under a key may be read from a file.
     """
     kind = type(value)
-    return by_key(value) if kind in SUPPORTED_NODES and kind is not dict else value
+    return by_key(value) if kind in CONTAINERS and kind is not dict else value
 
 
 def here(tensor: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ def _here_alone(operation: Callable[..., Tensor], *tensors: Any) -> Tensor:
 
 def held(tensor: Tensor) -> Tensor:
     """The numbers that it holds here, without the zeros that a sparse one leaves out."""
-    values = here(tensor).dequantize() if tensor.is_quantized else here(tensor)
+    values = _unpacked(tensor)
     if values.layout is torch.sparse_coo:
         return values._values()
     if values.layout in COMPRESSED or values.is_nested:
@@ -94,10 +94,17 @@ def held(tensor: Tensor) -> Tensor:
 
 def dense(tensor: Tensor) -> Tensor:
     """All of its numbers here."""
-    values = here(tensor).dequantize() if tensor.is_quantized else here(tensor)
+    values = _unpacked(tensor)
     if values.is_nested:
         return values.values()
     return values if values.layout is torch.strided else values.to_dense()
+
+
+def _unpacked(tensor: Tensor) -> Tensor:
+    # Of one that holds integers in the place of its numbers, as classes of libraries do too, what these stand for.
+    own = here(tensor)
+    is_packed = own.is_quantized or type(own).dequantize is not Tensor.dequantize
+    return own.dequantize() if is_packed else own
 
 
 def wide(values: Tensor) -> Tensor:
@@ -137,7 +144,7 @@ def is_zero(tensor: Tensor) -> bool:
     if own_modes.dispatch_modes() > own_modes.count or (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
         return False
     try:
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             return tensor.untyped_storage().nbytes() > 0 and not bool(tensor.any())
     except (RuntimeError, NotImplementedError):  # of a dtype without that operation, or under vmap
         return False

@@ -5,15 +5,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 
-import torch
 from torch import Tensor
 
 from backprobe.backends.torch.graph import LEAF, is_custom, is_torchs, operation
+from backprobe.backends.torch.private import nodes_made
 
 
 def now() -> int:
     """The number that the next node of this thread gets: nodes are numbered as they are made."""
-    return int(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined]  # has no stub
+    return int(nodes_made())
 
 
 class Coverage:

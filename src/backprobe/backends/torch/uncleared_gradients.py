@@ -13,8 +13,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from backprobe.backends.torch.backward_passes import queue_callback
 from backprobe.backends.torch.capture import version
+from backprobe.backends.torch.private import queue_callback
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import grad_of
 

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch._dynamo.eval_frame import OptimizedModule
 from torch.amp import GradScaler
 from torch.nn import Module
 from torch.nn.modules import module as module_file
@@ -25,6 +24,7 @@ from torch.optim import Optimizer
 
 from backprobe.backends.patching import listening
 from backprobe.backends.torch.compiled_statistics import without_warning_of_hooks
+from backprobe.backends.torch.dynamo import OptimizedModule
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.watched_selection import unwrapped
 from backprobe.backends.watches import ScriptListener

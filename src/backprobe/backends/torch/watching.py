@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from backprobe.backends.torch.backward_passes import current_pass, innermost_call, queue_callback
+from backprobe.backends.torch.backward_passes import innermost_call
 from backprobe.backends.torch.binding_forwards import Bound
 from backprobe.backends.torch.capture import version
 from backprobe.backends.torch.checkpoints import computing_again
@@ -35,9 +35,17 @@ from backprobe.backends.torch.compiled_statistics import (
 )
 from backprobe.backends.torch.module_hook import ModuleHook
 from backprobe.backends.torch.own_calls import OwnCalls
+from backprobe.backends.torch.private import (
+    current_pass,
+    dispatch_modes,
+    innermost_transform,
+    queue_callback,
+    tracing_state,
+)
 from backprobe.backends.torch.statistics import exponents_of, row_of, why_unread
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import is_floating, is_replicated
+from backprobe.backends.torch.transforms import is_traced
 from backprobe.backends.torch.watched_gaps import WatchedGaps
 from backprobe.backends.torch.watched_locals import WatchedForward, WatchedLocals
 from backprobe.backends.torch.watched_passes import GradPasses
@@ -469,5 +477,5 @@ class TorchWatching(ModelWatching):
 
 
 def _has_numbers() -> bool:
-    # Do the tensors of a call have numbers? Those of transforms such as ``vmap``, and of ``jit.trace``, have none.
-    return torch._C._functorch.peek_interpreter_stack() is None and torch._C._get_tracing_state() is None
+    # Do the tensors of a call have numbers? Those of transforms such as ``vmap``, and of what traces, have none.
+    return innermost_transform() is None and tracing_state() is None and not (dispatch_modes() and is_traced())

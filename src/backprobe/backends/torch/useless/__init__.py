@@ -6,13 +6,20 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
 from backprobe.backends.torch import own_modes
-from backprobe.backends.torch.backward_passes import BackwardCall, current_pass, is_wrapped
+from backprobe.backends.torch.backward_passes import BackwardCall
+from backprobe.backends.torch.private import (
+    DispatchMode,
+    current_pass,
+    dispatch_mode_at,
+    dispatch_modes,
+    is_wrapped,
+    pop_mode,
+    push_mode,
+)
 from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.useless.calls import CallLeaves, run_backward
 from backprobe.backends.torch.useless.operations import Operations
@@ -42,7 +49,7 @@ class TorchUselessGradients(UselessGradients):
         self.handles: list[Any] = []
 
     def listen(self) -> None:
-        if torch._C._len_torch_dispatch_stack() == 0:  # else the program's own mode would see what this does
+        if dispatch_modes() == 0:  # else the program's own mode would see what this does
             mode: Any = self.operations  # it has no types
             mode.__enter__()
             own_modes.count += 1
@@ -129,11 +136,11 @@ class TorchUselessGradients(UselessGradients):
         )
 
 
-def _take_off(mode: TorchDispatchMode) -> None:
+def _take_off(mode: DispatchMode) -> None:
     # Also from below a mode that the program has entered and not left.
     above = []
-    while torch._C._get_dispatch_stack_at(torch._C._len_torch_dispatch_stack() - 1) is not mode:
-        above.append(_pop_mode())
+    while dispatch_mode_at(dispatch_modes() - 1) is not mode:
+        above.append(pop_mode())
     mode.__exit__(None, None, None)
     for one in reversed(above):
-        _push_mode(one)
+        push_mode(one)

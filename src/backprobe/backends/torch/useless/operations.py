@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from backprobe.backends.call_sites import Instruction
 from backprobe.backends.result_uses import dropping
-from backprobe.backends.torch.backward_passes import current_pass
+from backprobe.backends.torch.private import DispatchMode, current_pass, innermost_transform
 from backprobe.backends.torch.tensors import ORDINARY
 from backprobe.backends.torch.unaccounted_nodes import now
 from backprobe.backends.torch.useless.applied import Applied
@@ -23,10 +22,9 @@ from backprobe.record.source import Source
 
 MOST = 200_000
 """The nodes whose lines are kept."""
-is_transforming = torch._C._functorch.peek_interpreter_stack
 
 
-class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # it has no types
+class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no types
     """Looks at each operation that keeps a history, as it runs, and changes nothing."""
 
     def __init__(self) -> None:
@@ -58,7 +56,7 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # it has 
             if not any(map(_is_number, args)):
                 raise
             result = function(*_with_tensors(function, args), **kwargs)
-        if self.is_paused or not torch.is_grad_enabled() or current_pass() >= 0 or is_transforming() is not None:
+        if self.is_paused or not torch.is_grad_enabled() or current_pass() >= 0 or innermost_transform() is not None:
             return result
         try:
             self._look(function, args, kwargs, result)

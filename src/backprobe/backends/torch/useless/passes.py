@@ -22,6 +22,7 @@ from torch.autograd.graph import Node
 
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.graph import LEAF, Key
+from backprobe.backends.torch.private import DisableTorchDispatch, is_hooked
 from backprobe.backends.torch.tensors import ORDINARY
 from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, End
 from backprobe.backends.useless.leaves import Leaves
@@ -134,7 +135,7 @@ class ObservedPass(Ways[Key, Node]):
             return
         seen.norm = math.hypot(*map(_norm, plain))
         seen.is_tiny = any(_largest(one) <= _least(one) for one in plain if one.is_floating_point())
-        if is_tried and not any(_is_hooked(one) for _, raw in _saved(node) for one in raw):
+        if is_tried and not any(is_hooked(one) for _, raw in _saved(node) for one in raw):
             seen.gains = _tried(node, gradients)
         for tensor in _factors(node):
             if tensor.numel() and not _largest(tensor):
@@ -213,15 +214,10 @@ def _saved(node: Node) -> Iterator[tuple[str, Sequence[Any]]]:
             yield name, held if isinstance(held, tuple | list) else (held,)
 
 
-def _is_hooked(saved: Any) -> bool:
-    # Does a hook unpack it, as a checkpoint's, which does that once?
-    return getattr(saved, "unpack_hook", None) is not None
-
-
 def _factors(node: Node) -> Iterator[Tensor]:
     # What a node has saved of its operands, where no hook of the program unpacks it: not its own result.
     for name, raw in _saved(node):
-        if not raw or any(map(_is_hooked, raw)):
+        if not raw or any(map(is_hooked, raw)):
             continue
         with suppress(RuntimeError):  # of what was written since
             saved = getattr(node, name.replace("_raw", "", 1), raw and [one.data for one in raw])
@@ -232,7 +228,7 @@ def _factors(node: Node) -> Iterator[Tensor]:
 
 def _tried(node: Node, gradients: Sequence[Tensor | None]) -> Mapping[int, float]:
     # An experiment: how large is what a node gives of random numbers, as a share of these? It is linear in them.
-    with torch.no_grad(), torch._C._DisableTorchDispatch():
+    with torch.no_grad(), DisableTorchDispatch():
         given = [None if one is None else _random(one) for one in gradients]
         size = math.hypot(*(_norm(one) for one in given if one is not None))
         call: Any = node
@@ -340,7 +336,7 @@ def _largest(tensor: Tensor) -> float:
     # Of the numbers of a tensor, whatever their sign: 0 where it is 0 everywhere.
     if not tensor.numel():
         return 0.0
-    with torch.no_grad(), torch._C._DisableTorchDispatch():
+    with torch.no_grad(), DisableTorchDispatch():
         if tensor.is_complex():
             return float(torch.linalg.vector_norm(tensor, math.inf))
         return float(torch.stack(torch.aminmax(tensor)).abs().max())  # ten times faster than the norm
@@ -348,7 +344,7 @@ def _largest(tensor: Tensor) -> float:
 
 def _norm(tensor: Tensor) -> float:
     # In its own precision, which is ten times faster, unless squares may have been too small or too large for that.
-    with torch.no_grad(), torch._C._DisableTorchDispatch():
+    with torch.no_grad(), DisableTorchDispatch():
         if tensor.dtype in (torch.float32, torch.float64):
             found = float(torch.linalg.vector_norm(tensor))
             if 1 / SQUARED < found < SQUARED:

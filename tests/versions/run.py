@@ -1,0 +1,107 @@
+"""Runs the suites of a release in an environment of its own, which is removed after: ``run.py torch-2.6``, or all.
+
+What came of it is a file in ``results``, of which ``python tests/libraries/page.py`` makes a table of the docs.
+The exit status is 1 where a test has failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from xml.etree import ElementTree
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+RELEASES = tomllib.loads((HERE / "releases.toml").read_text())
+MOST = 12e9
+"""Bytes that an environment may take: PyTorch's wheels of CUDA are half of it."""
+TOOLS = ["pytest", "hypothesis", "pytest-xdist"]
+VERSIONS = """
+import importlib.metadata, json, sys
+print(json.dumps({name: importlib.metadata.version(name) for name in sys.argv[1:]}))
+"""
+FAILURES = {"failure", "error"}
+
+
+def main(*names: str) -> int:
+    """One release after the other: 1 where a test of one failed."""
+    return max([tested(name) for name in names or RELEASES["releases"]])
+
+
+def tested(name: str) -> int:
+    """The environment is made, the suites run, the results are written, and the environment is removed."""
+    release = RELEASES["releases"][name]
+    home = Path(tempfile.mkdtemp(prefix=".venv-release-", dir=ROOT))
+    try:
+        install(home, release)
+        done = [run(home, suite) for suite in release["suites"]]
+        kept = {"release": name, "python": release["python"], "installed": installed(home, release), "suites": done}
+        (HERE / "results").mkdir(exist_ok=True)
+        (HERE / "results" / f"{name}.json").write_text(json.dumps(kept, indent=2) + "\n")
+    finally:
+        shutil.rmtree(home)
+    for suite in done:
+        print(
+            f"{name}, {suite['suite']}: {suite['passed']} of {suite['ran']} tests passed", *suite["failed"], sep="\n  "
+        )
+    return int(any(suite["failed"] or not suite["ran"] for suite in done))
+
+
+def install(home: Path, release: dict) -> None:
+    """The release, and the tests' own packages at the versions that all tests run with."""
+    python = subprocess.run(
+        [".ci/find-python", release["python"]], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.strip()
+    subprocess.run([python, "-m", "venv", home], check=True)
+    names = {package.partition("==")[0] for package in release["packages"]}
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    constraints = home / "constraints.txt"
+    constraints.write_text("\n".join(line for line in lines if line.partition("==")[0] not in names) + "\n")
+    project = f"{ROOT}[test]" if release.get("test") else str(ROOT)
+    pip = [home / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", constraints]
+    subprocess.run([*pip, "--editable", project, *TOOLS, *release["packages"]], cwd=ROOT, check=True)
+    size = sum(file.lstat().st_size for file in home.rglob("*"))
+    if size > MOST:
+        raise SystemExit(f"the environment has {size / 1e9:.1f} GB, more than {MOST / 1e9:.0f}")
+
+
+def installed(home: Path, release: dict) -> dict[str, str]:
+    """The versions of what the row names."""
+    names = sorted({package.partition("==")[0] for package in release["packages"]} - {"jaxlib"})
+    answer = subprocess.run(
+        [home / "bin" / "python", "-c", VERSIONS, *names], check=True, capture_output=True, text=True
+    )
+    return {name: version.partition("+")[0] for name, version in json.loads(answer.stdout).items()}
+
+
+def run(home: Path, suite: str) -> dict:
+    """A suite by pytest: how many tests ran and passed, and which failed."""
+    words = shlex.split(RELEASES["suites"][suite])
+    environment = dict(word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word))
+    options = [word for word in words if not re.match(r"[A-Z_]+=", word)]
+    report = home / "report.xml"
+    command = [home / "bin" / "python", "-m", "pytest", "--tb=short", f"--junitxml={report}", *options]
+    ended = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}, check=False
+    ).returncode
+    if not report.exists():
+        raise SystemExit(f"pytest ended with {ended} and wrote no report")
+    cases = list(ElementTree.parse(report).iter("testcase"))
+    failed = [
+        f"{case.get('classname')}::{case.get('name')}"
+        for case in cases
+        if {one.tag for one in case} & {"failure", "error"}
+    ]
+    return {"suite": suite, "ran": len(cases), "passed": len(cases) - len(failed), "failed": sorted(set(failed))}
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
