@@ -23,6 +23,9 @@ from backprobe.show.printing import echo
 from backprobe.watch.options import DEFAULT
 from backprobe.watch.script import ScriptWatch
 
+MOST = 3
+"""The alerts of a run that are printed before anyone asks for its report."""
+
 
 def watched(
     program: str,
@@ -95,9 +98,15 @@ def _say(script: ScriptWatch) -> None:
     runs = []
     for run in script.runs:
         with bp.open_run(run.folder) as opened:
-            steps = len(opened.steps)
-        runs.append({"folder": str(run.folder), "steps": steps})
+            steps, alerts = len(opened.steps), [*opened.alerts]
+        runs.append({"folder": str(run.folder), "steps": steps, "alerts": [one.headline for one in alerts]})
         tell(f"watched {run.folder.name} for {plural(steps, 'step')}: backprobe report {run.folder}")
+        for alert in alerts[:MOST]:
+            tell(f"  {alert.headline}")
+            if alert.remedy:
+                tell(f"    next:  {' '.join(alert.remedy.split())}")
+        if len(alerts) > MOST:
+            tell(f"  and {plural(len(alerts) - MOST, 'more alert')}")
     refused = [str(error) for error in script.refused]
     for said in refused:
         echo(f"not watched: {said}", err=True)
