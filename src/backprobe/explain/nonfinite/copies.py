@@ -23,7 +23,7 @@ def with_copied(
     """
     found = list(direct)
     for at in sorted(bad):
-        if not _is_spelled(entries[at]) and not bad.intersection(direct[at]):
+        if not (_is_spelled(entries[at]) or bad & {*direct[at]}):
             before = ((one, numbers(one)) for one in sorted(bad, reverse=True) if one < at)
             found[at] += tuple(copied_of(numbers(at), before))
     return found
