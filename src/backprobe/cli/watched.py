@@ -20,6 +20,7 @@ from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Finding
 from backprobe.guard.capture import check_path
+from backprobe.rules.gap import Gap
 from backprobe.show.printing import echo
 from backprobe.watch.options import DEFAULT
 from backprobe.watch.script import ScriptWatch
@@ -101,10 +102,10 @@ def _say(script: ScriptWatch) -> None:
         with bp.open_run(run.folder) as opened:
             steps, alerts = len(opened.steps), [*opened.alerts]
             # of the whole model, or of what is trained: a part that is frozen is missing there by intent
-            never = [one for one in opened.gaps if len(one.steps) == steps and (one.lost or not one.name)]
+            gaps = [one for one in opened.gaps if isinstance(one, Gap) and (one.lost or not one.name)]
         runs.append({"folder": str(run.folder), "steps": steps, "alerts": [one.headline for one in alerts]})
         tell(f"watched {run.folder.name} for {plural(steps, 'step')}: backprobe report {run.folder}")
-        _tell_first([*alerts, *never])
+        _tell_first([*alerts, *(one for one in gaps if len(one.steps) == steps)])
     refused = [str(error) for error in script.refused]
     for said in refused:
         echo(f"not watched: {said}", err=True)
