@@ -152,6 +152,20 @@ FAULTY = {
         h = r + rest  # <- here
         loss = (out(h)[:, 0] - y).pow(2).mean()
         """)),
+    "cancels: a weight that is taken away from what is left of it": ("cancels", looped("""\
+        w, out = nn.Parameter(torch.randn(8, 8)), nn.Linear(8, 1)
+        opt = torch.optim.SGD([w, *out.parameters()], 1e-2)
+        """, """\
+        few = w + (w.round() - w)  # <- here
+        loss = (out(x @ few)[:, 0] - y).pow(2).mean()
+        """)),
+    "cancels: a normalization of single numbers": ("cancels", looped("""\
+        enc, norm, out = nn.Linear(8, 1), nn.LayerNorm(1), nn.Linear(9, 1)
+        opt = torch.optim.SGD([*enc.parameters(), *norm.parameters(), *out.parameters()], 1e-2)
+        """, """\
+        h = norm(enc(x))  # <- here
+        loss = (out(torch.cat([x, h], 1))[:, 0] - y).pow(2).mean()
+        """)),
     "cancels: before a centering of one": ("cancels", looped("""\
         p = nn.Parameter(torch.randn(8, 1)); out = nn.Linear(8, 1)
         opt = torch.optim.SGD([p, *out.parameters()], 1e-2)
@@ -197,6 +211,18 @@ FAULTY = {
 }  # fmt: skip
 
 HEALTHY = {
+    "a bias that the distance of two embeddings does not see": looped("""\
+        enc, out = nn.Linear(8, 8), nn.Linear(8, 1)
+        opt = torch.optim.SGD([*enc.parameters(), *out.parameters()], 1e-2)
+        """, "loss = (out((enc(x) - enc(x.flip(0))).abs())[:, 0] - y).pow(2).mean()\n"),
+    "a normalization of two numbers": looped("""\
+        enc, norm, out = nn.Linear(8, 2), nn.LayerNorm(2), nn.Linear(2, 1)
+        opt = torch.optim.SGD([*enc.parameters(), *norm.parameters(), *out.parameters()], 1e-2)
+        """, "loss = (out(norm(enc(x)))[:, 0] - y).pow(2).mean()\n"),
+    "a residual branch whose parts are weighed against each other": looped("""\
+        w, out = nn.Parameter(torch.ones(8)), nn.Linear(8, 1)
+        opt = torch.optim.SGD([w, *out.parameters()], 1e-2)
+        """, "loss = (out(w * x + (1 - w) * x.sin())[:, 0] - y).pow(2).mean()\n"),
     "results that nobody wants": net(4, """\
         net(torch.zeros(1, 8))
         h = net(x)

@@ -209,3 +209,32 @@ def test_a_script_that_trains_nothing(folder):
     assert err == "nothing was watched: no optimizer of PyTorch has parameters of a model that was called\n"
     assert not (folder / "idle.run").exists()
     assert "BadOption: there is no script 'none.py'" in refused(invoked("watch", "none.py"))
+
+
+STARVING = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+encoder, frozen, head = nn.Linear(4, 3), nn.Linear(4, 3).requires_grad_(False), nn.Linear(3, 1)
+optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+for x in torch.randn(8, 16, 4):
+    with torch.no_grad():
+        kept = frozen(x)
+    loss = (head(encoder(x).detach() + kept) - x[:, :1]).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_what_a_run_shows_at_once_is_said_when_it_ends(tmp_path, monkeypatch):
+    with in_folder(tmp_path, monkeypatch, {"train.py": STARVING}):
+        code, _, err = invoked("watch", "train.py")
+    assert code == 0
+    assert err.splitlines() == [
+        "watched Linear for 8 steps: backprobe report train.run/Linear",
+        "  steps 0 to 7 (8): backward() did not run through the model",
+        "watched Linear-2 for 8 steps: backprobe report train.run/Linear-2",
+        "  step 3: gradients add up from step to step: those of 2 parameters are not cleared",
+        "    next:  optimizer.zero_grad() before each backward()",
+    ]

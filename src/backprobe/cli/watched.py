@@ -18,10 +18,15 @@ from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.cli.viewed import begin, wait
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
+from backprobe.findings.report import Finding
 from backprobe.guard.capture import check_path
+from backprobe.rules.gap import Gap
 from backprobe.show.printing import echo
 from backprobe.watch.options import DEFAULT
 from backprobe.watch.script import ScriptWatch
+
+MOST = 3
+"""The alerts and gaps of a run that are printed before anyone asks for its report."""
 
 
 def watched(
@@ -95,12 +100,24 @@ def _say(script: ScriptWatch) -> None:
     runs = []
     for run in script.runs:
         with bp.open_run(run.folder) as opened:
-            steps = len(opened.steps)
-        runs.append({"folder": str(run.folder), "steps": steps})
+            steps, alerts = len(opened.steps), [*opened.alerts]
+            # of the whole model, or of what is trained: a part that is frozen is missing there by intent
+            gaps = [one for one in opened.gaps if isinstance(one, Gap) and (one.lost or not one.name)]
+        runs.append({"folder": str(run.folder), "steps": steps, "alerts": [one.headline for one in alerts]})
         tell(f"watched {run.folder.name} for {plural(steps, 'step')}: backprobe report {run.folder}")
+        _tell_first([*alerts, *(one for one in gaps if len(one.steps) == steps)])
     refused = [str(error) for error in script.refused]
     for said in refused:
         echo(f"not watched: {said}", err=True)
     if not runs and not refused:
         tell("nothing was watched: no optimizer of PyTorch has parameters of a model that was called")
     show(None, {"runs": runs, "refused": refused})
+
+
+def _tell_first(findings: Sequence[Finding]) -> None:
+    for one in findings[:MOST]:
+        tell(f"  {one.headline}")
+        if one.remedy:
+            tell(f"    next:  {' '.join(one.remedy.split())}")
+    if len(findings) > MOST:
+        tell(f"  and {len(findings) - MOST:,} more")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -88,13 +88,11 @@ inputs that one of the outputs is computed from."""
 @contextmanager
 def hearing_operations(trace: Any, told: Heard) -> Iterator[None]:
     """Within this context ``told`` hears of each operation that runs in this one transformation."""
-    for method, is_custom in PROCESSING.items():
-        setattr(trace, method, functools.partial(_telling, getattr(trace, method), is_custom, told))
-    try:
+    with ExitStack() as replaced:
+        for method, is_custom in PROCESSING.items():
+            telling = functools.partial(_telling, getattr(trace, method), is_custom, told)
+            replaced.enter_context(_replaced(trace, method, telling))
         yield
-    finally:
-        for method in PROCESSING:
-            delattr(trace, method)
 
 
 @contextmanager
@@ -107,7 +105,7 @@ def hearing_evaluations(
     if EVALUATING is None:
         yield
         return
-    before, process = vars(EVALUATING).get("process_primitive"), EVALUATING.process_primitive
+    process = EVALUATING.process_primitive
 
     def processing(primitive: Any, given: Any, params: Any, /) -> Any:
         given = [*given]
@@ -116,14 +114,22 @@ def hearing_evaluations(
             told(primitive, given, params, made)
         return made
 
-    EVALUATING.process_primitive = processing
+    with _replaced(EVALUATING, "process_primitive", processing):
+        yield
+
+
+@contextmanager
+def _replaced(trace: Any, method: str, by: Callable[..., Any]) -> Iterator[None]:
+    # The one that was there before comes back: who hears of operations may do so while another does.
+    before = vars(trace).get(method)
+    setattr(trace, method, by)
     try:
         yield
     finally:
         if before is None:
-            del EVALUATING.process_primitive
+            delattr(trace, method)
         else:
-            EVALUATING.process_primitive = before
+            setattr(trace, method, before)
 
 
 def run(primitive: Any, given: Sequence[Any], params: Mapping[str, Any]) -> Any:

@@ -45,11 +45,14 @@ class Sum:
     """The contributions that come to one value, of which there may be several.
 
     ``norm`` and ``unit`` are those of the framework: the norm of an array, and the unit of rounding of its dtype.
-    Where it is known how many may come yet, what they sum to is kept until the last is over.
+    Where it is known how many may come yet, what they sum to is kept until the last is over. Of an exact one nothing
+    may be left.
     """
 
-    def __init__(self, norm: Callable[[Any], float], unit: Callable[[Any], float], left: int = -1) -> None:
-        self.norm, self.unit, self.left = norm, unit, left
+    def __init__(
+        self, norm: Callable[[Any], float], unit: Callable[[Any], float], left: int = -1, is_exact: bool = False
+    ) -> None:
+        self.norm, self.unit, self.left, self.is_exact = norm, unit, left, is_exact
         self.total: Any = None
         self.norms = 0.0
         self.count = 0
@@ -75,6 +78,8 @@ class Sum:
             return self.is_over
         if self.count < 2 or not self.norms or not math.isfinite(self.norms):
             return False
+        if self.is_exact:
+            return not self.left and prod(self.total.shape) > 1 and self.norm(self.total) == 0
         unit = self.unit(self.total)
         if unit >= COARSE and prod(self.total.shape) < COARSE_ELEMENTS:
             return False

@@ -19,6 +19,7 @@ from backprobe.backends.tensors import Arrays
 from backprobe.cuts.lines import line_of
 from backprobe.explain.nonfinite import arithmetic
 from backprobe.explain.nonfinite.computation import Computation
+from backprobe.explain.nonfinite.copies import with_copied
 from backprobe.explain.nonfinite.mechanism import BINARY
 from backprobe.explain.nonfinite.sources import Sources, taken
 from backprobe.explain.nonfinite.statements import computed
@@ -27,7 +28,7 @@ from backprobe.explain.nonfinite.terms import Term, constant, known_as, term_of,
 from backprobe.explain.nonfinite.text import WrittenInstead, at_line, finding, say
 from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus, Record
-from backprobe.record.graph import Graph
+from backprobe.record.graph import Graph, inverted
 from backprobe.record.names import split, strip
 from backprobe.record.nonfinite import BackwardOp
 from backprobe.record.source import Source
@@ -65,7 +66,8 @@ class Evidence:
         self.values: Sequence[Badness] = tuple(map(of_value, self.entries))
         self.grads: Sequence[Badness] = tuple(map(of_grad, self.entries))
         self.graph, self.sources = Graph.of(self.record), Sources.of(self.record)
-        self.direct, self.consumers, self.parts = self.sources.direct, self.sources.consumers, self.sources.parts
+        self.direct = with_copied(self.sources.direct, self.entries, self.bad_values, self.numbers)
+        self.consumers, self.parts = inverted(self.direct), self.sources.parts
         self._terms: dict[int, Term] = {}
         self._examples: dict[int, tuple[int, ...]] = {}
         self.unjudged: dict[str, None] = {}  # sentences on what could not be judged, each once

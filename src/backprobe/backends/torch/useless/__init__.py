@@ -26,6 +26,7 @@ from backprobe.backends.torch.useless.operations import Operations
 from backprobe.backends.torch.useless.passes import Passes
 from backprobe.backends.torch.useless.steps import TorchSteps
 from backprobe.backends.useless import (
+    CANCELS,
     TWICE,
     UNNORMALISED,
     RepeatedCall,
@@ -45,8 +46,12 @@ class TorchUselessGradients(UselessGradients):
     is_on = False  # is the mode on the stack?
 
     def __init__(self) -> None:
-        self.operations, self.passes, self.steps = Operations(), Passes(), TorchSteps()
+        self._begin()
         self.handles: list[Any] = []
+
+    def _begin(self) -> None:
+        self.operations, self.steps = Operations(), TorchSteps()
+        self.passes = Passes(self.operations.is_constant_in)
 
     def listen(self) -> None:
         if dispatch_modes() == 0:  # else the program's own mode would see what this does
@@ -74,12 +79,12 @@ class TorchUselessGradients(UselessGradients):
             _take_off(self.operations)
             own_modes.count -= 1
             self.is_on = False
-        self.operations, self.passes, self.steps = Operations(), Passes(), TorchSteps()
+        self._begin()
 
     def of_call(self, call: RepeatedCall) -> Sequence[Note]:
         """What is found in one call."""
         found: Sequence[Note] = ()
-        self.operations.calls = {}
+        self.operations.keeps_pointwise = True
         self.listen()
         try:
             for _ in range(2):  # a large graph is looked at where the first time has shown something
@@ -127,7 +132,10 @@ class TorchUselessGradients(UselessGradients):
         leaves = [
             (
                 one,
-                [replace(end, is_constant=end.is_constant and constant(end.order)) for end in endings.get(id(one), ())],
+                [
+                    replace(end, is_constant=end.is_constant and (end.code == CANCELS or constant(end.order)))
+                    for end in endings.get(id(one), ())
+                ],
             )
             for one in trained
         ]

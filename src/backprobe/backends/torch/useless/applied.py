@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -47,16 +49,30 @@ class Applied:
         """Does it make the same of other numbers, whatever they are?"""
         if not self.is_known:
             return False
+        return self._is_same(self._make, [shape for shape, _, _ in self.kinds])
+
+    def is_constant_in(self, nth: int) -> bool:
+        """Does it make the same whatever this one of its tensors is, as a normalization of single elements does?
+
+        In double precision: what is left of such an element may be rounding times a large number.
+        """
+        if not self.is_known or nth >= len(self.kinds):
+            return False
+        others = [numpy.linspace(1, 2, math.prod(shape)).reshape(shape) for shape, _, _ in self.kinds]
+        make = lambda given: self._make([*others[:nth], *given, *others[nth + 1 :]], torch.float64)  # noqa: E731
+        return self._is_same(make, [self.kinds[nth][0]])
+
+    def _is_same(self, make: Callable[[Sequence[Any]], Any], shapes: Sequence[Sequence[int]]) -> bool:
         with torch.no_grad():
             try:
-                return is_constant(self._make, [shape for shape, _, _ in self.kinds], self.unit)
-            except (RuntimeError, TypeError, ValueError):  # what an operation may raise on such numbers
+                return is_constant(make, shapes, self.unit)
+            except (RuntimeError, TypeError, ValueError, IndexError):  # what an operation may raise on such numbers
                 return False
 
-    def _make(self, given: Sequence[Any]) -> Any:
+    def _make(self, given: Sequence[Any], precise: torch.dtype | None = None) -> Any:
         args = [*self.args]
         for at, numbers, (_, dtype, device) in zip(self.places, given, self.kinds, strict=True):
-            args[at] = torch.tensor(numbers, dtype=dtype, device=device)
+            args[at] = torch.tensor(numbers, dtype=precise or dtype, device=device)
         made = self.function(*args)
         return (made[0] if isinstance(made, tuple) else made).double().cpu().numpy()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -32,7 +33,8 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
         made()
         self.lines: dict[int, tuple[str, int]] = {}  # by the number of a node
         self.pointwise: dict[Any, bool] = {}
-        self.calls: dict[int, Applied] | None = None  # by the number of a node, where they are kept
+        self.calls: dict[int, Applied] = {}  # by the number of a node; pointwise ones if so wanted
+        self.keeps_pointwise = False
         self.is_paused = False
         self.failed: Exception | None = None
         self.begin()
@@ -45,6 +47,7 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
         """An iteration begins."""
         self.shapes, self.distributions = Shapes(), Distributions()
         self.dropped: dict[Instruction, None] = {}  # those that drop the result of an operation
+        self.calls.clear()
         if len(self.lines) > MOST:
             self.lines.clear()
 
@@ -79,7 +82,7 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
         is_pointwise = self.pointwise.get(function)
         if is_pointwise is None:
             is_pointwise = self.pointwise[function] = torch.Tag.pointwise in function.tags
-        if self.calls is not None and number not in self.calls and kwargs == {}:
+        if number not in self.calls and kwargs == {} and (self.keeps_pointwise or not is_pointwise):
             self.calls[number] = Applied(function, args, given, made)
         if calling.f_lasti in dropping(calling.f_code) and _makes_another(function, given, made):
             self.dropped[calling.f_code, calling.f_lasti] = None
@@ -94,10 +97,21 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
 
     def is_constant(self, number: int) -> bool:
         """Does the operation that made a node make the same of any numbers, as softmax of single elements?"""
-        known = (self.calls or {}).get(number)
+        known = self.calls.get(number)
+        with self._pausing():
+            return known is not None and known.is_constant()
+
+    def is_constant_in(self, number: int, nth: int, count: int) -> bool:
+        """Does it make the same whatever the nth of its so many tensors is?"""
+        known = self.calls.get(number)
+        with self._pausing():
+            return known is not None and len(known.kinds) == count and known.is_constant_in(nth)
+
+    @contextmanager
+    def _pausing(self) -> Iterator[None]:
         was_paused, self.is_paused = self.is_paused, True
         try:
-            return known is not None and known.is_constant()
+            yield
         finally:
             self.is_paused = was_paused
 

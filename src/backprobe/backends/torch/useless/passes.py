@@ -38,6 +38,10 @@ SMALL, SMALL_NODES = 1_000_000, 2_000
 """The elements of the leaves and the nodes of a graph that is looked at whole in each iteration, also the first."""
 
 
+DoesWithout = Callable[[int, int, int], bool]
+"""Does the result of an operation, by the number of its node, not depend on this one of its so many tensors?"""
+
+
 @dataclass
 class SeenByBackward:
     """What one node was given and gave, as backward went through it."""
@@ -53,17 +57,20 @@ class SeenByBackward:
     gains: Mapping[int, float] = field(default_factory=dict)  # by place, of random numbers: see ``_tried``
     faint: set[int] = field(default_factory=set)  # the places where it gave next to nothing of what it was given
     hidden: set[int] = field(default_factory=set)  # those where that is rounding: it takes away just what comes
+    without: set[int] = field(default_factory=set)  # those of operands that its result does not depend on
 
     def is_over(self, at: int) -> bool | None:
         """Is what it gave at this place 0, or rounding? None where it gave nothing."""
-        return self.gave[at] or at in self.hidden if at in self.gave else None
+        return self.gave[at] or at in self.hidden or at in self.without if at in self.gave else None
 
 
 class ObservedPass(Ways[Key, Node]):
     """One call of ``backward()`` or ``autograd.grad``."""
 
-    def __init__(self, roots: Sequence[Node], faint: Collection[tuple[int, str]] = ()) -> None:
-        self.roots, self.tried = roots, faint
+    def __init__(
+        self, roots: Sequence[Node], does_without: DoesWithout, faint: Collection[tuple[int, str]] = ()
+    ) -> None:
+        self.roots, self.does_without, self.tried = roots, does_without, faint
         nodes = graph.all_nodes(roots)
         self.numbers = {node._sequence_nr() for node in nodes}
         self.leaves = {node: graph.leaves([node])[0] for node in nodes if node.name() == LEAF}
@@ -76,9 +83,9 @@ class ObservedPass(Ways[Key, Node]):
             if edge[0] is not None:
                 self.outputs[edge[0]].append((edge[0], edge[1]))
         self.sums: dict[Any, Sum] = {
-            edge: Sum(_norm, _unit, count)
+            edge: Sum(_norm, _unit, count, is_exact=edge[0].name() in (LEAF, GIVEN))
             for edge, count in uses.items()
-            if count > 1 and edge[0] is not None and edge[0].name() not in (LEAF, GIVEN)
+            if count > 1 and edge[0] is not None
         }
         self.handles: list[Any] = []
 
@@ -156,12 +163,20 @@ class ObservedPass(Ways[Key, Node]):
             is_known = at in seen.gains and not seen.is_tiny
             if is_known and is_rounding(size, _unit(gradient), seen.gains[at] * seen.norm):
                 seen.hidden.add(at)
+            is_open = seen.has_trained_zero if seen.gave[at] else at in seen.faint
+            if is_open and seen.came and gradient.numel() and self._does_without(node, at):
+                seen.without.add(at)
             one = self.sums.get((follower, place))
-            if one is not None and not seen.gave[at] and gradient.is_floating_point():
+            if one is not None and one.is_exact and not any(_is_like(gradient, each) for each in given):
+                del self.sums[follower, place]  # a batch is summed up there, as for a bias: its parts may well cancel
+            elif one is not None and not seen.gave[at] and gradient.is_floating_point():
                 one.add(gradient.detach(), node._sequence_nr())
         for edge in node.next_functions:
             if edge in self.sums:
                 self.sums[edge].end()
+
+    def _does_without(self, node: Node, at: int) -> bool:
+        return not graph.is_custom(node) and self.does_without(node._sequence_nr(), at, len(node.next_functions))
 
     def stop(self) -> None:
         """Take off all hooks."""
@@ -200,7 +215,9 @@ class ObservedPass(Ways[Key, Node]):
         return _why(self.seen[step], at)
 
     def end(self, code: str, step: Node) -> End:
-        return End(code, _operation(step), step._sequence_nr(), is_constant=code == FLAT and not graph.is_custom(step))
+        may_be = code == FLAT and not graph.is_custom(step)
+        is_constant = may_be or (code == CANCELS and bool(self.seen[step].without))
+        return End(code, _operation(step), step._sequence_nr(), is_constant=is_constant)
 
     def cancelling(self, value: Key) -> End:
         return End(CANCELS, _operation(value[0]), self.sums[value].last)
@@ -250,6 +267,8 @@ def _operation(node: Node) -> str:
 
 def _why(seen: SeenByBackward, at: int) -> str:
     # Why does a node give exactly 0 at one of its edges?
+    if at in seen.without:
+        return CANCELS
     if seen.has_trained_zero:
         return BY_CHANCE
     if at in seen.hidden:
@@ -257,6 +276,10 @@ def _why(seen: SeenByBackward, at: int) -> str:
     if seen.has_zero:
         return TIMES_ZERO  # however small the other factor is
     return BY_CHANCE if at in seen.smaller or seen.is_tiny else FLAT
+
+
+def _is_like(gradient: Tensor, given: Tensor | None) -> bool:
+    return given is not None and gradient.shape == given.shape
 
 
 def _take(arrived: Callable[[Tensor, Tensor], None], leaf: Tensor, gradients: Sequence[Tensor | None]) -> None:
@@ -267,7 +290,8 @@ def _take(arrived: Callable[[Tensor, Tensor], None], leaf: Tensor, gradients: Se
 class Passes:
     """The passes of all iterations, and the leaves that they came to."""
 
-    def __init__(self) -> None:
+    def __init__(self, does_without: DoesWithout) -> None:
+        self.does_without = does_without
         self.leaves: Leaves[int] = Leaves()  # by identity
         self.passes: list[ObservedPass] = []  # of this iteration
         self.faint: dict[int, set[tuple[int, str]]] = {}  # of the passes of the last iteration, by their order
@@ -279,7 +303,7 @@ class Passes:
     def begins(self, roots: Sequence[Node]) -> None:
         """Backward is about to run."""
         faint = self.faint.get(len(self.passes), ())
-        self.passes.append(one := ObservedPass(roots, faint))
+        self.passes.append(one := ObservedPass(roots, self.does_without, faint))
         suspicious = (known.held() for known in self.leaves.known.values() if known.is_suspicious)
         one.listen(self._arrived, None if one.is_small else [leaf for leaf in suspicious if leaf is not None])
 

@@ -1,0 +1,76 @@
+"""Values that were copied by ways that no line spells, as a loader's batches from a table: found by their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence, Set
+from typing import Any
+
+import numpy
+
+from backprobe.record.entries import Entry
+
+Array = numpy.ndarray[Any, Any]
+MOST = 1_000_000
+"""The elements of the largest value that is compared."""
+
+
+def with_copied(
+    direct: Sequence[tuple[int, ...]], entries: Sequence[Entry], bad: Set[int], numbers: Callable[[int], Any]
+) -> Sequence[tuple[int, ...]]:
+    """The sources of each entry; where none of a bad one's is bad, also the bad ones before that it has its rows from.
+
+    Only of an entry that no line computes and no edge leads to: two lines may well compute the same.
+    """
+    found = list(direct)
+    for at in sorted(bad):
+        if not (_is_spelled(entries[at]) or bad & {*direct[at]}):
+            before = ((one, numbers(one)) for one in sorted(bad, reverse=True) if one < at)
+            found[at] += tuple(copied_of(numbers(at), before))
+    return found
+
+
+def copied_of(copy: Any, before: Iterable[tuple[int, Any]]) -> list[int]:
+    """Those of some arrays that have, bit for bit, all rows of another, or all of its rows with NaN or Inf.
+
+    >>> table = numpy.array([[1.0, numpy.nan], [2.0, 3.0]])
+    >>> copied_of(table[::-1], [(4, table)]), copied_of(table, [(4, table + 1), (3, table[0])])
+    ([4], [3])
+    """
+    copy = _array(copy)
+    if copy is None or not numpy.isfinite(copy).any():  # NaN alone is like any other
+        return []
+    arrays = [(at, one) for at, one in ((at, _array(one)) for at, one in before) if one is not None]
+    for rows in (copy, copy[None]):
+        every, left = _rows(rows, rows.shape[1:]), {one.tobytes() for one in rows if _is_bad(one)}
+        for at, one in arrays:
+            if every <= _rows(one, rows.shape[1:]):
+                return [at]
+        found = []
+        for at, one in arrays if all(numpy.isfinite(row).any() for row in rows) else ():
+            if left & (known := _rows(one, rows.shape[1:])):
+                found.append(at)
+                left -= known
+        if found and not left:
+            return found
+    return []
+
+
+def _array(numbers: Any) -> Array | None:
+    array = None if numbers is None else numpy.asarray(numbers)
+    is_plain = array is not None and array.dtype.kind in "fc" and array.ndim and 0 < array.size <= MOST
+    return array if is_plain else None
+
+
+def _rows(array: Array, shape: tuple[int, ...]) -> set[bytes]:
+    # Those of this shape, which the array itself may have.
+    if array.shape == shape:
+        return {array.tobytes()}
+    return {one.tobytes() for one in array} if array.shape[1:] == shape else set()
+
+
+def _is_bad(row: Array) -> bool:
+    return not numpy.isfinite(row).all()
+
+
+def _is_spelled(entry: Entry) -> bool:
+    return bool(entry.inputs or entry.op) or entry.source is None or bool(entry.source.expression)
