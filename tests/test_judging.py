@@ -132,7 +132,8 @@ def test_blocks_of_any_size_say_the_same(tmp_path, monkeypatch, seed, layers):
     with written(tmp_path, seed, layers=layers) as run:
         once = said(bp.rules.alerts(run._reader))
         for size in (1, 2, 7, 41, STEPS - 1):
-            monkeypatch.setattr(bp.rules.judge, "BLOCK", size)
+            for limit in ("FEWEST", "MOST"):
+                monkeypatch.setattr(bp.rules.judge, limit, size)
             assert said(bp.rules.alerts(run._reader)) == once, size
 
 

@@ -62,7 +62,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Work:
+class AttributionWork:
     """An attribution as it travels to a worker."""
 
     asked: AskedAttribution
@@ -212,7 +212,7 @@ class AttributionRuns:
     ) -> Sequence[Found]:
         # On the executor: each worker makes the runs forward too, and knows the tasks by them.
         asked = replace(self.asked, executor=None)
-        work = Work(asked, GlobalState.of(self.backend))
+        work = AttributionWork(asked, GlobalState.of(self.backend))
         parts = {name_of(asked.target): asked.target, "clean": asked.clean, "corrupt": asked.corrupt, "of": asked.of}
         names = [f"{chunk[0].name}, point {point:.3g}" for chunk, point in tasks]
         return Tasks(self.asked.executor, work, names, asked.call, parts).run(advance)

@@ -20,7 +20,7 @@ from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
 from backprobe.storage.runs.parting import partings
 from backprobe.storage.runs.reduced import Binned, binned, stretches_of_nonfinite
 from backprobe.view.packing import Packed, packed
-from backprobe.view.recordings import Kept
+from backprobe.view.recordings import RecordingOnDisk
 from backprobe.view.runs import OpenRun, ShownRuns
 from backprobe.view.shown import Shown
 from backprobe.view.template import script_of, text_of
@@ -35,7 +35,9 @@ SEPARATORS = (".", ":", "/")
 class Answers:
     """Answers about some runs, and what is shown beside them. Those of files are rounded to four digits."""
 
-    def __init__(self, runs: ShownRuns, shown: Sequence[Shown | Kept] = (), *, is_rounded: bool = False) -> None:
+    def __init__(
+        self, runs: ShownRuns, shown: Sequence[Shown | RecordingOnDisk] = (), *, is_rounded: bool = False
+    ) -> None:
         self.runs, self.shown, self.is_rounded = runs, shown, is_rounded
 
     def answer(self, question: str, query: Query) -> Packed:
@@ -57,7 +59,7 @@ class Answers:
         """The names in one of the recordings, diffs or sweeps that the page shows."""
         return packed({"names": list(self._shown(query).names)})
 
-    def _shown(self, query: Query) -> Shown | Kept:
+    def _shown(self, query: Query) -> Shown | RecordingOnDisk:
         return dict(enumerate(self.shown))[int(query["other"])]
 
     def circuit(self, query: Query) -> Packed:

@@ -14,7 +14,7 @@ from backprobe.view.shown import Shown
 DEEPEST, MOST = 2, 40  # folders between one that is looked into and a recording in it; and recordings
 
 
-class Kept:
+class RecordingOnDisk:
     """A recording on disk, as what is shown of it. Raises BadRecording when it is read and is damaged."""
 
     kind = "circuit"
@@ -39,8 +39,8 @@ class Kept:
         return self._shown.arrays
 
 
-def recordings_in(folders: Sequence[Path]) -> list[Kept]:
+def recordings_in(folders: Sequence[Path]) -> list[RecordingOnDisk]:
     """Those in some folders, and in the folders in these, by their paths."""
     patterns = ["*/" * depth + DATA for depth in range(DEEPEST + 1)]
     found = {file.parent: one for one in folders for pattern in patterns for file in sorted(one.glob(pattern))}
-    return [Kept(folder, str(folder.relative_to(one.parent))) for folder, one in [*found.items()][:MOST]]
+    return [RecordingOnDisk(folder, str(folder.relative_to(one.parent))) for folder, one in [*found.items()][:MOST]]

@@ -35,9 +35,6 @@ ABREAST, TOGETHER = 4, 4096
 results are added up in float32."""
 
 
-FINDS_EFFECTS = hasattr(torch._library.utils, "is_impure")
-"""Does every part of the compiler ask whether an operator has an effect? Older ones ask only for what it writes to."""
-
 Kept = tuple[str, int]
 """A row that is kept outside of the graph: in which ``CompiledRows``, and at which place."""
 

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from backprobe.backends.torch.compiled_rows import FINDS_EFFECTS, CompiledRows, Kept, merge
-from backprobe.backends.torch.dynamo import skip_code
+from backprobe.backends.torch.compiled_rows import CompiledRows, Kept, merge
+from backprobe.backends.torch.dynamo import FINDS_EFFECTS, skip_code
 from backprobe.backends.torch.tensors import is_floating
 from backprobe.record.names import quote
 

@@ -5,6 +5,7 @@ What a watch does without each of them:
 - ``OptimizedModule``, ``WRAPPED_FORWARD``: no module is taken for a compiled one.
 - ``compiled_codes``: nothing is known to be compiled before the watch, and what was goes unnoticed.
 - ``skip_code``: Dynamo may compile a hook for itself, beside the model.
+- ``FINDS_EFFECTS``: with the backend "aot_eager", two calls before one backward fail.
 - ``start_callbacks``: a hook cannot be put back before something is compiled, so it never rests.
 """
 
@@ -30,6 +31,9 @@ WRAPPED_FORWARD: CodeType | None = _wrap_inline(lambda: None).__code__ if _wrap_
 
 _codes = lookup("torch._dynamo.convert_frame.input_codes")
 _entries = lookup("torch._C._dynamo.eval_frame._debug_get_cache_entry_list")
+
+FINDS_EFFECTS = lookup("torch._library.utils.is_impure") is not None
+"""Does every part of the compiler ask whether an operator has an effect? Older ones ask only for what it writes to."""
 
 
 def compiled_codes() -> Iterator[CodeType]:
