@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import backprobe as bp
+from asked import message
 from circuit_pages import recorded
 from written_runs import fill, rows, writer
 
@@ -227,3 +228,65 @@ def test_what_is_no_page_is_refused(what, request, tmp_path):
     assert raised.value.found == "the ending '.png'" and raised.value.next.endswith(".html'")
     with pytest.raises(bp.BadOption):
         one.save(3)
+
+
+# what was saved as a page
+
+
+def store_of(viewer):
+    """The answers in the page of a viewer in a notebook."""
+    shown = html.unescape(re.search(r'srcdoc="(.*?)" sandbox="allow-scripts"', viewer._repr_html_(), re.DOTALL)[1])
+    return data_of(shown)["store"]
+
+
+def test_pages_are_shown_as_what_they_were_made_of(folder, report, swept, tmp_path):
+    """Of a recording, a comparison, an attribution and a sweep: the same answers as of the objects themselves."""
+    rec = bp.probe(chain)(torch.tensor([1.0, 2.0]))
+    result = bp.attribute(chain, torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0]), ["x", "u", "v"])
+    made = {"rec": rec, "diff": report, "attribution": result, "sweep": swept}
+    bp.draw(rec, tmp_path / "rec.html")
+    bp.draw(result, tmp_path / "attribution.html")
+    report.save(tmp_path / "diff.html")
+    swept.save(tmp_path / "sweep.html")
+    with bp.view(folder, *(str(tmp_path / f"{name}.html") for name in made), open=False) as viewer:
+        assert repr(viewer).endswith("a circuit, a diff, an attribution, a sweep>")
+        found = store_of(viewer)
+    with bp.view(folder, *made.values(), open=False) as viewer:
+        expected = store_of(viewer)
+    assert found.keys() == expected.keys()
+    for question in ("others?", *(f"{what}?other={at}" for at in range(4) for what in ("other", "names"))):
+        one, other = unpacked(found[question]), unpacked(expected[question])
+        assert one.keys() == other.keys()
+        for key in one:
+            same = (
+                numpy.array_equal(one[key], other[key], equal_nan=True)
+                if key in ("effect", "was")
+                else one[key] == other[key]
+            )
+            assert same, (question, key)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (None, "FileNotFoundError"),
+        ("<html>", "no data of backprobe in it"),
+        ('<title>backprobe: x</title><script id="data" type="application/json">{"circuit":"AAAA"}</script>', "damaged"),
+        ('<title>backprobe: x</title><script id="data" type="application/json">[]</script>', "damaged"),
+    ],
+    ids=["none", "another page", "cut", "a list"],
+)
+def test_what_is_no_page_of_these_is_refused(tmp_path, text, found):
+    path = tmp_path / "page.html"
+    if text is not None:
+        path.write_text(text)
+    said = message(bp.BadRecording, lambda: bp.view(path, open=False))
+    assert said.startswith(f"{path} is not a page of a recording, a comparison, an attribution or a sweep")
+    assert found in said and "next:" in said
+
+
+def test_the_page_of_a_run_is_refused(folder, tmp_path):
+    with bp.open_run(folder) as run:
+        run.save(tmp_path / "run.html")
+    said = message(bp.BadRecording, lambda: bp.view(tmp_path / "run.html", open=False))
+    assert "a page of a run" in said and "of a run, its folder" in said

@@ -50,19 +50,21 @@ def view(*sources: Any, port: int = 0, open: bool = True) -> Viewer:
 
     - ``sources`` are runs, their folders, or folders that hold some; without any, the current folder. A recording, a
       drawing of ``bp.draw``, a report of ``bp.diff`` on two recordings, or a result of ``bp.attribute`` is shown
-      beside them as the circuit to explore, a sweep as a map; so is a recording that was saved in one of the folders.
+      beside them as the circuit to explore, a sweep as a map; so is a recording that was saved in one of the folders,
+      and what a page shows that ``bp.draw`` or the ``save`` of one of these has written.
     - ``port`` is that of the server; 0 is any that is free.
     - ``open`` opens a browser.
 
     Only this machine can reach the server, and only with the token that ends the viewer's ``url``. It goes on until
     ``viewer.close()``, or the program ends. In a notebook the viewer shows the runs as they are.
 
-    Raises BadOption, and BadRun for a folder that is not there.
+    Raises BadOption, BadRun for a folder that is not there, and BadRecording for a page that shows none of these.
     """
     check_options({"port": port, "open": open}, OPTIONS)
     asked = f"bp.view({', '.join(map(written, sources))})"
-    shown = [one._viewed() for one in sources if isinstance(one, Viewable)]
-    folders = [_folder(one, asked) for one in sources if not isinstance(one, Viewable)]
+    found = [_shown_of(one, asked) for one in sources]
+    shown = [one for one in found if isinstance(one, Shown)]
+    folders = [one for one in found if isinstance(one, Path)]
     viewer = Viewer(folders if sources else [Path.cwd()], port, asked, shown)
     if open:
         open_browser(viewer.url)
@@ -203,6 +205,17 @@ def check_html(target: Path, asked: str, what: str = "run") -> None:
             found=f"no folder {target.parent}",
             next="a path in a folder that exists",
         )
+
+
+def _shown_of(source: Any, asked: str) -> Shown | Path:
+    # What is shown of it, or its folder. Raises BadOption, BadRecording and BadRun.
+    if isinstance(source, Viewable):
+        return source._viewed()
+    if isinstance(source, str | Path) and Path(source).suffix.lower() == ".html" and not Path(source).is_dir():
+        from backprobe.view.saved_pages import read_page  # which imports NumPy
+
+        return read_page(Path(source), asked)
+    return _folder(source, asked)
 
 
 def _folder(source: Any, asked: str) -> Path:

@@ -33,6 +33,20 @@ def packed(head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None, *, 
     return [struct.pack("<I", len(text)), text, *map(_bytes, made.values())]
 
 
+def unpacked(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The head of an answer, and its arrays by name.
+
+    >>> unpacked(b"".join(packed({"a": 1}, {"b": numpy.array([2.5])})))
+    ({'a': 1}, {'b': array([2.5], dtype=float32)})
+    """
+    (size,) = struct.unpack_from("<I", data)
+    head, at, arrays = json.loads(data[4 : 4 + size]), 4 + size, {}
+    for name, kind, count in head.pop("arrays"):
+        arrays[name] = numpy.frombuffer(data, f"<{kind}", count, at)
+        at += arrays[name].nbytes
+    return head, arrays
+
+
 def _bytes(numbers: Any) -> Any:
     # Those of an array, which are not copied.
     return numpy.ascontiguousarray(numbers).reshape(-1).view(numpy.uint8).data
