@@ -41,12 +41,12 @@ RUNNING = _Running()
 
 @contextmanager
 def harmless(name: str) -> Iterator[None]:
-    """Within this context the program of this name ends at its first side effect. Raises Stopped.
+    """Within this context the program of this name ends at its first side effect. Raises StoppedAtEffect.
 
     >>> try:
     ...     with harmless("f"):
     ...         input()
-    ... except Stopped as stop:
+    ... except StoppedAtEffect as stop:
     ...     print(stop.note)
     f was not run again to look for useless gradients: it asks for input
     """

@@ -48,7 +48,7 @@ def asked_of(of: Any, cotangent: Any) -> tuple[AskedOutput, ...]:
     """The outputs that ``of`` and ``cotangent`` ask for. Raises BadOption.
 
     >>> asked_of(["ce", "kl"], {"kl": 2.0})
-    (Asked(key='ce', of='ce', cotangent=None), Asked(key='kl', of='kl', cotangent=2.0))
+    (AskedOutput(key='ce', of='ce', cotangent=None), AskedOutput(key='kl', of='kl', cotangent=2.0))
     """
     if not is_several(of):
         _check_one(of, "of")
