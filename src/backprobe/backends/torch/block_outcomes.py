@@ -1,0 +1,263 @@
+"""The outcomes of captures: the gradients that the calls of one output brought, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count, filterfalse
+from operator import attrgetter
+from typing import Any
+
+from torch import Tensor
+from torch.autograd.graph import Node
+
+from backprobe.backends.facts import Backward, Outcome, OwnCall, OwnPass
+from backprobe.backends.outcomes import Outcomes
+from backprobe.backends.protocol import BlockTape
+from backprobe.backends.torch import graph
+from backprobe.backends.torch.backward_passes import Output, Passing
+from backprobe.backends.torch.block_partials import BlockPartials, seeds
+from backprobe.backends.torch.capture import Capture, gradient_edge, with_edges
+from backprobe.backends.torch.checkpoints import IN_VAIN
+from backprobe.backends.torch.columns import Columns
+from backprobe.backends.torch.gradient_hooks import Arrivals
+from backprobe.backends.torch.graph import Key
+from backprobe.backends.torch.none_reads import NoneReads
+from backprobe.backends.torch.nonfinite_operations import Births
+from backprobe.backends.torch.scaling import Begun, Scaled, scales
+from backprobe.backends.torch.strategies import NO_PATH, Missing, edges, hooks_noted, outcome, with_leaves
+from backprobe.backends.torch.tape import TorchTape
+from backprobe.backends.torch.training import Census, Judged
+from backprobe.backends.torch.writes import TOGETHER
+from backprobe.record.entries import GradStatus
+from backprobe.record.reasons import Reason
+
+AROUND = -1  # in the place of an output: what a CopySlices node lets pass around a view
+IS_LIMITED, LEAVES_GRAPH = attrgetter("is_limited"), attrgetter("leaves_graph")
+CALL = attrgetter("called", "at", "places", "has_cotangents", "asked")
+OVERWRITTEN, APART = Reason("gradient_overwritten"), Reason("gradients_lie_apart")
+UNCLEAR = attrgetter("is_unclear")
+
+
+def with_history(capture: Capture) -> Capture:
+    # A capture as it is where a reentrant checkpoint computed it again, as often as it did.
+    again = None if capture.again is None else with_history(capture.again)
+    if again is not None and again.edge is not None:
+        return again.but(version=capture.version, alias=capture.alias, snapshot=capture.snapshot, calls=capture.calls)
+    if capture.leaf is not None:
+        return capture.but(opaque=TOGETHER) if capture.leaf.is_unclear else capture
+    if capture.edge is None and capture.in_vain is not None:
+        return capture.but(status=GradStatus.DETACHED, why=IN_VAIN)
+    if capture.edge is None and again is not None and again.status is not GradStatus.OK:
+        return capture.but(status=again.status, why=again.why)
+    if capture.edge is None and capture.part is not None:
+        return capture.but(status=GradStatus.OPAQUE, why=Reason("not_recomputed"))
+    return capture
+
+
+class BlockOutcomes(TorchTape, BlockTape):
+    """The part of a block's tape that says what backward gave."""
+
+    passing: Passing
+    numbers: dict[Key, int]
+    """Of the edges and nodes that are listened to."""
+
+    census: Census
+    kept_gradients: NoneReads
+    multiples: list[Begun]
+    """The roots of ``backward()`` that are a multiple of something."""
+
+    scaled: Scaled
+    partials: BlockPartials | None
+    births: Births | None
+    is_particular: bool
+    """Is there more to do than to take gradients?"""
+
+    def of_output(self, columns: Columns, output: Output) -> Backward:
+        # What the calls of one output gave.
+        places = dict(zip(columns.captures, count(), strict=False)) if output.captures else {}
+        begun_at = tuple(map(places.__getitem__, filter(places.__contains__, output.captures)))
+        columns = self._settled(columns, output)
+        updates = () if self.updates is None else self.updates.found(columns.captures)
+        captures, numbers, arrived = columns.captures, columns.numbers, output.arrived
+        versions = self.versions(columns.tensors)
+        values = columns.values(versions, self.options.create_graph)
+        grads = [*map(arrived.get, numbers)]
+        for at in columns.rare():
+            if (c := captures[at]).opaque is not None or c.writes or c.geometry is not None:
+                grads[at] = None
+        lacking = [at for at, gradient in enumerate(grads) if gradient is None or values[at] is None]
+        without = [at for at in lacking if values[at] is not None and not captures[at].is_followed]
+        is_all_freed = len(without) == len(lacking) and not any(map(LEAVES_GRAPH, output.calls))
+        inputs = columns.inputs(later=is_all_freed and not self.is_particular)
+        judged = None if output.is_grad else self.census.judged(self.passing.calls)
+        unusual = self._unusual(captures, lacking, without, values, grads, inputs, judged, output)
+        outcomes = Outcomes(values, grads, inputs, columns.leaves, versions, unusual)
+        there = [*filterfalse(unusual.__contains__, range(len(captures)))]
+        there += [at for at, one in unusual.items() if one.status is GradStatus.OK]
+        scaled, notes = self._scales(captures, grads) if self.multiples and not output.is_grad else ((), ())
+        notes = (*notes, *hooks_noted(captures, sorted({*columns.hooked()}.intersection(there))))
+        if output.batch and begun_at:
+            notes = (*notes, (begun_at[0], Reason("grads_batched", {"count": str(output.batch)})))
+        training = None if judged is None else self.census.found(judged, captures, inputs, bool(self.unseen()))
+        visited = self._in_order(there, numbers, arrived)
+        is_limited = any(map(IS_LIMITED, output.calls))
+        calls = self._calls(output, captures) if is_limited else [*map(CALL, output.calls)]
+        own = OwnPass(begun_at, not output.is_grad, calls) if calls else None
+        passed = Backward(
+            outcomes,
+            visited,
+            notes=notes,
+            scales=scaled,
+            updates=updates,
+            training=training,
+            none_reads=self.kept_gradients.found(captures),
+            own=own,
+        )
+        if self.partials is not None:
+            begun = seeds(captures, begun_at, output.calls[0].cotangents if output.calls else ())
+            passed = self.partials.links(captures, inputs, grads, begun).added_to(passed)
+        if self.births is None:
+            return passed
+        running = [number for number, call in self.passing.passes.items() if call in output.calls]
+        return self.births.added_to(passed, with_edges(captures), running)
+
+    def _calls(self, output: Output, captures: Sequence[Capture]) -> Sequence[OwnCall]:
+        # The calls of an output with what they asked for.
+        at = {id(capture.tensor): position for position, capture in enumerate(captures)}
+        for call in output.calls:
+            call.places = tuple([at[id(one)] for one in call.inputs if id(one) in at])
+        return [*map(CALL, output.calls)]
+
+    def _settled(self, columns: Columns, output: Output) -> Columns:
+        # The captures as the calls of one output left them.
+        captures, touched = columns.captures, dict.fromkeys(output.touched(), OVERWRITTEN)
+        touched |= dict.fromkeys(output.apart, APART)
+        if not (touched or columns.rare() or any(map(UNCLEAR, filter(None, columns.listened)))):
+            return columns
+        found = [
+            c if not (c.is_rare or touched or (c.leaf is not None and c.leaf.is_unclear)) else self._judged(c, touched)
+            for c in captures
+        ]
+        return columns if found == captures else Columns.of(found)
+
+    def _in_order(self, there: Sequence[int], numbers: Sequence[int], arrived: Iterable[int]) -> tuple[int, ...]:
+        # Those of some captures that backward came to, in the order in which it did.
+        order = dict(zip(arrived, count(), strict=False))
+        ranks: list[Any] = [*map(order.get, numbers)]
+        return tuple(sorted([at for at in sorted(there) if ranks[at] is not None], key=ranks.__getitem__))
+
+    def _unusual(
+        self,
+        captures: Sequence[Capture],
+        lacking: Sequence[int],
+        without: Sequence[int],
+        values: Sequence[Any],
+        grads: list[Tensor | None],
+        inputs: Sequence[tuple[int, ...]],
+        judged: Judged | None,
+        output: Output,
+    ) -> dict[int, Outcome]:
+        # The outcomes of captures that lack a gradient, or a value that can be shown as it is.
+        #
+        # Those in ``without`` have a value, and no history.
+        found = {
+            at: Outcome((c := captures[at]).status, c.why, values[at], cause=c.in_vain or c.unasked, version=c.version)
+            for at in without
+        }
+        lacking = [at for at in lacking if at not in found]
+        if not lacking:
+            return found
+        passed = {edge: output.arrived.get(number) for edge, number in self.numbers.items()}
+        around = {node: gradient for (node, at), gradient in passed.items() if at == AROUND and gradient is not None}
+        missing, live, arrivals = self._why_missing(output), self.options.create_graph, Arrivals(passed, {}, around)
+        late = self._named_late([captures[at] for at in lacking], output)
+        beside = self._beside_inputs([captures[at] for at in lacking], output)
+        for at in lacking:
+            capture = captures[at]
+            if output.batch and (capture.geometry is not None or capture.writes):
+                capture = capture.but(opaque=Reason("grads_batched_of_view"))
+            why = self._why_of_leaf(capture, output) or {**beside, **late}.get(capture.number, missing)
+            if grads[at] is None:
+                grads[at] = arrivals.gradient(capture)
+            found[at] = outcome(capture, grads[at], edges(inputs[at]), live, why)
+        spared = self.census.runs.replaced() if judged is None else judged.spared()
+        for call in output.calls if output.is_grad else ():  # which come to the leaves that they are asked for
+            spared |= {*map(id, call.inputs)} & {*map(id, graph.leaves(graph.all_nodes(call.nodes)))}
+        return with_leaves(captures, found, self._begun_at(output), spared)
+
+    def _scales(self, captures: Sequence[Capture], grads: Sequence[Any]) -> Any:
+        recorded = graph.by_edge(captures)
+        leaves = graph.by_edge(with_edges(captures))
+        derivatives = {at: grad for at, grad in enumerate(grads) if grad is not None} if self._is_alone() else {}
+        return scales(self.multiples, captures, {**leaves, **recorded}, derivatives, self.scaled)
+
+    def _judged(self, capture: Capture, touched: Mapping[int, Reason]) -> Capture:
+        # A capture as backward left it: opaque where what has arrived at its number is not its gradient, and why.
+        if capture.is_rare or capture.leaf is not None:
+            capture = with_history(capture)
+        return capture.but(opaque=touched[capture.number]) if capture.number in touched else capture
+
+    def _why_of_leaf(self, capture: Capture, output: Output) -> Missing | None:
+        # Of a leaf that was written later, or got its name when a backward() was over: why this version has none.
+        leaf = capture.leaf
+        if leaf is None:
+            return None
+        if capture.number != leaf.first or not capture.calls:
+            is_older = capture.number != leaf.number and output.calls and not output.is_cut_short
+            return (GradStatus.NOT_CONNECTED, Reason("written_since"), None) if is_older else None
+        until = max([call.before + 1 for call in output.calls], default=0)
+        if leaf.superseded is not None:
+            until = min(until, leaf.superseded)
+        if until <= capture.calls:
+            return GradStatus.BACKWARD_NOT_RUN, Reason("named_late"), None
+        updated = GradStatus.NOT_CONNECTED, Reason("written_since_past_autograd"), None
+        return updated if leaf.written >= 0 else None
+
+    def _named_late(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
+        # By number: the results that got their names when a ``backward()`` had been through their operations.
+        found: dict[int, Missing] = {}
+        through: dict[int, set[Node]] = {}  # by how many calls of backward() there were
+        for one in lacking:
+            if one.calls and one.leaf is None and one.edge is not None:
+                if one.calls not in through:
+                    calls = [call for call in output.calls if call.before < one.calls and not call.is_limited]
+                    through[one.calls] = {*graph.all_nodes(node for call in calls for node in call.nodes)}
+                if one.edge.node in through[one.calls]:
+                    found[one.number] = GradStatus.BACKWARD_NOT_RUN, Reason("named_late"), None
+        return found
+
+    def _beside_inputs(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
+        # By number: what ``grad()`` did not come by on its way, though its output is computed from it.
+        if not (lacking and output.is_grad) or output.is_cut_short:
+            return {}
+        call, last = output.calls[0], output.calls[-1]
+        behind = {*graph.all_nodes(call.nodes)}
+        why: Missing = GradStatus.NOT_CONNECTED, Reason("beside_inputs"), call.at
+        late: Missing = GradStatus.BACKWARD_NOT_RUN, Reason("named_late"), None
+        edges = ((one, one.edge or gradient_edge(one.tensor)) for one in lacking if one.is_followed)
+        return {
+            one.number: late if one.calls > last.before else why
+            for one, edge in edges
+            if edge is not None and edge.node in behind
+        }
+
+    def _begun_at(self, output: Output) -> list[Node]:
+        # The nodes at which the calls began that went to all leaves behind them.
+        return [node for call in output.calls if not call.is_limited for node in call.nodes]
+
+    def _is_alone(self) -> bool:
+        # Was there one backward pass, from one tensor, whose gradient is 1?
+        calls = self.passing.calls
+        return len(calls) == 1 and len(calls[0].roots) == 1 and calls[0].cotangents[0] is None
+
+    def _why_missing(self, output: Output) -> Missing:
+        # Why values have no gradient; where ``backward()`` was limited to inputs of its own, the line of that.
+        if not output.calls:
+            code = "backward_in_other_thread" if self.passing.is_elsewhere else "backward_not_called"
+            return GradStatus.BACKWARD_NOT_RUN, Reason(code), None
+        if output.is_cut_short:
+            return GradStatus.BACKWARD_NOT_RUN, Reason("backward_cut_short"), None
+        limited = [call.at for call in output.calls if call.is_limited and not call.is_grad]
+        if limited:
+            return GradStatus.NOT_CONNECTED, Reason("no_path_to_inputs"), next(filter(None, limited), None)
+        return GradStatus.NOT_CONNECTED, NO_PATH, None
