@@ -158,11 +158,11 @@ def frozen(said):
 
 
 def all_trained(said):
-    """No parameter lacks its gradient, and of the leaves with a gradient one has another number than 0 in it."""
+    """No parameter lacks its gradient, and where all are recorded, one has another number than 0 in it."""
     training = said.training
     leaves = [one for one in said.entries if one.is_leaf and str(one.status) == "ok"]
     has_all = training.count > 0 and not training.untrained and not training.cleared
-    return has_all and not (leaves and all(map(is_zero, leaves)))
+    return has_all and not (len(leaves) >= training.count and all(map(is_zero, leaves)))
 
 
 def overview(said):

@@ -25,6 +25,27 @@ def test_a_partial_of_a_librarys_function_is_not_to_be_probed(function):
     golden("explain", found)
 
 
+def by_attribute(x, w):
+    u = x * w
+    k = getattr(u, "detach")()  # noqa: B009  # as it is written
+    return (k * w).sum()
+
+
+def by_another_name(x, w):
+    u = x * w
+    cut = torch.Tensor.detach
+    k = cut(u)
+    return (k * w).sum()
+
+
+@pytest.mark.parametrize(("program", "named"), [(by_attribute, "torch.detach"), (by_another_name, "cut")])
+def test_what_has_no_lines_is_not_to_be_probed_whatever_it_is_called(program, named):
+    (found,) = bp.explain(bp.probe(program)(torch.ones(2), torch.ones(2)), "x").findings
+    assert found.kind == "inside" and found.source.text.strip().startswith("k = ")
+    assert "bp.probe(" not in found.remedy
+    assert found.remedy.startswith(f"what runs there, {named}, has no lines to look into: leave it out")
+
+
 def cut_inside(value, factor):
     return value.detach() * factor
 

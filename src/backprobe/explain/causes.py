@@ -111,6 +111,9 @@ CAUSES = {
     "inside.library_next": "{function} is in a library, whose lines are not recorded;\n"
     "its documentation says what is differentiated;\n"
     "or compute the same with operations that are",
+    "inside.builtin": INSIDE,
+    "inside.builtin_next": "what runs there, {function}, has no lines to look into: leave it out;\n"
+    "or compute the same with operations that have a derivative",
     "inside.unseen": INSIDE,
     "inside.unseen_next": "no value of {function} can be seen inside of that transformation:\n"
     "look in its lines for what lets no gradient through, or compute the same without it",

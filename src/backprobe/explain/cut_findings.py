@@ -32,6 +32,7 @@ from backprobe.record.training import HOOK
 """Flat functions for which TensorFlow gives None; the derivative of its ``sign`` is 0, with an edge, as in PyTorch."""
 
 
+PYTHON = "builtins"
 RECORDED = ("inside.recorded", "inside.handed")
 """Of functions whose lines are recorded: one that is called, and one that is given to what calls it."""
 
@@ -97,7 +98,7 @@ def _converted(kind: str, text: str) -> str:
 
 def _inside(flow: Dataflow, call: str, function: str, target: Entry) -> tuple[str, str]:
     # Which function a value is lost in: one inside of a transformation, one whose lines are recorded, a partial, one of
-    # a library, or another.
+    # a library, one that has no lines under whatever name it is called, or another.
     unseen = [read.spelled for read in target.reads if flow.entries[read.at].is_because("unseen_transform")]
     if unseen:
         return "inside.unseen", unseen[0].removesuffix("()")
@@ -106,7 +107,8 @@ def _inside(flow: Dataflow, call: str, function: str, target: Entry) -> tuple[st
     if _is_partial(target):
         return "inside.partial", function
     if not _is_of_library(function, target):
-        return "inside", function
+        called = _without_lines(target)
+        return ("inside", function) if called is None else ("inside.builtin", called or function)
     own = handed_to(call, {re.split(r"[.\[]", read.spelled)[0] for read in target.reads})
     cause = "inside.library" if not own else "inside.lambda" if own == "<lambda>" else "inside"
     return cause, own or function
@@ -207,6 +209,18 @@ def _is_of_library(function: str, target: Entry) -> bool:
     calls = [call.partition(".") for call in target.source.calls] if target.source is not None else []
     imported = [name.rpartition(".")[2] for package, _, name in calls if package in MODULES]
     return function.partition(".")[0] in MODULES or _called(function) in imported
+
+
+def _without_lines(target: Entry) -> str | None:
+    # Of a line that calls nothing but what is Python's own or a framework's: the last of these, empty for Python's own.
+    # Nothing there can be probed by itself.
+    calls = () if target.source is None else target.source.calls
+    packages = [call.partition(".")[0] for call in calls]
+    if not calls or not all(package in MODULES or package == PYTHON for package in packages):
+        return None
+    return next(
+        (call for call, package in zip(reversed(calls), reversed(packages), strict=True) if package != PYTHON), ""
+    )
 
 
 def _is_partial(target: Entry) -> bool:
