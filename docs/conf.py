@@ -61,7 +61,7 @@ nitpick_ignore = [
     ("py:class", "backprobe.source.edits.Edit"),  # which --patch writes; Finding.tried says in words what was tried
     ("py:class", "backprobe.record.entries.Gradient"),  # which ``grads`` and ``statuses`` are read through
     ("py:class", "Path"),  # of pathlib
-    ("py:class", "Compared"),  # the rows of a report on two trainings
+    ("py:class", "ComparedRows"),  # the rows of a report on two trainings
     ("py:class", "backprobe.diff.measure.Measure"),  # what the report and its divergences are read through
     ("py:class", "backprobe.diff.pairs.Row"),
     ("py:class", "backprobe.diff.floor.Measured"),

@@ -54,7 +54,7 @@ def test_a_viewer_says_where_it_is_and_goes_on_until_it_is_interrupted(folder):
         assert b'"label":"one"' in answer and b'"label":"two"' in answer
     finally:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     port = address.rstrip("/").rpartition(":")[2]
     assert process.returncode == 0 and out == ""
     assert f"ssh -L {port}:127.0.0.1:{port} " in err and "Traceback" not in err

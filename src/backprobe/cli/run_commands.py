@@ -67,7 +67,7 @@ def view(sources: tuple[str, ...], port: int, no_open: bool, until_ended: bool) 
     backprobe view runs/exp1
     backprobe view runs              all runs in a folder
     backprobe view runs bad-step     and the circuit of a recording
-    backprobe view diff.html         what a page shows that backprobe diff --html wrote
+    backprobe view diff.html         a page of backprobe diff --html
     backprobe view runs/exp1 --no-open --port 8000
 
     RUN is the folder that bp.watch was given, or one around it, a recording, or the page of a recording, a diff, an
