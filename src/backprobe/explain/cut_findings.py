@@ -6,8 +6,10 @@ A cut beside which gradients flow by other ways is a note, not a finding.
 from __future__ import annotations
 
 import ast
+import builtins
 import math
 import re
+import types
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -32,7 +34,9 @@ from backprobe.record.training import HOOK
 """Flat functions for which TensorFlow gives None; the derivative of its ``sign`` is 0, with an edge, as in PyTorch."""
 
 
-PYTHON = "builtins"
+IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType, types.WrapperDescriptorType)
+PYTHONS = frozenset(f"builtins.{name}" for name in (*vars(builtins), *(kind.__name__ for kind in IN_C)))
+"""What Python has of its own, as a recording has the names of calls."""
 RECORDED = ("inside.recorded", "inside.handed")
 """Of functions whose lines are recorded: one that is called, and one that is given to what calls it."""
 
@@ -215,12 +219,9 @@ def _without_lines(target: Entry) -> str | None:
     # Of a line that calls nothing but what is Python's own or a framework's: the last of these, empty for Python's own.
     # Nothing there can be probed by itself.
     calls = () if target.source is None else target.source.calls
-    packages = [call.partition(".")[0] for call in calls]
-    if not calls or not all(package in MODULES or package == PYTHON for package in packages):
+    if not calls or not all(call in PYTHONS or call.partition(".")[0] in MODULES for call in calls):
         return None
-    return next(
-        (call for call, package in zip(reversed(calls), reversed(packages), strict=True) if package != PYTHON), ""
-    )
+    return next((call for call in reversed(calls) if call not in PYTHONS), "")
 
 
 def _is_partial(target: Entry) -> bool:
