@@ -39,8 +39,9 @@ def viewing(*words, **environment):
     """A process that shows runs."""
     command = [sys.executable, "-m", "backprobe", "view", "--no-open", *map(str, words)]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
-    )
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which a shell in the background ignores
+    )  # fmt: skip
 
 
 def test_a_viewer_says_where_it_is_and_goes_on_until_it_is_interrupted(folder):
