@@ -89,7 +89,7 @@ def forward(
     is_elementwise = bool(said) or term.op in ELEMENTWISE or _is_elementwise(operands, result)
     said = said or _listed(operands, index, result, is_elementwise)
     found = [say("first_place", text=shorten(term.text or name), at=where(index), numbers=said)] if said else []
-    found += beyond(operands, result) or beyond(sources, result)  # a table in a container may be no operand
+    found += beyond(operands, result)
     if is_elementwise or not _is_of_matrices(why, term.text or line):
         return found
     return found + [one for text, numbers in operands[:MOST] for one in condition(shorten(text), numbers, result)]
