@@ -218,6 +218,25 @@ class Recompute(ABC):
         """A capture of the first run, and the one that has its history."""
 
 
+# journals
+
+
+class Journals(ABC):
+    """Values may be captured some time after they were bound, as long as nothing was written since."""
+
+    @abstractmethod
+    def is_usual(self) -> bool:
+        """Does what is computed now have a history, in no transform, mode or backward pass?"""
+
+    @abstractmethod
+    def as_usual(self) -> AbstractContextManager[object]:
+        """Within this context that is so, whatever the program does."""
+
+    @abstractmethod
+    def natures(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        """What of each tells whether and how it will be captured: equal for two that are captured alike."""
+
+
 # replacing
 
 
@@ -389,6 +408,7 @@ class ModuleObserver:
     kinds: dict[str, type] = field(default_factory=dict)  # by path: the class of a module that has parameters itself
     hooks: dict[str, list[CodeType]] = field(default_factory=dict)  # by path: what runs before or after its forward
     known: dict[Any, Any] = field(default_factory=dict)  # what a backend has made of these wishes, for the next block
+    journal: Any = None  # a journal that may be kept of the model's first call
 
 
 # blocks

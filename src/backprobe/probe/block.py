@@ -254,7 +254,7 @@ class ModelBlock(BlockRun):
         self.call = models.call(target, (), {})
         if self.replacing is not None:  # by a call of its own: what is known of the modules now may be another later
             refuse_unknown_paths(self.replacing, models.call(target, (), {}), models, target, in_block=True)
-        observer, tape = self.modules.observer(), self.tape
+        observer, tape = self.modules.observer(journals=True), self.tape
         if isinstance(tape, Differentiator):
             observer = replace(observer, given=lambda inputs: tape.follow(_leaves(inputs)))
         observing = self.blocks.observing(self.call, observer)

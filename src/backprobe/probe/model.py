@@ -41,8 +41,10 @@ class Modules:
         self.code = ModuleCode()
         self.versions = versions
 
-    def observer(self) -> ModuleObserver:
-        """The observer to which the model's parameters and modules report while it runs."""
+    def observer(self, *, journals: bool = False) -> ModuleObserver:
+        """The observer to which the model's parameters and modules report while it runs; the first call may be kept in
+        a journal.
+        """
         wants_parameter = self.plan.wants_parameter.of if self.versions is None else _always
         return ModuleObserver(
             self._parameter,
@@ -59,6 +61,7 @@ class Modules:
             kinds=self.code.kinds,
             hooks=self.code.hooks,
             known=self.plan.chosen if self.versions is None else {},
+            journal=self.trace.begin_journal() if journals and self.versions is None else None,
         )
 
     def name_unseen(self, call: ModelCall, compiled: Sequence[str] = ()) -> None:

@@ -25,7 +25,7 @@ class Copy:
 
     __slots__ = ("around", "cell", "code", "file", "function", "inner", "kinds", "name", "plain", "sites", "waiting")
 
-    def __init__(self, original: FunctionType, operations: bool, waiting: list[Copy]) -> None:
+    def __init__(self, original: FunctionType, operations: bool, waiting: list[Copy], journals: bool = False) -> None:
         """``waiting`` are the copies of this function that nobody uses. Raises NoSource."""
         self.waiting = waiting
         self.kinds: dict[Any, Any] = {}  # what its users know of it, by who calls it
@@ -33,7 +33,7 @@ class Copy:
         self.plain, self.name, self.file, self.code = plain, plain.__name__, plain.__code__.co_filename, plain.__code__
         self.around = [held for one in decorators for held in _held(one)]
         self.cell = CellType(_nobody)
-        self.inner, self.sites = reporting_copy(plain, self.cell, operations=operations)
+        self.inner, self.sites = reporting_copy(plain, self.cell, operations=operations, journals=journals)
         self.function = around(original, lambda _: self.inner) if decorators else self.inner
 
     @property
@@ -57,24 +57,24 @@ class Copies:
     """The copies that nobody uses, by the function that they are of."""
 
     def __init__(self) -> None:
-        self.waiting: dict[tuple[FunctionType, bool], list[Copy]] = {}
+        self.waiting: dict[tuple[FunctionType, bool, bool], list[Copy]] = {}
 
-    def lend(self, function: FunctionType, operations: bool) -> Copy | None:
+    def lend(self, function: FunctionType, operations: bool, journals: bool = False) -> Copy | None:
         """A copy; None of a function of which none are kept. Raises NoSource.
 
         Its user puts what opens a listener into its cell. Decorators stay around it. With ``operations`` it reports
-        each subexpression as well.
+        each subexpression as well, with ``journals`` as ``source/journalling`` says.
         """
-        waiting = self.waiting.get((function, operations))
+        waiting = self.waiting.get((function, operations, journals))
         if waiting is None:
             if len(self.waiting) > MOST or not is_lasting(function):
                 return None
-            waiting = self.waiting[function, operations] = []
+            waiting = self.waiting[function, operations, journals] = []
         try:
             while not (copy := waiting.pop()).is_current:
                 pass
         except IndexError:  # there is none, or another thread has taken the last one
-            copy = Copy(function, operations, waiting)
+            copy = Copy(function, operations, waiting, journals)
         return copy
 
 
@@ -132,6 +132,9 @@ class _Nobody(CodeListener):
     # Listens to a copy that is called after its user has given it back.
     sites: tuple[Site, ...] = ()
 
+    def extend(self, said: Any, /) -> None:
+        """What a journalling copy binds."""
 
-def _nobody() -> Any:
+
+def _nobody(*_: Any) -> Any:
     return _Nobody()

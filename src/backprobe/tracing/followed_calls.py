@@ -19,6 +19,7 @@ from backprobe.source.listener import Opener
 from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
 from backprobe.source.user_code import innermost, package
+from backprobe.tracing.journal import Journal
 from backprobe.tracing.log import ScopeKind
 from backprobe.tracing.plan import Plan
 from backprobe.tracing.reader import Reader
@@ -58,7 +59,9 @@ class Following(FollowedCalls[Scope]):
         self.trace = trace
         self.foreign, self.own, _ = trace.plan.codes(type(trace.tape), trace.home)
 
-    def reporting(self, function: Any, caller: Scope, label: str) -> Any:
+    def reporting(self, function: Any, caller: Any, label: str) -> Any:
+        if isinstance(caller, Journal):
+            return reporting(function, caller.opener(label), operations=self.trace.operations, journals=True)
         return reporting(function, self.trace.opener(caller, label), operations=self.trace.operations)
 
     def follow_once(self, caller: Scope, function: Any) -> Any:

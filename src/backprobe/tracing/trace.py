@@ -7,6 +7,7 @@ program is over or somebody asks before. Nothing here knows a framework.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from types import FunctionType, MethodType
@@ -27,6 +28,7 @@ from backprobe.source.sites import Site
 from backprobe.tracing import schema as schemas
 from backprobe.tracing.codes import Codes
 from backprobe.tracing.followed_calls import Following
+from backprobe.tracing.journal import Journal
 from backprobe.tracing.log import (
     ABSENT,
     AGAIN,
@@ -56,6 +58,7 @@ from backprobe.tracing.values import OF_FORWARD, ScopeNames, Value
 from backprobe.tracing.versions import By, Versions
 
 S = TypeVar("S", bound=Scope)
+JOURNALS = os.environ.get("BACKPROBE_JOURNAL", "")
 
 
 class Trace:
@@ -97,15 +100,22 @@ class Trace:
         self.repeats, self.following = Repeats(self), Following(self)
         self.root = self.scope_type(self, self.plan.kind("", "", "", ()))
         self.is_root_open = self.is_result_named = False
+        self.journal: Journal | None = None  # of the call of a model that runs
         self.has_more = replacing is not None  # does the reader know more than the log says?
         if isinstance(tape, capabilities.Late) and not is_apart:
             tape.before_late = self._read_all
 
     def read(self) -> Reader:
         """Name what was reported so far."""
+        self._hear()
         reader = self.reader = self.reader or Reader(self.tape, self.selection, self.log, self.versions)
         reader.read()
         return reader
+
+    def _hear(self) -> None:
+        # Something is about to be said, or asked for: what a journal keeps comes before.
+        if self.journal is not None:
+            self.journal.go_live()
 
     def _read_all(self) -> None:
         # Read this log, and those of the parts that are being computed again.
@@ -114,6 +124,7 @@ class Trace:
 
     def schema(self, outputs: Collection[int]) -> Schema:
         """What this log says of its values, ``outputs`` being the numbers of what is differentiated."""
+        self._hear()
         known = None
         if self.is_repeatable and (self.reader is None or not self.reader.at):
             known = schemas.find(self.plan, self.events, outputs)
@@ -181,6 +192,8 @@ class Trace:
 
     def reporting_forward(self, path: str, forward: Any) -> Any:
         """A module's forward that reports, until this trace is released. Raises NoSource."""
+        if self.journal is not None and (journalling := self.journal.forward(path, forward)) is not None:
+            return journalling
         function = forward.__func__ if type(forward) is MethodType else forward
         copy = self.plan.copies.lend(function, self.operations) if type(function) is FunctionType else None
         if copy is None:
@@ -198,13 +211,18 @@ class Trace:
 
     def open_root(self, file: str, sites: Sequence[Site]) -> Scope:
         """The code that everything begins with runs now."""
-        root = self.root
-        root.kind = kind = self.plan.kind("", "", file, sites)
-        root.sites, root.locals, root.wants = sites, kind.locals, kind.wants
+        self._hear()
+        root, kind = self.root, self.plan.kind("", "", file, sites)
+        self.root_is(kind)
         self.versions.leave(root)
         self.is_root_open = True
         self._say(0, ENTER, kind)
         return root
+
+    def root_is(self, kind: ScopeKind) -> None:
+        """This is the code that everything begins with."""
+        root = self.root
+        root.kind, root.sites, root.locals, root.wants = kind, kind.sites, kind.locals, kind.wants
 
     def use_root(self, make: Callable[[Trace, ScopeKind], S]) -> S:
         """Let another kind of scope than a function's be the root."""
@@ -228,6 +246,7 @@ class Trace:
 
     def entered(self, caller: int, kind: ScopeKind) -> Scope:
         number = 0
+        self._hear()
         if self.is_recording:
             number, self.scopes = self.scopes, self.scopes + 1
             if self.repeats.again or not self.runs_once():
@@ -285,6 +304,9 @@ class Trace:
     def release(self) -> None:
         """Keep no value any longer, and no cycle that would keep one until the next garbage collection."""
         self.close()
+        if self.journal is not None:
+            self.journal.close()
+            self.journal = None
         for copy in self.lent:
             copy.give_back()
         self.lent.clear()
@@ -343,6 +365,7 @@ class Trace:
         return [] if self.writes is None else self.writes.targets(function, tuple(args), kwargs)
 
     def writing(self, tensor: Any) -> None:
+        self._hear()
         if self.writes is not None:
             with self.tape.quiet():
                 self.writes.writing(tensor)
@@ -364,6 +387,7 @@ class Trace:
             now = self.repeats.now()
             if now is not self:
                 return now.name_returned(path, output)
+        self._hear()
         if not self.takes_all or self.replaced is not None or not path:
             return self._name_returned(path, output)
         if self.repeats.again or not self.runs_once():
@@ -479,7 +503,16 @@ class Trace:
         """The number of the value that a tensor is; it gets a local of the root where it has no name."""
         return self._hold(HELD, tensor, NO_SITE_AT, local, leaf)
 
+    def begin_journal(self) -> Journal | None:
+        """A journal of the model's first call, where the backend can capture what is in it later."""
+        can = isinstance(self.tape, capabilities.Journals) and self.writes is not None and self.versions.counted
+        if not can or not JOURNALS or self.tap is not None or self.replacing is not None or self.selection.in_function:
+            return None
+        self.journal = Journal(self, self.tape)
+        return self.journal
+
     def _hold(self, word: int, tensor: Any, at: int | Site, *said: Any) -> int:
+        self._hear()
         known = self.versions.numbers.get(self.tape.identity(tensor))
         number = self.versions.number(tensor, self.root, at)
         self.events += (0, word, (*said, number, number == known))

@@ -6,7 +6,8 @@ A prehook on the node of each captured edge notes what arrives there, after the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from operator import and_, attrgetter, not_
@@ -18,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from backprobe.backends.capabilities import AtEnd, Late, Recompute
+from backprobe.backends.capabilities import AtEnd, Journals, Late, Recompute
 from backprobe.backends.facts import Around, Backward, Options, Root
 from backprobe.backends.random_states import put_back
 from backprobe.backends.torch import graph, own_modes
@@ -34,7 +35,16 @@ from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.partials import silent
 from backprobe.backends.torch.pipelines import Pipelines
-from backprobe.backends.torch.private import WRITTEN_IN_PYTHON, current_pass, is_wrapped, nodes_made, queue_callback
+from backprobe.backends.torch.private import (
+    WRITTEN_IN_PYTHON,
+    DisableFuncTorch,
+    current_pass,
+    function_modes,
+    innermost_transform,
+    is_wrapped,
+    nodes_made,
+    queue_callback,
+)
 from backprobe.backends.torch.recheck import random_states
 from backprobe.backends.torch.scaling import Begun, Scaled, multiple
 from backprobe.backends.torch.tape import NOTHING_PASSED, UPDATED
@@ -53,6 +63,7 @@ TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_
 UNNUMBERED = -1
 REQUIRES_GRAD, VERSION = attrgetter("requires_grad"), attrgetter("_version")
 IS_LEAF, IS_VIEW = attrgetter("is_leaf"), Tensor._is_view
+NATURE = attrgetter("requires_grad", "is_leaf")
 
 
 @lru_cache(4096)
@@ -61,7 +72,7 @@ def _traces(code: CodeType, file: str) -> bool:
     return not runs_as_it_is and file.startswith(tuple(HOME + part for part in TRACERS))
 
 
-class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd):
+class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
     """PyTorch's ``BlockTape``."""
 
     kept_gradients: NoneReads
@@ -227,6 +238,26 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd):
         return None if current_pass() < 0 else computing_again() or UNHEARD
 
     runs_once, running_pass = staticmethod(torch.is_grad_enabled), staticmethod(current_pass)
+
+    def is_usual(self) -> bool:
+        return (
+            torch.is_grad_enabled()
+            and current_pass() < 0
+            and innermost_transform() is None
+            and not function_modes()
+            and own_modes.dispatch_modes() <= own_modes.count
+        )
+
+    @contextmanager
+    def as_usual(self) -> Iterator[None]:
+        if self.is_usual():
+            yield
+            return
+        with torch.enable_grad(), DisableFuncTorch(), self.quiet():
+            yield
+
+    def natures(self, tensors: Sequence[Tensor]) -> Sequence[Any]:
+        return [*map(NATURE, tensors)]
 
     def to_be_repeated(self) -> Hashable | None:
         return None if torch.is_grad_enabled() else to_compute_again()

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, compress, repeat
-from operator import and_, attrgetter, contains, not_, or_
+from operator import and_, attrgetter, contains, methodcaller, not_, or_
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakSet
@@ -37,6 +37,8 @@ from backprobe.source.user_code import innermost
 CALLED_IN = torch_modules.__file__  # not of ``Module.__call__``, which others wrap
 BETWEEN = frozenset({CALLED_IN, own_calls.__file__, patching.__file__})
 BASES, HOOKS, PRE_HOOKS = attrgetter("__mro__"), attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
+CALL, INPLACE = Module.__call__, methodcaller("get", "inplace")
+ALL_HOOKS = attrgetter("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 MADE_FROM = "_torchdynamo_orig_callable"  # on what torch.compile returns
 
 
@@ -144,6 +146,8 @@ def observing(
     one of ours behind it, so that what is seen is what the caller gets.
     """
     reporter = _Reporter(call, observer, [] if later is None else later)
+    if observer.journal is not None:
+        reporter.keep(observer.journal)
     rewritten = [
         (module, "forward", reporting)
         for module, path in reporter.exchanged.items()
@@ -157,7 +161,8 @@ def observing(
             reporter.hooked[module] = paths = reporter.paths.pop(module)
             installed.callback(module.register_forward_hook(partial(reporter.returned, paths)).remove)
         installed.callback(reporter.rest)
-        reporter.listen()
+        if not reporter.is_kept:
+            reporter.listen()
         yield
 
 
@@ -179,6 +184,27 @@ class _Reporter:
 
     def listen(self) -> None:
         self.handles += [register_module_forward_pre_hook(self.before), register_module_forward_hook(self.after)]
+
+    is_kept = False  # does a journal hear the modules, until it says that it does not?
+
+    def keep(self, journal: Any) -> None:
+        """Let a journal hear the modules, where each of them is called as PyTorch does it, and none has hooks."""
+        modules = self.call.structure.modules
+        held = [*map(vars, modules)]
+        if (
+            len({*modules}) == len(modules)
+            and not has_hooks_on_all()
+            and not any(chain.from_iterable(map(ALL_HOOKS, modules)))
+            and not any(map(contains, held, repeat("forward")))
+            and not any(map(INPLACE, held))
+            and self.paths.keys() <= self.exchanged.keys()
+            and not own_calls.has_own_calls(self.known)
+            and Module.__call__ is CALL
+        ):
+            self.is_kept = True
+            journal.begin(self.known, modules, self.executed, self.instructions, self.listen)
+        else:
+            journal.close()
 
     def rest(self) -> None:
         for handle in self.handles:

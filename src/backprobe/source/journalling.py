@@ -1,0 +1,68 @@
+"""Rewritten code that keeps what it binds in a journal, in place of a call for each binding.
+
+    u = @scope.bind(3, x * w)        ->  u = x * w; @say((3, u))
+    return @scope.bind(4, u)         ->  @returned = u; @say((4, @returned)); return @returned
+
+``@say`` is ``@scope.extend``, of a list in nearly all cases: two instructions of Python take the place of a function.
+All other words are said to the scope itself. Nothing can take the place of a value that is bound in this way.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from backprobe.source.rewrite_expressions import SCOPE
+from backprobe.source.syntax_nodes import UNTOUCHED, complete, placed, stored
+
+SAY, RETURNED = "@say", "@returned"
+
+
+def journalling(node: Any) -> Any:
+    """The journalling version of a function that ``rewrite`` has made, out of this very node.
+
+    ``@open`` is given the first parameter, which is the object that a method belongs to.
+    """
+    opening, *rest = node.body
+    *bound, within = rest
+    parameters = [*node.args.posonlyargs, *node.args.args]
+    opening.value.args = [ast.Name(parameters[0].arg) if parameters else ast.Constant(None)]
+    say = ast.Assign([stored(ast.Name(SAY))], ast.Attribute(ast.Name(SCOPE), "extend"))
+    given = [part for one in bound for part in one.value.args]
+    node.body = placed([opening, say, *([_said(given)] if given else []), _Journalling().visit(within)], within)
+    complete(node, node)
+    return node
+
+
+def _said(parts: list[ast.expr]) -> ast.stmt:
+    return ast.Expr(ast.Call(ast.Name(SAY), [ast.Tuple(parts, ast.Load())], []))
+
+
+def _bound(node: ast.expr | None) -> list[ast.expr] | None:
+    # The site and the value, where an expression reports what a statement binds.
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+        if node.func.value.id == SCOPE and node.func.attr == "bind":
+            return node.args
+    return None
+
+
+class _Journalling(ast.NodeTransformer):
+    def visit(self, node: ast.AST) -> Any:
+        return node if isinstance(node, UNTOUCHED) else super().visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        found = _bound(node.value)
+        if found is None or not isinstance(node.targets[0], ast.Name):
+            return node
+        at, value = found
+        held = ast.Name(node.targets[0].id, ast.Load())
+        is_there = isinstance(value, ast.Name) and value.id == held.id  # a parameter, or the variable of a loop
+        return placed([*([] if is_there else [ast.Assign(node.targets, value)]), _said([at, held])], node)
+
+    def visit_Return(self, node: ast.Return) -> Any:
+        found = _bound(node.value)
+        if found is None:
+            return node
+        at, value = found
+        held = ast.Name(RETURNED, ast.Load())
+        return placed([ast.Assign([stored(held)], value), _said([at, held]), ast.Return(held)], node)
