@@ -225,12 +225,19 @@ class Journals(ABC):
     """Values may be captured some time after they were bound, as long as nothing was written since."""
 
     @abstractmethod
-    def is_usual(self) -> bool:
-        """Does what is computed now have a history, in no transform, mode or backward pass?"""
+    def gives_history(self, before: bool = True) -> bool | None:
+        """Does what is computed now get a history? None in a transform, a mode, a checkpoint or a backward pass.
+
+        ``before`` says whether it did when this was asked last.
+        """
 
     @abstractmethod
-    def as_usual(self) -> AbstractContextManager[object]:
-        """Within this context that is so, whatever the program does."""
+    def giving_history(self, on: bool) -> AbstractContextManager[object]:
+        """Within this context that is so, or not so, whatever the program does."""
+
+    @abstractmethod
+    def hide(self, captures: Sequence[Any]) -> None:
+        """Something has written to these before they were captured: their gradients are not known."""
 
     @abstractmethod
     def natures(self, tensors: Sequence[Any]) -> Sequence[Any]:

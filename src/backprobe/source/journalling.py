@@ -29,9 +29,13 @@ def journalling(node: Any) -> Any:
     opening.value.args = [ast.Name(parameters[0].arg) if parameters else ast.Constant(None)]
     say = ast.Assign([stored(ast.Name(SAY))], ast.Attribute(ast.Name(SCOPE), "extend"))
     given = [part for one in bound for part in one.value.args]
-    node.body = placed([opening, say, *([_said(given)] if given else []), _Journalling().visit(within)], within)
+    node.body = placed([opening, say, *([_said(given)] if given else []), _Journalling().generic_visit(within)], within)
     complete(node, node)
     return node
+
+
+def _within() -> ast.stmt:
+    return ast.Expr(ast.Call(ast.Attribute(ast.Name(SCOPE), "within"), [], []))
 
 
 def _said(parts: list[ast.expr]) -> ast.stmt:
@@ -58,6 +62,19 @@ class _Journalling(ast.NodeTransformer):
         held = ast.Name(node.targets[0].id, ast.Load())
         is_there = isinstance(value, ast.Name) and value.id == held.id  # a parameter, or the variable of a loop
         return placed([*([] if is_there else [ast.Assign(node.targets, value)]), _said([at, held])], node)
+
+    def visit_With(self, node: Any) -> Any:
+        """It may switch histories off, and on again: that is looked at within it, and behind it."""
+        self.generic_visit(node)
+        node.body = [*placed([_within()], node.body[0]), *node.body]
+        return [node, *placed([_within()], node)]
+
+    visit_AsyncWith = visit_With
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.ExceptHandler:
+        self.generic_visit(node)
+        node.body = [*placed([_within()], node.body[0]), *node.body]
+        return node
 
     def visit_Return(self, node: ast.Return) -> Any:
         found = _bound(node.value)

@@ -152,6 +152,10 @@ class Codes(Contents):
             if type(item) in ordinary or isinstance(item, NUMBERS) or is_tensor(item)
         ]
 
+    def found_in(self, value: Any) -> Sequence[tuple[str, Any]]:
+        """The leaves of what was bound or returned, that are not a tensor alone."""
+        return self._leaves(value) or self._leaves(by_key(value))
+
     def leaves_or_itself(self, value: Any) -> Sequence[tuple[str, Any]]:
         """A tensor as the only leaf of itself, or the leaves of a container that holds one."""
         if self.tape.is_tensor(value):

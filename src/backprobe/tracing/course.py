@@ -1,16 +1,18 @@
-"""What one call of a model was, so that an equal call is known without being read.
+"""What was said in a call of a model, so that the same is known without being read.
 
-A course is learned from a journal that was read. Another journal fits where the words in it, the types of all that it
-holds, what is the same object as what, and which tensors require gradients are as they were; all this is compared in
-C. Then reading it would give the same events, and the captures of the same places.
+A journal (``journal``) is heard in segments. A segment is learned where it was read; a later one fits where the words
+in it, the types of all that it holds, what is the same object as what, and which tensors have a history are as they
+were, and what was said before it as well. All this is compared in C. Then reading it would give the same events, and
+captures of the same places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from backprobe.record.containers import SIMPLE
 from backprobe.tracing.log import (
@@ -23,41 +25,113 @@ from backprobe.tracing.log import (
     MODULE,
     PASSED_OVER,
     PLAIN,
+    ScopeKind,
 )
 
-MOST = 4
-SEQUENCES, MAPPING = (tuple, list), dict
+FAILED, OF_MODULE = -101, -102
+"""Words of a journal beside those of the log: a scope is left by an error; the module that is called comes next."""
+
+MOST, MOST_IN_ALL = 4, 256
+"""The segments that are known to come after another, and those of one selection."""
+
+MOST_MISSED = 16
+"""A program of which so many more segments were read than were known is not the same each time."""
+
+SEQUENCES = (tuple, list)
 READ_ALIKE = frozenset({CALLED, ENTER, LEAVE, MENTIONED, MODULE})
-"""The words of a log that say nothing of what may differ in another call with an equal journal."""
+"""The words of a log that say nothing which an equal journal would not say."""
 
 Getter = Callable[[Sequence[Any]], tuple[Any, ...]]
 
+compare: Callable[[Segment, Segment | None], None] | None = None
+"""For tests: called with a segment that would be followed, and with what is learned of the same journal, read now."""
 
-def courses_of(plan: Any) -> list[Course]:
-    """The courses that a selection knows, the last used first."""
-    return plan.courses
+
+class Before(NamedTuple):
+    """What a trace had when a segment began."""
+
+    captures: int
+    events: int
+    plain: int
+    scopes: int
+    mode: bool
+    open: tuple[tuple[int, ...], ...]
+    """The scopes that ran, each with the modules that it had called."""
+
+
+class Held(NamedTuple):
+    """A scope that runs when a segment ends, by numbers."""
+
+    kind: ScopeKind
+    number: int
+    module: str | None
+    called: tuple[str, ...]
+    live: tuple[tuple[Any, int], ...]
+    several: tuple[tuple[str, int], ...]
+
+
+def before(journal: Any) -> Before:
+    """What the trace of a journal has, before the journal is heard."""
+    trace = journal.trace
+    frames = [(frame.scope.number, len(frame.called)) for frame in journal.reading.frames]
+    counts = len(trace.versions.captures), len(trace.events), len(trace.plain), trace.scopes
+    return Before(*counts, journal.mode, tuple(frames))
+
+
+def find(journal: Any) -> Segment | None:
+    """The segment that says what reading this journal would say, if one is known."""
+    plan, now = journal.trace.plan, before(journal)
+    following = plan.courses if journal.previous is None else journal.previous.following
+    for known in following:
+        if known.fits(journal, now):
+            if known is not following[0]:
+                following.remove(known)
+                following.insert(0, known)
+            plan.followed_segments += 1
+            return known  # type: ignore[no-any-return]
+    plan.missed_segments += 1
+    return None
+
+
+def keep(journal: Any, made: Segment) -> None:
+    """Know a segment next time."""
+    plan = journal.trace.plan
+    if plan.segments >= MOST_IN_ALL:
+        return
+    following = plan.courses if journal.previous is None else journal.previous.following
+    if len(following) == MOST:
+        following.pop()
+    following.insert(0, made)
+    plan.segments += 1
 
 
 def _getter(places: Sequence[int]) -> Getter:
     # The items at these places, as a tuple.
     if len(places) > 1:
         return itemgetter(*places)
-    return (lambda items: tuple([items[at] for at in places])) if places else (lambda items: ())
+    return lambda items: tuple([items[at] for at in places])
 
 
-class _Spread:
-    # All that a journal holds, with what is in the containers among it, in one list.
-    def __init__(self, sequences: Sequence[int], mappings: Sequence[int], others: Sequence[int]) -> None:
-        self.sequences, self.mappings, self.others = map(_getter, (sequences, mappings, others))
+@dataclass(eq=False)
+class Spread:
+    """All that a journal holds, and what is in the containers among it, in one list."""
 
-    def of(self, journal: Any) -> tuple[list[Any], list[Any]]:
-        """The list, and how many there are of each, with the keys."""
+    sequences: Sequence[int]
+    mappings: Sequence[int]
+    others: Sequence[int]
+    """Containers of all other kinds, and those in which numbers have codes."""
+
+    def __post_init__(self) -> None:
+        self.getters = _getter(self.sequences), _getter(self.mappings), _getter(self.others)
+
+    def of(self, journal: Any, captures: int) -> tuple[list[Any], list[Any]]:
+        """The list, and how many are in each container, or under which names."""
         trace = journal.trace
-        sequences, mappings = self.sequences(journal), self.mappings(journal)
-        inside = [trace.codes._leaves(one) for one in self.others(journal)]
+        sequences, mappings, others = [get(journal) for get in self.getters]
+        inside = [trace.codes.found_in(one) for one in others]
         items = [
             *journal,
-            *trace.versions.tensors[: journal.base.captures],
+            *trace.versions.tensors[:captures],
             *journal.modules,
             *chain.from_iterable(sequences),
             *chain.from_iterable(mappings),
@@ -65,102 +139,84 @@ class _Spread:
             *[item for found in inside for _, item in found],
         ]
         counts: list[Any] = [*map(len, sequences), *map(len, mappings)]
-        counts += [tuple([leaf for leaf, _ in found]) for found in inside]
-        return items, counts
+        return items, [*counts, *[tuple([leaf for leaf, _ in found]) for found in inside]]
 
 
-class Course:
-    """The shape of one journal, and what it said."""
+class Segment:
+    """What a journal said between two places at which it was settled."""
 
-    spread: _Spread
-
-    @classmethod
-    def learn(cls, journal: Any) -> None:
-        """Keep the course of a journal that was read, where an equal one would say the same."""
-        plan = journal.trace.plan
-        made = cls.of(journal)
-        if made is not None:
-            plan.courses = [made, *plan.courses[: MOST - 1]]
-
-    @classmethod
-    def of(cls, journal: Any) -> Course | None:
-        trace, course = journal.trace, cls()
-        if not _reads_alike(journal):
-            return None
-        words, values = _places(journal)
-        sequences, mappings, others = [], [], []
-        mixed = {at for at, code in journal.codes if isinstance(code, tuple) and any(one < 0 for _, one in code)}
-        flat = trace.ordinary | SIMPLE | trace.bare
-        for at in values:
-            value = journal[at]
-            kind = type(value)
-            if kind in flat or at in journal.owners:
-                continue
-            if at in mixed:
-                others.append(at)
-            elif kind in SEQUENCES and flat.issuperset(map(type, value)):
-                sequences.append(at)
-            elif kind is MAPPING and {*map(type, value)} <= {str} and flat.issuperset(map(type, value.values())):
-                mappings.append(at)
-            else:
-                others.append(at)
-        course.spread = _Spread(sequences, mappings, others)
-        items, course.counts = course.spread.of(journal)
-        course.types = [*map(type, items)]
-        texts = [at for at in range(len(journal), len(items)) if course.types[at] is str]
-        course.get_words = _getter([*words, *texts])
-        course.words = course.get_words(items)
-        kept, base = trace.ordinary, journal.base
-        inside = [trace.codes._leaves(journal[at]) for at in others]
-        first_inside = len(items) - sum(map(len, inside))
+    def __init__(self, journal: Any, state: Before, spread: Spread, values: _Values) -> None:
+        self.before, self.spread = state, spread
+        self.between = _between(journal, state)
+        self.following: list[Segment] = []
+        trace, kept = journal.trace, journal.trace.ordinary
+        items, self.counts = spread.of(journal, state.captures)
+        self.types = [*map(type, items)]
+        known = len(journal) + state.captures + len(journal.modules)
+        keys = [at for at in range(known, len(items)) if self.types[at] is str]
+        self.get_words = _getter([*values.words, *keys])
+        self.words = self.get_words(items)
+        first_inside = len(items) - sum(len(trace.codes.found_in(journal[at])) for at in spread.others)
         objects = [
             at
-            for at in range(len(items))
-            if course.types[at] in kept or at in journal.owners or at >= first_inside or (len(journal) <= at < len(journal) + base.captures + len(journal.modules))
+            for at, kind in enumerate(self.types)
+            if kind in kept or at in values.owners or len(journal) <= at < known or at >= first_inside
         ]
-        course.get_objects = _getter(objects)
-        course.pattern = _pattern(course.get_objects(items))
-        course.get_tensors = _getter([at for at in objects if course.types[at] in kept])
-        course.natures = journal.tape.natures(course.get_tensors(items))
-        first: dict[int, int] = {}
-        for at in objects:
-            first.setdefault(id(items[at]), at)
-        captured = trace.versions.tensors[base.captures :]
-        if any(id(one) not in first for one in captured):
-            return None
-        course.base = base
-        course.get_captured = _getter([first[id(one)] for one in captured])
-        starts = dict(zip(others, accumulate(map(len, inside), initial=first_inside), strict=False))
-        plain = []
-        for at, code in journal.codes:
-            if code == PLAIN:
-                plain.append(at)
-            elif isinstance(code, tuple) and any(one < 0 for _, one in code):
-                names = [leaf for leaf, _ in inside[others.index(at)]]
-                for leaf, one in code:
-                    if one < 0:
-                        if leaf not in names:
-                            return None
-                        plain.append(starts[at] + names.index(leaf))
-        said = trace.plain[base.plain :]
-        if None in plain or len(plain) != len(said) or any(items[at] is not one for at, one in zip(plain, said, strict=True)):
-            return None
-        course.get_plain = _getter(plain)
-        course.events = trace.events[base.events :]
-        course.scopes = trace.scopes
-        course.executed = {*journal.executed}
-        returned = None if journal.last is None else journal.last.returned
-        course.returned = next((at for at in reversed(values) if journal[at] is returned), None)
-        return course
+        self.get_objects = _getter(objects)
+        self.pattern = _pattern(self.get_objects(items))
+        self.get_tensors = _getter([at for at in objects if self.types[at] in kept])
+        self.natures = journal.tape.natures(self.get_tensors(items))
+        self.first = {id(items[at]): at for at in reversed(objects)}
+        self.starts = dict(zip(spread.others, accumulate(
+            [len(trace.codes.found_in(journal[at])) for at in spread.others], initial=first_inside), strict=False))
+        self.items = items
 
-    def fits(self, journal: Any) -> bool:
-        """Would reading this journal say what reading that one did?"""
-        if journal.base != self.base or len(journal) > len(self.types):
+    @classmethod
+    def of(cls, journal: Any, state: Before) -> Segment | None:
+        """The segment that was read now; None where an equal journal might say something else."""
+        if not _reads_alike(journal, state):
+            return None
+        values = _Values.of(journal)
+        spread = _spread(journal, values)
+        made = cls(journal, state, spread, values)
+        return made if made._learn(journal) else None
+
+    def _learn(self, journal: Any) -> bool:
+        # What reading it has added to the trace: where in the journal the tensors and numbers are.
+        trace, state, items = journal.trace, self.before, self.items
+        captured = trace.versions.tensors[state.captures :]
+        plain, said = [*_plain(journal, self.starts)], trace.plain[state.plain :]
+        held = _held(journal)
+        del self.items
+        places = [self.first.get(id(one)) for one in captured]
+        if held is None or None in places or len({*map(id, captured)}) < len(captured) or len(plain) != len(said):
             return False
-        items, counts = [], []
+        if any(at is None or items[at] is not one for at, one in zip(plain, said, strict=True)):
+            return False
+        self.captured, self.plain = places, plain
+        self.get_captured, self.get_plain = _getter(places), _getter(plain)  # type: ignore[arg-type]
+        self.events, self.scopes = trace.events[state.events :], trace.scopes
+        self.executed = {said[0].path for word, said in _turns(self.events) if word == MODULE}
+        self.held, self.live = held
+        last, self.last = journal.reading.last, None
+        if not self.held and last is not None:
+            self.last = last.scope.kind, self.first.get(id(last.module)), last.returned_at
+        del self.first, self.starts
+        return True
+
+    def fits(self, journal: Any, now: Before) -> bool:
+        """Would reading this journal say what reading that one did?"""
+        if now != self.before or _between(journal, now) != self.between:
+            return False
+        trace = journal.trace
+        stamps = [*chain.from_iterable(map(dict.values, trace.versions.stamps))]
+        if [*chain.from_iterable(map(dict.values, trace.versions.live))] and stamps != trace.versions.counted.versions(
+            [*chain.from_iterable(map(dict.values, trace.versions.live))]
+        ):
+            return False
         try:
-            items, counts = self.spread.of(journal)
-        except (IndexError, TypeError, AttributeError):
+            items, counts = self.spread.of(journal, now.captures)
+        except (IndexError, TypeError, AttributeError):  # another kind of thing is where a container was
             return False
         if counts != self.counts or [*map(type, items)] != self.types or self.get_words(items) != self.words:
             return False
@@ -171,58 +227,132 @@ class Course:
         journal.items = items
         return True
 
-    def follow(self, journal: Any) -> Any:
-        """Let the trace be as if this journal had been read; what the outermost scope returned."""
-        trace = journal.trace
-        trace.versions.add_all(trace.writes, self.get_captured(journal.items))
+    def follow(self, journal: Any) -> None:
+        """Let the trace be as if this journal had been read."""
+        trace, reading, items = journal.trace, journal.reading, journal.items
+        trace.versions.add_all(trace.writes, self.get_captured(items))
         trace.events += self.events
-        trace.plain += self.get_plain(journal.items)
+        trace.plain += self.get_plain(items)
         trace.scopes = self.scopes
-        journal.executed |= self.executed
-        kind = journal[1]
-        if not kind.path:
-            trace.root_is(kind)
-        journal.items.clear()
-        return None if self.returned is None else journal[self.returned]
+        reading.executed |= self.executed
+        reading.restore(self.held, self.live, journal.by_path if self.held else {})
+        if self.last is not None:
+            kind, module, returned = self.last
+            reading.leave_last(kind, items[module], None if returned is None else items[returned])
+        del journal.items
 
 
-def _reads_alike(journal: Any) -> bool:
-    trace, base = journal.trace, journal.base
-    said = trace.events[base.events :]
-    if any(0 > word not in READ_ALIKE for word in said[1::3]) or trace.codes.holders or trace.codes.mixed:
+def differences(known: Segment, made: Segment | None) -> list[str]:
+    """Where a segment that fits a journal and what its reading says differ: nowhere, or it does not fit."""
+    if made is None:
+        return ["an equal journal may say something else"]
+    fields = ("before", "between", "events", "captured", "plain", "scopes", "executed", "held", "live", "last")
+    return [
+        f"{name}: {getattr(known, name)!r} != {getattr(made, name)!r}"
+        for name in fields
+        if getattr(known, name) != getattr(made, name)
+    ]
+
+
+class _Values(NamedTuple):
+    # The places of a journal: of its words, of what was bound or mentioned, and of modules.
+    words: list[int]
+    bound: list[int]
+    owners: set[int]
+
+    @classmethod
+    def of(cls, journal: Sequence[Any]) -> _Values:
+        found, at = cls([], [], set()), 0
+        while at < len(journal):
+            word = journal[at]
+            found.words.append(at)
+            at += 1
+            if 0 <= word < DONE or word == MENTIONED:
+                found.bound.append(at)
+                at += 1
+            elif word == CALLED:
+                found.words.append(at)
+                at += 1
+            elif word == ENTER:
+                found.words.append(at)
+                found.owners.add(at + 1)
+                at += 2
+            elif word == OF_MODULE:
+                found.owners.add(at)
+                at += 1
+        return found
+
+
+def _spread(journal: Any, values: _Values) -> Spread:
+    trace = journal.trace
+    flat = trace.ordinary | SIMPLE | trace.bare
+    mixed = {at for at, code in journal.reading.codes if isinstance(code, tuple) and any(one < 0 for _, one in code)}
+    spread = Spread([], [], [])
+    for at in values.bound:
+        value = journal[at]
+        kind = type(value)
+        if at not in mixed and kind in flat:
+            continue
+        if at not in mixed and kind in SEQUENCES and flat.issuperset(map(type, value)):
+            spread.sequences.append(at)  # type: ignore[attr-defined]
+        elif at not in mixed and kind is dict and {*map(type, value)} <= {str} and flat.issuperset(map(type, value.values())):
+            spread.mappings.append(at)  # type: ignore[attr-defined]
+        else:
+            spread.others.append(at)  # type: ignore[attr-defined]
+    spread.__post_init__()
+    return spread
+
+
+def _reads_alike(journal: Any, state: Before) -> bool:
+    # Does the journal alone decide what its reading has said?
+    trace = journal.trace
+    if trace.codes.holders or trace.codes.mixed or trace.log.transcripts or trace.has_more or trace.reader is not None:
         return False
-    if trace.writes is None or trace.log.transcripts or trace.has_more:
+    if any(word < 0 and word not in READ_ALIKE for word, _ in _turns(trace.events[state.events :])):
         return False
-    for _, code in journal.codes:
-        if code in (PASSED_OVER, DIFFERENTIATED):
-            return False
-    return True
+    return not any(code in (PASSED_OVER, DIFFERENTIATED) for _, code in journal.reading.codes)
 
 
-def _places(journal: Any) -> tuple[list[int], list[int]]:
-    # Where the words of a journal are, and where what was bound, entered or called.
-    words, values, at = [], [], 0
-    journal.owners = owners = set()
-    while at < len(journal):
-        word = journal[at]
-        words.append(at)
-        at += 1
-        if 0 <= word < DONE or word == MENTIONED:
-            values.append(at)
-            at += 1
-        elif word == CALLED:
-            words.append(at)
-            at += 1
-        elif word == ENTER:
-            words.append(at)
-            values.append(at + 1)
-            owners.add(at + 1)
-            at += 2
-        elif word < -100 and word != -101:
-            values.append(at)
-            owners.add(at)
-            at += 1
-    return words, values
+def _turns(events: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    return zip(events[1::3], events[2::3], strict=True)
+
+
+def _plain(journal: Any, starts: dict[int, int]) -> Iterator[int | None]:
+    # Where the numbers are that have codes, in the order of these.
+    trace = journal.trace
+    for at, code in journal.reading.codes:
+        if code == PLAIN:
+            yield at
+        elif isinstance(code, tuple) and any(one < 0 for _, one in code):
+            names = [leaf for leaf, _ in trace.codes.found_in(journal[at])] if at in starts else []
+            for leaf, one in code:
+                if one < 0:
+                    yield starts[at] + names.index(leaf) if leaf in names else None
+
+
+def _held(journal: Any) -> tuple[list[Held], list[int]] | None:
+    # The scopes that run, and the order in which their names have begun to hold tensors. None where more is held.
+    versions, paths = journal.trace.versions, journal.reading.paths
+    found: list[Held] = []
+    frames = journal.reading.frames
+    for frame in frames:
+        scope = frame.scope
+        if scope.dirty or scope.mixed or scope.held or scope.comprehensions or frame.returned_at is not None:
+            return None
+        live = tuple([(key, versions.numbers[versions.identity(one)]) for key, one in scope.live.items()])
+        if any(scope.stamps[key] != versions.versions[number] for key, number in live):
+            return None
+        module = None if frame.module is None else paths[frame.module]
+        called = tuple([paths[one] for one in frame.called])
+        found.append(Held(scope.kind, scope.number, module, called, live, tuple(scope.several.items())))
+    places = [next((at for at, one in enumerate(frames) if one.scope.live is live), -1) for live in versions.live]
+    return None if -1 in places else (found, places)
+
+
+def _between(journal: Any, state: Before) -> list[Any]:
+    # What was said since the journal was settled last, and not by it.
+    between: list[Any] = journal.trace.events[journal.settled : state.events]
+    return between
 
 
 def _pattern(objects: Sequence[Any]) -> list[int]:

@@ -1,12 +1,12 @@
-"""A journal: what one call of a model reports, in one list that is read when the call is over.
+"""A journal: what one call of a model reports, kept in a list and heard as late as can be.
 
-While a journal is kept, nothing is decided: journalling code (``source/journalling``) puts sites and what was bound
-into the list, and entries, exits and calls are words in it. When the call is over the list is compared with what such
-a call was before (``Course``). Where it is the same, its captures are taken all at once and its events are known.
-Otherwise it is *read*: event by event it goes the way that every reporting function takes, through its ``Scope``.
+Nothing is decided while a journal is kept: journalling code (``source/journalling``) puts sites and what was bound
+into the list, and entries, exits and calls are words in it. When something cannot wait, as a write into a tensor, and
+when the call is over, the list is compared with what was said at this point before (``course``). Where it is the same,
+its captures are taken all at once and its events are known. Otherwise it is read (``journal_reading``): event by event
+it goes the way that every reporting function takes, through its ``Scope``.
 
-What cannot wait ends the journal: a write into a tensor, a call of which nothing is known, gradients switched off, a
-transform of functions, an error. It is read up to there, and from then on everything is heard at once (``Live``).
+A transform of functions, a mode, a checkpoint or an error ends the journal: from then on everything is heard at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from itertools import compress
 from threading import get_ident
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, NamedTuple
+from typing import Any
 
 from backprobe.backends.capabilities import Journals
 from backprobe.backends.facts import Effect
@@ -25,34 +25,13 @@ from backprobe.source import frame_builtins
 from backprobe.source.copies import Copy
 from backprobe.source.followed_calls import plain_function
 from backprobe.source.listener import NO_CALL
+from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
-from backprobe.tracing.course import Course, courses_of
+from backprobe.tracing import course
+from backprobe.tracing.course import FAILED, OF_MODULE, Segment
+from backprobe.tracing.journal_reading import Reading
 from backprobe.tracing.log import CALLED, DONE, ENTER, LEAVE, MENTIONED, ScopeKind
 from backprobe.tracing.scope import HOMES, PLAIN_TYPES, Scope
-
-FAILED, OF_MODULE = -101, -102
-"""Words beside those of the log: a scope is left by an error, and the module that is called is said with it."""
-
-
-class Base(NamedTuple):
-    """What a trace had of each before a call."""
-
-    captures: int
-    events: int
-    plain: int
-    scopes: int
-
-
-class Frame:
-    """A scope that was entered, as far as the journal was read."""
-
-    __slots__ = ("called", "module", "returned", "returned_at", "scope")
-
-    def __init__(self, scope: Scope, module: Any) -> None:
-        self.scope, self.module = scope, module
-        self.returned: Any = None
-        self.returned_at: int | None = None
-        self.called: list[Any] = []  # the modules that its code has called, which have not returned
 
 
 class Journal(list[Any]):
@@ -60,66 +39,65 @@ class Journal(list[Any]):
 
     def __init__(self, trace: Any, tape: Journals) -> None:
         super().__init__()
-        self.trace, self.tape = trace, tape
-        self.thread = get_ident()
-        self.kinds: list[ScopeKind] = []  # of the scopes that run, as they were entered
-        self.frames: list[Frame] = []  # the same, as far as the journal was read
-        self.at = 0  # how far that is
-        self.stamped = 0  # how far versions were noted
-        self.early: list[Any] = []  # the tensors before that place, and the versions that they had
-        self.versions: list[int] = []
-        self.is_live = self.is_read = self.is_over = False
+        self.trace, self.tape, self.thread = trace, tape, get_ident()
+        self.reading = Reading(trace)
+        self.kinds: list[ScopeKind] = []  # of the scopes that run
+        self.modes: list[bool] = []  # before each was entered: did what was computed have a history?
+        self.mode = True  # and now
+        self.early: list[Any] = []  # the tensors that were bound before something was called that may write
+        self.versions: list[int] = []  # those that these had then
+        self.stamped = 0  # how far this was noted
+        self.previous: Segment | None = None  # what was said until the journal was settled last
+        self.settled = 0  # the events that there were then
+        self.is_begun = self.is_live = self.is_over = self.is_settling = self.is_lost = False
         self.copies: dict[tuple[FunctionType, bool], Copy] = {}
-        self.codes: list[tuple[int | None, Any]] = []  # what was read: places of what was bound or returned, and codes
-        self.paths: dict[Any, str] = {}  # of the model's modules
         self.modules: Sequence[Any] = ()
-        self.executed: set[str] = set()
         self.called_from: list[Any] | None = None
+        self.between: frozenset[str] = frozenset()
         self.listen: Callable[[], object] = tuple
-        self.why = ""
 
     def begin(
         self,
         paths: dict[Any, str],
         modules: Sequence[Any],
         executed: set[str],
-        called_from: list[Any] | None,
+        called_from: tuple[list[Any] | None, frozenset[str]],
         listen: Callable[[], object],
     ) -> None:
         """Hear the modules of a model: their paths, the set of those that have returned, and what called them.
 
-        ``listen`` is called when the journal hears them no longer.
+        With the list of these are the files between a caller and what it calls. ``listen`` is called when the journal
+        hears them no longer.
         """
-        self.paths, self.modules, self.executed, self.called_from = paths, modules, executed, called_from
-        self.listen, self.is_begun = listen, True
-
-    is_begun = False
+        self.reading.paths, self.reading.executed, self.modules, self.listen = paths, executed, modules, listen
+        self.called_from, self.between = called_from
+        self.is_begun = True
+        self.settled = len(self.trace.events)
 
     @functools.cached_property
-    def base(self) -> Base:
-        """How far the trace was when the model was called."""
-        trace = self.trace
-        return Base(len(trace.versions.captures), len(trace.events), len(trace.plain), trace.scopes)
+    def by_path(self) -> dict[str, Any]:
+        """The modules by their paths."""
+        return {path: module for module, path in self.reading.paths.items()}
 
     # what opens it
 
     def forward(self, path: str, forward: Any) -> Any:
-        """The journalling version of a module's forward; None where there is none."""
-        if not self.is_begun:
+        """The journalling version of a module's forward; None where none is kept. Raises NoSource."""
+        if not self.is_begun or type(forward) is not MethodType:
             return None
-        function = forward.__func__ if type(forward) is MethodType else None
-        copy = None if type(function) is not FunctionType else self._copy(function, True)
+        function = forward.__func__
+        copy = self._copy(function, True) if type(function) is FunctionType else None
         if copy is None:
-            return None
+            return reporting(forward, self._forward_opener(path), operations=self.trace.operations, journals=True)
         if path not in copy.kinds:
             copy.kinds[path] = self.trace.plan.kind(path, "", copy.file, copy.sites)
         counted = self.trace.versions.counted
-        if counted is not None and copy.function is copy.inner:
+        if counted is not None and copy.function is copy.inner:  # what a decorator does is not known
             counted.reports(forward.__self__)
         return MethodType(copy.function, forward.__self__)
 
-    def follow_once(self, function: Any) -> Any:
-        """The journalling version of a function that is called now; None where it is not followed."""
+    def _follow(self, function: Any) -> Any:
+        # The journalling version of a function that is called now; None where it is not followed.
         plain = function.__func__ if type(function) is MethodType else function
         if type(plain) is FunctionType and not plain.__dict__ and id(plain.__code__) in self.trace.own:
             copy = self._copy(plain, False)
@@ -137,59 +115,61 @@ class Journal(list[Any]):
         return copy
 
     def _open_forward(self, copy: Copy, module: Any) -> Any:
-        path = self.paths.get(module)
-        if path is None:
-            return Live(self.trace.enter_module("", copy.file, copy.sites))
-        kind = copy.kinds[path]
-        if self.called_from is not None:
-            self._note_caller(path)
-        return self._entered(kind, module)
+        return self._entered(copy.kinds[self.reading.paths[module]], module)
+
+    def _forward_opener(self, path: str) -> Any:
+        def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[Any], Any]:
+            return functools.partial(self._entered, self.trace.plan.kind(path, "", file, sites))
+
+        return open_with
 
     def _open(self, copy: Copy, _: Any) -> Any:
-        caller = self.kinds[-1]
+        caller = self._caller()
         kind = copy.kinds.get(caller)
         if kind is None:
-            kind = copy.kinds[caller] = self.trace.plan.kind(
-                f"/{copy.name}", caller.stripped, copy.file, copy.sites
-            )
+            kind = copy.kinds[caller] = self._kind(caller, copy.name, copy.file, copy.sites)
         return self._entered(kind, None)
 
     def opener(self, label: str) -> Any:
         """For a function that is followed by a copy of its own."""
 
         def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[Any], Any]:
-            def opened(_: Any) -> Any:
-                return self._entered(
-                    self.trace.plan.kind(f"/{label or name}", self.kinds[-1].stripped, file, sites), None
-                )
-
-            return opened
+            return lambda _: self._entered(self._kind(self._caller(), label or name, file, sites), None)
 
         return open_with
 
+    def _caller(self) -> ScopeKind:
+        return self.kinds[-1] if self.kinds else self.trace.root.kind
+
+    def _kind(self, caller: ScopeKind, name: str, file: str, sites: Sequence[Site]) -> ScopeKind:
+        kind: ScopeKind = self.trace.kind_of_function(caller, name, file, sites)
+        return kind
+
     def _entered(self, kind: ScopeKind, module: Any) -> Any:
-        if self.is_live or not self.tape.is_usual() or get_ident() != self.thread:
+        mode = self.tape.gives_history(self.mode)
+        if self.is_live or mode is None or get_ident() != self.thread:
             return self._enter_live(kind, module)
-        if not self.kinds:
-            self.base  # noqa: B018
+        if module is not None and self.called_from is not None:
+            self._note_caller(kind.path)
+        self.modes.append(self.mode)
+        if mode is not self.mode:
+            self._change(mode)
         self.kinds.append(kind)
         self.extend((ENTER, kind, module))
         return self
 
-    def _enter_live(self, kind: ScopeKind, module: Any) -> Any:
-        self.go_live("unusual")
-        if module is not None:
-            return Live(self.trace._enter_forward(kind))
-        return Live(self.trace.entered(self.frames[-1].scope.number, kind))
+    def _enter_live(self, kind: ScopeKind, module: Any) -> Live:
+        self.go_live()
+        if module is not None or not kind.path.startswith("/"):
+            return Live(self.trace.enter_kind(kind))
+        return Live(self.trace.entered(self.reading.frames[-1].scope.number, kind))
 
     def _note_caller(self, path: str) -> None:
         frame: Any = sys._getframe(3)
         while frame is not None and frame.f_code.co_filename in self.between:
             frame = frame.f_back
-        if frame is not None:
+        if frame is not None and self.called_from is not None:
             self.called_from += (path, frame.f_code, frame.f_lasti)
-
-    between: frozenset[str] = frozenset()
 
     # what journalling code says
 
@@ -199,12 +179,23 @@ class Journal(list[Any]):
     def __exit__(self, kind: Any, *_: object) -> None:
         self.append(LEAVE if kind is None else FAILED)
         self.kinds.pop()
+        mode = self.modes.pop()
         if kind is not None:
-            self.go_live("error")
+            self.go_live()
         elif self.is_live:
-            self.read()
+            self._read()
+        elif mode is not self.mode:
+            self._change(mode)
         if not self.kinds:
-            self._end()
+            self._end(kind is not None)
+
+    def within(self) -> None:
+        """A statement begins or ends that may switch histories off, or on again."""
+        if not self.is_live and (mode := self.tape.gives_history(self.mode)) is not self.mode:
+            if mode is None:
+                self.go_live()
+            else:
+                self._change(mode)
 
     def bind(self, at: int, value: Any) -> Any:
         self.extend((at, value))
@@ -212,35 +203,30 @@ class Journal(list[Any]):
 
     def done(self, at: int, value: Any) -> Any:
         self.append(at + DONE)
+        self.within()
         return value
 
     def writing(self, value: Any) -> None:
         if type(value) not in PLAIN_TYPES:
-            self._scope("writing").writing(value)
+            self._scope().writing(value)
 
     def wrote(self, at: int, value: Any) -> Any:
-        if type(value) in PLAIN_TYPES:
-            self.extend((at, value))
-            return value
-        return self._scope("wrote").wrote(at, value)
+        return self.bind(at, value) if type(value) in PLAIN_TYPES else self._scope().wrote(at, value)
 
     def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:
         """What to call instead of ``function``, as ``Scope.call``."""
         if self.is_live:
-            return self._scope("call").call(function, flagged, at)
-        trace, kind = self.trace, type(function)
-        follows = self.kinds[-1].follows
+            return self._scope().call(function, flagged, at)
+        trace, kind, follows = self.trace, type(function), self.kinds[-1].follows
         if kind is BuiltinFunctionType:
             owner = function.__self__
             home = type(owner)
             key: Any = owner if home in HOMES else home, function.__name__, flagged
         elif (plain := plain_function(function)) is not None:
             code = plain.__code__
-            if follows and id(code) in trace.own:
-                followed = self.follow_once(function)
-                if followed is not None:
-                    self.extend((CALLED, ""))
-                    return followed
+            if follows and id(code) in trace.own and (followed := self._follow(function)) is not None:
+                self.extend((CALLED, ""))
+                return followed
             owner = type(function.__self__) if kind is MethodType else None
             key = id(code), owner, plain.__module__, plain.__name__, flagged, follows
         elif kind is type:
@@ -258,62 +244,55 @@ class Journal(list[Any]):
 
     def _call_object(self, function: Any, flagged: bool, at: int) -> Any:
         trace, kind = self.trace, type(function)
-        key = (kind, getattr(kind, "__call__", None))  # noqa: B004  # see ``way_of``
-        known = trace.known_calls.get(key)
+        known = trace.known_calls.get((kind, getattr(kind, "__call__", None)))  # noqa: B004  # see ``way_of``
         if known is None:
             return self._call_unknown(function, flagged, at)
         effect = trace.effect(function, flagged)
-        if effect is Effect.READS and function in self.paths:
+        if effect is Effect.READS and function in self.reading.paths:
             self.extend((CALLED, known[0], OF_MODULE, function))
             return function
-        watched = self._call_writing(function, known[0], effect, flagged, at)
-        if self.is_live:
-            return watched
-        return functools.partial(self._call_module, watched)
+        if effect is Effect.WRITES:
+            return self._scope().call(function, flagged, at)
+        return functools.partial(self._call_module, self._call_writing(function, known[0], effect, flagged, at))
 
     def _call_module(self, module: Any, /, *args: Any, **kwargs: Any) -> Any:
         result = module(*args, **kwargs)
+        self.extend((MENTIONED, result))
         if self.is_live:
-            self.trace.mentioned(self._scope("returned"), result)
-        else:
-            self.extend((MENTIONED, result))
+            self._read()
         return result
 
     def _call_writing(self, function: Any, origin: str, effect: Effect, flagged: bool, at: int) -> Any:
-        if effect is Effect.WRITES or (effect is Effect.UNKNOWN and self._is_of_tensor(function)):
-            return self._scope("call").call(function, flagged, at)
+        is_of_tensor = type(function) is BuiltinFunctionType and type(function.__self__) in self.trace.ordinary
+        if effect is Effect.WRITES or (effect is Effect.UNKNOWN and is_of_tensor):
+            return self._scope().call(function, flagged, at)
         if effect is Effect.UNKNOWN:
             self._stamp()
         self.extend((CALLED, origin))
         return functools.partial(self._call_as_asked, function) if effect is Effect.AS_ASKED else function
 
-    def _is_of_tensor(self, function: Any) -> bool:
-        return type(function) is BuiltinFunctionType and type(function.__self__) in self.trace.ordinary
-
     def _call_as_asked(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if self.is_live or self.trace.targets(function, args, kwargs):
-            return self._scope("write")._call_as_asked(function, *args, **kwargs)
+            return self._scope()._call_as_asked(function, *args, **kwargs)
         return function(*args, **kwargs)
 
     def _call_unknown(self, function: Any, flagged: bool, at: int) -> Any:
         is_builtin = type(function) is BuiltinFunctionType
         if is_builtin and function in frame_builtins.LOOKS_AT_FRAME:
             return frame_builtins.seen_by(function)
-        if not is_builtin and self.kinds[-1].follows:
-            followed = self.follow_once(function)
-            if followed is not None:
-                self.extend((CALLED, ""))
-                return followed
-        return self._scope(f"unknown {function}").call(function, flagged, at)
+        if not is_builtin and self.kinds[-1].follows and (followed := self._follow(function)) is not None:
+            self.extend((CALLED, ""))
+            return followed
+        return self._scope().call(function, flagged, at)
 
     def __getattr__(self, word: str) -> Any:
-        """All other words end the journal."""
-        return getattr(self._scope(word), word)
+        """All other words are heard at once."""
+        return getattr(self._scope(), word)
 
-    def _scope(self, why: str) -> Any:
+    def _scope(self) -> Scope:
         # The scope that journalling code runs in, with all that was said before heard.
-        self.go_live(why)
-        return self.frames[-1].scope
+        self.settle()
+        return self.reading.frames[-1].scope
 
     def _stamp(self) -> None:
         # Something is called that may write: what tensors were bound until now, and at which versions.
@@ -323,136 +302,95 @@ class Journal(list[Any]):
         self.early += tensors
         self.versions += self.trace.versions.counted.versions(tensors)
 
-    # reading
+    def _change(self, mode: bool) -> None:
+        self.settle()
+        self.mode = mode
 
-    def go_live(self, why: str = "asked") -> None:
-        """Read what was said, and hear from now on at once what is."""
-        if self.is_over or self.is_read or not (self.kinds or len(self)):
-            return
-        if not self.is_live:
-            self.is_live, self.why = True, why
-            self.listen()
-        self.read()
+    # hearing it
 
-    def read(self) -> None:
-        """Let the scopes say what was put down since this was read last."""
-        if self.is_read or self.at == len(self):
+    def settle(self) -> None:
+        """Hear what was said, in one way or the other."""
+        if self.is_settling or not self:
             return
-        self.is_read = True
+        if self.is_live:
+            self._read()
+            return
+        self.is_settling = True
         try:
-            with self.tape.as_usual():
-                self._read()
+            with self.tape.giving_history(self.mode):
+                self._settle()
         finally:
-            self.is_read = False
+            self.is_settling = False
+        self.settled = len(self.trace.events)
+        self._forget()
+
+    def _settle(self) -> None:
+        self.reading.sweep_first(self)
+        written = self._written()
+        known = None if written or self.is_lost else course.find(self)
+        if known is not None and course.compare is None:
+            known.follow(self)
+            self.previous = known
+            return
+        state = course.before(self)
+        self.reading.read(self)
+        self.reading.hide(written)
+        made = None if written or self.is_lost else Segment.of(self, state)
+        if known is not None and course.compare is not None:
+            course.compare(known, made)
+        elif made is not None:
+            course.keep(self, made)
+        self.previous, self.is_lost = made, made is None
+
+    def _written(self) -> list[Any]:
+        # The tensors that something has written to unseen since they were bound.
+        now = self.trace.versions.counted.versions(self.early)
+        return [] if now == self.versions else [*compress(self.early, map(int.__ne__, now, self.versions))]
+
+    def go_live(self) -> None:
+        """Hear what was said, and from now on at once what is."""
+        if self.is_over or self.is_settling or not self.is_begun:
+            return
+        self.settle()
+        if not self.is_live and self.kinds:
+            self.is_live = True
+            self.listen()
 
     def _read(self) -> None:
-        at, trace = self.at, self.trace
-        while at < len(self):
-            word = self[at]
-            if word >= DONE:
-                self.frames[-1].scope.done(word - DONE, None)
-                at += 1
-            elif word >= 0:
-                self._read_bound(word, at + 1)
-                at += 2
-            elif word == CALLED:
-                scope = self.frames[-1].scope
-                trace.say((scope.number, CALLED, self[at + 1]))
-                at += 2
-            elif word == OF_MODULE:
-                self.frames[-1].called.append(self[at + 1])
-                at += 2
-            elif word == MENTIONED:
-                trace.mentioned(self.frames[-1].scope, self[at + 1])
-                at += 2
-            elif word == ENTER:
-                self._read_enter(self[at + 1], self[at + 2])
-                at += 3
-            else:
-                self._read_leave(word)
-                at += 1
-            self.at = at
-
-    def _read_bound(self, site: int, at: int) -> None:
-        frame = self.frames[-1]
-        place = len(self.trace.events)
-        frame.scope.bind(site, self[at])
-        self.codes.append((at, self.trace.events[place + 2]))
-        if frame.scope.locals[site] == "return":
-            frame.returned, frame.returned_at = self[at], at
-
-    def _read_enter(self, kind: ScopeKind, module: Any) -> None:
-        trace = self.trace
-        if module is not None:
-            scope = trace._enter_forward(kind)
-        else:
-            scope = trace.entered(self.frames[-1].scope.number, kind)
-        self.frames.append(Frame(scope, module))
-
-    def _read_leave(self, word: int) -> None:
-        frame = self.frames.pop()
-        frame.scope.exit()
-        if frame.module is None or word == FAILED or not self.frames:
-            self.last = frame
+        if self.is_settling:
             return
-        place = len(self.trace.events)
-        self._returned(frame.module, frame.returned)
-        self.codes.append((frame.returned_at, self.trace.events[place + 2][1]))
-        caller = self.frames[-1]
-        if frame.module in caller.called:
-            caller.called.remove(frame.module)
-            self.trace.mentioned(caller.scope, frame.returned)
+        self.is_settling = True
+        try:
+            self.reading.read(self)
+        finally:
+            self.is_settling = False
+        self._forget()
 
-    last: Frame | None = None
+    def _forget(self) -> None:
+        for held in (self, self.early, self.versions):
+            held.clear()
+        self.stamped = 0
 
-    def _returned(self, module: Any, output: Any) -> None:
-        path = self.paths[module]
-        self.executed.add(path)
-        self.trace.name_returned(path, output)
-
-    def _end(self) -> None:
+    def _end(self, has_failed: bool) -> None:
         # The outermost scope is left: the model has returned.
-        if not self.is_live:
-            course = None if self._is_written() else self._course()
-            if course is not None:
-                output = course.follow(self)
-            else:
-                self.read()
-                output = None if self.last is None else self.last.returned
-                if not self._is_written():
-                    Course.learn(self)
-        else:
-            output = None if self.last is None else self.last.returned
-        failed = self[-1] == FAILED
-        module = self[2]
+        self.settle()
         if not self.is_live:
             self.listen()
         self.is_live = self.is_over = True
-        self.release()
-        if not failed and module is not None:
-            self._returned(module, output)
-
-    def _course(self) -> Course | None:
-        return next((one for one in courses_of(self.trace.plan) if one.fits(self)), None)
-
-    def _is_written(self) -> bool:
-        return self.versions != self.trace.versions.counted.versions(self.early)
+        frame, self.reading.last = self.reading.last, None
+        if frame is not None and frame.module is not None and not has_failed:
+            self.reading.name_returned(frame.module, frame.returned)
 
     def close(self) -> None:
-        """Nothing more is kept."""
+        """Nothing more is kept, and nothing is held any longer."""
         for copy in self.copies.values():
             copy.give_back()
+        self._forget()
+        self.reading.release()
         self.copies.clear()
-        self.is_begun = False
-        self.release()
-
-    def release(self) -> None:
-        """Keep nothing any longer."""
+        self.kinds.clear()
         self.is_live = self.is_over = True
-        self.clear()
-        for held in (self.early, self.versions, self.codes, self.frames, self.kinds):
-            held.clear()
-        self.at = 0
+        self.is_begun = False
 
 
 class Live:
@@ -464,10 +402,13 @@ class Live:
         self.scope = scope
 
     def extend(self, said: Any) -> None:
-        """What was bound, after its site."""
+        """What was bound, each after its site."""
         turns = iter(said)
         for at, value in zip(turns, turns, strict=True):
             self.scope.bind(at, value)
+
+    def within(self) -> None:
+        """It is seen when something is bound."""
 
     def __getattr__(self, word: str) -> Any:
         return getattr(self.scope, word)

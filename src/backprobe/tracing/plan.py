@@ -26,7 +26,8 @@ class Plan:
         self.selection = selection
         self.kinds: dict[Any, ScopeKind] = {}
         self.schemas: list[Any] = []  # see ``backprobe.tracing.schema``, the last used first
-        self.courses: list[Any] = []  # see ``backprobe.tracing.course``, the last used first
+        self.courses: list[Any] = []  # the first segments of journals, see ``backprobe.tracing.course``
+        self.segments = self.followed_segments = self.missed_segments = 0
         self.followed: dict[Any, tuple[Known, Known, dict[Any, Any]]] = {}  # see ``codes``
         self.chosen: dict[Any, Any] = {}  # what a backend has made of these for one shape of a model
         self.bare: dict[type, set[type]] = {}  # by class of tape: types that are neither its tensors nor containers

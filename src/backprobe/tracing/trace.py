@@ -115,6 +115,11 @@ class Trace:
     def _hear(self) -> None:
         # Something is about to be said, or asked for: what a journal keeps comes before.
         if self.journal is not None:
+            self.journal.settle()
+
+    def _hear_all(self) -> None:
+        # Code is entered that says what it does at once: what a journal would keep would come too late.
+        if self.journal is not None:
             self.journal.go_live()
 
     def _read_all(self) -> None:
@@ -202,7 +207,7 @@ class Trace:
         kind = copy.kinds.get(path)
         if kind is None:
             kind = copy.kinds[path] = self.plan.kind(path, "", copy.file, copy.sites)
-        copy.cell.cell_contents = partial(Trace._enter_forward, self, kind)
+        copy.cell.cell_contents = partial(Trace.enter_kind, self, kind)
         if function is forward:
             return copy.function
         if self.versions.counted is not None and copy.function is copy.inner:  # what a decorator does is not known
@@ -211,7 +216,7 @@ class Trace:
 
     def open_root(self, file: str, sites: Sequence[Site]) -> Scope:
         """The code that everything begins with runs now."""
-        self._hear()
+        self._hear_all()
         root, kind = self.root, self.plan.kind("", "", file, sites)
         self.root_is(kind)
         self.versions.leave(root)
@@ -233,20 +238,24 @@ class Trace:
         return self.entered(caller.number, self.kind_called(caller, name, file, sites))
 
     def kind_called(self, caller: Scope, name: str, file: str, sites: Sequence[Site]) -> ScopeKind:
-        return self.plan.kind(f"/{quote(name)}", caller.kind.stripped, file, sites)
+        return self.kind_of_function(caller.kind, name, file, sites)
+
+    def kind_of_function(self, caller: ScopeKind, name: str, file: str, sites: Sequence[Site]) -> ScopeKind:
+        return self.plan.kind(f"/{quote(name)}", caller.stripped, file, sites)
 
     def enter_module(self, path: str, file: str = "", sites: Sequence[Site] = ()) -> Scope:
-        return self._enter_forward(self.plan.kind(path, "", file, sites))
+        return self.enter_kind(self.plan.kind(path, "", file, sites))
 
-    def _enter_forward(self, kind: ScopeKind) -> Scope:
+    def enter_kind(self, kind: ScopeKind) -> Scope:
+        """The forward of this kind is entered."""
         now = self if self.running_pass() < 0 and not self.repeats.again else self.repeats.now()
         if now is not self:
-            return now._enter_forward(kind)
+            return now.enter_kind(kind)
         return self.entered(0, kind) if kind.path else self.open_root(kind.file, kind.sites)
 
     def entered(self, caller: int, kind: ScopeKind) -> Scope:
         number = 0
-        self._hear()
+        self._hear_all()
         if self.is_recording:
             number, self.scopes = self.scopes, self.scopes + 1
             if self.repeats.again or not self.runs_once():

@@ -6,6 +6,7 @@ A prehook on the node of each captured edge notes what arrives there, after the 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,6 +24,7 @@ from backprobe.backends.capabilities import AtEnd, Journals, Late, Recompute
 from backprobe.backends.facts import Around, Backward, Options, Root
 from backprobe.backends.random_states import put_back
 from backprobe.backends.torch import graph, own_modes
+from backprobe.backends.torch.applied import applied
 from backprobe.backends.torch.backward_passes import CALLS, MOST_OUTPUTS, BackwardCall, Passing, SharedLeaf
 from backprobe.backends.torch.block_outcomes import AROUND, BlockOutcomes, with_history
 from backprobe.backends.torch.block_partials import BlockPartials
@@ -51,7 +53,7 @@ from backprobe.backends.torch.tape import NOTHING_PASSED, UPDATED
 from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.training import Census
 from backprobe.backends.torch.useless import TorchUselessGradients
-from backprobe.backends.torch.writes import BEHIND_AUTOGRAD
+from backprobe.backends.torch.writes import BEHIND_AUTOGRAD, WITHIN
 from backprobe.backends.user_lines import users_line
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
@@ -64,6 +66,11 @@ UNNUMBERED = -1
 REQUIRES_GRAD, VERSION = attrgetter("requires_grad"), attrgetter("_version")
 IS_LEAF, IS_VIEW = attrgetter("is_leaf"), Tensor._is_view
 NATURE = attrgetter("requires_grad", "is_leaf")
+
+
+def _is_put_off() -> bool:
+    # Does a checkpoint run now, or a function with a backward of its own?
+    return to_compute_again() is not None or next(applied(sys._getframe(1)), None) is not None
 
 
 @lru_cache(4096)
@@ -239,22 +246,30 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
 
     runs_once, running_pass = staticmethod(torch.is_grad_enabled), staticmethod(current_pass)
 
-    def is_usual(self) -> bool:
-        return (
-            torch.is_grad_enabled()
-            and current_pass() < 0
-            and innermost_transform() is None
-            and not function_modes()
-            and own_modes.dispatch_modes() <= own_modes.count
-        )
+    def gives_history(self, before: bool = True) -> bool | None:
+        if (
+            innermost_transform() is not None
+            or function_modes()
+            or current_pass() >= 0
+            or own_modes.dispatch_modes() > own_modes.count
+        ):
+            return None
+        if torch.is_grad_enabled():
+            return True
+        is_apart = torch.is_inference_mode_enabled() or (before and _is_put_off())
+        return None if is_apart else False
 
     @contextmanager
-    def as_usual(self) -> Iterator[None]:
-        if self.is_usual():
+    def giving_history(self, on: bool) -> Iterator[None]:
+        if self.gives_history(False) is on:
             yield
             return
-        with torch.enable_grad(), DisableFuncTorch(), self.quiet():
+        with torch.set_grad_enabled(on), DisableFuncTorch(), self.quiet():
             yield
+
+    def hide(self, captures: Sequence[Capture]) -> None:
+        for capture in captures:
+            capture.opaque = WITHIN
 
     def natures(self, tensors: Sequence[Tensor]) -> Sequence[Any]:
         return [*map(NATURE, tensors)]

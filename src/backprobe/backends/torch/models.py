@@ -37,6 +37,7 @@ from backprobe.source.user_code import innermost
 CALLED_IN = torch_modules.__file__  # not of ``Module.__call__``, which others wrap
 BETWEEN = frozenset({CALLED_IN, own_calls.__file__, patching.__file__})
 BASES, HOOKS, PRE_HOOKS = attrgetter("__mro__"), attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
+IN_CALL = frozenset({CALLED_IN, patching.__file__})
 CALL, INPLACE = Module.__call__, methodcaller("get", "inplace")
 ALL_HOOKS = attrgetter("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 MADE_FROM = "_torchdynamo_orig_callable"  # on what torch.compile returns
@@ -202,7 +203,7 @@ class _Reporter:
             and Module.__call__ is CALL
         ):
             self.is_kept = True
-            journal.begin(self.known, modules, self.executed, self.instructions, self.listen)
+            journal.begin(self.known, modules, self.executed, (self.instructions, IN_CALL), self.listen)
         else:
             journal.close()
 

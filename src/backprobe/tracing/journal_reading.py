@@ -1,0 +1,149 @@
+"""Reading a journal: event by event it goes the way that every reporting function takes, through its ``Scope``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from backprobe.tracing.course import FAILED, OF_MODULE, Held
+from backprobe.tracing.log import CALLED, DONE, ENTER, MENTIONED, ScopeKind
+from backprobe.tracing.scope import Scope
+
+
+class Frame:
+    """A scope that was entered, as far as the journal was heard."""
+
+    __slots__ = ("called", "module", "returned", "returned_at", "scope")
+
+    def __init__(self, scope: Scope, module: Any) -> None:
+        self.scope, self.module = scope, module
+        self.returned: Any = None
+        self.returned_at: int | None = None  # its place in the journal
+        self.called: list[Any] = []  # the modules that its code has called, and that have not returned
+
+
+class Reading:
+    """The scopes of a journal that run, and what was read of it since it was settled last."""
+
+    def __init__(self, trace: Any) -> None:
+        self.trace = trace
+        self.frames: list[Frame] = []
+        self.last: Frame | None = None  # the outermost, when it is left
+        self.codes: list[tuple[int | None, Any]] = []  # the places of what was bound or returned, and the codes
+        self.paths: dict[Any, str] = {}  # of the model's modules
+        self.executed: set[str] = set()
+
+    def sweep_first(self, journal: Sequence[Any]) -> None:
+        """Look for what was written just before the journal begins, where that begins with the next statement."""
+        scope = self.frames[-1].scope if self.frames else None
+        if scope is not None and scope.dirty and 0 <= journal[0]:
+            scope.dirty = False
+            self.trace.sweep(scope, journal[0] - DONE if journal[0] >= DONE else journal[0])
+
+    def read(self, journal: Sequence[Any]) -> None:
+        """Let the scopes say what is in the journal."""
+        self.codes.clear()
+        at, trace = 0, self.trace
+        while at < len(journal):
+            word = journal[at]
+            if word >= DONE:
+                self.frames[-1].scope.done(word - DONE, None)
+                at += 1
+            elif word >= 0:
+                self._read_bound(word, journal[at + 1], at + 1)
+                at += 2
+            elif word == CALLED:
+                trace.say((self.frames[-1].scope.number, CALLED, journal[at + 1]))
+                at += 2
+            elif word == OF_MODULE:
+                self.frames[-1].called.append(journal[at + 1])
+                at += 2
+            elif word == MENTIONED:
+                trace.mentioned(self.frames[-1].scope, journal[at + 1])
+                at += 2
+            elif word == ENTER:
+                self._read_enter(journal[at + 1], journal[at + 2])
+                at += 3
+            else:
+                self._read_leave(word)
+                at += 1
+
+    def _read_bound(self, site: int, value: Any, at: int) -> None:
+        frame = self.frames[-1]
+        frame.scope.bind(site, value)
+        self.codes.append((at, self.trace.events[-1]))
+        if frame.scope.locals[site] == "return":
+            frame.returned, frame.returned_at = value, at
+
+    def _read_enter(self, kind: ScopeKind, module: Any) -> None:
+        trace = self.trace
+        is_function = kind.path.startswith("/")
+        scope = trace.entered(self.frames[-1].scope.number, kind) if is_function else trace.enter_kind(kind)
+        self.frames.append(Frame(scope, module))
+
+    def _read_leave(self, word: int) -> None:
+        frame = self.frames.pop()
+        frame.scope.exit()
+        if not self.frames:
+            self.last = frame
+        elif frame.module is not None and word != FAILED:
+            self.name_returned(frame.module, frame.returned)
+            self.codes.append((frame.returned_at, self.trace.events[-1][1]))
+            caller = self.frames[-1]
+            if frame.module in caller.called:
+                caller.called.remove(frame.module)
+                self.trace.mentioned(caller.scope, frame.returned)
+
+    def name_returned(self, module: Any, output: Any) -> None:
+        """A module has returned this."""
+        path = self.paths[module]
+        self.executed.add(path)
+        self.trace.name_returned(path, output)
+
+    def restore(self, held: Sequence[Held], order: Sequence[int], modules: Mapping[str, Any]) -> None:
+        """Let these scopes run, as if that had been read."""
+        trace, versions = self.trace, self.trace.versions
+        old = {frame.scope.number: frame for frame in self.frames}
+        for frame in self.frames:
+            frame.scope.live.clear()
+            frame.scope.stamps.clear()
+            frame.scope.has_held = False
+        self.frames = [old.get(one.number) or Frame(self._scope(one), one.module and modules[one.module]) for one in held]
+        for frame, one in zip(self.frames, held, strict=True):
+            frame.called = [modules[path] for path in one.called]
+            frame.scope.several = dict(one.several)
+            for key, number in one.live:
+                frame.scope.live[key], frame.scope.stamps[key] = versions.tensors[number], versions.versions[number]
+        versions.live[:] = [self.frames[at].scope.live for at in order]
+        versions.stamps[:] = [self.frames[at].scope.stamps for at in order]
+        for at in order:
+            self.frames[at].scope.has_held = True
+        trace.is_root_open = any(one.number == 0 for one in held)
+
+    def _scope(self, held: Held) -> Scope:
+        trace = self.trace
+        if held.number == 0:
+            trace.root_is(held.kind)
+            return trace.root  # type: ignore[no-any-return]
+        scope: Scope = trace.scope_type(trace, held.kind, held.number)
+        return scope
+
+    def leave_last(self, kind: ScopeKind, module: Any, returned: Any) -> None:
+        """The outermost scope was left, as if that had been read."""
+        trace = self.trace
+        if not kind.path:
+            trace.root_is(kind)
+        self.last = Frame(trace.root, module)
+        self.last.returned = returned
+
+    def hide(self, written: Sequence[Any]) -> None:
+        """Something has written to these tensors unseen: what their names held before is not known."""
+        versions = self.trace.versions
+        known = [versions.numbers.get(versions.identity(one)) for one in written]
+        self.trace.journal.tape.hide([versions.captures[number] for number in known if number is not None])
+
+    def release(self) -> None:
+        """Keep nothing any longer."""
+        self.frames.clear()
+        self.codes.clear()
+        self.last = None
