@@ -75,7 +75,8 @@ def _compiled(
     with refusing_deep_nesting(code.co_qualname, asked=f"the names in {code.co_qualname}", found=place):
         node = copy.deepcopy(definition.node) if definition.is_shared else definition.node
         node, sites = rewrite(node, definition.lines, operations=operations, calls=calls)
-        node = journalling(node) if journals else node
+        if journals:  # the kinds of scopes are known by their sites, whichever copy reports them
+            node, sites = journalling(node), _compiled(code, file, operations, calls, False)[1]
         made = _compile_inside(node, definition.classes, code)
         places = {name: at for at, name in enumerate((*code.co_freevars, OPEN))}
         return made, sites, tuple([places[name] for name in made.co_freevars])

@@ -1,4 +1,4 @@
-"""What was said in a call of a model, so that the same is known without being read.
+"""The course of a call: what was said in it, so that the same is known next time without being read.
 
 A journal (``journal``) is heard in segments. A segment is learned where it was read; a later one fits where the words
 in it, the types of all that it holds, what is the same object as what, and which tensors have a history are as they
@@ -47,7 +47,7 @@ compare: Callable[[Segment, Segment | None], None] | None = None
 """For tests: called with a segment that would be followed, and with what is learned of the same journal, read now."""
 
 
-class Before(NamedTuple):
+class StateBefore(NamedTuple):
     """What a trace had when a segment began."""
 
     captures: int
@@ -56,10 +56,10 @@ class Before(NamedTuple):
     scopes: int
     mode: bool
     open: tuple[tuple[int, ...], ...]
-    """The scopes that ran, each with the modules that it had called."""
+    """The scopes that ran: of each its number, how many modules it had called, and whether it is to be looked after."""
 
 
-class Held(NamedTuple):
+class HeldScope(NamedTuple):
     """A scope that runs when a segment ends, by numbers."""
 
     kind: ScopeKind
@@ -70,39 +70,51 @@ class Held(NamedTuple):
     several: tuple[tuple[str, int], ...]
 
 
-def before(journal: Any) -> Before:
+def before(journal: Any) -> StateBefore:
     """What the trace of a journal has, before the journal is heard."""
     trace = journal.trace
-    frames = [(frame.scope.number, len(frame.called)) for frame in journal.reading.frames]
+    frames = [(one.scope.number, len(one.called), one.scope.dirty) for one in journal.reading.frames]
     counts = len(trace.versions.captures), len(trace.events), len(trace.plain), trace.scopes
-    return Before(*counts, journal.mode, tuple(frames))
+    return StateBefore(*counts, journal.mode, tuple(frames))
 
 
-def find(journal: Any) -> Segment | None:
-    """The segment that says what reading this journal would say, if one is known."""
-    plan, now = journal.trace.plan, before(journal)
-    following = plan.courses if journal.previous is None else journal.previous.following
-    for known in following:
-        if known.fits(journal, now):
-            if known is not following[0]:
-                following.remove(known)
-                following.insert(0, known)
-            plan.followed_segments += 1
-            return known  # type: ignore[no-any-return]
-    plan.missed_segments += 1
-    return None
+class Courses:
+    """The segments that one selection knows, and whether programs that it was used for are the same each time."""
 
+    def __init__(self) -> None:
+        self.following: list[Segment] = []  # the first ones, as ``Segment.following``
+        self.known = self.followed = self.missed = 0
+        self.is_repeated = False  # did the program say what one said before, when it ran last?
+        self.has_unseen_writes = False  # has something that is not followed written to captured tensors?
 
-def keep(journal: Any, made: Segment) -> None:
-    """Know a segment next time."""
-    plan = journal.trace.plan
-    if plan.segments >= MOST_IN_ALL:
-        return
-    following = plan.courses if journal.previous is None else journal.previous.following
-    if len(following) == MOST:
-        following.pop()
-    following.insert(0, made)
-    plan.segments += 1
+    @property
+    def are_useful(self) -> bool:
+        """May a journal be followed?"""
+        return self.is_repeated and not self.has_unseen_writes and self.missed <= MOST_MISSED + self.followed // 2
+
+    def find(self, journal: Any, now: StateBefore) -> tuple[Segment, list[Any]] | None:
+        """The segment that says what reading this journal would say, if one is known, and all that it holds."""
+        after: Courses | Segment = journal.previous or self
+        for known in after.following:
+            items = known.fits(journal, now)
+            if items is not None:
+                if known is not after.following[0]:
+                    after.following = [known, *(one for one in after.following if one is not known)]
+                self.followed += 1
+                return known, items
+        self.missed += 1
+        return None
+
+    def keep(self, journal: Any, made: Segment) -> Segment:
+        """Know a segment next time. Returns the one that is known already, where that has said the same."""
+        after: Courses | Segment = journal.previous or self
+        for known in after.following:
+            if not differences(known, made):
+                return known
+        if self.known < MOST_IN_ALL:
+            after.following = [made, *after.following[: MOST - 1]]
+            self.known += 1
+        return made
 
 
 def _getter(places: Sequence[int]) -> Getter:
@@ -145,7 +157,7 @@ class Spread:
 class Segment:
     """What a journal said between two places at which it was settled."""
 
-    def __init__(self, journal: Any, state: Before, spread: Spread, values: _Values) -> None:
+    def __init__(self, journal: Any, state: StateBefore, spread: Spread, values: _Values) -> None:
         self.before, self.spread = state, spread
         self.between = _between(journal, state)
         self.following: list[Segment] = []
@@ -172,7 +184,7 @@ class Segment:
         self.items = items
 
     @classmethod
-    def of(cls, journal: Any, state: Before) -> Segment | None:
+    def of(cls, journal: Any, state: StateBefore) -> Segment | None:
         """The segment that was read now; None where an equal journal might say something else."""
         if not _reads_alike(journal, state):
             return None
@@ -204,32 +216,26 @@ class Segment:
         del self.first, self.starts
         return True
 
-    def fits(self, journal: Any, now: Before) -> bool:
-        """Would reading this journal say what reading that one did?"""
-        if now != self.before or _between(journal, now) != self.between:
-            return False
-        trace = journal.trace
-        stamps = [*chain.from_iterable(map(dict.values, trace.versions.stamps))]
-        if [*chain.from_iterable(map(dict.values, trace.versions.live))] and stamps != trace.versions.counted.versions(
-            [*chain.from_iterable(map(dict.values, trace.versions.live))]
-        ):
-            return False
+    def fits(self, journal: Any, now: StateBefore) -> list[Any] | None:
+        """All that a journal holds, where reading it would say what reading that one did."""
+        if any(one[2] for one in now.open) or now != self.before or _between(journal, now) != self.between or not _is_unwritten(journal.trace.versions):
+            return None
         try:
             items, counts = self.spread.of(journal, now.captures)
         except (IndexError, TypeError, AttributeError):  # another kind of thing is where a container was
-            return False
-        if counts != self.counts or [*map(type, items)] != self.types or self.get_words(items) != self.words:
-            return False
-        if _pattern(self.get_objects(items)) != self.pattern:
-            return False
-        if journal.tape.natures(self.get_tensors(items)) != self.natures:
-            return False
-        journal.items = items
-        return True
+            return None
+        is_same = (
+            counts == self.counts
+            and [*map(type, items)] == self.types
+            and self.get_words(items) == self.words
+            and _pattern(self.get_objects(items)) == self.pattern
+            and journal.tape.natures(self.get_tensors(items)) == self.natures
+        )
+        return items if is_same else None
 
-    def follow(self, journal: Any) -> None:
-        """Let the trace be as if this journal had been read."""
-        trace, reading, items = journal.trace, journal.reading, journal.items
+    def follow(self, journal: Any, items: Sequence[Any]) -> None:
+        """Let the trace be as if this journal had been read; ``items`` are all that it holds."""
+        trace, reading = journal.trace, journal.reading
         trace.versions.add_all(trace.writes, self.get_captured(items))
         trace.events += self.events
         trace.plain += self.get_plain(items)
@@ -239,7 +245,6 @@ class Segment:
         if self.last is not None:
             kind, module, returned = self.last
             reading.leave_last(kind, items[module], None if returned is None else items[returned])
-        del journal.items
 
 
 def differences(known: Segment, made: Segment | None) -> list[str]:
@@ -303,7 +308,7 @@ def _spread(journal: Any, values: _Values) -> Spread:
     return spread
 
 
-def _reads_alike(journal: Any, state: Before) -> bool:
+def _reads_alike(journal: Any, state: StateBefore) -> bool:
     # Does the journal alone decide what its reading has said?
     trace = journal.trace
     if trace.codes.holders or trace.codes.mixed or trace.log.transcripts or trace.has_more or trace.reader is not None:
@@ -330,10 +335,10 @@ def _plain(journal: Any, starts: dict[int, int]) -> Iterator[int | None]:
                     yield starts[at] + names.index(leaf) if leaf in names else None
 
 
-def _held(journal: Any) -> tuple[list[Held], list[int]] | None:
+def _held(journal: Any) -> tuple[list[HeldScope], list[int]] | None:
     # The scopes that run, and the order in which their names have begun to hold tensors. None where more is held.
     versions, paths = journal.trace.versions, journal.reading.paths
-    found: list[Held] = []
+    found: list[HeldScope] = []
     frames = journal.reading.frames
     for frame in frames:
         scope = frame.scope
@@ -344,12 +349,18 @@ def _held(journal: Any) -> tuple[list[Held], list[int]] | None:
             return None
         module = None if frame.module is None else paths[frame.module]
         called = tuple([paths[one] for one in frame.called])
-        found.append(Held(scope.kind, scope.number, module, called, live, tuple(scope.several.items())))
+        found.append(HeldScope(scope.kind, scope.number, module, called, live, tuple(scope.several.items())))
     places = [next((at for at, one in enumerate(frames) if one.scope.live is live), -1) for live in versions.live]
     return None if -1 in places else (found, places)
 
 
-def _between(journal: Any, state: Before) -> list[Any]:
+def _is_unwritten(versions: Any) -> bool:
+    # Are all tensors that names hold as they were when they got them?
+    live = [*chain.from_iterable(map(dict.values, versions.live))]
+    return not live or versions.counted.versions(live) == [*chain.from_iterable(map(dict.values, versions.stamps))]
+
+
+def _between(journal: Any, state: StateBefore) -> list[Any]:
     # What was said since the journal was settled last, and not by it.
     between: list[Any] = journal.trace.events[journal.settled : state.events]
     return between

@@ -13,7 +13,7 @@ from backprobe.backends.protocol import Tape
 from backprobe.findings.phrasing import listed
 from backprobe.record.containers import leaves
 from backprobe.record.patterns import Selection
-from backprobe.source.copies import Copy
+from backprobe.source.copies import LATER, Copy
 from backprobe.source.followed_calls import FollowedCalls
 from backprobe.source.listener import Opener
 from backprobe.source.reporting import reporting
@@ -61,6 +61,9 @@ class Following(FollowedCalls[Scope]):
 
     def reporting(self, function: Any, caller: Any, label: str) -> Any:
         if isinstance(caller, Journal):
+            inner = innermost(function)
+            if inner is not None and inner.__code__.co_flags & LATER:
+                return reporting(function, self.trace.opener(caller.scope(), label), operations=self.trace.operations)
             return reporting(function, caller.opener(label), operations=self.trace.operations, journals=True)
         return reporting(function, self.trace.opener(caller, label), operations=self.trace.operations)
 

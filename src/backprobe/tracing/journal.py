@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 from threading import get_ident
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -159,9 +159,11 @@ class Journal(list[Any]):
         return self
 
     def _enter_live(self, kind: ScopeKind, module: Any) -> Live:
+        was_live = self.is_live
         self.go_live()
-        if module is not None or not kind.path.startswith("/"):
-            return Live(self.trace.enter_kind(kind))
+        if not kind.path.startswith("/"):
+            was_called_before = self.is_live and not was_live  # nobody else hears what it returns
+            return Live(self.trace.enter_kind(kind), self.reading if was_called_before else None, module)
         return Live(self.trace.entered(self.reading.frames[-1].scope.number, kind))
 
     def _note_caller(self, path: str) -> None:
@@ -186,6 +188,8 @@ class Journal(list[Any]):
             self._read()
         elif mode is not self.mode:
             self._change(mode)
+        else:
+            self._stamp()  # whoever has called this may be code that is not followed
         if not self.kinds:
             self._end(kind is not None)
 
@@ -212,6 +216,16 @@ class Journal(list[Any]):
 
     def wrote(self, at: int, value: Any) -> Any:
         return self.bind(at, value) if type(value) in PLAIN_TYPES else self._scope().wrote(at, value)
+
+    def each(self, template: Any, values: Any) -> Iterator[Any]:
+        return self._scope().each(template, self._settled(values))
+
+    def _settled(self, values: Any) -> Iterator[Any]:
+        # The same, with all that was said before each heard.
+        for value in values:
+            self.settle()
+            yield value
+        self.settle()
 
     def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:
         """What to call instead of ``function``, as ``Scope.call``."""
@@ -289,13 +303,19 @@ class Journal(list[Any]):
         """All other words are heard at once."""
         return getattr(self._scope(), word)
 
+    def scope(self) -> Scope:
+        """The scope that journalling code runs in, which hears from now on at once what is said."""
+        self.go_live()
+        scope: Scope = self.reading.frames[-1].scope
+        return scope
+
     def _scope(self) -> Scope:
         # The scope that journalling code runs in, with all that was said before heard.
         self.settle()
         return self.reading.frames[-1].scope
 
     def _stamp(self) -> None:
-        # Something is called that may write: what tensors were bound until now, and at which versions.
+        # Code runs now that may write unseen: what tensors were bound until now, and at which versions.
         new = self[self.stamped :]
         self.stamped = len(self)
         tensors = [*compress(new, map(self.trace.ordinary.__contains__, map(type, new)))]
@@ -327,19 +347,21 @@ class Journal(list[Any]):
     def _settle(self) -> None:
         self.reading.sweep_first(self)
         written = self._written()
-        known = None if written or self.is_lost else course.find(self)
+        state, courses = course.before(self), self.trace.plan.courses
+        courses.has_unseen_writes |= bool(written)
+        known = None if written or self.is_lost else courses.find(self, state)
         if known is not None and course.compare is None:
-            known.follow(self)
-            self.previous = known
+            self.previous, items = known
+            self.previous.follow(self, items)
             return
-        state = course.before(self)
         self.reading.read(self)
         self.reading.hide(written)
         made = None if written or self.is_lost else Segment.of(self, state)
         if known is not None and course.compare is not None:
-            course.compare(known, made)
+            course.compare(known[0], made)
+            made = known[0]
         elif made is not None:
-            course.keep(self, made)
+            made = courses.keep(self, made)
         self.previous, self.is_lost = made, made is None
 
     def _written(self) -> list[Any]:
@@ -390,22 +412,27 @@ class Journal(list[Any]):
         self.copies.clear()
         self.kinds.clear()
         self.is_live = self.is_over = True
-        self.is_begun = False
+        self.is_begun, self.previous, self.listen, self.modules = False, None, tuple, ()
+        vars(self).pop("by_path", None)
 
 
 class Live:
     """A scope that journalling code talks to, when all that it says is heard at once."""
 
-    __slots__ = ("scope",)
+    __slots__ = ("module", "reading", "returned", "scope")
 
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
+    def __init__(self, scope: Scope, reading: Reading | None = None, module: Any = None) -> None:
+        """With ``reading`` it says there what the module returns."""
+        self.scope, self.reading, self.module = scope, reading, module
+        self.returned: Any = None
 
     def extend(self, said: Any) -> None:
         """What was bound, each after its site."""
         turns = iter(said)
         for at, value in zip(turns, turns, strict=True):
             self.scope.bind(at, value)
+            if self.reading is not None and self.scope.locals[at] == "return":
+                self.returned = value
 
     def within(self) -> None:
         """It is seen when something is bound."""
@@ -416,5 +443,7 @@ class Live:
     def __enter__(self) -> Live:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.scope.exit(*error)
+    def __exit__(self, kind: Any, *error: object) -> None:
+        self.scope.exit(kind, *error)
+        if self.reading is not None and kind is None:
+            self.reading.module_returned(self.module, self.returned)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backprobe.tracing.course import FAILED, OF_MODULE, Held
+from backprobe.tracing.course import FAILED, OF_MODULE, HeldScope
 from backprobe.tracing.log import CALLED, DONE, ENTER, MENTIONED, ScopeKind
 from backprobe.tracing.scope import Scope
 
@@ -87,12 +87,16 @@ class Reading:
         if not self.frames:
             self.last = frame
         elif frame.module is not None and word != FAILED:
-            self.name_returned(frame.module, frame.returned)
-            self.codes.append((frame.returned_at, self.trace.events[-1][1]))
-            caller = self.frames[-1]
-            if frame.module in caller.called:
-                caller.called.remove(frame.module)
-                self.trace.mentioned(caller.scope, frame.returned)
+            self.module_returned(frame.module, frame.returned, frame.returned_at)
+
+    def module_returned(self, module: Any, output: Any, at: int | None = None) -> None:
+        """A module has returned this to the innermost scope that runs."""
+        self.name_returned(module, output)
+        self.codes.append((at, self.trace.events[-1][1]))
+        caller = self.frames[-1]
+        if module in caller.called:
+            caller.called.remove(module)
+            self.trace.mentioned(caller.scope, output)
 
     def name_returned(self, module: Any, output: Any) -> None:
         """A module has returned this."""
@@ -100,7 +104,7 @@ class Reading:
         self.executed.add(path)
         self.trace.name_returned(path, output)
 
-    def restore(self, held: Sequence[Held], order: Sequence[int], modules: Mapping[str, Any]) -> None:
+    def restore(self, held: Sequence[HeldScope], order: Sequence[int], modules: Mapping[str, Any]) -> None:
         """Let these scopes run, as if that had been read."""
         trace, versions = self.trace, self.trace.versions
         old = {frame.scope.number: frame for frame in self.frames}
@@ -108,7 +112,7 @@ class Reading:
             frame.scope.live.clear()
             frame.scope.stamps.clear()
             frame.scope.has_held = False
-        self.frames = [old.get(one.number) or Frame(self._scope(one), one.module and modules[one.module]) for one in held]
+        self.frames = [old.get(one.number) or self._frame(one, modules) for one in held]
         for frame, one in zip(self.frames, held, strict=True):
             frame.called = [modules[path] for path in one.called]
             frame.scope.several = dict(one.several)
@@ -120,13 +124,12 @@ class Reading:
             self.frames[at].scope.has_held = True
         trace.is_root_open = any(one.number == 0 for one in held)
 
-    def _scope(self, held: Held) -> Scope:
-        trace = self.trace
+    def _frame(self, held: HeldScope, modules: Mapping[str, Any]) -> Frame:
+        trace, module = self.trace, None if held.module is None else modules[held.module]
         if held.number == 0:
             trace.root_is(held.kind)
-            return trace.root  # type: ignore[no-any-return]
-        scope: Scope = trace.scope_type(trace, held.kind, held.number)
-        return scope
+            return Frame(trace.root, module)
+        return Frame(trace.scope_type(trace, held.kind, held.number), module)
 
     def leave_last(self, kind: ScopeKind, module: Any, returned: Any) -> None:
         """The outermost scope was left, as if that had been read."""
@@ -146,4 +149,4 @@ class Reading:
         """Keep nothing any longer."""
         self.frames.clear()
         self.codes.clear()
-        self.last = None
+        self.last, self.paths = None, {}

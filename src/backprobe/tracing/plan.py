@@ -13,6 +13,7 @@ from backprobe.record.patterns import HOLD_NOTHING, Decisions, Selection
 from backprobe.source.copies import Copies
 from backprobe.source.followed_calls import Known
 from backprobe.source.sites import Site
+from backprobe.tracing.course import Courses
 from backprobe.tracing.log import ScopeKind
 
 MOST_KINDS = 4096
@@ -26,8 +27,7 @@ class Plan:
         self.selection = selection
         self.kinds: dict[Any, ScopeKind] = {}
         self.schemas: list[Any] = []  # see ``backprobe.tracing.schema``, the last used first
-        self.courses: list[Any] = []  # the first segments of journals, see ``backprobe.tracing.course``
-        self.segments = self.followed_segments = self.missed_segments = 0
+        self.courses = Courses()
         self.followed: dict[Any, tuple[Known, Known, dict[Any, Any]]] = {}  # see ``codes``
         self.chosen: dict[Any, Any] = {}  # what a backend has made of these for one shape of a model
         self.bare: dict[type, set[type]] = {}  # by class of tape: types that are neither its tensors nor containers

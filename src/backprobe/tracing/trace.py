@@ -58,7 +58,7 @@ from backprobe.tracing.values import OF_FORWARD, ScopeNames, Value
 from backprobe.tracing.versions import By, Versions
 
 S = TypeVar("S", bound=Scope)
-JOURNALS = os.environ.get("BACKPROBE_JOURNAL", "")
+JOURNALS_ALL = os.environ.get("BACKPROBE_JOURNAL", "")
 
 
 class Trace:
@@ -139,7 +139,10 @@ class Trace:
                 schemas.compare(known, made)
             elif self.is_repeatable and not self.is_recording:
                 schemas.keep(self.plan, made)
+            self.plan.courses.is_repeated = known is not None
             return made
+        self.plan.courses.is_repeated = True
+        self.plan.courses.has_unseen_writes |= self.versions.has_unseen_writes
         self._decide(known)
         return known
 
@@ -344,6 +347,7 @@ class Trace:
 
     def mentioned(self, scope: Scope, output: Any) -> None:
         """What the running statement of a scope has called returns this, which may have a name already."""
+        self._hear()
         numbers, tape = self.versions.numbers, self.tape
         if type(output) in self.ordinary:
             number = numbers.get(tape.identity(output))
@@ -515,7 +519,8 @@ class Trace:
     def begin_journal(self) -> Journal | None:
         """A journal of the model's first call, where the backend can capture what is in it later."""
         can = isinstance(self.tape, capabilities.Journals) and self.writes is not None and self.versions.counted
-        if not can or not JOURNALS or self.tap is not None or self.replacing is not None or self.selection.in_function:
+        is_plain = self.tap is None and self.replacing is None and not self.selection.in_function
+        if not (can and is_plain and (JOURNALS_ALL or self.plan.courses.are_useful)):
             return None
         self.journal = Journal(self, self.tape)
         return self.journal

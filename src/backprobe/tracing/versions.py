@@ -44,6 +44,7 @@ class Versions:
         self.numbers: dict[int, int] = {}  # the latest of each tensor, by its identity
         self.live: list[dict[Any, Any]] = []  # of the scopes that run: the tensors that their names hold
         self.stamps: list[dict[Any, int]] = []  # and of each the version at which it was captured
+        self.has_unseen_writes = False  # was one of these written by what was not seen to write?
         self.through: dict[int, tuple[Any, int]] = {}  # tensors written, weakly, and the version that made
 
     def number(self, tensor: Any, by: By, at: int | Site) -> int:
@@ -84,6 +85,7 @@ class Versions:
         self.versions.append(version)
         if previous is not None:
             self.previous[number] = previous
+            self.has_unseen_writes = self.has_unseen_writes or not self._wrote(tensor)
         self.numbers[self.identity(tensor)] = number
         return number
 

@@ -32,6 +32,7 @@ from backprobe.backends.torch.structure import MOST_SHAPES, Shape, Structure, st
 from backprobe.backends.torch.transforms import is_traced
 from backprobe.errors import Unsupported
 from backprobe.record.reasons import Reason
+from backprobe.source.copies import LATER
 from backprobe.source.user_code import innermost
 
 CALLED_IN = torch_modules.__file__  # not of ``Module.__call__``, which others wrap
@@ -201,6 +202,7 @@ class _Reporter:
             and self.paths.keys() <= self.exchanged.keys()
             and not own_calls.has_own_calls(self.known)
             and Module.__call__ is CALL
+            and not any(map(_runs_later, {*map(type, modules)}))
         ):
             self.is_kept = True
             journal.begin(self.known, modules, self.executed, (self.instructions, IN_CALL), self.listen)
@@ -324,6 +326,12 @@ class _Reporter:
                 self.executed.add(path)
                 output = self.observer.returned(path, output)
         return output
+
+
+def _runs_later(kind: Any) -> bool:
+    # Is the forward of a class of modules a generator or coroutine?
+    function = innermost(kind.forward)
+    return function is not None and bool(function.__code__.co_flags & LATER)
 
 
 def _codes(module: Module) -> Iterator[CodeType]:
