@@ -173,7 +173,7 @@ def with_zeros(
         notes.append(all_zero(zero))
     found = Observed()
     if is_explain and there:
-        found = asked.useless({*zero, *_small(arrays, there)} - stopping.keys())
+        found = asked.useless({*zero, *_small(arrays, there)} - stopping.keys()).of_zero(zero)
         again = once(found.endings) if before is None else found_again(before.endings, found.endings)
         notes += [*found.notes, *again, *asked.still()]
     return replace(record, notes=(*record.notes, *notes)) if notes else record, found
