@@ -641,7 +641,7 @@ PARTS = frozenset({
     "none_read_norm", "none_read_made", "none_read_by.cleared", "none_read_by.retained_late", "none_read_by.limited",
     "switched_at", "backward_at", "made_in", "hooks", "cut_beside", "unseen_run", "callers", "not_selected_on",
     "hidden_of", "hidden_cut", "lost_beside_more", "assigned_between", "about_outputs", "replaced_values",
-    "gradient_of", "gradients_of", "when", "when.1", "when.call",
+    "gradient_of", "gradients_of", "when", "when.1", "when.call", "cancelled", "cancelled.zero",
     "why_unknown", "reached_by_all", "reached_by_some", "reached_by_one",
     *(code for code in SENTENCES if code.partition(".")[0] in ("meant", "taken")),
     "what_is_recorded", "is_born", "is_born_of_inf", "module", "model", "zero_zero", "zero_inf", "inf_minus_inf",

@@ -127,6 +127,9 @@ class StepBytes:
 class MemoryHearing(Protocol):
     """Hears what a program keeps, from the moment that it is opened until it is closed."""
 
+    hears_steps: bool = True
+    """Are there optimizers that tell where a step ends?"""
+
     after_step: Callable[[int], None] | None = None
     """Called at the end of each step, with the number of steps so far."""
 

@@ -418,7 +418,7 @@ def watch(script: str, words: tuple[str, ...], folder: str | None, append: bool,
 @click.argument("script", metavar="SCRIPT")
 @click.argument("words", nargs=-1, metavar="[ARGS]...")
 def memory(script: str, words: tuple[str, ...], steps: int, no_experiments: bool) -> NoReturn:
-    """Run the first steps of a PyTorch script, and say what it keeps for backward and what outlives its step.
+    """Run the first steps of a script, and say what it keeps for backward and what outlives its step.
 
     \b
     backprobe memory train.py --lr 0.1
@@ -427,6 +427,9 @@ def memory(script: str, words: tuple[str, ...], steps: int, no_experiments: bool
     The script runs as "python train.py --lr 0.1" would, up to the N-th call of an optimizer's step(). Options of ours
     come before the script. Where a line would let go of what outlives its step, the script runs its steps again with
     that line, unless it does something outside of its process.
+
+    In TensorFlow a step is one of a Keras optimizer, outside of compiled functions. In JAX no optimizer tells where a
+    step ends: use bp.memory() in the script.
 
     The exit status is 1 if something outlives its step.
     """

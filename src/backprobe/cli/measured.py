@@ -10,12 +10,14 @@ import click
 
 from backprobe.cli.module import main_program
 from backprobe.cli.output import show, tell
-from backprobe.cli.program_error import RAISED
+from backprobe.cli.program_error import RAISED, REFUSED
 from backprobe.cli.program_error import show as show_error
 from backprobe.cli.refusal import INTERRUPTED, STOPPED
 from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.errors import BackprobeError
-from backprobe.memory.script import ScriptMemory
+from backprobe.memory.script import BLOCK, ScriptMemory
+
+NO_STEP = f"no optimizer made a step that can be heard, so nothing is known of what outlives one\n  next: {BLOCK}"
 
 
 def measured(program: str, words: Sequence[str], steps: int, experiments: bool) -> NoReturn:
@@ -42,6 +44,9 @@ def measured(program: str, words: Sequence[str], steps: int, experiments: bool) 
             show_error(error)
     if status is None and experiments:
         script.try_remedies()
+    if status is None and not script.report.steps:
+        tell(NO_STEP)
+        sys.exit(REFUSED)
     if script.is_stopped:
         tell(f"stopped after {script.report.steps:,} steps")
     show(script.report, script.report.to_dict())

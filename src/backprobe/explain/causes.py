@@ -204,11 +204,11 @@ CAUSES = {
     "zero_times_zero_next": "{look}: a mask, a weight or an input there is 0 everywhere",
     "zero_times_zero.named": "{factors} is 0 everywhere: {gradients}, multiplied by it, is exactly 0 {when}",
     "zero_times_zero.named_next": "look at where {factors} is computed, and print it",
-    "cancels": "all ways from {names} into the loss cancel: the gradient is rounding alone",
+    "cancels": "all ways from {names} into the loss cancel: the gradient is {left}",
     "cancels_next": "{look}:\n"
     "what is added and subtracted again cancels,\n"
     "and so does what is divided by its own sum over a dimension of size 1",
-    "cancels.constant": "{operation} gives the same whatever it is given: {gradients} is rounding alone",
+    "cancels.constant": "{operation} gives the same whatever it is given: {gradients} is {left}",
     "cancels.constant_next": "print the shape of what {operation} is given:\n"
     "along a dimension of size 1 there is nothing to compare",
     "outer_product": "{text} broadcasts {shapes} to {result}: each element is used with all others",

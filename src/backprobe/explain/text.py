@@ -112,6 +112,8 @@ SENTENCES = {
     "useless.not_log_probabilities": "the loss takes other numbers for log-probabilities",
     "useless.step_without_effect": "the steps of {optimizer} change next to nothing",
     "useless.step_without_effect.added": "the updates of {names} change next to nothing",
+    "cancelled": "0 but for rounding",
+    "cancelled.zero": "exactly 0",
     "zero_once": "{gradients} is exactly 0 {when}, from {operation}{place} on",
     "zero_once.several": "{gradients} is exactly 0 {when}, from these operations on: {places}",
     "when": "in each iteration",

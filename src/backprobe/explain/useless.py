@@ -162,7 +162,8 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
     fields["text"] = f"`{uncommented(at)}`" if at is not None else "the operation"
     if note.code in OF_PARAMETERS:
         name = fields["first"]
-        fields |= {"gradients": _gradients(note), "when": _when(note)}
+        left = say("cancelled.zero" if "zero" in fields else "cancelled")
+        fields |= {"gradients": _gradients(note), "when": _when(note), "left": left}
         if fields["count"] != "1":
             facts.append(say("zero_for", names=fields["names"]))
     facts += [say("in_part" if fields["class"] else "in_loss", **fields)] if "part" in fields else []

@@ -10,10 +10,15 @@ from types import CodeType
 
 from backprobe.backends.discover import load_backend
 from backprobe.backends.refusals import refuse
+from backprobe.errors import Unsupported
 from backprobe.memory.report import MemoryReport
 from backprobe.memory.tried import with_tried
+from backprobe.probe.script import frameworks_of
 from backprobe.probe.script_experiments import Beginning, ScriptExperiments
 from backprobe.source.main_module import as_main, compiled
+
+WITHOUT = "{} has no optimizer that tells where a step of a script ends"
+BLOCK = "with bp.memory() as report: around the loop, and report.step() at the end of each step"
 
 LEAST = 4
 """Steps after which anything can be said of earlier ones."""
@@ -27,11 +32,11 @@ class ScriptMemory:
     """One run of a script; ``report`` is of the end of a step, when the variables of its functions are there."""
 
     def __init__(self, steps: int) -> None:
-        self.backend = load_backend("torch")
         self.steps, self.report, self.is_stopped = steps, MemoryReport(), False
 
     def run(self, arguments: Sequence[str], spec: ModuleSpec | None = None) -> None:
-        """Run it. Its errors are raised here, SystemExit with its status among them. Raises NoBackend."""
+        """Run it. Its errors are raised here, SystemExit with its status among them. Raises NoBackend, Unsupported."""
+        self.backend = load_backend(frameworks_of(str(arguments[0]), None)[0])
         self.arguments, self.spec, self.beginning = arguments, spec, Beginning()
         started = time.process_time()
         try:
@@ -41,6 +46,8 @@ class ScriptMemory:
 
     def _ran(self, code: Callable[[str], CodeType]) -> None:
         self.listener = (self.backend.memory or refuse(self.backend, "memory", "backprobe memory"))(None)
+        if not self.listener.hears_steps:
+            raise Unsupported(WITHOUT.format(self.backend.title), asked="backprobe memory", next=BLOCK)
         self.listener.after_step = self._after_step
         self.listener.open()
         try:
@@ -68,7 +75,7 @@ class ScriptMemory:
 
     def _again(self, code: Callable[[str], CodeType]) -> MemoryReport | None:
         again = ScriptMemory(self.steps)
-        again.arguments, again.spec = self.arguments, self.spec
+        again.backend, again.arguments, again.spec = self.backend, self.arguments, self.spec
         try:
             again._ran(code)
         except SystemExit as error:

@@ -160,9 +160,7 @@ class Script:
         except Stopped:
             if self.answer is None:
                 return
-            stopped = (
-                STOPPED.format(self.iterations, self.does) if self.iterations else GRADIENT.format(gradients.count)
-            )
+            stopped = STOPPED.format(self.iterations, self.does) if self.iterations else GRADIENT.format(gradients.last)
             stopped += LATER.format(self.more) if self._may_show_more() else ""
             self.answer = replace(self.answer, notes=(stopped, *self.answer.notes))
         except SystemExit as error:

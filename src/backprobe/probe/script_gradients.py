@@ -63,7 +63,8 @@ class ScriptGradients:
         self.known: dict[Any, Observed | None] = {}  # by function: what was found in its gradient, if more may be
         self.open: Any = None  # the function that the last report is of, if its second gradient may show more
         self.waited = 0  # gradients of other functions meanwhile
-        self.count = 0
+        self.count = 0  # gradients that the script was given
+        self.last = 0  # the number of the last one that was heard, counted from 1
 
     def listen(self, backend: Backend) -> None:
         """From now on, once."""
@@ -79,6 +80,7 @@ class ScriptGradients:
 
     def _came(self, asked: GuardedGradient, bad: Found, is_value: bool) -> None:
         self.count += not is_value
+        self.last = self.count + is_value  # a value is heard before its gradient
         if self.probe.options.nonfinite and not bad:
             return
         function = getattr(asked.function, "__code__", asked.function)
@@ -173,7 +175,7 @@ def with_zeros(
         notes.append(all_zero(zero))
     found = Observed()
     if is_explain and there:
-        found = asked.useless({*zero, *_small(arrays, there)} - stopping.keys())
+        found = asked.useless({*zero, *_small(arrays, there)} - stopping.keys()).of_zero(zero)
         again = once(found.endings) if before is None else found_again(before.endings, found.endings)
         notes += [*found.notes, *again, *asked.still()]
     return replace(record, notes=(*record.notes, *notes)) if notes else record, found

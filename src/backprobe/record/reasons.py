@@ -228,7 +228,7 @@ SENTENCES = {
     "result_dropped": "the result of {call} is dropped",
     "zero_flat": "the gradients of {names} are exactly 0: {operation} is flat there",
     "zero_times_zero": "the gradients of {names} are exactly 0: {operation} multiplies by 0",
-    "cancels": "what comes back to {names} cancels, and is but rounding: at {operation}",
+    "cancels": "what comes back to {names} cancels: at {operation}",
     "outer_product": "operands of the shapes {shapes} were broadcast to {result}",
     "distribution_twice": "{applied} is applied to probabilities that sum to 1 already",
     "not_log_probabilities": "a negative log-likelihood is taken of numbers that are no log-probabilities",

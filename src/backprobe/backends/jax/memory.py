@@ -30,6 +30,8 @@ ON_CPU = "keep one number of each, such as float(x.mean()), or the latest alone"
 class JaxMemory(MemoryHearing):
     """JAX's ``Memory``."""
 
+    hears_steps = False
+
     def __init__(self, model: Any) -> None:
         self.bytes, self.counts, self.listening = StepBytes(), StorageBytes(), ExitStack()
         self.made: dict[int, tuple[Any, Source | None, str]] = {}  # by identity of an array: its line and operation

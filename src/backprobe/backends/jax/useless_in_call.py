@@ -46,7 +46,8 @@ def of_call(call: RepeatedCall) -> Sequence[Note]:
         return output if cotangent is None else jnp.sum(output * cotangent)
 
     gradient = CallGradient(AskedGradient(function, tuple(given.values()), {}, tuple(positions), False), list(given))
-    found = gradient.useless(gradient.small())
+    small = gradient.small()
+    found = gradient.useless(small).of_zero([name for name, size in small.items() if not size])
     return [*map(in_one_call, found.notes), *of_ends({_name(one): end for one, end in found.endings.items()})]
 
 
@@ -57,8 +58,8 @@ class CallGradient(JaxGuardedGradient):
         super().__init__(asked)
         self.names = tuple(names[at] for at in asked.positions)
 
-    def small(self) -> list[str]:
-        """The names of those whose gradient is 0, or far below the others."""
+    def small(self) -> dict[str, float]:
+        """Those whose gradient is 0, or far below the others: its largest number, by name."""
         names, closed, inputs = self._traced
         function = jaxpr_as_fun(closed)
         outputs, back = jax.vjp(lambda *arrays: function(*arrays), *inputs)
@@ -66,7 +67,7 @@ class CallGradient(JaxGuardedGradient):
         sizes = {name: float(jnp.max(jnp.abs(one), initial=0.0)) for name, one in zip(names, gradients, strict=True)}
         unit = max((float(jnp.finfo(one.dtype).eps) for one in gradients), default=0.0)
         limit = far_below(unit) * max(sizes.values(), default=0.0)
-        return [name for name, size in sizes.items() if size <= limit]
+        return {name: size for name, size in sizes.items() if size <= limit}
 
 
 def _as_recorded(value: Any) -> Any:

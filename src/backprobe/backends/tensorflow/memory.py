@@ -64,7 +64,7 @@ class TensorflowMemory(MemoryHearing):
         self.bounds: list[int] = []  # a number between those of tensors when the block began, and after each step
         self.lines: dict[int, Source | None] = {}  # by the number of a tensor
         self.compiled: tuple[str, Sequence[Any], Source | None] | None = None  # a function that has just run
-        self.has_run = self.is_muted = False
+        self.has_run = self.is_muted = self.is_hearing_steps = False
 
     def open(self) -> None:
         self.bounds = [private.next_identity()]
@@ -76,10 +76,8 @@ class TensorflowMemory(MemoryHearing):
             *((name, self._asked) for name in (*private.GIVING, "reset")),
         ):
             enter(listening(tf.GradientTape, name, heard))
-        updating = private.updating_class()
-        if updating is not None:
-            enter(listening(updating, private.UPDATING, self._updated))
-        if tf.config.list_logical_devices("GPU"):
+        self._hear_steps()
+        if tf.config.list_physical_devices("GPU"):  # a list of logical ones settles what a program may still set
             tf.config.experimental.reset_memory_stats("GPU:0")
 
     def close(self) -> None:
@@ -99,6 +97,13 @@ class TensorflowMemory(MemoryHearing):
 
     # listening
 
+    def _hear_steps(self) -> None:
+        # Once Keras is there: a script imports it later.
+        updating = None if self.is_hearing_steps else private.updating_class()
+        if updating is not None:
+            self.listening.enter_context(listening(updating, private.UPDATING, self._updated))
+            self.is_hearing_steps = True
+
     def _updated(self, following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         found = following(*args, **kwargs)
         if tf.executing_eagerly():
@@ -106,6 +111,7 @@ class TensorflowMemory(MemoryHearing):
         return found
 
     def _pushed(self, following: Callable[..., Any], tape: Any) -> Any:
+        self._hear_steps()
         if private.is_new(tape) and tape in self.tapes:  # it begins anew
             self.tapes[tape].let_go()
         found = following(tape)
@@ -174,7 +180,7 @@ class TensorflowMemory(MemoryHearing):
 
     def measured(self) -> MeasuredMemory:
         device = None
-        if tf.config.list_logical_devices("GPU"):
+        if tf.config.list_physical_devices("GPU"):
             device = int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
         return MeasuredMemory(len(self.bounds) - 1, self.bytes.saved(), self.counts.most, device, self._alive(), ())
 

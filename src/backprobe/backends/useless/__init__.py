@@ -6,8 +6,8 @@ What each fact means, how it is found and how often it was wrong is written in d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backprobe.backends.tensors import Tensors
@@ -56,7 +56,8 @@ def far_below(unit: float) -> float:
 @dataclass(frozen=True)
 class End:
     """Where the gradients of a leaf come to nothing: the code of why, and the operation, with its place in the
-    program's order and its line as the backend has it; and whether that gives the same whatever it is given.
+    program's order and its line as the backend has it; whether that gives the same whatever it is given; and whether
+    exactly 0 is left, or rounding may be.
     """
 
     code: str
@@ -64,6 +65,7 @@ class End:
     order: int
     place: Any = None
     is_constant: bool = False
+    is_zero: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,10 @@ class Observed:
     notes: Sequence[Note] = ()
     endings: Mapping[str, End] = field(default_factory=dict)
     is_open: bool = False
+
+    def of_zero(self, names: Collection[str]) -> Observed:
+        """The same, where the gradients of these are exactly 0."""
+        return replace(self, endings={name: replace(end, is_zero=name in names) for name, end in self.endings.items()})
 
 
 @dataclass(frozen=True)
@@ -112,8 +118,9 @@ def found_again(before: Mapping[str, End], now: Mapping[str, End]) -> list[Note]
     >>> [str(note) for note in found_again({"w": End(FLAT, "clip", 1)}, {"w": End(FLAT, "clip", 1)})]
     ['the gradients of w are exactly 0: clip is flat there']
     """
+    both = {name: (before[name], one) for name, one in now.items() if name in before and before[name].code == one.code}
     return _by_operation(
-        {name: one for name, one in now.items() if name in before and before[name].code == one.code}, 2
+        {name: replace(one, is_zero=was.is_zero and one.is_zero) for name, (was, one) in both.items()}, 2
     )
 
 
@@ -140,7 +147,9 @@ def _by_operation(ends: Mapping[str, End], iterations: int) -> list[Note]:
     for name, one in ends.items():
         places.setdefault((one.code, one.operation, one.place, one.is_constant), []).append(name)
     return [
-        of_parameters(code, names, operation, at, iterations, is_constant)
+        of_parameters(
+            code, names, operation, at, iterations, is_constant, is_zero=all(ends[name].is_zero for name in names)
+        )
         for (code, operation, at, is_constant), names in places.items()
     ]
 
@@ -163,10 +172,17 @@ class UselessGradients(ABC):
 
 
 def of_parameters(
-    code: str, names: Sequence[str], operation: str, at: Source | None, iterations: int, is_constant: bool = False
+    code: str,
+    names: Sequence[str],
+    operation: str,
+    at: Source | None,
+    iterations: int,
+    is_constant: bool = False,
+    *,
+    is_zero: bool = False,
 ) -> Note:
     """The note on parameters whose gradients come to nothing at one operation, in each of so many iterations; the
-    operation may give the same whatever it is given.
+    operation may give the same whatever it is given, and exactly 0 may be left of all of them.
 
     >>> note = of_parameters(FLAT, ["scale"], "clamp", None, 2)
     >>> note.code, note.fields["names"], note.fields["operation"]
@@ -174,6 +190,7 @@ def of_parameters(
     """
     several = {"count": str(len(names)), "first": names[0], "iterations": str(iterations)}
     several |= {"constant": "yes"} if is_constant else {}
+    several |= {"zero": "yes"} if is_zero else {}
     return Note(code, {"names": listed(names, 12), "operation": operation, **several, **placed(at)})
 
 

@@ -117,7 +117,8 @@ def notes_on_leaves(
         if end is not None and (end.code == CANCELS or is_zero(leaf)):
             places[end.code, end.operation, line(end), end.is_constant].append(leaf)
     for (code, operation, at, is_constant), those in places.items():
-        yield of_parameters(code, [*map(name, those)], operation, at, iterations, is_constant)
+        all_zero = all(map(is_zero, those))
+        yield of_parameters(code, [*map(name, those)], operation, at, iterations, is_constant, is_zero=all_zero)
 
 
 class Ways(ABC, Generic[Value, Step]):
