@@ -104,7 +104,13 @@ def listed(folder):
 
 BIG = torch.arange(10_000.0)
 PARTS = torch.tensor([1.5 - 2.5j, -0.0 + 0.0j, float("nan") + 1j])
+OF_NEWER = {
+    "float8_e8m0fnu": lambda dtype: torch.tensor([1.0, 2.0, 0.5]).to(dtype),
+    "float4_e2m1fn_x2": lambda dtype: torch.arange(20, dtype=torch.uint8).view(dtype),
+}
+"""By dtypes that older releases of PyTorch do not have."""
 VALUES = {
+    **{name: make(getattr(torch, name)) for name, make in OF_NEWER.items() if hasattr(torch, name)},
     "complex64": PARTS.to(torch.complex64),
     "complex128": PARTS.to(torch.complex128),
     "bfloat16": torch.tensor([1.0, -0.0, float("nan"), float("inf"), 3.14], dtype=torch.bfloat16),
@@ -112,8 +118,6 @@ VALUES = {
     "float64": torch.tensor([1e300, 5e-324], dtype=torch.float64),
     "float8_e4m3fn": torch.tensor([1.0, 448.0, float("nan")]).to(torch.float8_e4m3fn),
     "float8_e5m2": torch.tensor([1.0, float("inf"), -3.0]).to(torch.float8_e5m2),
-    "float8_e8m0fnu": torch.tensor([1.0, 2.0, 0.5]).to(torch.float8_e8m0fnu),
-    "float4": torch.arange(20, dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
     "bool": torch.tensor([[True], [False]]),
     "int8": torch.tensor([-128, 127], dtype=torch.int8),
     "int64": torch.tensor([-(2**63), 2**63 - 1]),

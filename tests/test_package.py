@@ -100,6 +100,7 @@ def test_the_backend_of_pytorch_imports_no_compiler():
     """Which takes longer than the rest of PyTorch that it needs, and would come on top of each first probe."""
     code = """
         import sys, torch
+        import torch.utils.checkpoint  # which older releases import apart, with a part of their compiler
         before = {*sys.modules}
         from backprobe.backends.torch import BACKEND
         backend = {*sys.modules} - before

@@ -60,6 +60,8 @@ def cell(value, to=None, folder=None):
 NAN, INF = float("nan"), float("inf")
 C64 = torch.complex64
 
+FLOAT4 = [torch.float4_e2m1fn_x2] if hasattr(torch, "float4_e2m1fn_x2") else []
+"""The dtype, where PyTorch has it."""
 SMALL_VALUES = [
     (torch.tensor(6.0), "6"),
     (torch.tensor([[1.0, -2.5], [3e-9, 1e30]]), "[[1, -2.5], [3e-09, 1e+30]]"),
@@ -78,7 +80,7 @@ SMALL_VALUES = [
     (torch.empty(0), "0 float32 (empty)"),
     (torch.empty(1000, 0, 3, dtype=torch.int64), "1000×0×3 int64 (empty)"),
     (torch.empty(2, device="meta"), "(meta: no values)"),
-    (torch.zeros(2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "(float4_e2m1fn_x2: not shown)"),
+    *((torch.zeros(2, dtype=torch.uint8).view(dtype), "(float4_e2m1fn_x2: not shown)") for dtype in FLOAT4),
 ]
 
 
@@ -125,7 +127,7 @@ BIG_VALUES = [
      "1073741824×1073741824×1 float32 rms 2.79e-09 max 3"),
     (spaced(NAN, 0.0, INF).to_sparse(), "10 float32 rms 0.935 max 1 (2 of 10 not finite)"),
     (torch.empty(20, device="meta"), "20 float32"),
-    (torch.zeros(20, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "20 float4_e2m1fn_x2"),
+    *((torch.zeros(20, dtype=torch.uint8).view(dtype), "20 float4_e2m1fn_x2") for dtype in FLOAT4),
 ]  # fmt: skip
 
 
@@ -144,7 +146,7 @@ def test_a_compressed_sparse_tensor():
 SAVED = [
     (value, shown) for value, shown in SMALL_VALUES + BIG_VALUES
     if value.device.type == "cpu" and value.numel() < 2**40 and not str(value.dtype).startswith("torch.float8")
-    and value.dtype not in (torch.bfloat16, torch.float4_e2m1fn_x2)
+    and value.dtype not in (torch.bfloat16, *FLOAT4)
 ]  # fmt: skip
 
 

@@ -28,7 +28,8 @@ VERSIONS = """
 import importlib.metadata, json, sys
 print(json.dumps({name: importlib.metadata.version(name) for name in sys.argv[1:]}))
 """
-FAILURES = {"failure", "error"}
+BESIDE = {"jaxlib", "tensorboard"}
+"""Packages of a row whose version follows from another of its packages."""
 
 
 def main(*names: str) -> int:
@@ -75,7 +76,7 @@ def install(home: Path, release: dict) -> None:
 
 def installed(home: Path, release: dict) -> dict[str, str]:
     """The versions of what the row names."""
-    names = sorted({package.partition("==")[0] for package in release["packages"]} - {"jaxlib"})
+    names = sorted({package.partition("==")[0] for package in release["packages"]} - BESIDE)
     answer = subprocess.run(
         [home / "bin" / "python", "-c", VERSIONS, *names], check=True, capture_output=True, text=True
     )

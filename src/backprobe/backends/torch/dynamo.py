@@ -35,6 +35,9 @@ _entries = lookup("torch._C._dynamo.eval_frame._debug_get_cache_entry_list")
 FINDS_EFFECTS = lookup("torch._library.utils.is_impure") is not None
 """Does every part of the compiler ask whether an operator has an effect? Older ones ask only for what it writes to."""
 
+is_exporting: Callable[[], bool] = lookup("torch.compiler.is_exporting") or (lambda: False)
+"""Is ``torch.export`` tracing? Older releases do not tell."""
+
 
 def compiled_codes() -> Iterator[CodeType]:
     """The code that has compiled versions; ``torch.compiler.reset()`` makes Dynamo forget it."""

@@ -7,7 +7,7 @@ node whose saved tensors have hooks (of a checkpoint) is not read, since that wo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -24,6 +24,7 @@ from backprobe.backends.torch.beyond_tables import beyond_table
 from backprobe.backends.torch.capture import Capture, gradient_edge, memory, version, with_edges
 from backprobe.backends.torch.graph import LEAF, by_edge, key
 from backprobe.backends.torch.optimizer_steps import OptimizerStep
+from backprobe.backends.torch.saved_tensors import as_they_were, broken
 from backprobe.backends.user_lines import source_at
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
@@ -217,7 +218,11 @@ def _in_place(text: str, known: KnownCaptures, roots: Sequence[Tensor], steps: I
         return found
     now, before = map(int, said.groups())
     kept = [saved for _, saved in unread if saved is not None and version(saved) == now]
-    if not kept:  # before PyTorch 2.7 nothing shows what is saved: what the savers compute, and what flows into them
+    if not kept:  # older releases show nothing of them: of which are they, had these not been written to since?
+        written = [c.tensor for c in captures if c.version < version(c.tensor) == now]
+        written += [tensor for step in steps for tensor, *_ in step.versions if version(tensor) == now]
+        kept = [one for tensor in written for node, _ in unread for one in as_they_were(node, tensor, before)]
+    if not kept:  # nor can that be asked: what the savers compute, and what flows into them
         near = {at for node, _ in unread for at in graph.inputs(GradientEdge(node, 0), known.edges)} | saving.keys()
         kept = [captures[at].tensor for at in near if at >= 0 and before <= captures[at].version <= now]
         kept = kept or [tensor for step in steps for tensor, *_ in step.versions if version(tensor) == now]
@@ -362,20 +367,6 @@ def _unused(
 
 
 # reading
-
-
-def broken(node: Node, words: str) -> Iterator[Tensor | None]:
-    """The saved tensors of a node that cannot be read any more, for this reason; None for what is not shown."""
-    for name in dir(node):
-        if name.startswith("_saved_") or name == "saved_tensors":
-            try:
-                raw = getattr(node, "_raw" + (name if name[0] == "_" else f"_{name}"), None)
-                each = raw if isinstance(raw, tuple | list) else [raw]
-                if raw is not None and all(getattr(one, "unpack_hook", None) is None for one in each):
-                    getattr(node, name)
-            except RuntimeError as error:
-                if words in str(error):
-                    yield from (getattr(one, "data", None) for one in each)
 
 
 def _call(error: BaseException) -> FrameType | None:

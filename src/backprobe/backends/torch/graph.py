@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node
 
+from backprobe.backends.torch import saved_tensors
 from backprobe.backends.torch.capture import Capture, gradient_edge
-from backprobe.backends.torch.private import AccumulateGrad, is_hooked
+from backprobe.backends.torch.private import AccumulateGrad
 
 Key = tuple[Node, int]
 BACKWARD = re.compile(r"(\w+?)Backward\d*")
@@ -231,11 +232,8 @@ def leading_to_lost(
 def saved(roots: Iterable[Node]) -> Iterator[Tensor]:
     """What the nodes that backward may reach have saved, where no hook of the program unpacks it."""
     for node in all_nodes(roots):
-        for name in dir(node):
-            held = getattr(node, name) if name.startswith("_raw_saved_") else ()
-            for one in held if isinstance(held, tuple | list) else (held,):
-                if not is_hooked(one) and isinstance(tensor := getattr(one, "data", None), Tensor):
-                    yield tensor
+        for name in saved_tensors.names(node):
+            yield from (one for one in saved_tensors.data(node, name) if isinstance(one, Tensor))
 
 
 def custom_functions(roots: Iterable[Node]) -> list[Node]:

@@ -8,9 +8,10 @@ from torch.autograd.graph import Node
 
 from backprobe.backends.facts import GraphFacts
 from backprobe.backends.torch.capture import gradient_edge
-from backprobe.backends.torch.errors import FREED, WRITTEN, broken
+from backprobe.backends.torch.errors import FREED, WRITTEN
 from backprobe.backends.torch.graph import edges, key, leaves, nodes
 from backprobe.backends.torch.private import WRITTEN_IN_PYTHON
+from backprobe.backends.torch.saved_tensors import broken
 from backprobe.backends.torch.tensors import describe, is_floating
 
 REENTRANT = torch.utils.checkpoint.CheckpointFunction

@@ -215,13 +215,13 @@ class _Reporter:
         self.handles.clear()
 
     def before(self, module: Module, args: Any) -> None:
-        if not (vars(module).get("inplace") or type(module).__name__ == "OptimizedModule"):
+        if not (module.__dict__.get("inplace") or type(module).__name__ == "OptimizedModule"):
             return  # nearly all
         if is_dynamo_compiling():
             return
         if type(module).__name__ == "OptimizedModule" and threading.get_ident() == self.thread:
             self._stand_aside(module)
-        if vars(module).get("inplace") and threading.get_ident() == self.thread:
+        if module.__dict__.get("inplace") and threading.get_ident() == self.thread:
             self.observer.writing(args)
 
     def after(self, module: Module, args: Any, output: Any) -> Any:
@@ -229,7 +229,7 @@ class _Reporter:
         # and breaks the graph there.
         if is_dynamo_compiling() or threading.get_ident() != self.thread or (dispatch_modes() and is_traced()):
             return output
-        if vars(module).get("inplace"):
+        if module.__dict__.get("inplace"):
             self.observer.written(args)
         if module is self.call.model:
             self.has_looked = False

@@ -67,18 +67,14 @@ push_mode: Any = NAMES.optional("torch.utils._python_dispatch._push_mode", *USEL
 pop_mode: Any = NAMES.optional("torch.utils._python_dispatch._pop_mode", *USELESS)
 dispatch_mode_at: Any = NAMES.optional("torch._C._get_dispatch_stack_at", *USELESS)
 DisableTorchDispatch: Any = NAMES.optional("torch._C._DisableTorchDispatch", *USELESS)
-_tells_hooks = NAMES.optional("torch._C._autograd.SavedTensor.unpack_hook", *USELESS) is not None
+TELLS_HOOKS = NAMES.optional("torch._C._autograd.SavedTensor.unpack_hook") is not None
+"""Does a saved tensor tell which hook unpacks it?"""
 current_node: Any = NAMES.optional("torch._C._current_autograd_node", *HEARING)
 tree_map: Any = NAMES.optional("torch.utils._pytree.tree_map", *HEARING)
 tracing_state: Any = NAMES.optional("torch._C._get_tracing_state", "watches")
 FILES = NAMES.optional("torch._C.PyTorchFileWriter", "bridges") and (torch._C, "PyTorchFileWriter")
 """What writes the files of ``torch.save``."""
 _set_version: Any = NAMES.optional("torch._C._autograd._unsafe_set_version_counter")
-
-
-def is_hooked(saved: Any) -> bool:
-    """Does a hook unpack what a node has saved, as a checkpoint's, which does that once? Old releases do not tell."""
-    return not _tells_hooks or getattr(saved, "unpack_hook", None) is not None
 
 
 def set_version(tensor: torch.Tensor, version: int) -> None:

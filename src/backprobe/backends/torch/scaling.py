@@ -10,12 +10,12 @@ from weakref import ref
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import get_gradient_edge
+from torch.autograd.graph import Node, get_gradient_edge
 
 from backprobe.backends.patching import listening
 from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import Key, key
-from backprobe.backends.torch.private import is_hooked
+from backprobe.backends.torch.saved_tensors import data
 from backprobe.record.reasons import Reason
 
 DIVISION = "DivBackward0"
@@ -41,18 +41,18 @@ def multiple(root: Tensor) -> Multiple | None:
     followed = [at for at, (follower, _) in enumerate(node.next_functions) if follower is not None]
     if len(followed) != 1 or (node.name() == DIVISION and followed != [0]):
         return None
-    (follower, output), other = node.next_functions[followed[0]], ("_raw_saved_other", "_raw_saved_self")[followed[0]]
-    number = _number(getattr(node, other, None))
+    (follower, output), other = node.next_functions[followed[0]], ("_saved_other", "_saved_self")[followed[0]]
+    number = _number(node, other)
     if node.name() == DIVISION and number is not None:
         number = 1 / number if number else None
     return (follower, output), number  # type: ignore[return-value]
 
 
-def _number(saved: object) -> float | None:
+def _number(node: Node, name: str) -> float | None:
     # A single number that a node holds. Not where it has run already, nor where asking would run the user's hooks.
     #
     # A block around a model hears of backward only when it has come to the first value that is recorded.
-    held = None if is_hooked(saved) else getattr(saved, "data", None)
+    (held,) = data(node, name) or (None,)
     return _single(held) if held is not None and held.device.type == "cpu" else None
 
 

@@ -33,6 +33,7 @@ from backprobe.backends.torch.compiled_statistics import (
     leave_alone,
     without_warning_of_hooks,
 )
+from backprobe.backends.torch.dynamo import is_exporting
 from backprobe.backends.torch.module_hook import ModuleHook
 from backprobe.backends.torch.own_calls import OwnCalls
 from backprobe.backends.torch.private import (
@@ -337,7 +338,7 @@ class TorchWatching(ModelWatching):
 
     def _known(self, module: int) -> bool:
         # Is it a module of this model, which is to run with numbers? Asked while code is compiled.
-        if torch.compiler.is_exporting() or not _has_numbers():
+        if is_exporting() or not _has_numbers():
             return False
         if module not in self.by_identity:
             self._look()

@@ -10,7 +10,6 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,9 +19,9 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from backprobe.backends.torch import graph
+from backprobe.backends.torch import graph, saved_tensors
 from backprobe.backends.torch.graph import LEAF, Key
-from backprobe.backends.torch.private import DisableTorchDispatch, is_hooked
+from backprobe.backends.torch.private import DisableTorchDispatch
 from backprobe.backends.torch.tensors import ORDINARY
 from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, End
 from backprobe.backends.useless.leaves import Leaves
@@ -142,7 +141,7 @@ class ObservedPass(Ways[Key, Node]):
             return
         seen.norm = math.hypot(*map(_norm, plain))
         seen.is_tiny = any(_largest(one) <= _least(one) for one in plain if one.is_floating_point())
-        if is_tried and not any(is_hooked(one) for _, raw in _saved(node) for one in raw):
+        if is_tried and not saved_tensors.is_hooked(node):
             seen.gains = _tried(node, gradients)
         for tensor in _factors(node):
             if tensor.numel() and not _largest(tensor):
@@ -223,24 +222,11 @@ class ObservedPass(Ways[Key, Node]):
         return End(CANCELS, _operation(value[0]), self.sums[value].last)
 
 
-def _saved(node: Node) -> Iterator[tuple[str, Sequence[Any]]]:
-    # What a node has saved, by the name of the attribute, packed as it is.
-    for name in dir(node):
-        if name.startswith("_raw_saved_"):
-            held = getattr(node, name)
-            yield name, held if isinstance(held, tuple | list) else (held,)
-
-
 def _factors(node: Node) -> Iterator[Tensor]:
     # What a node has saved of its operands, where no hook of the program unpacks it: not its own result.
-    for name, raw in _saved(node):
-        if not raw or any(map(is_hooked, raw)):
-            continue
-        with suppress(RuntimeError):  # of what was written since
-            saved = getattr(node, name.replace("_raw", "", 1), raw and [one.data for one in raw])
-            for one in saved if isinstance(saved, tuple | list) else (saved,):
-                if isinstance(one, Tensor) and one.grad_fn is not node and one.is_floating_point() and _is_plain(one):
-                    yield one
+    for one in saved_tensors.tensors(node):
+        if one.grad_fn is not node and one.is_floating_point() and _is_plain(one):
+            yield one
 
 
 def _tried(node: Node, gradients: Sequence[Tensor | None]) -> Mapping[int, float]:

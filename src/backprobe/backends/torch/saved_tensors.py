@@ -1,0 +1,120 @@
+"""Reads the tensors that a node has saved where no hook of the program unpacks them: a checkpoint's runs a part again.
+
+PyTorch tells which hook unpacks a saved tensor. Older releases do not: there it is read, and a hook of the program is
+stopped before its first line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from types import FrameType
+from typing import Any, Final
+
+from torch import Tensor
+from torch.autograd.graph import Node
+
+from backprobe.backends.torch.private import TELLS_HOOKS, set_version
+
+HOOKED: Final = object()
+"""In place of what a hook would unpack."""
+
+
+class _Stopped(BaseException):
+    """A function in Python was about to run."""
+
+
+def names(node: Node) -> Iterator[str]:
+    """The attributes that have the tensors which a node has saved."""
+    for name in dir(node):
+        if name.startswith("_raw_saved_"):
+            yield name.removeprefix("_raw_" if name == "_raw_saved_tensors" else "_raw")
+
+
+def read(node: Node, name: str) -> Any:
+    """A tensor or several, with their history, or ``HOOKED``. Raises RuntimeError of one that was freed or written."""
+    if TELLS_HOOKS:
+        return HOOKED if any(one.unpack_hook is not None for one in _packed(node, name)) else getattr(node, name)
+    if sys.getprofile() is not None:
+        return HOOKED  # or not: a profiler of the program's own runs
+    if _stopped(_nothing) is HOOKED:
+        return _stopped(partial(getattr, node, name))
+    with ThreadPoolExecutor(1) as other:  # a trace function is running, in whose thread nothing is heard of calls
+        return other.submit(_stopped, partial(getattr, node, name)).result()
+
+
+def data(node: Node, name: str) -> Sequence[Any]:
+    """The memory of these tensors, also of those that were written since; older releases show none of that."""
+    with suppress(RuntimeError):
+        if TELLS_HOOKS:
+            return [one.data for one in _packed(node, name) if one.unpack_hook is None]
+        found = read(node, name)
+        return found if isinstance(found, tuple | list) else () if found is HOOKED else (found,)
+    return ()
+
+
+def is_hooked(node: Node) -> bool:
+    """Would a hook of the program run where this node does?"""
+    for name in names(node):
+        with suppress(RuntimeError):
+            if read(node, name) is HOOKED:
+                return True
+    return False
+
+
+def tensors(node: Node) -> Iterator[Tensor]:
+    """What a node has saved that can be read."""
+    for name in names(node):
+        with suppress(RuntimeError):
+            found = read(node, name)
+            for one in found if isinstance(found, tuple | list) else (found,):
+                if isinstance(one, Tensor):
+                    yield one
+
+
+def broken(node: Node, words: str) -> Iterator[Tensor | None]:
+    """The tensors of a node that cannot be read any more, for this reason; None for one that is not shown."""
+    for name in names(node):
+        try:
+            read(node, name)
+        except RuntimeError as error:
+            if words in str(error):
+                yield from data(node, name) or [None]
+
+
+def as_they_were(node: Node, written: Tensor, before: int) -> list[Tensor]:
+    """Tensors of a broken node that are whole if this one is counted as written to no more often than before."""
+    whole, now = {*map(id, tensors(node))}, written._version
+    set_version(written, before)
+    try:
+        return [one for one in tensors(node) if id(one) not in whole]
+    finally:
+        set_version(written, now)
+
+
+def _stopped(call: Callable[[], Any]) -> Any:
+    # What a call into C returns, or HOOKED as soon as that calls a function in Python.
+    sys.setprofile(_stop)
+    try:
+        return call()
+    except _Stopped:
+        return HOOKED
+    finally:
+        sys.setprofile(None)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _packed(node: Node, name: str) -> Sequence[Any]:
+    held = getattr(node, ("_raw" if name[0] == "_" else "_raw_") + name)
+    return held if isinstance(held, tuple | list) else (held,)
+
+
+def _stop(frame: FrameType, event: str, arg: object) -> None:
+    if event == "call":
+        raise _Stopped
