@@ -21,8 +21,6 @@ from torch.distributed.tensor.experimental import context_parallel
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import mse_loss
 
-import backprobe as bp
-
 FRAMEWORK, LIBRARIES = "PyTorch", ("torch",)
 PROCESSES, MICROBATCHES = 2, 4
 
@@ -139,7 +137,7 @@ def attended():
     return [p.grad for p in model.parameters()]
 
 
-# https://docs.pytorch.org/tutorials/unstable/context_parallel.html, on a CPU with the attention that is made of products
+# https://docs.pytorch.org/tutorials/unstable/context_parallel.html, on a CPU by the attention that is made of products
 def contextual(around, steps=1):
     torch.manual_seed(0)
     mesh = init_device_mesh("cpu", (PROCESSES,))
@@ -160,7 +158,7 @@ def gathered(around, steps=1):
 
 
 def attending(around, model, optimizer, x, steps):
-    with around(model, optimizer=optimizer) as seen:
+    with around(model, ["**", ":*"], optimizer=optimizer) as seen:
         for _ in range(steps):
             optimizer.zero_grad()
             loss = model(x).square().sum()
@@ -224,7 +222,7 @@ def of_planted(ask):
     if dist.get_rank() == 0:
         ask.nan(rec, Nan.forward)
     else:
-        ask.that(not bp.explain(rec).ok, "the gradients of the second part are NaN too")
+        ask.clean(rec)
 
 
 ASKED = {
