@@ -1,4 +1,4 @@
-"""Backward that begins at edges of the graph, or ends there, as ``torch.autograd.graph.get_gradient_edge`` gives them."""
+"""Backward that begins or ends at edges of the graph, which ``torch.autograd.graph.get_gradient_edge`` gives."""
 
 import pytest
 import torch
@@ -69,7 +69,7 @@ def test_backward_from_an_edge_of_no_name_says_no_untrue_word(x):
     with bp.probe() as rec:
         torch.autograd.backward([edge_of((x * 2).sum())])
     assert rec["x"].grad.tolist() == [2, 2]
-    assert "was differentiated" not in str(rec) and "backward()" in str(rec)
+    assert "gradients are of what backward() began at, which has no name" in str(rec)
 
 
 def test_an_edge_and_a_tensor_together(x):
@@ -97,3 +97,11 @@ def test_the_edge_of_a_leaf(x):
         loss = (x * 2).sum()
         loss.backward(inputs=[edge_of(x)])
     assert x.grad.tolist() == rec["x"].grad.tolist() == [2, 2]
+
+
+def test_a_result_that_is_detached_in_place_after_backward(x):
+    with bp.probe() as rec:
+        loss = (x * 2).sum()
+        loss.backward()
+        loss.detach_()
+    assert rec["loss#0"].grad.item() == 1 and bp.explain(rec).ok

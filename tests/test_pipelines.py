@@ -43,9 +43,9 @@ def test_a_schedule_that_divides_gradients_and_infers_shapes(alone, scales):
     assert any(note.startswith(divides) for note in rec.notes) == scales
     assert torch.allclose(rec["0.weight"].grad, layer.weight.grad * (4 if scales else 1))
     calls = [name for name in rec if name.startswith("0#")]
-    infers = any("of its calls of a module, the first is that run" in note for note in rec.notes)
+    infers = any("to infer shapes: that run was left out" in note for note in rec.notes)
     assert infers
-    assert calls == [f"0#{number}" for number in range(5)]
+    assert calls == [f"0#{number}" for number in range(4)]
 
 
 @pytest.fixture(scope="module")
@@ -61,15 +61,10 @@ def stages(tmp_path_factory):
 
 def test_each_process_names_the_calls_of_its_own_stage(stages):
     first, second = (seen["statuses"] for seen in stages)
-    calls = range(1 + pipeline_processes.MICROBATCHES)
+    calls = range(pipeline_processes.MICROBATCHES)
     assert [name for name in first if "#" in name] == [f"{at}#{number}" for number in calls for at in (0, 1)]
     assert [name for name in second if name.startswith("0#")] == [f"0#{number}" for number in calls]
-    for statuses in (first, second):  # the first call is that which infers shapes, and what it takes a gradient of
-        assert {name: status for name, status in statuses.items() if status != "ok"} == {
-            name: "not_connected"
-            for name in statuses
-            if name == "grad()" or (name.endswith("#0") and not name.startswith("backward"))
-        }
+    assert {*first.values(), *second.values()} == {"ok"}  # without the run that infers shapes
 
 
 def test_each_process_says_what_the_schedule_does_besides(stages):
@@ -134,8 +129,9 @@ def test_locals_of_a_run_on_memory_without_numbers(alone, nan_memory):
     x, target = given()
     with bp.probe(model, "*:product") as rec:
         schedule.step(x, target=target)
-    assert [*rec] == ["0#0:product", "0#1:product", "1#0:product", "1#1:product"]
-    assert all(entry.value.isfinite().all() and entry.status == "ok" for entry in rec.values())
+    names = [name for name in rec if name.endswith(":product")]
+    assert sorted(names) == ["0#0:product", "0#1:product", "1#0:product", "1#1:product"]
+    assert all(rec[name].value.isfinite().all() and rec[name].status == "ok" for name in names)
 
 
 def test_a_guard_does_not_stop_at_memory_without_numbers(alone, nan_memory):

@@ -177,7 +177,7 @@ def of_context(ask, program):
         total = grad.clone()
         dist.all_reduce(total)
         ask.that(torch.allclose(total, right, rtol=1e-4, atol=1e-5), f"{name} of the whole sequence differs")
-    ask.names(rec, "query", "key", "value", ":q", ":k", ":mixed")
+    ask.names(rec, "query", "key", "value", ":q", ":mixed")
     ask.clean(rec)
     ask.rows(ask.watched(program, 20), "query.weight", "key.weight", "value.weight")
 

@@ -16,7 +16,7 @@ from torch.autograd.graph import Node, get_gradient_edge
 
 from backprobe.backends.facts import Backward, Options, Outcome
 from backprobe.backends.torch import custom_functions, graph
-from backprobe.backends.torch.capture import Capture, gradient_edge, version
+from backprobe.backends.torch.capture import Capture, gradient_edge, version, was_leaf
 from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.gradient_hooks import arrive
 from backprobe.backends.torch.graph import by_edge, key
@@ -173,8 +173,8 @@ def outcome(
         return Outcome(GradStatus.OPAQUE, capture.opaque, value, inputs=inputs, version=own)
     if gradient is None:
         status, why, cause = missing
-        return Outcome(status, why, value, inputs=inputs, cause=cause, is_leaf=capture.tensor.is_leaf, version=own)
-    return Outcome(GradStatus.OK, None, value, gradient, inputs, is_leaf=capture.tensor.is_leaf, version=own)
+        return Outcome(status, why, value, inputs=inputs, cause=cause, is_leaf=was_leaf(capture), version=own)
+    return Outcome(GradStatus.OK, None, value, gradient, inputs, is_leaf=was_leaf(capture), version=own)
 
 
 def _value(capture: Capture, live: bool) -> Any:
