@@ -1,4 +1,4 @@
-"""What schedules of ``torch.distributed.pipelining`` do besides the program's work, and backward in two halves.
+"""Schedules of ``torch.distributed.pipelining``: the work that they do besides the program's, and backward in two halves.
 
 A stage first runs once on memory without numbers, to infer shapes: that is not the program. Some schedules take
 the gradients of inputs and of weights apart, by ``autograd.grad``, and add the latter to ``.grad`` as ``backward()``
