@@ -7,28 +7,40 @@ from pairs import Pair
 from small import given as small
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformer_lens.model_bridge import TransformerBridge
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 TITLE, NAME = "TransformerLens", "transformer_lens"
 END = "<|endoftext|>"
 
 
 def given():
-    """A small GPT-2 with random weights, in a folder from which both have it."""
+    """A small GPT-2 and a small Llama with random weights."""
     torch.manual_seed(0)
+    small_llama = LlamaConfig(
+        num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, hidden_size=8, intermediate_size=8,
+        vocab_size=11, bos_token_id=0, eos_token_id=0, max_position_embeddings=8,
+    )  # fmt: skip
+    config = GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=11, n_positions=8, bos_token_id=0, eos_token_id=0)
+    bridge, model = both(GPT2LMHeadModel, config)
+    llama_bridge, llama = both(LlamaForCausalLM, small_llama)
+    return small() | {
+        "bridge": bridge, "model": model, "llama_bridge": llama_bridge, "llama": llama,
+        "ids": torch.tensor([[1, 2, 3, 4, 5]]), "other": torch.tensor([[5, 4, 3, 2, 1]]),
+    }  # fmt: skip
+
+
+def both(kind, config):
+    """A model of random weights, as a bridge and as Hugging Face has it: both from one folder."""
     words = {word: at for at, word in enumerate([END, *"abcdefghij"])}
     text = Tokenizer(models.WordLevel(words, unk_token=END))
     text.pre_tokenizer = pre_tokenizers.Whitespace()
     with tempfile.TemporaryDirectory() as folder:
-        config = GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=11, n_positions=8, bos_token_id=0, eos_token_id=0)
-        GPT2LMHeadModel(config).save_pretrained(folder)
+        kind(config).save_pretrained(folder)
         ends = dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"), END)
         PreTrainedTokenizerFast(tokenizer_object=text, **ends).save_pretrained(folder)
         bridge = TransformerBridge.boot_transformers(folder, device="cpu")
-        model = GPT2LMHeadModel.from_pretrained(folder, attn_implementation="eager").eval()
-    return small() | {
-        "bridge": bridge, "model": model, "ids": torch.tensor([[1, 2, 3, 4, 5]]), "other": torch.tensor([[5, 4, 3, 2, 1]])
-    }  # fmt: skip
+        model = kind.from_pretrained(folder, attn_implementation="eager").eval()
+    return bridge, model
 
 
 CACHE = """\
@@ -43,6 +55,11 @@ kept["grad"]
 OURS = """\
 with bp.probe(model, "{}") as rec:
     model(ids, labels=ids).loss.backward()
+"""
+NAMES = """\
+names = ["hook_resid_post", "hook_attn_out", "hook_mlp_out", "attn.hook_q"]
+_, cache = {}.run_with_cache(ids)
+[*[cache[f"blocks.0.{{name}}"].flatten(2) for name in names], cache["hook_embed"], cache["unembed.hook_out"]]
 """
 PAIRS = [
     Pair(
@@ -116,5 +133,30 @@ with bp.probe(model, replace={"transformer.h.0": lambda out: rec["transformer.h.
 logits
 """,
         "TransformerLens has patching by position and head in `transformer_lens.patching`",
+    ),
+    Pair(
+        "all places of the table below, of GPT-2",
+        NAMES.format("bridge"),
+        """\
+at = "transformer.h.0"
+names = [at, f"{at}.attn", f"{at}.attn:query_states", f"{at}.mlp", "transformer.wte", "lm_head"]
+with bp.probe(model, names) as rec:
+    model(ids, labels=ids).loss.backward()
+found = [rec[name] for name in (at, f"{at}.attn:return.0", f"{at}.mlp", f"{at}.attn:query_states#1", *names[4:])]
+[one.value.transpose(1, 2).flatten(2) if one.value.dim() == 4 else one.value for one in found]
+""",
+    ),
+    Pair(
+        "of Llama",
+        NAMES.format("llama_bridge"),
+        """\
+at = "model.layers.0"
+names = [at, f"{at}.self_attn", f"{at}.self_attn:query_states", f"{at}.mlp", "model.embed_tokens", "lm_head"]
+with bp.probe(llama, names) as rec:
+    llama(ids, labels=ids).loss.backward()
+attention = f"{at}.self_attn"
+found = [rec[name] for name in (at, f"{attention}:return.0", names[3], f"{attention}:query_states#0", *names[4:])]
+[one.value.transpose(1, 2).flatten(2) if one.value.dim() == 4 else one.value for one in found]
+""",
     ),
 ]

@@ -282,11 +282,13 @@ def test_pipeline_that_takes_gradients_of_weights_later(ask, tmp_path):
 
 def test_pipeline_whose_first_process_has_the_last_part(ask, tmp_path):
     in_two_processes(ask, tmp_path, "v")
+    ask.works("`ScheduleInterleavedZeroBubble`, `ScheduleZBVZeroBubble`: both halves of backward as one")
 
 
 def test_context_parallelism(ask, tmp_path):
     in_two_processes(ask, tmp_path, "context")
     ask.works("`context_parallel`: each process has the gradient of its part of the sequence")
+    ask.select("on a CPU `sdpa_kernel(SDPBackend.MATH)` around `context_parallel`, without `is_causal`")
 
 
 def test_gathered_keys_and_values(ask, tmp_path):
