@@ -39,17 +39,21 @@ class Schedules:
     notes: dict[Reason, None] = field(default_factory=dict)
 
     def listening(self) -> AbstractContextManager[object]:
-        """Within this context they are known."""
+        """Within this context they are known. Afterwards nobody is told of them, nor held here."""
         stages = sys.modules.get(STAGES)
         stage, base = (getattr(stages, name, None) for name in ("PipelineStage", "_PipelineStageBase"))
         listeners: list[tuple[Any, str, Callable[..., Any]]] = [(base, "scale_grads", self._scaling)]
         listeners += [(stage, name, self._inferring) for name in INFERENCE]
         listeners += [(stages, name, partial(self._halved, half)) for name, half in HALVES.items()]
         installed = ExitStack()
+        installed.callback(self._forget)
         for owner, name, listener in listeners:
             if hasattr(owner, name):
                 installed.enter_context(listening(owner, name, listener))
         return installed
+
+    def _forget(self) -> None:
+        self.rest = self.wake = self.begins = self.added = _nothing
 
     def _scaling(self, following: Callable[..., Any], stage: Any, /, *args: Any, **kwargs: Any) -> Any:
         (factor,) = (*args, *kwargs.values())
