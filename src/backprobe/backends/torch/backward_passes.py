@@ -21,7 +21,7 @@ from torch import Tensor
 
 from backprobe.backends.torch.backward_call import BackwardCall, innermost_call
 from backprobe.backends.torch.capture import ListenedLeaf, version
-from backprobe.backends.torch.pipelines import Schedules
+from backprobe.backends.torch.pipelines import NONE, Schedules
 from backprobe.backends.torch.private import (
     current_pass,
     decrement_vmap,
@@ -80,9 +80,9 @@ class Passing:
 
     is_open = True  # are passes those of the program?
 
-    def __init__(self, keeps_history: bool, schedules: Schedules | None = None) -> None:
+    def __init__(self, keeps_history: bool, schedules: Schedules = NONE) -> None:
         self.keeps_history = keeps_history
-        self.schedules = schedules or Schedules()
+        self.schedules = schedules
         self.began: Callable[[BackwardCall], None] = _ignore
         self.thread = threading.get_ident()
         self.begins_inside = current_pass() >= 0  # of a pass: all that the block does is nested then

@@ -35,7 +35,7 @@ from backprobe.backends.torch.none_reads import NoneReads
 from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.partials import silent
-from backprobe.backends.torch.pipelines import Schedules
+from backprobe.backends.torch.pipelines import NONE, schedules
 from backprobe.backends.torch.private import WRITTEN_IN_PYTHON, current_pass, is_wrapped, nodes_made, queue_callback
 from backprobe.backends.torch.recheck import random_states
 from backprobe.backends.torch.scaling import Begun, Scaled, multiple
@@ -72,7 +72,7 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self.schedules = Schedules(begins=self._half_begins, added=self._half_over)
+        self.schedules = schedules(begins=self._half_begins, added=self._half_over)
         self.passed = self.passing = Passing(options.create_graph, self.schedules)
         self.take, self.take_early = self.passing.take, self.passing.take_early
         self.take_of_leaf, self.edge_hooks = self.passing.take_of_leaf, EdgeHooks()
@@ -105,7 +105,8 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd):
         for handle in (*steps, *self.census.listen()):
             self.hooks += (handle.hooks_dict_ref(), handle.id)
         self.scaled.listen()
-        self.listening.enter_context(self.schedules.listening())
+        if self.schedules is not NONE:
+            self.listening.enter_context(self.schedules.listening())
         if self.births is not None:
             self.births.counts = self.passing.is_counted
             self.updates = Updates(self.quiet, self._kept) if self.options.updates else None

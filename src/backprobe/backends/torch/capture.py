@@ -29,9 +29,6 @@ def rare(name: str) -> Any:
     return property(attrgetter(f"_{name}"), put)
 
 
-LEAF = "torch::autograd::AccumulateGrad"
-
-
 class Capture:
     """One tensor at one version."""
 
@@ -70,11 +67,6 @@ class Capture:
         for name, value in changed.items():
             setattr(other, name, value)
         return other
-
-
-def was_leaf(capture: Capture) -> bool:
-    """Was it a leaf of the graph when it was captured? ``detach_()`` makes one of what was computed."""
-    return capture.tensor.is_leaf and (capture.edge is None or capture.edge.node.name() == LEAF)
 
 
 def with_edges(captures: Sequence[Capture]) -> list[Capture]:

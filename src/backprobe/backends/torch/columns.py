@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
-from backprobe.backends.torch.capture import Capture, ListenedLeaf, was_leaf
-from backprobe.backends.torch.graph import Key, all_inputs
+from backprobe.backends.torch.capture import Capture, ListenedLeaf
+from backprobe.backends.torch.graph import LEAF, Key, all_inputs
 from backprobe.backends.torch.later_inputs import LaterInputs
 from backprobe.backends.torch.tensors import ORDINARY
 
@@ -86,7 +86,8 @@ class Columns:
         """Was each a leaf of the graph when it was captured? ``detach_()`` makes one of what was computed."""
         found: list[bool] = [*map(IS_LEAF, self.tensors)]
         for at in self.where(map(and_, found, map(bool, self.edges))):
-            found[at] = was_leaf(self.captures[at])
+            edge = self.edges[at]
+            found[at] = edge is None or edge.node.name() == LEAF
         return found
 
     def hooked(self) -> list[int]:

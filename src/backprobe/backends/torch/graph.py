@@ -13,10 +13,11 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node
 
-from backprobe.backends.torch.capture import LEAF, Capture, gradient_edge
+from backprobe.backends.torch.capture import Capture, gradient_edge
 from backprobe.backends.torch.private import AccumulateGrad, is_hooked
 
 Key = tuple[Node, int]
+LEAF = "torch::autograd::AccumulateGrad"
 BACKWARD = re.compile(r"(\w+?)Backward\d*")
 
 

@@ -39,7 +39,7 @@ from backprobe.backends.torch.loss_scalers import is_handled, scales_noted
 from backprobe.backends.torch.nonfinite import unfit
 from backprobe.backends.torch.own_calls import around_own_calls
 from backprobe.backends.torch.parameter_updates import held_now
-from backprobe.backends.torch.pipelines import Schedules
+from backprobe.backends.torch.pipelines import schedules
 from backprobe.backends.torch.private import current_pass, queue_callback
 from backprobe.backends.torch.structure import parts
 from backprobe.backends.torch.tensors import grad_of
@@ -78,7 +78,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         self.calls: WeakSet[TorchGuardedCall] = WeakSet()
         self.passes: dict[int, EnginePass] = {}  # by the engine's number
         self.handles: list[Any] = []
-        self.schedules = Schedules()
+        self.schedules = schedules()
         self._look()
 
     def listen(self) -> None:

@@ -27,7 +27,7 @@ from backprobe.backends.capabilities import ModelCall, ModuleObserver
 from backprobe.backends.patching import Patched, original, replaced
 from backprobe.backends.torch import own_calls
 from backprobe.backends.torch.own_calls import OwnCalls
-from backprobe.backends.torch.pipelines import Schedules
+from backprobe.backends.torch.pipelines import NONE, schedules
 from backprobe.backends.torch.private import dispatch_modes
 from backprobe.backends.torch.structure import MOST_SHAPES, Shape, Structure, structure
 from backprobe.backends.torch.transforms import is_traced
@@ -151,7 +151,9 @@ def observing(
         if (reporting := observer.rewritten(path, original(module, "forward"))) is not None
     ]
     with ExitStack() as installed:
-        installed.enter_context(replaced(rewritten, reporter.is_aside))
+        installed.enter_context(
+            replaced(rewritten, is_dynamo_compiling if reporter.schedules is NONE else reporter.is_aside)
+        )
         if own_calls.has_own_calls(reporter.known):
             installed.enter_context(reporter.own_calls.listening(reporter.known, reporter.called))
         for module in [module for module in reporter.paths if module._forward_hooks]:
@@ -159,7 +161,8 @@ def observing(
             installed.callback(module.register_forward_hook(partial(reporter.returned, paths)).remove)
         installed.callback(reporter.rest)
         reporter.listen()
-        installed.enter_context(reporter.schedules.listening())
+        if reporter.schedules is not NONE:
+            installed.enter_context(reporter.schedules.listening())
         yield
 
 
@@ -173,7 +176,7 @@ class _Reporter:
         self.has_looked = False  # for those, since the model ran: it may have put one in
         self.paths: dict[Module, tuple[str, ...]] = {}  # of the modules that are heard here
         self.hooked: dict[Module, tuple[str, ...]] = {}  # and of those that are heard by hooks of their own
-        self.own_calls, self.schedules = OwnCalls(), Schedules(self.rest, self.listen)
+        self.own_calls, self.schedules = OwnCalls(), schedules(rest=self.rest, wake=self.listen)
         self.exchanged: dict[Module, str] = {}  # those whose forwards are to report, by their first paths
         self.handles: list[Any] = []
         self.instructions, self.executed = observer.called, observer.executed

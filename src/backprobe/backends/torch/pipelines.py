@@ -1,4 +1,4 @@
-"""Schedules of ``torch.distributed.pipelining``: the work that they do besides the program's, and backward in two halves.
+"""Schedules of ``torch.distributed.pipelining``: their work besides the program's, and backward in two halves.
 
 A stage first runs once on memory without numbers, to infer shapes: that is not the program. Some schedules take
 the gradients of inputs and of weights apart, by ``autograd.grad``, and add the latter to ``.grad`` as ``backward()``
@@ -83,3 +83,12 @@ class Schedules:
     def seen(self) -> Sequence[Reason]:
         """Notes on what they did."""
         return tuple(self.notes)
+
+
+NONE = Schedules()
+"""Of a process that has imported none."""
+
+
+def schedules(**told: Callable[[], object]) -> Schedules:
+    """Those of this process."""
+    return Schedules(**told) if STAGES in sys.modules else NONE

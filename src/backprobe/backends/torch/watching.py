@@ -35,7 +35,7 @@ from backprobe.backends.torch.compiled_statistics import (
 )
 from backprobe.backends.torch.module_hook import ModuleHook
 from backprobe.backends.torch.own_calls import OwnCalls
-from backprobe.backends.torch.pipelines import Schedules
+from backprobe.backends.torch.pipelines import schedules
 from backprobe.backends.torch.private import (
     current_pass,
     dispatch_modes,
@@ -114,7 +114,7 @@ class TorchWatching(ModelWatching):
         self.steps = OptimizerSteps(options, listener, self.parameters, self._measured_step_ends, self._step_begins)
         self.before = CompiledBefore()
         self.hook, self.own_calls = ModuleHook(self._after), OwnCalls()
-        self.schedules = Schedules(added=self._half_over)
+        self.schedules = schedules(added=self._half_over)
         self.hook.may_rest &= not self.before.codes
         self.is_left_out = self.is_idle = False  # is the step not measured, and has it begun?
         self.gaps = WatchedGaps(model, options, listener)
