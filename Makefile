@@ -263,7 +263,7 @@ test-library-group-%: .venv-libraries-%/.ready
 
 # pairs of lines in other tools and in ours, which give the same numbers: each tool in an environment of its own
 TOOLS := anomaly=torch backpack=backpack-for-pytorch==1.7.1 captum=captum==0.9.0 hooks=torch nnsight=nnsight==0.8.1 \
-  torchlens=torchlens==2.36.1 dashboards=tensorboard,wandb
+  torchlens=torchlens==2.36.1 transformerlens=transformer-lens==4.3.0 dashboards=tensorboard,wandb
 test-coming-from: $(foreach tool,$(TOOLS),coming-from-$(firstword $(subst =, ,$(tool))))
 
 coming-from-%: .venv-coming-from-%/.ready

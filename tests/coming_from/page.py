@@ -5,7 +5,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "coming-from.md"
-TOOLS = ("hooks", "anomaly", "torchlens", "nnsight", "captum", "backpack", "dashboards")
+TOOLS = ("hooks", "anomaly", "torchlens", "nnsight", "transformerlens", "captum", "backpack", "dashboards")
 INTRODUCTION = """# Coming from another tool
 
 The same question in the lines of another tool and in ours. Both are run, in an environment that has the tool, and give
@@ -15,16 +15,17 @@ them, `x` is a batch of five, and `folder` is an empty one. [Which tool when](to
 NAMES = """## Names
 
 What the same places are called in two decoders of Hugging Face: paths of modules, which the other tools have too, and
-behind a colon the variables of their `forward`. `bp.names(model)` lists them.
+behind a colon the variables of their `forward`. `bp.names(model)` lists them. A `TransformerBridge` has the names of
+TransformerLens for all models; a recording of the bridge itself has those that are modules, as `blocks.0.mlp.hook_out`.
 
-| | GPT-2 | Llama |
-|---|---|---|
-| what block 0 returns | `transformer.h.0` | `model.layers.0` |
-| attention | `transformer.h.0.attn` | `model.layers.0.self_attn` |
-| its queries | `transformer.h.0.attn:query_states#1` | `model.layers.0.self_attn:query_states#1` |
-| feed-forward part | `transformer.h.0.mlp` | `model.layers.0.mlp` |
-| embedding of tokens | `transformer.wte` | `model.embed_tokens` |
-| logits | `lm_head` | `lm_head` |
+| | GPT-2 | Llama | TransformerLens, of both |
+|---|---|---|---|
+| what block 0 returns | `transformer.h.0` | `model.layers.0` | `blocks.0.hook_resid_post` |
+| attention | `transformer.h.0.attn` | `model.layers.0.self_attn` | `blocks.0.hook_attn_out` |
+| queries | `transformer.h.0.attn:query_states#1` | `model.layers.0.self_attn:query_states#1` | `blocks.0.attn.hook_q` |
+| feed-forward part | `transformer.h.0.mlp` | `model.layers.0.mlp` | `blocks.0.hook_mlp_out` |
+| embedding of tokens | `transformer.wte` | `model.embed_tokens` | `hook_embed` |
+| logits | `lm_head` | `lm_head` | `unembed.hook_out` |
 """
 
 

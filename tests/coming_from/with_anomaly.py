@@ -76,4 +76,51 @@ stopped
 """,
         "ours stops in forward already, at the layer",
     ),
+    Pair(
+        "the line of the forward that gave NaN in backward",
+        """\
+import warnings
+
+zero = torch.zeros(3, requires_grad=True)
+with warnings.catch_warnings(record=True) as warned, torch.autograd.detect_anomaly(check_nan=True):
+    warnings.simplefilter("always")
+    root = zero.sqrt()
+    try:
+        (root * 0).sum().backward()
+    except RuntimeError:
+        pass
+any("root = zero.sqrt()" in str(one.message) for one in warned)
+""",
+        """\
+zero = torch.zeros(3, requires_grad=True)
+with bp.probe(nonfinite=True) as rec:
+    root = zero.sqrt()
+    loss = (root * 0).sum()
+    loss.backward()
+"root = zero.sqrt()" in str(bp.explain(rec).findings[0])
+""",
+        "anomaly mode prints it as a warning, with the traceback around it",
+    ),
+    Pair(
+        "a whole training in which nothing is wrong",
+        """\
+with torch.autograd.detect_anomaly(check_nan=True):
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = model(x).square().sum()
+        loss.backward()
+        optimizer.step()
+loss
+""",
+        """\
+with bp.guard(model):
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = model(x).square().sum()
+        loss.backward()
+        optimizer.step()
+loss
+""",
+        "anomaly mode makes each operation keep a traceback, a guard looks at what the model returns and gets back",
+    ),
 ]

@@ -49,7 +49,7 @@ events.Reload()
         "how many numbers of a gradient were counted by wandb.watch",
         """\
 with wandb.init(project="p", dir=folder) as run:
-    run.watch(model, log="gradients", log_freq=1)
+    run.watch(model, log="gradients", log_freq=1, idx=0)
     for _ in range(3):
         optimizer.zero_grad()
         model(x).square().sum().backward()
@@ -62,5 +62,147 @@ found
         + """\
 run.at(2)["first.weight"]["grad.count"]
 """,
+    ),
+    Pair(
+        "the range of a weight, step by step, in TensorBoard",
+        """\
+with SummaryWriter(f"{folder}/logs") as writer:
+    for step in range(3):
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        optimizer.step()
+        writer.add_histogram("first.weight", model.first.weight, step)
+events = EventAccumulator(f"{folder}/logs", {"histograms": 0})
+events.Reload()
+[one.histogram_value.max for one in events.Histograms("first.weight")]
+""",
+        OURS + '[run.at(step)["first.weight"]["param.max"] for step in range(3)]\n',
+    ),
+    Pair(
+        "the norm of the gradient of each parameter, in TensorBoard",
+        """\
+with SummaryWriter(f"{folder}/logs") as writer:
+    for step in range(3):
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        for name, p in model.named_parameters():
+            writer.add_scalar(f"norm/{name}", p.grad.norm() / p.numel() ** 0.5, step)
+        optimizer.step()
+events = EventAccumulator(f"{folder}/logs")
+events.Reload()
+[one.value for one in events.Scalars("norm/second.weight")]
+""",
+        OURS + '[run.at(step)["second.weight"]["grad.rms"] for step in range(3)]\n',
+    ),
+    Pair(
+        "the greatest activation of a layer, in TensorBoard",
+        """\
+with SummaryWriter(f"{folder}/logs") as writer:
+    for step in range(3):
+        hook = lambda module, args, out: writer.add_scalar("first", out.max(), step)
+        handle = model.first.register_forward_hook(hook)
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        optimizer.step()
+        handle.remove()
+events = EventAccumulator(f"{folder}/logs")
+events.Reload()
+[one.value for one in events.Scalars("first")]
+""",
+        OURS + '[run.at(step)["first"]["value.max"] for step in range(3)]\n',
+    ),
+    Pair(
+        "the loss, in TensorBoard",
+        """\
+with SummaryWriter(f"{folder}/logs") as writer:
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = model(x).square().sum()
+        loss.backward()
+        writer.add_scalar("loss", loss, step)
+        optimizer.step()
+events = EventAccumulator(f"{folder}/logs")
+events.Reload()
+[one.value for one in events.Scalars("loss")]
+""",
+        """\
+with bp.watch(model, f"{folder}/run", optimizer=optimizer) as watch:
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = model(x).square().sum()
+        loss.backward()
+        watch.log(loss=loss)
+        optimizer.step()
+run = bp.open_run(f"{folder}/run")
+[run.at(step)["loss"]["logged"] for step in range(3)]
+""",
+        "of the loss alone TensorBoard's is as long; a run can also be sent there: `run.export`",
+    ),
+    Pair(
+        "the least gradient of a weight in the last step, in wandb.watch",
+        """\
+with wandb.init(project="p", dir=folder) as run:
+    run.watch(model, log="gradients", log_freq=1, idx=0)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        optimizer.step()
+        run.log({})
+    found = run.summary["gradients/first.weight"]["bins"][0]
+found
+""",
+        OURS + 'run.at(2)["first.weight"]["grad.min"]\n',
+    ),
+    Pair(
+        "the greatest number of a bias in the last step, in wandb.watch",
+        """\
+with wandb.init(project="p", dir=folder) as run:
+    run.watch(model, log="parameters", log_freq=1, idx=0)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        optimizer.step()
+        run.log({})
+    found = run.summary["parameters/second.bias"]["bins"][-1]
+found
+""",
+        OURS + 'run.at(1)["second.bias"]["param.max"]\n',
+        "wandb.watch looks when the model runs forward, before the step; ours after it",
+    ),
+    Pair(
+        "how many gradients of a weight are zero, in wandb.watch",
+        """\
+nn.init.zeros_(model.second.weight)
+with wandb.init(project="p", dir=folder) as run:
+    run.watch(model, log="gradients", log_freq=1, idx=0)
+    model(x).square().sum().backward()
+    run.log({})
+    found = sum(run.summary["gradients/first.weight"]["values"])
+found
+""",
+        """\
+nn.init.zeros_(model.second.weight)
+with bp.watch(model, f"{folder}/run") as watch:
+    model(x).square().sum().backward()
+    watch.step()
+run = bp.open_run(f"{folder}/run")
+run.at(0)["first.weight"]["grad.zeros"]
+""",
+    ),
+    Pair(
+        "the names of what was watched by wandb.watch",
+        """\
+with wandb.init(project="p", dir=folder) as run:
+    run.watch(model, log="gradients", log_freq=1, idx=0)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        optimizer.step()
+        run.log({})
+    found = sorted(name.removeprefix("gradients/") for name in run.summary.keys() if name.startswith("gradients/"))
+found
+""",
+        OURS + "sorted(name for name in run.at(2) if name in dict(model.named_parameters()))\n",
+        "ours has the layers' outputs beside them",
     ),
 ]

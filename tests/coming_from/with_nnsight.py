@@ -1,5 +1,7 @@
 """nnsight, whose blocks are intervened in while they run."""
 
+import copy
+
 import nnsight
 from pairs import Pair
 from small import given as small
@@ -13,7 +15,7 @@ with bp.probe(model, {}) as rec:
 
 def given():
     known = small()
-    return known | {"nnsight": nnsight, "net": nnsight.NNsight(known["model"])}
+    return known | {"nnsight": nnsight, "net": nnsight.NNsight(copy.deepcopy(known["model"]))}
 
 
 PAIRS = [
@@ -63,5 +65,74 @@ out
 bp.probe(model, replace={"first": lambda out: out * 0}, cotangent=torch.ones(5, 2))(x).result
 """,
         "nnsight intervenes by any code, and on other machines",
+    ),
+    Pair(
+        "what a layer is given",
+        """\
+with net.trace(x):
+    given = net.second.input.save()
+given
+""",
+        OURS.format('":hidden"') + 'rec[":hidden"].value\n',
+        "ours has the name of the variable that the layer is given",
+    ),
+    Pair(
+        "what an operation inside `forward` returned",
+        """\
+with net.trace(x):
+    hidden = net.source.torch_tanh_0.output.save()
+hidden
+""",
+        OURS.format('":hidden"') + 'rec[":hidden"].value\n',
+    ),
+    Pair(
+        "every layer's output",
+        """\
+with net.trace(x) as tracer:
+    cache = tracer.cache()
+{name: cache[f"model.{name}"].output for name in ("first", "second")}
+""",
+        OURS.format('"*"') + '{name: rec[name].value for name in ("first", "second")}\n',
+    ),
+    Pair(
+        "a layer's output of one input in the run of another",
+        """\
+with net.trace(2 * x):
+    kept = net.first.output.save()
+with net.trace(x):
+    net.first.output = kept
+    out = net.output.save()
+out
+""",
+        """\
+with bp.probe(model, "first") as rec:
+    model(2 * x)
+bp.probe(model, replace={"first": lambda out: rec["first"].value}, cotangent=torch.ones(5, 2))(x).result
+""",
+    ),
+    Pair(
+        "a gradient that is replaced on its way",
+        """\
+with net.trace(x):
+    out = net.first.output
+    loss = net.output.square().sum()
+    with loss.backward():
+        out.grad = out.grad * 0.5
+net.first.weight.grad
+""",
+        """\
+with bp.probe(model, replace_grad={"first": lambda grad: grad * 0.5}) as rec:
+    model(x).square().sum().backward()
+rec["first.weight"].grad
+""",
+    ),
+    Pair(
+        "the gradient of a weight",
+        """\
+with net.trace(x):
+    net.output.square().sum().backward()
+net.first.weight.grad
+""",
+        OURS.format('"first.weight"') + 'rec["first.weight"].grad\n',
     ),
 ]

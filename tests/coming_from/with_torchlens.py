@@ -47,4 +47,55 @@ log["tanh_1_2"].out
         GRADIENTS + 'log["tanh_1_2"].grad\n',
         OURS.format('":hidden"') + 'rec[":hidden"].grad\n',
     ),
+    Pair(
+        "the outputs of all layers in their order",
+        """\
+log = tl.trace(model, [x])
+[log[label].out for label in ("linear_1_1", "tanh_1_2", "linear_2_3")]
+""",
+        OURS.format('["*", ":hidden"]') + '[rec[name].value for name in ("first", ":hidden", "second")]\n',
+    ),
+    Pair(
+        "several layers and nothing else",
+        """\
+tl.extract(model, [x], {"first": "linear_1_1", "second": "linear_2_3"})
+""",
+        OURS.format('["first", "second"]') + '{name: rec[name].value for name in ("first", "second")}\n',
+    ),
+    Pair(
+        "the gradient of a weight",
+        GRADIENTS + 'log.params["first.weight"].grad\n',
+        OURS.format('"first.weight"') + 'rec["first.weight"].grad\n',
+    ),
+    Pair(
+        "the shape of a layer's output",
+        """\
+log = tl.trace(model, [x])
+list(log["linear_1_1"].shape)
+""",
+        OURS.format('"first"') + 'list(rec["first"].value.shape)\n',
+    ),
+    Pair(
+        "a layer that is set to zero",
+        """\
+log = tl.trace(model, [x], intervene=tl.when(tl.module("first"), tl.zero_ablate()))
+log["output_1"].out
+""",
+        """\
+bp.probe(model, replace={"first": lambda out: out * 0}, cotangent=torch.ones(5, 2))(x).result
+""",
+    ),
+    Pair(
+        "the output of a layer that was called twice",
+        """\
+log = tl.trace(nn.Sequential(model.first, nn.Tanh(), nn.Linear(4, 3), model.first), [x])
+log["linear_1_1:2"].out
+""",
+        """\
+both = nn.Sequential(model.first, nn.Tanh(), nn.Linear(4, 3), model.first)
+with bp.probe(both, "0") as rec:
+    both(x).square().sum().backward()
+rec["0#1"].value
+""",
+    ),
 ]

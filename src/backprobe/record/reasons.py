@@ -191,8 +191,7 @@ SENTENCES = {
     "binding_unseen": "{name} (line {line}) cannot be seen in a block: give it a name",
     "pipeline_divides": "the pipeline schedule divided .grad by {number} after backward(): the entry of a parameter is "
     "{number} × what was added to its .grad",
-    "pipeline_infers": "the pipeline schedule ran each stage once more, to infer shapes: of its calls of a module, the "
-    "first is that run",
+    "pipeline_infers": "the pipeline schedule ran each stage once more, to infer shapes: that run was left out",
     "unreadable": "{name} (line {line}) was not recorded: Python 3.13.0 to 3.13.2 crash when it is read",
     "class_not_followed": "{name} was not followed: what a class does when an object is made is not checked",
     "tracer_replaced": "another tracer replaced backprobe's, or an error stopped it; later code was not recorded",

@@ -87,6 +87,9 @@ def outputs(record: Record) -> str:
     left = len(record.by_output) - len(several)
     if left:
         names += f", and {plural(left, 'more output')} that rec.output_keys names"
+    if not names and record.passes:
+        calls = listed([*dict.fromkeys(one.call for one in record.passes)])
+        return f"gradients are of what {calls} began at, which has no name"
     return f"gradients are of {names}" if names else "no gradients: nothing that was recorded was differentiated"
 
 

@@ -7,137 +7,35 @@ five calls for five values are one gradient.
 
 from __future__ import annotations
 
-import operator
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from operator import attrgetter
-from types import FrameType
 from typing import Any
 from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import Node
 
-from backprobe.backends.framework_code import CodeOf
+from backprobe.backends.torch.backward_call import BackwardCall, innermost_call
 from backprobe.backends.torch.capture import ListenedLeaf, version
+from backprobe.backends.torch.pipelines import NONE, Schedules
 from backprobe.backends.torch.private import (
     current_pass,
     decrement_vmap,
     increment_vmap,
-    is_wrapped,
     queue_callback,
     remove_batch_dim,
 )
-from backprobe.backends.torch.tensors import ORDINARY, combined, copied, grad_of
-from backprobe.backends.user_lines import users_line
-from backprobe.record.source import Source
-from backprobe.source.user_code import package
+from backprobe.backends.torch.tensors import combined, copied, grad_of
 
-CALLS = CodeOf(torch.autograd, "backward", "grad")
-"""The functions of PyTorch in which backward runs."""
-ASKED = ("create_graph", "allow_unused", "is_grads_batched", "materialize_grads")
-"""Arguments of these that change what they give."""
 MOST_OUTPUTS = 100
 """The outputs of ``grad()`` that a block keeps apart: each has a gradient of every value."""
 NO_PASS = -2  # the engine says -1 where none is running
 STRIDED = torch.strided
 VERSION = attrgetter("_version")
-_is_not: Callable[[object, object], bool] = operator.is_not
-
-
-@dataclass(eq=False)
-class BackwardCall:
-    """One call of ``backward()`` or ``grad()``: the tensors it began at with their cotangents, and what limits it."""
-
-    roots: tuple[Tensor, ...] = ()
-    cotangents: tuple[Tensor | None, ...] = ()
-    inputs: tuple[Tensor, ...] = ()
-    is_limited: bool = False  # to ``inputs=``
-    called: str = "backward()"
-    has_cotangents: bool = False  # was it given any?
-    asked: tuple[str, ...] = ()  # other arguments that it was given
-    places: tuple[int, ...] = ()  # the positions of the captures of its inputs, where they are known
-    at: Source | None = None  # the line in the user's code
-    keeps_graph: bool = False  # does it free nothing?
-    is_grad: bool = False  # of ``grad()``, which brings no leaf its ``.grad``
-    is_batched: bool = False  # does it run once for many cotangents?
-    is_ours: bool = False  # does a probe run it, as where a function is probed in a block?
-    is_nested: bool = False  # in another pass, as when a reentrant checkpoint differentiates what it computed again
-    before: int = 0  # how many calls had begun
-    is_over: bool = False
-
-    def end(self) -> None:
-        self.is_over = True
-
-    @property
-    def leaves_graph(self) -> bool:
-        """May something be left of what the operations have saved that it has come to?"""
-        return self.keeps_graph or self.is_limited or not self.is_over
-
-    @property
-    def nodes(self) -> list[Node]:
-        """Where it began in the graph."""
-        return [root.grad_fn for root in self.roots if root.grad_fn is not None]
-
-    @classmethod
-    def of(cls, frame: FrameType) -> BackwardCall:
-        """The call that runs in a frame of ``torch.autograd.backward`` or ``torch.autograd.grad``."""
-        given, is_grad = frame.f_locals, frame.f_code.co_name == "grad"
-        tensors, seeds = ("outputs", "grad_outputs") if is_grad else ("tensors", "grad_tensors")
-        pairs = [
-            (r, c) for r, c in zip_longest(_listed(given[tensors]), _listed(given[seeds])) if isinstance(r, Tensor)
-        ]
-        inputs = given.get("inputs_tuple") or given["inputs"]
-        is_limited = inputs is not None and (is_grad or inputs != ())  # old releases put () in the place of None
-        limits = () if inputs is None else tuple([one for one in _listed(inputs) if isinstance(one, Tensor)])
-        roots, cotangents = zip(*pairs, strict=True) if pairs else ((), ())
-        return cls(
-            roots,
-            cotangents,
-            limits,
-            is_limited,
-            "autograd.grad" if is_grad else "backward()",
-            given[seeds] is not None,
-            tuple(filter(given.get, ASKED)),
-            at=users_line(frame),
-            keeps_graph=bool(given["retain_graph"] or given["create_graph"]),
-            is_grad=is_grad,
-            is_batched=bool(given.get("is_grads_batched")),
-            is_ours=_is_ours(frame.f_back),
-            is_nested=innermost_call(frame.f_back) is not None,
-        )
-
-    @property
-    def batch(self) -> int:
-        """For how many cotangents at once it runs; 0 for one."""
-        return len(self.cotangents[0]) if self.is_batched and self.cotangents[0] is not None else 0
-
-    @property
-    def is_transformed(self) -> bool:
-        """Does it run inside a transform of ``torch.func``? All gradients end with that."""
-        return any(map(is_wrapped, self.roots))
-
-    def asks_as(self, other: BackwardCall) -> bool:
-        """Do two calls of ``grad()`` ask for derivatives of the same output, with the same cotangents?"""
-        if len(self.roots) != len(other.roots) or any(map(_is_not, self.roots, other.roots)):
-            return False
-        seeds = zip(self.roots, self.cotangents, other.cotangents, strict=True)
-        return self.is_batched == other.is_batched and all(_is_same_seed(*each) for each in seeds)
-
-
-def _is_same_seed(root: Tensor, one: Tensor | None, other: Tensor | None) -> bool:
-    # Are two cotangents the same? None stands for ones.
-    if one is other:
-        return True
-    one, other = (torch.ones_like(root) if each is None else each for each in (one, other))
-    if not {type(one), type(other)} <= ORDINARY or one.is_meta or not (one.layout is other.layout is STRIDED):
-        return False
-    return one.shape == other.shape and bool(torch.equal(one, other))
 
 
 @dataclass(eq=False)
@@ -147,7 +45,7 @@ class Output:
     calls: list[BackwardCall] = field(default_factory=list)
     arrived: dict[int, Tensor] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)  # the versions of the gradients that are held
-    known: frozenset[int] = frozenset()  # the places to which earlier calls of ``grad()`` have brought the same
+    known: frozenset[int] = frozenset()  # the places to which earlier calls have brought the same
     is_grad: bool = False  # are they calls of ``grad()``?
     batch: int = 0  # for how many cotangents at once they run; 0 for one
     captures: dict[Any, None] = field(default_factory=dict)  # of what the calls began at
@@ -174,26 +72,6 @@ class Output:
         return {number for number, held in arrived.items() if held._version != written.get(number, held._version)}
 
 
-def _is_ours(calling: FrameType | None) -> bool:
-    return calling is not None and package(calling.f_code.co_filename) == "backprobe"
-
-
-def _listed(given: Any) -> list[Any]:
-    # What is given as a tensor or several; nothing of an iterator, which only PyTorch itself may read.
-    if isinstance(given, dict):
-        return [*given.values()]
-    return [given] if isinstance(given, Tensor) else [*given] if isinstance(given, tuple | list) else []
-
-
-def innermost_call(frame: FrameType | None) -> FrameType | None:
-    """The nearest call of ``backward`` or ``grad`` that a frame runs in."""
-    while frame is not None:  # a program may be many frames deep: nothing is called for each
-        if frame.f_code.co_qualname in CALLS.names and frame.f_code in CALLS:
-            return frame
-        frame = frame.f_back
-    return None
-
-
 class Passing:
     """What has passed so far. The hooks hold this, and this holds no node: no cycle goes through the engine."""
 
@@ -202,8 +80,9 @@ class Passing:
 
     is_open = True  # are passes those of the program?
 
-    def __init__(self, keeps_history: bool) -> None:
+    def __init__(self, keeps_history: bool, schedules: Schedules = NONE) -> None:
         self.keeps_history = keeps_history
+        self.schedules = schedules
         self.began: Callable[[BackwardCall], None] = _ignore
         self.thread = threading.get_ident()
         self.begins_inside = current_pass() >= 0  # of a pass: all that the block does is nested then
@@ -372,7 +251,7 @@ class Passing:
 
     def _counts(self) -> bool:
         running = current_pass()
-        if not self.is_open:
+        if not self.is_open or self.schedules.is_inferring:
             return False
         if running not in self.passes:
             self.passes[running] = call = self._call()
@@ -400,8 +279,8 @@ class Passing:
             return
         self.begun += 1
         self._belongs(call, current_pass())
-        if call.is_grad:
-            self.output.known = frozenset(self.arrived)
+        if call.is_grad or call.is_second or self.output.known:
+            self.output.known = frozenset(self.arrived if call.is_grad or call.is_second else ())
         if self.begins_inside or not call.is_nested:
             self.began(call)
         if call.is_grad:
@@ -462,7 +341,10 @@ class Passing:
                 return None
         if call is None:
             return BackwardCall()  # called from C++
-        return BackwardCall.of(call)
+        found = BackwardCall.of(call)
+        if self.schedules.half:
+            found.become_half(self.schedules.half)
+        return found
 
 
 def _unbatched(gradient: Tensor, size: int) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from operator import and_, attrgetter, not_
@@ -25,7 +25,8 @@ from backprobe.backends.facts import Around, Backward, Options, Root
 from backprobe.backends.random_states import put_back
 from backprobe.backends.torch import graph, own_modes
 from backprobe.backends.torch.applied import applied
-from backprobe.backends.torch.backward_passes import CALLS, MOST_OUTPUTS, BackwardCall, Passing, SharedLeaf
+from backprobe.backends.torch.backward_call import CALLS, BackwardCall
+from backprobe.backends.torch.backward_passes import MOST_OUTPUTS, Passing, SharedLeaf
 from backprobe.backends.torch.block_outcomes import AROUND, BlockOutcomes, with_history
 from backprobe.backends.torch.block_partials import BlockPartials
 from backprobe.backends.torch.capture import TOKENS, Capture, ListenedLeaf, ViewWrite, gradient_edge, make, with_edges
@@ -36,7 +37,7 @@ from backprobe.backends.torch.none_reads import NoneReads
 from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.partials import silent
-from backprobe.backends.torch.pipelines import Pipelines
+from backprobe.backends.torch.pipelines import NONE, schedules
 from backprobe.backends.torch.private import (
     WRITTEN_IN_PYTHON,
     DisableFuncTorch,
@@ -88,7 +89,8 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self.passed = self.passing = Passing(options.create_graph)
+        self.schedules = schedules(begins=self._half_begins, added=self._half_over)
+        self.passed = self.passing = Passing(options.create_graph, self.schedules)
         self.take, self.take_early = self.passing.take, self.passing.take_early
         self.take_of_leaf, self.edge_hooks = self.passing.take_of_leaf, EdgeHooks()
         self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
@@ -103,7 +105,7 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
         self.is_shared = False  # do processes work together?
         self.leaves: list[SharedLeaf] = []  # if they do
         self.multiples: list[Begun] = []  # the roots of backward() that are a multiple of something
-        self.scaled, self.pipelines = Scaled(), Pipelines()
+        self.scaled, self.listening = Scaled(), ExitStack()
         self.births = Births(self.quiet) if options.nonfinite else None
         self.census = Census(self.passing)
         self.kept_gradients = NoneReads(self.passing)
@@ -120,14 +122,15 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
         for handle in (*steps, *self.census.listen()):
             self.hooks += (handle.hooks_dict_ref(), handle.id)
         self.scaled.listen()
-        self.pipelines.listen()
+        if self.schedules is not NONE:
+            self.listening.enter_context(self.schedules.listening())
         if self.births is not None:
             self.births.counts = self.passing.is_counted
             self.updates = Updates(self.quiet, self._kept) if self.options.updates else None
 
     def _begun(self, began: Callable[[Sequence[Any], bool], Sequence[Any]], call: BackwardCall) -> None:
         # A call of ``backward()`` or ``grad()`` has begun.
-        if self.leaves and not call.is_grad:
+        if self.leaves and not (call.is_grad or self.schedules.half):
             self._compare_leaves()
         self._compare_uses(call.nodes)
         if self.exposed:
@@ -145,13 +148,25 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
             ]
         with self.quiet():
             self._come_last()
-            captures = began(call.roots, call.is_grad)
+            if call.is_second:
+                return
+            call.inputs += self._named_at(call.input_edges)
+            captures = began([*call.roots, *self._named_at(call.edges)], call.is_grad)
             self.passing.output.captures = {**self.passing.output.captures, **dict.fromkeys(captures)}
             if call.is_grad:
                 self._listen_to_inputs(call.inputs)
-            for capture, cotangent in zip(captures, call.cotangents, strict=True):
+            for capture, cotangent in zip(captures, call.cotangents, strict=False):  # edges have none to start with
                 if capture.edge is not None and key(capture.edge) not in known:
                     self._start_at(capture, cotangent, len(captures) == 1)
+
+    def _named_at(self, edges: Sequence[GradientEdge]) -> tuple[Tensor, ...]:
+        # The recorded tensors of some edges, as far as there are any.
+        if not edges:
+            return ()
+        self.place()
+        held = [one for of_memory in self.by_memory.values() for one in of_memory if one.edge is not None]
+        known = {key(one.edge): one.tensor for one in held if one.edge is not None}
+        return tuple([known[key(edge)] for edge in edges if key(edge) in known])
 
     def _listen_to_inputs(self, inputs: Sequence[Tensor]) -> None:
         # ``grad()`` returns the gradients of these, and does not run the nodes at which it stops: no prehook is called
@@ -471,6 +486,16 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
 
         queue_callback(partial(over, True))
 
+    def _half_begins(self) -> None:
+        # Of a backward that has two, as some schedules of pipelines have it.
+        for leaf in self.leaves:
+            leaf.begin()
+
+    def _half_over(self) -> None:
+        # It has added to ``.grad`` when its pass was over.
+        if self.leaves:
+            self._take_leaves()
+
     def _take_leaves(self) -> None:
         for leaf in self.leaves:
             added = leaf.take()
@@ -505,7 +530,7 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
     def not_followed(self) -> Sequence[Reason]:
         left = str(self.passing.left)
         lost = [] if left == "0" else [Reason("outputs_not_kept", {"count": left, "most": str(MOST_OUTPUTS)})]
-        return [*lost, *self.pipelines.seen(), *self.census.zeros(self.passing.calls), *self._useless()]
+        return [*lost, *self.schedules.seen(), *self.census.zeros(self.passing.calls), *self._useless()]
 
     def _useless(self) -> Sequence[Reason]:
         # Also where it is not known what is trained: operations are judged, and what was kept of the passes is let go.
@@ -566,8 +591,8 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
         self.edge_hooks.release()
         super().release()
         self.scaled.stop()
-        self.pipelines.stop()
+        self.listening.close()
         self.passed, self.passing, self.updates, self.census, self.births = None, NOTHING_PASSED, None, Census(), None
         self.kept_gradients = NoneReads(self.passing)
         self.partials = self.at_end = None
-        del self.take, self.take_early, self.take_of_leaf
+        del self.take, self.take_early, self.take_of_leaf, self.schedules

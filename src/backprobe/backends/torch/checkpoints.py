@@ -11,7 +11,7 @@ from torch import Tensor
 
 from backprobe.backends.framework_code import CodeOf
 from backprobe.backends.torch.applied import applied
-from backprobe.backends.torch.backward_passes import CALLS
+from backprobe.backends.torch.backward_call import CALLS
 from backprobe.backends.user_lines import callers, users_line
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source

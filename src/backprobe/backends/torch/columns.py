@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, compress
-from operator import attrgetter, itemgetter, ne, not_
+from operator import and_, attrgetter, itemgetter, ne, not_
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from backprobe.backends.torch.capture import Capture, ListenedLeaf
-from backprobe.backends.torch.graph import Key, all_inputs
+from backprobe.backends.torch.graph import LEAF, Key, all_inputs
 from backprobe.backends.torch.later_inputs import LaterInputs
 from backprobe.backends.torch.tensors import ORDINARY
 
@@ -83,8 +83,12 @@ class Columns:
 
     @cached_property
     def leaves(self) -> list[bool]:
-        """Is each a leaf of the graph?"""
-        return [*map(IS_LEAF, self.tensors)]
+        """Was each a leaf of the graph when it was captured? ``detach_()`` makes one of what was computed."""
+        found: list[bool] = [*map(IS_LEAF, self.tensors)]
+        for at in self.where(map(and_, found, map(bool, self.edges))):
+            edge = self.edges[at]
+            found[at] = edge is None or edge.node.name() == LEAF
+        return found
 
     def hooked(self) -> list[int]:
         """Those on whose tensors there are hooks."""

@@ -19,7 +19,7 @@ from torch.autograd.graph import GradientEdge, Node
 
 from backprobe.backends.facts import Failure
 from backprobe.backends.torch import graph, unused_parameters
-from backprobe.backends.torch.backward_passes import CALLS, BackwardCall
+from backprobe.backends.torch.backward_call import CALLS, BackwardCall
 from backprobe.backends.torch.beyond_tables import beyond_table
 from backprobe.backends.torch.capture import Capture, gradient_edge, memory, version, with_edges
 from backprobe.backends.torch.graph import LEAF, by_edge, key

@@ -18,8 +18,8 @@ from backprobe.backends.torch.capture import Capture, gradient_edge
 from backprobe.backends.torch.private import AccumulateGrad
 
 Key = tuple[Node, int]
-BACKWARD = re.compile(r"(\w+?)Backward\d*")
 LEAF = "torch::autograd::AccumulateGrad"
+BACKWARD = re.compile(r"(\w+?)Backward\d*")
 
 
 def key(edge: GradientEdge) -> Key:

@@ -24,7 +24,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from backprobe.backends.guarding import GuardedPass, PassGuarding, part_ended
 from backprobe.backends.guards import BlockGuards, GuardListener, Guards, Over
-from backprobe.backends.torch.backward_passes import BackwardCall, innermost_call
+from backprobe.backends.torch.backward_call import BackwardCall, innermost_call
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import all_nodes, leaves
 from backprobe.backends.torch.guarded_calls import (
@@ -39,6 +39,7 @@ from backprobe.backends.torch.loss_scalers import is_handled, scales_noted
 from backprobe.backends.torch.nonfinite import unfit
 from backprobe.backends.torch.own_calls import around_own_calls
 from backprobe.backends.torch.parameter_updates import held_now
+from backprobe.backends.torch.pipelines import schedules
 from backprobe.backends.torch.private import current_pass, queue_callback
 from backprobe.backends.torch.structure import parts
 from backprobe.backends.torch.tensors import grad_of
@@ -77,6 +78,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         self.calls: WeakSet[TorchGuardedCall] = WeakSet()
         self.passes: dict[int, EnginePass] = {}  # by the engine's number
         self.handles: list[Any] = []
+        self.schedules = schedules()
         self._look()
 
     def listen(self) -> None:
@@ -115,7 +117,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
     # forward
 
     def _before(self, module: Module, args: Any) -> None:
-        if self.running is not None or self.is_repeating:
+        if self.running is not None or self.is_repeating or self.schedules.is_inferring:
             return  # nearly all
         if (
             is_dynamo_compiling() or threading.get_ident() != self.thread
@@ -188,10 +190,11 @@ class TorchGuarding(PassGuarding[EnginePass]):
             del self.passes[one]
         frame = innermost_call(sys._getframe(1)) or innermost_call(sys._current_frames().get(self.thread))
         call = BackwardCall() if frame is None else BackwardCall.of(frame)
-        if not call.is_grad:
+        is_backward = not call.is_grad or self.schedules.half == "inputs"
+        if is_backward:
             queue_callback(partial(self._ended, running, True))
         fresh = self._fresh() if self.listener.captures else ()
-        return EnginePass(is_backward=not call.is_grad, roots=call.roots, fresh=fresh)
+        return EnginePass(is_backward=is_backward, roots=call.roots, fresh=fresh)
 
     def _fresh(self) -> set[str]:
         # The parameters that have no gradient yet.
@@ -266,7 +269,7 @@ class TorchGuards(Guards):
         with scales_noted():
             guarding.listen()
             try:
-                with around_own_calls(guarding.known, guarding.around):
+                with around_own_calls(guarding.known, guarding.around), guarding.schedules.listening():
                     yield
             finally:
                 guarding.stop()

@@ -27,6 +27,7 @@ from backprobe.backends.capabilities import ModelCall, ModuleObserver
 from backprobe.backends.patching import Patched, original, replaced
 from backprobe.backends.torch import own_calls
 from backprobe.backends.torch.own_calls import OwnCalls
+from backprobe.backends.torch.pipelines import NONE, schedules
 from backprobe.backends.torch.private import dispatch_modes
 from backprobe.backends.torch.structure import MOST_SHAPES, Shape, Structure, structure
 from backprobe.backends.torch.transforms import is_traced
@@ -156,7 +157,9 @@ def observing(
         if (reporting := observer.rewritten(path, original(module, "forward"))) is not None
     ]
     with ExitStack() as installed:
-        installed.enter_context(replaced(rewritten, is_dynamo_compiling))
+        installed.enter_context(
+            replaced(rewritten, is_dynamo_compiling if reporter.schedules is NONE else reporter.is_aside)
+        )
         if own_calls.has_own_calls(reporter.known):
             installed.enter_context(reporter.own_calls.listening(reporter.known, reporter.called))
         for module in [module for module in reporter.paths if module._forward_hooks]:
@@ -165,6 +168,8 @@ def observing(
         installed.callback(reporter.rest)
         if not reporter.is_kept:
             reporter.listen()
+        if reporter.schedules is not NONE:
+            installed.enter_context(reporter.schedules.listening())
         yield
 
 
@@ -178,7 +183,7 @@ class _Reporter:
         self.has_looked = False  # for those, since the model ran: it may have put one in
         self.paths: dict[Module, tuple[str, ...]] = {}  # of the modules that are heard here
         self.hooked: dict[Module, tuple[str, ...]] = {}  # and of those that are heard by hooks of their own
-        self.own_calls = OwnCalls()
+        self.own_calls, self.schedules = OwnCalls(), schedules(rest=self.rest, wake=self.listen)
         self.exchanged: dict[Module, str] = {}  # those whose forwards are to report, by their first paths
         self.handles: list[Any] = []
         self.instructions, self.executed = observer.called, observer.executed
@@ -202,6 +207,7 @@ class _Reporter:
             and self.paths.keys() <= self.exchanged.keys()
             and not own_calls.has_own_calls(self.known)
             and Module.__call__ is CALL
+            and self.schedules is NONE
             and not any(map(_runs_later, {*map(type, modules)}))
         ):
             self.is_kept = True
@@ -213,6 +219,10 @@ class _Reporter:
         for handle in self.handles:
             handle.remove()
         self.handles.clear()
+
+    def is_aside(self) -> bool:
+        """Does the model run for somebody who only looks at its operations or shapes?"""
+        return is_dynamo_compiling() or self.schedules.is_inferring
 
     def before(self, module: Module, args: Any) -> None:
         if not (module.__dict__.get("inplace") or type(module).__name__ == "OptimizedModule"):
@@ -314,7 +324,7 @@ class _Reporter:
         self.handles.append(compiled.register_forward_hook(over, always_call=True))
 
     def returned(self, paths: Sequence[str], module: Module, args: Any, output: Any) -> Any:
-        if not (is_dynamo_compiling() or is_traced()) and threading.get_ident() == self.thread:
+        if not (self.is_aside() or is_traced()) and threading.get_ident() == self.thread:
             if self.own_calls.running:
                 self.own_calls.heard(module)
             frame: FrameType | None = sys._getframe(1)

@@ -17,7 +17,8 @@ from torch import Tensor
 from backprobe.backends.capabilities import KeptGradients
 from backprobe.backends.seen import Seen
 from backprobe.backends.torch import graph
-from backprobe.backends.torch.backward_passes import CALLS, BackwardCall, Passing
+from backprobe.backends.torch.backward_call import CALLS, BackwardCall
+from backprobe.backends.torch.backward_passes import Passing
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.private import current_pass, is_wrapped
 from backprobe.backends.torch.tape import quiet

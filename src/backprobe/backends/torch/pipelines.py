@@ -1,38 +1,59 @@
-"""Notes on schedules of ``torch.distributed.pipelining``: the work that they do besides the program's."""
+"""Schedules of ``torch.distributed.pipelining``: their work besides the program's, and backward in two halves.
+
+A stage first runs once on memory without numbers, to infer shapes: that is not the program. Some schedules take
+the gradients of inputs and of weights apart, by ``autograd.grad``, and add the latter to ``.grad`` as ``backward()``
+does: the two are one backward.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from backprobe.backends.patching import listening
 from backprobe.record.reasons import Reason
 
 STAGES = "torch.distributed.pipelining.stage"
+INFERENCE = ("_forward_metadata_inference", "_backward_metadata_inference")
+HALVES = {"stage_backward_input": "inputs", "stage_backward_weight": "weights"}
 
 
-class Pipelines:
-    """Listens to the stages of pipelines while a block is open."""
+def _nothing() -> None:
+    """Nothing is to be done."""
 
-    def __init__(self) -> None:
-        self.notes: dict[Reason, None] = {}
-        self.listening = ExitStack()
 
-    def listen(self) -> None:
-        stages = sys.modules.get(STAGES)  # where no schedule is imported, none runs
-        listeners = (
-            ("_PipelineStageBase", "scale_grads", self._scaling),
-            ("PipelineStage", "_forward_metadata_inference", self._inferring),
-        )
+@dataclass
+class Schedules:
+    """What the schedules of this thread do while this listens. Where none is imported, none runs."""
+
+    rest: Callable[[], object] = _nothing  # called before shapes are inferred
+    wake: Callable[[], object] = _nothing  # and after
+    begins: Callable[[], object] = _nothing  # called before a half of a backward
+    added: Callable[[], object] = _nothing  # and after, when it may have added to ``.grad``
+    is_inferring: bool = False
+    half: str = ""  # which runs of a backward that has two: ``inputs`` or ``weights``
+    notes: dict[Reason, None] = field(default_factory=dict)
+
+    def listening(self) -> AbstractContextManager[object]:
+        """Within this context they are known. Afterwards nobody is told of them, nor held here."""
+        stages = sys.modules.get(STAGES)
+        stage, base = (getattr(stages, name, None) for name in ("PipelineStage", "_PipelineStageBase"))
+        listeners: list[tuple[Any, str, Callable[..., Any]]] = [(base, "scale_grads", self._scaling)]
+        listeners += [(stage, name, self._inferring) for name in INFERENCE]
+        listeners += [(stages, name, partial(self._halved, half)) for name, half in HALVES.items()]
+        installed = ExitStack()
+        installed.callback(self._forget)
         for owner, name, listener in listeners:
-            kind = getattr(stages, owner, None)
-            if hasattr(kind, name):
-                self.listening.enter_context(listening(kind, name, listener))
+            if hasattr(owner, name):
+                installed.enter_context(listening(owner, name, listener))
+        return installed
 
-    def stop(self) -> None:
-        self.listening.close()
+    def _forget(self) -> None:
+        self.rest = self.wake = self.begins = self.added = _nothing
 
     def _scaling(self, following: Callable[..., Any], stage: Any, /, *args: Any, **kwargs: Any) -> Any:
         (factor,) = (*args, *kwargs.values())
@@ -40,9 +61,34 @@ class Pipelines:
             self.notes[Reason("pipeline_divides", {"number": str(factor)})] = None
         return following(stage, *args, **kwargs)
 
-    def _inferring(self, following: Callable[..., Any], stage: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def _inferring(self, following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         self.notes[Reason("pipeline_infers")] = None
-        return following(stage, *args, **kwargs)
+        self.is_inferring = True
+        self.rest()
+        try:
+            return following(*args, **kwargs)
+        finally:
+            self.is_inferring = False
+            self.wake()
+
+    def _halved(self, half: str, following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        self.begins()
+        self.half = half
+        try:
+            return following(*args, **kwargs)
+        finally:
+            self.half = ""
+            self.added()
 
     def seen(self) -> Sequence[Reason]:
+        """Notes on what they did."""
         return tuple(self.notes)
+
+
+NONE = Schedules()
+"""Of a process that has imported none."""
+
+
+def schedules(**told: Callable[[], object]) -> Schedules:
+    """Those of this process."""
+    return Schedules(**told) if STAGES in sys.modules else NONE

@@ -19,7 +19,7 @@ from backprobe.backends.torch import custom_functions, graph
 from backprobe.backends.torch.capture import Capture, gradient_edge, version
 from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.gradient_hooks import arrive
-from backprobe.backends.torch.graph import by_edge, key
+from backprobe.backends.torch.graph import LEAF, by_edge, key
 from backprobe.backends.torch.partials import Partials, local_partials
 from backprobe.backends.torch.replaced_values import users_hooks
 from backprobe.backends.torch.tensors import describe, is_there
@@ -171,10 +171,12 @@ def outcome(
         )
     if capture.opaque is not None:
         return Outcome(GradStatus.OPAQUE, capture.opaque, value, inputs=inputs, version=own)
+    # ``detach_()`` makes a leaf of what was computed
+    is_leaf = capture.tensor.is_leaf and (capture.edge is None or capture.edge.node.name() == LEAF)
     if gradient is None:
         status, why, cause = missing
-        return Outcome(status, why, value, inputs=inputs, cause=cause, is_leaf=capture.tensor.is_leaf, version=own)
-    return Outcome(GradStatus.OK, None, value, gradient, inputs, is_leaf=capture.tensor.is_leaf, version=own)
+        return Outcome(status, why, value, inputs=inputs, cause=cause, is_leaf=is_leaf, version=own)
+    return Outcome(GradStatus.OK, None, value, gradient, inputs, is_leaf=is_leaf, version=own)
 
 
 def _value(capture: Capture, live: bool) -> Any:

@@ -23,7 +23,8 @@ from backprobe.backends.protocol import Tape
 from backprobe.backends.refusals import refuse_cotangent
 from backprobe.backends.torch import graph, models, own_modes
 from backprobe.backends.torch.arguments import lift
-from backprobe.backends.torch.backward_passes import BackwardCall, Passing
+from backprobe.backends.torch.backward_call import BackwardCall
+from backprobe.backends.torch.backward_passes import Passing
 from backprobe.backends.torch.capture import Capture, Unfollowed, gradient_edge, memory, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain, mode
 from backprobe.backends.torch.columns import Columns

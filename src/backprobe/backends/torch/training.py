@@ -22,7 +22,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from backprobe.backends.call_sites import call_site
 from backprobe.backends.seen import Seen
 from backprobe.backends.torch import custom_functions, graph
-from backprobe.backends.torch.backward_passes import BackwardCall, Passing
+from backprobe.backends.torch.backward_call import BackwardCall
+from backprobe.backends.torch.backward_passes import Passing
 from backprobe.backends.torch.capture import Capture, gradient_edge
 from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.forwards import IDLE, forward_code, mentioned_by

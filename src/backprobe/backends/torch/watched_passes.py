@@ -13,7 +13,7 @@ from weakref import ReferenceType, ref
 
 from torch import Tensor
 
-from backprobe.backends.torch.backward_passes import BackwardCall
+from backprobe.backends.torch.backward_call import BackwardCall
 
 Held = ReferenceType[Tensor] | None
 Kept = dict[int, list[Any]]

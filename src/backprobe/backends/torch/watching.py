@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from backprobe.backends.torch.backward_passes import innermost_call
+from backprobe.backends.torch.backward_call import innermost_call
 from backprobe.backends.torch.binding_forwards import Bound
 from backprobe.backends.torch.capture import version
 from backprobe.backends.torch.checkpoints import computing_again
@@ -36,6 +36,7 @@ from backprobe.backends.torch.compiled_statistics import (
 from backprobe.backends.torch.dynamo import is_exporting
 from backprobe.backends.torch.module_hook import ModuleHook
 from backprobe.backends.torch.own_calls import OwnCalls
+from backprobe.backends.torch.pipelines import schedules
 from backprobe.backends.torch.private import (
     current_pass,
     dispatch_modes,
@@ -114,6 +115,7 @@ class TorchWatching(ModelWatching):
         self.steps = OptimizerSteps(options, listener, self.parameters, self._measured_step_ends, self._step_begins)
         self.before = CompiledBefore()
         self.hook, self.own_calls = ModuleHook(self._after), OwnCalls()
+        self.schedules = schedules(added=self._half_over)
         self.hook.may_rest &= not self.before.codes
         self.is_left_out = self.is_idle = False  # is the step not measured, and has it begun?
         self.gaps = WatchedGaps(model, options, listener)
@@ -144,6 +146,7 @@ class TorchWatching(ModelWatching):
             self.installed.enter_context(self.hook)
             self.installed.enter_context(self.own_calls.listening(self.modules, self._called))
             self.installed.enter_context(self.steps.listening())
+            self.installed.enter_context(self.schedules.listening())
             self.installed.callback(self.leaf_hooks.close)
             self.installed.callback(self.locals.rest)
             if not self.is_left_out:
@@ -306,7 +309,7 @@ class TorchWatching(ModelWatching):
 
     def _counts(self) -> bool:
         # Is what runs now measured?
-        if not self.listener.is_measured or not _has_numbers():
+        if not self.listener.is_measured or self.schedules.is_inferring or not _has_numbers():
             return False
         # inside a pass of backward, a checkpoint computes again what was measured in its first run
         return current_pass() < 0 or computing_again() is not None
@@ -452,7 +455,8 @@ class TorchWatching(ModelWatching):
     def _begun(self, running: int) -> bool:
         # Is the pass that has just begun one of ``backward()``, and not of ``autograd.grad``?
         frame = innermost_call(sys._getframe(1)) or innermost_call(sys._current_frames().get(self.thread))
-        if frame is None or frame.f_code.co_name != "grad":
+        half = self.schedules.half
+        if half == "inputs" or frame is None or frame.f_code.co_name != "grad":
             if frame is None or innermost_call(frame.f_back) is None:  # not in another: a checkpoint runs its own
                 self.listener.passed()
                 self.steps.uncleared.pass_began()
@@ -462,12 +466,18 @@ class TorchWatching(ModelWatching):
                 if self.options.clipping:
                     queue_callback(partial(self._left, True))
             return True
-        self.grad_passes.begin(running, frame)
+        if not half:  # what goes on to the weights comes once more to what modules returned
+            self.grad_passes.begin(running, frame)
         return False
 
     def _drop_repeated(self) -> None:
         # A pass is over: what compiled code has computed in it belongs to checkpoints, which compute it again.
         self.compiled.values.take()
+
+    def _half_over(self) -> None:
+        # One of two of a backward has added to ``.grad`` since its pass was over.
+        if self.options.clipping:
+            self._left(False)
 
     def _left(self, again: bool) -> None:
         # A pass is over: what it left in ``.grad``, behind what others have queued for its end.

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from backprobe.backends.torch import own_modes
-from backprobe.backends.torch.backward_passes import BackwardCall
+from backprobe.backends.torch.backward_call import BackwardCall
 from backprobe.backends.torch.private import (
     DispatchMode,
     current_pass,

@@ -1,0 +1,163 @@
+"""The calls of ``backward()`` and ``autograd.grad`` that a program makes, as they stand in their frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import zip_longest
+from operator import is_not
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, Node
+
+from backprobe.backends.framework_code import CodeOf
+from backprobe.backends.torch.graph import LEAF
+from backprobe.backends.torch.private import is_wrapped
+from backprobe.backends.torch.tensors import ORDINARY
+from backprobe.backends.user_lines import users_line
+from backprobe.record.source import Source
+from backprobe.source.user_code import package
+
+CALLS = CodeOf(torch.autograd, "backward", "grad")
+"""The functions of PyTorch in which backward runs."""
+ASKED = ("create_graph", "allow_unused", "is_grads_batched", "materialize_grads")
+"""Arguments of these that change what they give."""
+STRIDED = torch.strided
+_is_not: Callable[[object, object], bool] = is_not
+
+
+@dataclass(eq=False)
+class BackwardCall:
+    """One call of ``backward()`` or ``grad()``: where it began, with the cotangents, and what limits it.
+
+    An edge of the graph may stand in the place of a tensor; one that leads to a leaf is that leaf.
+    """
+
+    roots: tuple[Tensor, ...] = ()
+    cotangents: tuple[Tensor | None, ...] = ()  # of the roots, and behind them of the edges
+    inputs: tuple[Tensor, ...] = ()
+    edges: tuple[GradientEdge, ...] = ()  # where it began beside the roots
+    input_edges: tuple[GradientEdge, ...] = ()
+    is_limited: bool = False  # to ``inputs=``
+    called: str = "backward()"
+    has_cotangents: bool = False  # was it given any?
+    asked: tuple[str, ...] = ()  # other arguments that it was given
+    places: tuple[int, ...] = ()  # the positions of the captures of its inputs, where they are known
+    at: Source | None = None  # the line in the user's code
+    keeps_graph: bool = False  # does it free nothing?
+    is_grad: bool = False  # of ``grad()``, which brings no leaf its ``.grad``
+    is_batched: bool = False  # does it run once for many cotangents?
+    is_second: bool = False  # is it the half of a backward that goes on to the weights?
+    is_ours: bool = False  # does a probe run it, as where a function is probed in a block?
+    is_nested: bool = False  # in another pass, as when a reentrant checkpoint differentiates what it computed again
+    before: int = 0  # how many calls had begun
+    is_over: bool = False
+
+    def end(self) -> None:
+        self.is_over = True
+
+    def become_half(self, half: str) -> None:
+        """It is one of two halves of a backward: what it brings is added to ``.grad``, whichever function it calls."""
+        self.is_grad = self.is_limited = False
+        self.called, self.asked, self.is_second = "backward()", (), half == "weights"
+
+    @property
+    def leaves_graph(self) -> bool:
+        """May something be left of what the operations have saved that it has come to?"""
+        return self.keeps_graph or self.is_limited or not self.is_over
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Where it began in the graph."""
+        nodes = [root.grad_fn for root in self.roots if root.grad_fn is not None]
+        return nodes + [edge.node for edge in self.edges] if self.edges else nodes
+
+    @classmethod
+    def of(cls, frame: FrameType) -> BackwardCall:
+        """The call that runs in a frame of ``torch.autograd.backward`` or ``torch.autograd.grad``."""
+        given, is_grad = frame.f_locals, frame.f_code.co_name == "grad"
+        tensors, seeds = ("outputs", "grad_outputs") if is_grad else ("tensors", "grad_tensors")
+        pairs = [*zip_longest(_listed(given[tensors]), _listed(given[seeds]))]
+        roots = [pair for pair in pairs if isinstance(pair[0], Tensor)]
+        edges = [pair for pair in pairs if isinstance(pair[0], GradientEdge)] if len(roots) < len(pairs) else []
+        inputs = given.get("inputs_tuple") or given["inputs"]
+        is_limited = inputs is not None and (is_grad or inputs != ())  # old releases put () in the place of None
+        limits = () if inputs is None else _listed(inputs)
+        return cls(
+            tuple([root for root, _ in roots]),
+            tuple([cotangent for _, cotangent in (*roots, *edges)]),
+            tuple([one for one in limits if isinstance(one, Tensor)]),
+            tuple([edge for edge, _ in edges]),
+            tuple([one for one in limits if isinstance(one, GradientEdge)]),
+            is_limited,
+            "autograd.grad" if is_grad else "backward()",
+            given[seeds] is not None,
+            tuple(filter(given.get, ASKED)),
+            at=users_line(frame),
+            keeps_graph=bool(given["retain_graph"] or given["create_graph"]),
+            is_grad=is_grad,
+            is_batched=bool(given.get("is_grads_batched")),
+            is_ours=_is_ours(frame.f_back),
+            is_nested=innermost_call(frame.f_back) is not None,
+        )
+
+    @property
+    def batch(self) -> int:
+        """For how many cotangents at once it runs; 0 for one."""
+        return len(self.cotangents[0]) if self.is_batched and self.cotangents[0] is not None else 0
+
+    @property
+    def is_transformed(self) -> bool:
+        """Does it run inside a transform of ``torch.func``? All gradients end with that."""
+        return any(map(is_wrapped, self.roots))
+
+    def asks_as(self, other: BackwardCall) -> bool:
+        """Do two calls of ``grad()`` ask for derivatives of the same output, with the same cotangents?"""
+        if len(self.roots) != len(other.roots) or any(map(_is_not, self.roots, other.roots)):
+            return False
+        if [edge[:2] for edge in self.edges] != [edge[:2] for edge in other.edges]:
+            return False
+        seeds = zip(self.cotangents, other.cotangents, strict=True)
+        return self.is_batched == other.is_batched and all(_is_same_seed(*each) for each in seeds)
+
+
+def _is_same_seed(one: Tensor | None, other: Tensor | None) -> bool:
+    # Are two cotangents of one root the same? None stands for ones.
+    if one is other:
+        return True
+    given: Any = one if other is None else other
+    one, other = (torch.ones_like(given) if each is None else each for each in (one, other))
+    if not {type(one), type(other)} <= ORDINARY or one.is_meta or not (one.layout is other.layout is STRIDED):
+        return False
+    return one.shape == other.shape and bool(torch.equal(one, other))
+
+
+def _is_ours(calling: FrameType | None) -> bool:
+    return calling is not None and package(calling.f_code.co_filename) == "backprobe"
+
+
+def _listed(given: Any) -> list[Any]:
+    # What is given as a tensor or several; nothing of an iterator, which only PyTorch itself may read. An edge is a
+    # tuple, and stands for a tensor.
+    if isinstance(given, dict):
+        given = [*given.values()]
+    if isinstance(given, Tensor | GradientEdge):
+        given = [given]
+    return [*map(_leaf_or_given, given)] if isinstance(given, tuple | list) else []
+
+
+def _leaf_or_given(one: Any) -> Any:
+    is_leafs = isinstance(one, GradientEdge) and one.node.name() == LEAF
+    return one.node.variable if is_leafs else one
+
+
+def innermost_call(frame: FrameType | None) -> FrameType | None:
+    """The nearest call of ``backward`` or ``grad`` that a frame runs in."""
+    while frame is not None:  # a program may be many frames deep: nothing is called for each
+        if frame.f_code.co_qualname in CALLS.names and frame.f_code in CALLS:
+            return frame
+        frame = frame.f_back
+    return None
