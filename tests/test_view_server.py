@@ -143,7 +143,7 @@ def test_a_run_that_grows_is_told_of(folder):
             f"http://127.0.0.1:{ask.port}/events", headers={"X-Backprobe-Token": ask.token}
         )
         with urllib.request.urlopen(request, timeout=5) as events:
-            heard = lambda: json.loads(next(line for line in events if line.startswith(b"data: "))[6:])
+            heard = lambda: json.loads(next(line for line in events if line.startswith(b"data: "))[6:])["runs"]
             assert [(one["label"], one["steps"], one["state"]) for one in heard()] == [("first", 20, "ended")]
             two = writer(folder / "second")
             two.add_rows(rows(["a"], ["grad"]))
@@ -421,6 +421,33 @@ def test_a_recording_in_a_folder_is_shown_beside_its_runs(folder):
         cut = ask("/answer/other?other=0")
         assert cut.status == 409 and "cut" in json.loads(cut.body)["error"]
         assert ask("/answer/about?run=0").status == 200
+
+
+def test_a_recording_that_is_saved_while_one_looks_appears(folder):
+    """As new steps do; what is saved anew in its place is read anew, and one that is being written is not shown."""
+    with bp.view(folder, open=False) as opened:
+        ask = Asker(opened)
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{ask.port}/events", headers={"X-Backprobe-Token": ask.token}
+        )
+        with urllib.request.urlopen(request, timeout=30) as events:
+            heard = lambda: json.loads(next(line for line in events if line.startswith(b"data: "))[6:])["others"]
+            assert heard() == []
+            bp.probe(tripled)(torch.tensor(2.0)).save(folder / ".backprobe-half")
+            bp.probe(tripled)(torch.tensor(2.0)).save(folder / "first" / "bad")
+            while not (found := heard()):
+                pass
+            assert [(one["kind"], one["title"]) for one in found] == [("circuit", "runs/first/bad")]
+            assert "v" not in json.loads(unpacked_head(ask("/answer/names?other=0").body))["names"]
+            bp.probe(renamed)(torch.tensor(2.0)).save(folder / "first" / "bad", overwrite=True)
+            while heard() == found:
+                pass
+            assert "v" in json.loads(unpacked_head(ask("/answer/names?other=0").body))["names"]
+
+
+def renamed(x):
+    v = x * 4
+    return v.sum()
 
 
 def unpacked_head(body):

@@ -38,6 +38,7 @@ class Captions:
 
     def __init__(self, record: Record, arrays: Arrays) -> None:
         self.record, self.graph, self.arrays = record, Graph.of(record), arrays
+        self._summaries: dict[int, tuple[Any, Summary | None]] = {}  # with its tensor, so that no other has its id
 
     @property
     def blamed(self) -> Sequence[int]:
@@ -237,7 +238,12 @@ class Captions:
         return summary is not None and bool(summary.nonfinite)
 
     def summary(self, tensor: Any) -> Summary | None:
-        return None if tensor is None else self.arrays.summary(tensor)
+        """The statistics of a tensor, computed once for all that is said of it."""
+        if tensor is None:
+            return None
+        if id(tensor) not in self._summaries:
+            self._summaries[id(tensor)] = tensor, self.arrays.summary(tensor)
+        return self._summaries[id(tensor)][1]
 
     def partner(self, at: int) -> tuple[Entry, Arrays] | None:
         """The value of the first recording that it is compared with, and what reads its numbers."""

@@ -50,8 +50,8 @@ def view(*sources: Any, port: int = 0, open: bool = True) -> Viewer:
 
     - ``sources`` are runs, their folders, or folders that hold some; without any, the current folder. A recording, a
       drawing of ``bp.draw``, a report of ``bp.diff`` on two recordings, or a result of ``bp.attribute`` is shown
-      beside them as the circuit to explore, a sweep as a map; so is a recording that was saved in one of the folders,
-      and what a page shows that ``bp.draw`` or the ``save`` of one of these has written.
+      beside them as the circuit to explore, a sweep as a map; so is a recording that is saved in one of the folders,
+      also later, and what a page shows that ``bp.draw`` or the ``save`` of one of these has written.
     - ``port`` is that of the server; 0 is any that is free.
     - ``open`` opens a browser.
 
@@ -86,13 +86,13 @@ class Viewer:
 
     def __init__(self, folders: list[Path], port: int, asked: str, shown: Sequence[Shown] = ()) -> None:
         from backprobe.view.answers import Answers  # which imports NumPy
-        from backprobe.view.recordings import recordings_in
+        from backprobe.view.recordings import ShownRecordings
         from backprobe.view.runs import ShownRuns
         from backprobe.view.server import Server
 
         self._runs, self._shown = ShownRuns(folders), shown
         try:
-            self._server = Server(Answers(self._runs, [*shown, *recordings_in(folders)]), port)
+            self._server = Server(Answers(self._runs, shown, ShownRecordings(folders)), port)
         except OSError as error:
             raise BadOption(
                 f"port {port} cannot be had",

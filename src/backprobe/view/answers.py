@@ -20,7 +20,7 @@ from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
 from backprobe.storage.runs.parting import partings
 from backprobe.storage.runs.reduced import Binned, binned, stretches_of_nonfinite
 from backprobe.view.packing import Packed, packed
-from backprobe.view.recordings import RecordingOnDisk
+from backprobe.view.recordings import RecordingOnDisk, ShownRecordings
 from backprobe.view.runs import OpenRun, ShownRuns
 from backprobe.view.shown import Shown
 from backprobe.view.template import script_of, text_of
@@ -36,9 +36,20 @@ class Answers:
     """Answers about some runs, and what is shown beside them. Those of files are rounded to four digits."""
 
     def __init__(
-        self, runs: ShownRuns, shown: Sequence[Shown | RecordingOnDisk] = (), *, is_rounded: bool = False
+        self,
+        runs: ShownRuns,
+        shown: Sequence[Shown] = (),
+        recordings: ShownRecordings | None = None,
+        *,
+        is_rounded: bool = False,
     ) -> None:
-        self.runs, self.shown, self.is_rounded = runs, shown, is_rounded
+        self.runs, self._given, self.is_rounded = runs, shown, is_rounded
+        self.recordings = recordings or ShownRecordings()
+
+    @property
+    def shown(self) -> list[Shown | RecordingOnDisk]:
+        """What is shown beside runs: what was given, and the recordings in folders, also those saved since."""
+        return [*self._given, *self.recordings.all()]
 
     def answer(self, question: str, query: Query) -> Packed:
         """The answer. Raises LookupError and ValueError for a question that there is not, and BackprobeError."""
@@ -48,7 +59,7 @@ class Answers:
 
     def others(self, query: Query) -> Packed:
         """What is shown beside runs."""
-        return packed({"others": [{"kind": one.kind, "title": one.title} for one in self.shown]})
+        return packed({"others": self.beside()})
 
     def other(self, query: Query) -> Packed:
         """The data of one of them."""
@@ -58,6 +69,14 @@ class Answers:
     def names(self, query: Query) -> Packed:
         """The names in one of the recordings, diffs or sweeps that the page shows."""
         return packed({"names": list(self._shown(query).names)})
+
+    def beside(self) -> list[dict[str, Any]]:
+        """The kind and the title of each, and of a recording when it was saved."""
+        return [
+            {"kind": one.kind, "title": one.title}
+            | ({"saved": str(one.saved)} if isinstance(one, RecordingOnDisk) else {})
+            for one in self.shown
+        ]
 
     def _shown(self, query: Query) -> Shown | RecordingOnDisk:
         return dict(enumerate(self.shown))[int(query["other"])]

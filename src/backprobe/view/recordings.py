@@ -1,10 +1,11 @@
-"""Recordings that lie in the folders that are shown: each is read when it is looked at."""
+"""Recordings that lie in the folders that are shown, also those saved later: each is read when it is looked at."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
+from threading import Lock
+from time import monotonic
 from typing import Any
 
 from backprobe.storage.recordings import DATA, read
@@ -12,6 +13,7 @@ from backprobe.view.circuit import captions_of, circuit
 from backprobe.view.shown import Shown
 
 DEEPEST, MOST = 2, 40  # folders between one that is looked into and a recording in it; and recordings
+LOOK = 0.5  # seconds between two looks for new ones
 
 
 class RecordingOnDisk:
@@ -20,11 +22,16 @@ class RecordingOnDisk:
     kind = "circuit"
 
     def __init__(self, folder: Path, title: str) -> None:
-        self.folder, self.title = folder, title
+        self.folder, self.title, self.saved = folder, title, _saved(folder)
+        self._read: tuple[int, Shown] | None = None
 
-    @cached_property
+    @property
     def _shown(self) -> Shown:
-        return circuit(captions_of(read(self.folder, to="numpy")[0]))
+        # What was read of it, until it is saved anew.
+        saved = _saved(self.folder)
+        if self._read is None or self._read[0] != saved:
+            self._read = saved, circuit(captions_of(read(self.folder, to="numpy")[0]))
+        return self._read[1]
 
     @property
     def data(self) -> Mapping[str, Any]:
@@ -39,8 +46,41 @@ class RecordingOnDisk:
         return self._shown.arrays
 
 
-def recordings_in(folders: Sequence[Path]) -> list[RecordingOnDisk]:
-    """Those in some folders, and in the folders in these, by their paths."""
+class ShownRecordings:
+    """The recordings in some folders, and in the folders in these. Their places stay as they are while others come."""
+
+    def __init__(self, folders: Sequence[Path] = ()) -> None:
+        self.folders = folders
+        self.known: dict[Path, RecordingOnDisk] = {}
+        self.looked, self.lock = -LOOK, Lock()
+
+    def all(self) -> list[RecordingOnDisk]:
+        """Those that were found so far, the new ones last, and when each was saved. It is looked now and then."""
+        with self.lock:
+            if monotonic() - self.looked >= LOOK:
+                for folder, around in _recordings_in(self.folders).items():
+                    if folder not in self.known and len(self.known) < MOST:
+                        self.known[folder] = RecordingOnDisk(folder, str(folder.relative_to(around.parent)))
+                for one in self.known.values():
+                    one.saved = _saved(one.folder)
+                self.looked = monotonic()
+            return list(self.known.values())
+
+
+def _saved(folder: Path) -> int:
+    # Another number after it was saved anew; 0 where it is gone.
+    try:
+        return (folder / DATA).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _recordings_in(folders: Sequence[Path]) -> dict[Path, Path]:
+    # By its path the folder that is shown; one that begins with a dot is being written.
     patterns = ["*/" * depth + DATA for depth in range(DEEPEST + 1)]
     found = {file.parent: one for one in folders for pattern in patterns for file in sorted(one.glob(pattern))}
-    return [RecordingOnDisk(folder, str(folder.relative_to(one.parent))) for folder, one in [*found.items()][:MOST]]
+    return {
+        folder: around
+        for folder, around in found.items()
+        if not any(part.startswith(".") for part in folder.relative_to(around).parts)
+    }

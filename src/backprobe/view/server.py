@@ -149,7 +149,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(part)
 
     def _events(self) -> None:
-        # Server-sent events: all runs in short whenever one of them has changed.
+        # Server-sent events: all runs and what is beside them, in short, whenever one of them has changed.
         self.send_response(HTTPStatus.OK)
         for key, value in {"Content-Type": "text/event-stream", "Connection": "close", **ALWAYS}.items():
             self.send_header(key, value)
@@ -157,10 +157,11 @@ class Handler(BaseHTTPRequestHandler):
         last: Any = None
         said = 0.0
         while not self.server.closed.wait(LOOK if last is not None else 0):
-            now = self.server.answers.brief()
-            known = [{key: value for key, value in one.items() if key != "now"} for one in now]
+            runs, others = self.server.answers.brief(), self.server.answers.beside()
+            known = [{key: value for key, value in one.items() if key != "now"} for one in runs], others
             if known != last or time.monotonic() - said > ALIVE:
-                self.wfile.write(f"data: {json.dumps(plain(now))}\n\n".encode())
+                told = json.dumps(plain({"runs": runs, "others": others}))
+                self.wfile.write(f"data: {told}\n\n".encode())
                 self.wfile.flush()
                 last, said = known, time.monotonic()
         self.close_connection = True

@@ -75,9 +75,10 @@ function read(bytes) {
 export const hasSteps = (run, step) => live || Object.keys(store).some((key) => isAbout(key, "step", { run, step }));
 
 export function follow(tell, fail) {
-  // Hears of every change of the runs, until what it returns is called. A connection that breaks is made again.
+  // Hears of every change of the runs and of what is beside them, until what it returns is called. A connection that
+  // breaks is made again.
   if (!live) {
-    tell(keptRuns);
+    (async () => tell({ runs: keptRuns, others: store["others?"] ? (await ask("others")).others : [] }))();
     return () => {};
   }
   const stop = new AbortController();

@@ -11,14 +11,6 @@ const KINDS = {
   attribution: ["An attribution", "Attributions"], sweep: ["A sweep", "Sweeps"],
 };
 
-export function useOthers() {
-  const [others, setOthers] = useState([]);
-  useEffect(() => {
-    ask("others", {}).then((found) => setOthers(found.others)).catch(() => {});
-  }, []);
-  return others;
-}
-
 export function OtherLists({ others, state, set }) {
   const all = others.map((one, at) => ({ ...one, at }));
   return Object.entries(KINDS).map(([kind, titles]) => {
@@ -29,9 +21,10 @@ export function OtherLists({ others, state, set }) {
 
 const kept = new Map();
 
-function askOnce(question, query) {
-  const key = `${question} ${query.other}`;
-  if (!kept.has(key)) kept.set(key, ask(question, query));
+function askOnce(question, other, { saved }) {
+  // Once for each time that it was saved.
+  const key = `${question} ${other} ${saved}`;
+  if (!kept.has(key)) kept.set(key, ask(question, { other }));
   return kept.get(key);
 }
 
@@ -40,7 +33,7 @@ export function usePlaces(name, others) {
   const [found, setFound] = useState({ name: null, places: [] });
   useEffect(() => {
     let isWanted = true;
-    const has = (one, at) => askOnce("names", { other: at }).then(({ names }) => (names.includes(name) ? { ...one, at } : null)).catch(() => null);
+    const has = (one, at) => askOnce("names", at, one).then(({ names }) => (names.includes(name) ? { ...one, at } : null)).catch(() => null);
     Promise.all(others.map(has)).then((places) => isWanted && setFound({ name, places: places.filter(Boolean) }));
     return () => (isWanted = false);
   }, [name, others]);
@@ -62,14 +55,14 @@ function load() {
   return drawing;
 }
 
-function Circuit({ number, value, beyond }) {
+function Circuit({ number, one, value, beyond }) {
   const host = useRef(null);
   const [made, setMade] = useState(null);
   const [problem, setProblem] = useState(null);
   useEffect(() => {
     let circuit = null;
     let isWanted = true;
-    Promise.all([load(), askOnce("other", { other: number })]).then(([{ Circuit: Made, sheet }, { shown }]) => {
+    Promise.all([load(), askOnce("other", number, one)]).then(([{ Circuit: Made, sheet }, { shown }]) => {
       if (!isWanted) return;
       const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: "open" });
       root.adoptedStyleSheets = [sheet];
@@ -84,7 +77,7 @@ function Circuit({ number, value, beyond }) {
       circuit?.close();
       setMade(null);
     };
-  }, [number]);
+  }, [number, one.saved]);
   useEffect(() => {
     if (value !== null) made?.selectNamed(value);
   }, [made, value]);
@@ -96,7 +89,7 @@ export function Other({ number, others, value = null, beyond = NOWHERE, close, t
   const words = useMemo(() => ({ ...beyond, words: "show it in the run" }), [beyond]);
   if (!kind) return html`<section class="circuit"><p class="message">There is no such circuit.</p></section>`;
   return html`<section class="circuit" aria-label=${KINDS[kind][0]}>
-    ${kind === "sweep" ? html`<${Sweep} ...${{ load: () => askOnce("other", { other: number }), number, theme, beyond: words, set, state }} />` : html`<${Circuit} key=${number} number=${number} value=${value} beyond=${words} />`}
+    ${kind === "sweep" ? html`<${Sweep} ...${{ load: () => askOnce("other", number, others[number]), number, theme, beyond: words, set, state }} />` : html`<${Circuit} key=${number} number=${number} one=${others[number]} value=${value} beyond=${words} />`}
     ${close ? html`<button class="close" title="back to the run (Esc)" aria-label="Back to the run" onclick=${close}>×</button>` : null}
   </section>`;
 }

@@ -2,7 +2,7 @@
 
 import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { ask, follow, isLive } from "./asking.js";
-import { Other, OthersAlone, useOthers } from "./circuits.js";
+import { Other, OthersAlone } from "./circuits.js";
 import { Chart, bandOf } from "./chart.js";
 import { Head, Help, Legend, Lists, Message } from "./controls.js";
 import { Details } from "./details.js";
@@ -21,10 +21,10 @@ const MOST_SCALARS = 2; // charts at first
 const MODES = ["greatest", "least", "change", "ratio"];
 
 function useRuns(isFollowing) {
-  const [found, setFound] = useState({ runs: null, error: null });
+  const [found, setFound] = useState({ runs: null, others: NONE, error: null });
   useEffect(() => {
     if (isLive && !isFollowing && found.runs) return undefined;
-    return follow((runs) => setFound({ runs, error: null }), (error) => setFound((old) => ({ ...old, error })));
+    return follow(({ runs, others }) => setFound((old) => ({ runs, others: JSON.stringify(others) === JSON.stringify(old.others) ? old.others : others, error: null })), (error) => setFound((old) => ({ ...old, error })));
   }, [isFollowing]);
   return found;
 }
@@ -79,10 +79,9 @@ function App() {
   const [state, set] = useAddress();
   const theme = useTheme(state.theme);
   const [isFollowing, setFollowing] = useState(isLive);
-  const { runs, error } = useRuns(isFollowing);
+  const { runs, others, error } = useRuns(isFollowing);
   const atFirst = useRef(null);
   atFirst.current ??= runs?.length ? newest(runs).run : null;
-  const others = useOthers();
   if (!runs) return html`<${Waiting} error=${error} />`;
   if (!runs.length && others.length) return html`<${OthersAlone} ...${{ others, state, set, theme }} />`;
   if (!runs.length) return html`<${Message} title="No run yet"><p>A run appears here as soon as its training has made a step: <code>bp.watch(model, folder)</code> writes it, or <code>backprobe watch train.py</code>.</p><//>`;
