@@ -29,7 +29,8 @@ def journalling(node: Any) -> Any:
     opening.value.args = [ast.Name(parameters[0].arg) if parameters else ast.Constant(None)]
     say = ast.Assign([stored(ast.Name(SAY))], ast.Attribute(ast.Name(SCOPE), "extend"))
     given = [part for one in bound for part in one.value.args]
-    node.body = placed([opening, say, *([_said(given)] if given else []), _Journalling().generic_visit(within)], within)
+    _Journalling().generic_visit(within)
+    node.body = placed([opening, say, *([_said(given)] if given else []), within], within)
     complete(node, node)
     return node
 
@@ -44,9 +45,9 @@ def _said(parts: list[ast.expr]) -> ast.stmt:
 
 def _bound(node: ast.expr | None) -> list[ast.expr] | None:
     # The site and the value, where an expression reports what a statement binds.
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-        if node.func.value.id == SCOPE and node.func.attr == "bind":
-            return node.args
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="bind"), args=args) if name == SCOPE:
+            return args
     return None
 
 

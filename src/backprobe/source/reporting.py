@@ -26,8 +26,9 @@ def reporting(
     """A copy of ``function`` that reports each binding to a listener from ``opener``. Raises NoSource.
 
     With ``operations`` it reports each subexpression as well, with ``calls`` each call and operator with its site.
-    With ``journals`` it speaks as ``source/journalling`` says. A method stays bound, a ``functools.partial`` keeps its arguments, and a decorator's wrapper is rebuilt around the
-    rewritten function it wraps; nothing of the original is changed.
+    With ``journals`` it speaks as ``source/journalling`` says. A method stays bound, a ``functools.partial`` keeps its
+    arguments, and a decorator's wrapper is rebuilt around the rewritten function it wraps; nothing of the original is
+    changed.
     """
     if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__"):
         return _rewritten(function, opener, operations, calls, journals)

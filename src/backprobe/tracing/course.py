@@ -55,7 +55,7 @@ class StateBefore(NamedTuple):
     plain: int
     scopes: int
     mode: bool
-    open: tuple[tuple[int, ...], ...]
+    open: tuple[tuple[int, int, bool], ...]
     """The scopes that ran: of each its number, how many modules it had called, and whether it is to be looked after."""
 
 
@@ -164,11 +164,11 @@ class Segment:
         trace, kept = journal.trace, journal.trace.ordinary
         items, self.counts = spread.of(journal, state.captures)
         self.types = [*map(type, items)]
-        known = len(journal) + state.captures + len(journal.modules)
-        keys = [at for at in range(known, len(items)) if self.types[at] is str]
-        self.get_words = _getter([*values.words, *keys])
+        known = len(journal) + state.captures + len(journal.modules)  # before what is in containers
+        sizes = [len(trace.codes.found_in(journal[at])) for at in spread.others]
+        first_inside = len(items) - sum(sizes)
+        self.get_words = _getter([*values.words, *(at for at in range(known, len(items)) if self.types[at] is str)])
         self.words = self.get_words(items)
-        first_inside = len(items) - sum(len(trace.codes.found_in(journal[at])) for at in spread.others)
         objects = [
             at
             for at, kind in enumerate(self.types)
@@ -178,10 +178,8 @@ class Segment:
         self.pattern = _pattern(self.get_objects(items))
         self.get_tensors = _getter([at for at in objects if self.types[at] in kept])
         self.natures = journal.tape.natures(self.get_tensors(items))
-        self.first = {id(items[at]): at for at in reversed(objects)}
-        self.starts = dict(zip(spread.others, accumulate(
-            [len(trace.codes.found_in(journal[at])) for at in spread.others], initial=first_inside), strict=False))
-        self.items = items
+        self.items, self.first = items, {id(items[at]): at for at in reversed(objects)}
+        self.starts = dict(zip(spread.others, accumulate(sizes, initial=first_inside), strict=False))
 
     @classmethod
     def of(cls, journal: Any, state: StateBefore) -> Segment | None:
@@ -196,29 +194,33 @@ class Segment:
     def _learn(self, journal: Any) -> bool:
         # What reading it has added to the trace: where in the journal the tensors and numbers are.
         trace, state, items = journal.trace, self.before, self.items
-        captured = trace.versions.tensors[state.captures :]
-        plain, said = [*_plain(journal, self.starts)], trace.plain[state.plain :]
-        held = _held(journal)
+        held, said = _held(journal), trace.plain[state.plain :]
+        found = [self.first.get(id(one)) for one in trace.versions.tensors[state.captures :]]
+        self.captured = [at for at in found if at is not None]
+        self.plain = [at for at in _plain(journal, self.starts) if at is not None]
         del self.items
-        places = [self.first.get(id(one)) for one in captured]
-        if held is None or None in places or len({*map(id, captured)}) < len(captured) or len(plain) != len(said):
+        are_all_there = {*found} == {*self.captured} and len({*found}) == len(found) and len(self.plain) == len(said)
+        if (
+            held is None
+            or not are_all_there
+            or any(items[at] is not one for at, one in zip(self.plain, said, strict=True))
+        ):
             return False
-        if any(at is None or items[at] is not one for at, one in zip(plain, said, strict=True)):
-            return False
-        self.captured, self.plain = places, plain
-        self.get_captured, self.get_plain = _getter(places), _getter(plain)  # type: ignore[arg-type]
+        self.get_captured, self.get_plain = _getter(self.captured), _getter(self.plain)
         self.events, self.scopes = trace.events[state.events :], trace.scopes
         self.executed = {said[0].path for word, said in _turns(self.events) if word == MODULE}
         self.held, self.live = held
-        last, self.last = journal.reading.last, None
+        last = journal.reading.last
+        self.last: tuple[ScopeKind, int, int | None] | None = None
         if not self.held and last is not None:
-            self.last = last.scope.kind, self.first.get(id(last.module)), last.returned_at
+            self.last = last.scope.kind, self.first[id(last.module)], last.returned_at
         del self.first, self.starts
         return True
 
     def fits(self, journal: Any, now: StateBefore) -> list[Any] | None:
         """All that a journal holds, where reading it would say what reading that one did."""
-        if any(one[2] for one in now.open) or now != self.before or _between(journal, now) != self.between or not _is_unwritten(journal.trace.versions):
+        is_alike = now == self.before and not any(is_dirty for _, _, is_dirty in now.open)
+        if not (is_alike and _between(journal, now) == self.between and _is_unwritten(journal.trace.versions)):
             return None
         try:
             items, counts = self.spread.of(journal, now.captures)
@@ -289,23 +291,26 @@ class _Values(NamedTuple):
 
 
 def _spread(journal: Any, values: _Values) -> Spread:
-    trace = journal.trace
-    flat = trace.ordinary | SIMPLE | trace.bare
-    mixed = {at for at, code in journal.reading.codes if isinstance(code, tuple) and any(one < 0 for _, one in code)}
-    spread = Spread([], [], [])
+    flat = journal.trace.ordinary | SIMPLE | journal.trace.bare
+    mixed = {at for at, code in journal.reading.codes if _has_numbers(code)}
+    sequences, mappings, others = [], [], []
     for at in values.bound:
         value = journal[at]
         kind = type(value)
-        if at not in mixed and kind in flat:
-            continue
-        if at not in mixed and kind in SEQUENCES and flat.issuperset(map(type, value)):
-            spread.sequences.append(at)  # type: ignore[attr-defined]
-        elif at not in mixed and kind is dict and {*map(type, value)} <= {str} and flat.issuperset(map(type, value.values())):
-            spread.mappings.append(at)  # type: ignore[attr-defined]
-        else:
-            spread.others.append(at)  # type: ignore[attr-defined]
-    spread.__post_init__()
-    return spread
+        if at in mixed:
+            others.append(at)
+        elif kind in SEQUENCES and flat.issuperset(map(type, value)):
+            sequences.append(at)
+        elif kind is dict and {*map(type, value)} <= {str} and flat.issuperset(map(type, value.values())):
+            mappings.append(at)
+        elif kind not in flat:
+            others.append(at)
+    return Spread(sequences, mappings, others)
+
+
+def _has_numbers(code: Any) -> bool:
+    # Does a container hold numbers that have codes?
+    return isinstance(code, tuple) and any(one < 0 for _, one in code)
 
 
 def _reads_alike(journal: Any, state: StateBefore) -> bool:
@@ -328,7 +333,7 @@ def _plain(journal: Any, starts: dict[int, int]) -> Iterator[int | None]:
     for at, code in journal.reading.codes:
         if code == PLAIN:
             yield at
-        elif isinstance(code, tuple) and any(one < 0 for _, one in code):
+        elif _has_numbers(code):
             names = [leaf for leaf, _ in trace.codes.found_in(journal[at])] if at in starts else []
             for leaf, one in code:
                 if one < 0:

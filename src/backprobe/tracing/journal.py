@@ -74,6 +74,11 @@ class Journal(list[Any]):
         self.is_begun = True
         self.settled = len(self.trace.events)
 
+    def refuse(self) -> None:
+        """Nothing of this call can be kept."""
+        self.trace.plan.courses.missed += 1
+        self.close()
+
     @functools.cached_property
     def by_path(self) -> dict[str, Any]:
         """The modules by their paths."""

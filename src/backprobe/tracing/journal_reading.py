@@ -36,7 +36,7 @@ class Reading:
     def sweep_first(self, journal: Sequence[Any]) -> None:
         """Look for what was written just before the journal begins, where that begins with the next statement."""
         scope = self.frames[-1].scope if self.frames else None
-        if scope is not None and scope.dirty and 0 <= journal[0]:
+        if scope is not None and scope.dirty and journal[0] >= 0:
             scope.dirty = False
             self.trace.sweep(scope, journal[0] - DONE if journal[0] >= DONE else journal[0])
 

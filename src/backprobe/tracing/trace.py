@@ -258,7 +258,8 @@ class Trace:
 
     def entered(self, caller: int, kind: ScopeKind) -> Scope:
         number = 0
-        self._hear_all()
+        if self.journal is not None:
+            self.journal.go_live()
         if self.is_recording:
             number, self.scopes = self.scopes, self.scopes + 1
             if self.repeats.again or not self.runs_once():
@@ -347,7 +348,8 @@ class Trace:
 
     def mentioned(self, scope: Scope, output: Any) -> None:
         """What the running statement of a scope has called returns this, which may have a name already."""
-        self._hear()
+        if self.journal is not None:
+            self.journal.settle()
         numbers, tape = self.versions.numbers, self.tape
         if type(output) in self.ordinary:
             number = numbers.get(tape.identity(output))
@@ -400,7 +402,8 @@ class Trace:
             now = self.repeats.now()
             if now is not self:
                 return now.name_returned(path, output)
-        self._hear()
+        if self.journal is not None:
+            self.journal.settle()
         if not self.takes_all or self.replaced is not None or not path:
             return self._name_returned(path, output)
         if self.repeats.again or not self.runs_once():
@@ -518,11 +521,15 @@ class Trace:
 
     def begin_journal(self) -> Journal | None:
         """A journal of the model's first call, where the backend can capture what is in it later."""
-        can = isinstance(self.tape, capabilities.Journals) and self.writes is not None and self.versions.counted
         is_plain = self.tap is None and self.replacing is None and not self.selection.in_function
-        if not (can and is_plain and (JOURNALS_ALL or self.plan.courses.are_useful)):
-            return None
-        self.journal = Journal(self, self.tape)
+        is_useful = JOURNALS_ALL or self.plan.courses.are_useful
+        if (
+            is_plain
+            and is_useful
+            and isinstance(self.tape, capabilities.Journals)
+            and self.versions.counted is not None
+        ):
+            self.journal = Journal(self, self.tape)
         return self.journal
 
     def _hold(self, word: int, tensor: Any, at: int | Site, *said: Any) -> int:

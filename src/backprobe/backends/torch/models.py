@@ -213,7 +213,7 @@ class _Reporter:
             self.is_kept = True
             journal.begin(self.known, modules, self.executed, (self.instructions, IN_CALL), self.listen)
         else:
-            journal.close()
+            journal.refuse()
 
     def rest(self) -> None:
         for handle in self.handles:
@@ -340,7 +340,7 @@ class _Reporter:
 
 def _runs_later(kind: Any) -> bool:
     # Is the forward of a class of modules a generator or coroutine?
-    function = innermost(kind.forward)
+    function = innermost(getattr(kind, "forward", None))
     return function is not None and bool(function.__code__.co_flags & LATER)
 
 
