@@ -89,6 +89,6 @@ NONE = Schedules()
 """Of a process that has imported none."""
 
 
-def schedules(**told: Callable[[], object]) -> Schedules:
+def schedules(**told: Any) -> Schedules:
     """Those of this process."""
     return Schedules(**told) if STAGES in sys.modules else NONE
