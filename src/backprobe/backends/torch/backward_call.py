@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import zip_longest
-from operator import is_not
+from operator import is_not, itemgetter
 from types import FrameType
 from typing import Any
 
@@ -87,10 +87,10 @@ class BackwardCall:
         is_limited = inputs is not None and (is_grad or inputs != ())  # old releases put () in the place of None
         limits = () if inputs is None else _listed(inputs)
         return cls(
-            tuple([root for root, _ in roots]),
-            tuple([cotangent for _, cotangent in (*roots, *edges)]),
+            tuple(map(itemgetter(0), roots)),
+            tuple(map(itemgetter(1), (*roots, *edges))),
             tuple([one for one in limits if isinstance(one, Tensor)]),
-            tuple([edge for edge, _ in edges]),
+            tuple(map(itemgetter(0), edges)),
             tuple([one for one in limits if isinstance(one, GradientEdge)]),
             is_limited,
             "autograd.grad" if is_grad else "backward()",
@@ -146,7 +146,10 @@ def _listed(given: Any) -> list[Any]:
         given = [*given.values()]
     if isinstance(given, Tensor | GradientEdge):
         given = [given]
-    return [*map(_leaf_or_given, given)] if isinstance(given, tuple | list) else []
+    if not isinstance(given, tuple | list):
+        return []
+    has_edges = GradientEdge in map(type, given)
+    return [*map(_leaf_or_given, given)] if has_edges else [*given]
 
 
 def _leaf_or_given(one: Any) -> Any:

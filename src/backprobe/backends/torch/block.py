@@ -150,8 +150,11 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
             self._come_last()
             if call.is_second:
                 return
-            call.inputs += self._named_at(call.input_edges)
-            captures = began([*call.roots, *self._named_at(call.edges)], call.is_grad)
+            roots = call.roots
+            if call.edges or call.input_edges:
+                call.inputs += self._named_at(call.input_edges)
+                roots += self._named_at(call.edges)
+            captures = began(roots, call.is_grad)
             self.passing.output.captures = {**self.passing.output.captures, **dict.fromkeys(captures)}
             if call.is_grad:
                 self._listen_to_inputs(call.inputs)
@@ -161,8 +164,6 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
 
     def _named_at(self, edges: Sequence[GradientEdge]) -> tuple[Tensor, ...]:
         # The recorded tensors of some edges, as far as there are any.
-        if not edges:
-            return ()
         self.place()
         held = [one for of_memory in self.by_memory.values() for one in of_memory if one.edge is not None]
         known = {key(one.edge): one.tensor for one in held if one.edge is not None}
