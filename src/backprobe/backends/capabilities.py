@@ -416,7 +416,7 @@ class ModuleObserver:
     kinds: dict[str, type] = field(default_factory=dict)  # by path: the class of a module that has parameters itself
     hooks: dict[str, list[CodeType]] = field(default_factory=dict)  # by path: what runs before or after its forward
     known: dict[Any, Any] = field(default_factory=dict)  # what a backend has made of these wishes, for the next block
-    journal: Any = None  # a journal that may be kept of the model's first call
+    journal: Callable[[Any], Any] | None = None  # (what tells the model from others) -> a journal of its first call
 
 
 # blocks

@@ -61,7 +61,7 @@ class Modules:
             kinds=self.code.kinds,
             hooks=self.code.hooks,
             known=self.plan.chosen if self.versions is None else {},
-            journal=self.trace.begin_journal() if journals and self.versions is None else None,
+            journal=self.trace.begin_journal if journals and self.versions is None else None,
         )
 
     def name_unseen(self, call: ModelCall, compiled: Sequence[str] = ()) -> None:

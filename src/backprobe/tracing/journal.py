@@ -37,9 +37,9 @@ from backprobe.tracing.scope import HOMES, PLAIN_TYPES, Scope
 class Journal(list[Any]):
     """What journalling code reports to, in the place of a ``Scope``."""
 
-    def __init__(self, trace: Any, tape: Journals) -> None:
+    def __init__(self, trace: Any, tape: Journals, courses: course.Courses) -> None:
         super().__init__()
-        self.trace, self.tape, self.thread = trace, tape, get_ident()
+        self.trace, self.tape, self.courses, self.thread = trace, tape, courses, get_ident()
         self.reading = Reading(trace)
         self.kinds: list[ScopeKind] = []  # of the scopes that run
         self.modes: list[bool] = []  # before each was entered: did what was computed have a history?
@@ -76,7 +76,7 @@ class Journal(list[Any]):
 
     def refuse(self) -> None:
         """Nothing of this call can be kept."""
-        self.trace.plan.courses.missed += 1
+        self.courses.missed += 1
         self.close()
 
     @functools.cached_property
@@ -352,7 +352,7 @@ class Journal(list[Any]):
     def _settle(self) -> None:
         self.reading.sweep_first(self)
         written = self._written()
-        state, courses = course.before(self), self.trace.plan.courses
+        state, courses = course.before(self), self.courses
         courses.has_unseen_writes |= bool(written)
         known = None if written or self.is_lost else courses.find(self, state)
         if known is not None and course.compare is None:

@@ -18,6 +18,7 @@ from backprobe.tracing.log import ScopeKind
 
 MOST_KINDS = 4096
 MOST_KNOWN = 4096
+MOST_PROGRAMS = 64
 
 
 class Plan:
@@ -27,7 +28,7 @@ class Plan:
         self.selection = selection
         self.kinds: dict[Any, ScopeKind] = {}
         self.schemas: list[Any] = []  # see ``backprobe.tracing.schema``, the last used first
-        self.courses = Courses()
+        self.courses: dict[Any, Courses] = {}  # by what tells one program from another
         self.followed: dict[Any, tuple[Known, Known, dict[Any, Any]]] = {}  # see ``codes``
         self.chosen: dict[Any, Any] = {}  # what a backend has made of these for one shape of a model
         self.bare: dict[type, set[type]] = {}  # by class of tape: types that are neither its tensors nor containers
@@ -47,6 +48,14 @@ class Plan:
     def _decide_locals(self, path: str) -> bool:
         scope = quote_path(path)
         return self.selection.wants_locals(scope) or self.selection.wants_calls(scope)
+
+    def courses_of(self, program: Any) -> Courses:
+        """What is known of the journals of a program."""
+        if program not in self.courses:
+            if len(self.courses) > MOST_PROGRAMS:
+                self.courses.clear()
+            self.courses[program] = Courses()
+        return self.courses[program]
 
     def kind(self, path: str, above: str, file: str, sites: Sequence[Site]) -> ScopeKind:
         """The kind of a scope: ``above`` is the path of the caller, without counts, or empty for a module."""

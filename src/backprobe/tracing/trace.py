@@ -27,6 +27,7 @@ from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
 from backprobe.tracing import schema as schemas
 from backprobe.tracing.codes import Codes
+from backprobe.tracing.course import Courses
 from backprobe.tracing.followed_calls import Following
 from backprobe.tracing.journal import Journal
 from backprobe.tracing.log import (
@@ -100,27 +101,19 @@ class Trace:
         self.repeats, self.following = Repeats(self), Following(self)
         self.root = self.scope_type(self, self.plan.kind("", "", "", ()))
         self.is_root_open = self.is_result_named = False
-        self.journal: Journal | None = None  # of the call of a model that runs
+        self.courses: Courses | None = None  # what is known of such programs
+        self.journal: Journal | None = None  # of the call of a model that runs: what is in it comes before all else
         self.has_more = replacing is not None  # does the reader know more than the log says?
         if isinstance(tape, capabilities.Late) and not is_apart:
             tape.before_late = self._read_all
 
     def read(self) -> Reader:
         """Name what was reported so far."""
-        self._hear()
+        if self.journal is not None:
+            self.journal.settle()
         reader = self.reader = self.reader or Reader(self.tape, self.selection, self.log, self.versions)
         reader.read()
         return reader
-
-    def _hear(self) -> None:
-        # Something is about to be said, or asked for: what a journal keeps comes before.
-        if self.journal is not None:
-            self.journal.settle()
-
-    def _hear_all(self) -> None:
-        # Code is entered that says what it does at once: what a journal would keep would come too late.
-        if self.journal is not None:
-            self.journal.go_live()
 
     def _read_all(self) -> None:
         # Read this log, and those of the parts that are being computed again.
@@ -129,7 +122,8 @@ class Trace:
 
     def schema(self, outputs: Collection[int]) -> Schema:
         """What this log says of its values, ``outputs`` being the numbers of what is differentiated."""
-        self._hear()
+        if self.journal is not None:
+            self.journal.settle()
         known = None
         if self.is_repeatable and (self.reader is None or not self.reader.at):
             known = schemas.find(self.plan, self.events, outputs)
@@ -139,12 +133,17 @@ class Trace:
                 schemas.compare(known, made)
             elif self.is_repeatable and not self.is_recording:
                 schemas.keep(self.plan, made)
-            self.plan.courses.is_repeated = known is not None
+            self._ran(known is not None)
             return made
-        self.plan.courses.is_repeated = True
-        self.plan.courses.has_unseen_writes |= self.versions.has_unseen_writes
+        self._ran(True)
         self._decide(known)
         return known
+
+    def _ran(self, is_repeated: bool) -> None:
+        # The program has said what one said before, or something else.
+        if self.courses is not None:
+            self.courses.is_repeated = is_repeated
+            self.courses.has_unseen_writes |= self.versions.has_unseen_writes
 
     @property
     def is_repeatable(self) -> bool:
@@ -219,7 +218,8 @@ class Trace:
 
     def open_root(self, file: str, sites: Sequence[Site]) -> Scope:
         """The code that everything begins with runs now."""
-        self._hear_all()
+        if self.journal is not None:
+            self.journal.go_live()
         root, kind = self.root, self.plan.kind("", "", file, sites)
         self.root_is(kind)
         self.versions.leave(root)
@@ -380,7 +380,8 @@ class Trace:
         return [] if self.writes is None else self.writes.targets(function, tuple(args), kwargs)
 
     def writing(self, tensor: Any) -> None:
-        self._hear()
+        if self.journal is not None:
+            self.journal.settle()
         if self.writes is not None:
             with self.tape.quiet():
                 self.writes.writing(tensor)
@@ -519,21 +520,18 @@ class Trace:
         """The number of the value that a tensor is; it gets a local of the root where it has no name."""
         return self._hold(HELD, tensor, NO_SITE_AT, local, leaf)
 
-    def begin_journal(self) -> Journal | None:
-        """A journal of the model's first call, where the backend can capture what is in it later."""
+    def begin_journal(self, program: Any) -> Journal | None:
+        """A journal of the next call of a model, where such a program was the same each time."""
         is_plain = self.tap is None and self.replacing is None and not self.selection.in_function
-        is_useful = JOURNALS_ALL or self.plan.courses.are_useful
-        if (
-            is_plain
-            and is_useful
-            and isinstance(self.tape, capabilities.Journals)
-            and self.versions.counted is not None
-        ):
-            self.journal = Journal(self, self.tape)
+        if is_plain and isinstance(self.tape, capabilities.Journals) and self.versions.counted is not None:
+            self.courses = courses = self.plan.courses_of(program)
+            if courses.are_useful or JOURNALS_ALL:
+                self.journal = Journal(self, self.tape, courses)
         return self.journal
 
     def _hold(self, word: int, tensor: Any, at: int | Site, *said: Any) -> int:
-        self._hear()
+        if self.journal is not None:
+            self.journal.settle()
         known = self.versions.numbers.get(self.tape.identity(tensor))
         number = self.versions.number(tensor, self.root, at)
         self.events += (0, word, (*said, number, number == known))

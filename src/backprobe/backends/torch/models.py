@@ -149,8 +149,11 @@ def observing(
     one of ours behind it, so that what is seen is what the caller gets.
     """
     reporter = _Reporter(call, observer, [] if later is None else later)
-    if observer.journal is not None:
-        reporter.keep(observer.journal)
+    if observer.journal is not None and reporter.exchanged:
+        now = call.structure
+        journal = observer.journal((now.shape, *map(type, now.modules)))
+        if journal is not None:
+            reporter.keep(journal)
     rewritten = [
         (module, "forward", reporting)
         for module, path in reporter.exchanged.items()
