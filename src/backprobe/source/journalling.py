@@ -35,8 +35,8 @@ def journalling(node: Any) -> Any:
     return node
 
 
-def _within() -> ast.stmt:
-    return ast.Expr(ast.Call(ast.Attribute(ast.Name(SCOPE), "within"), [], []))
+def _word(word: str) -> ast.stmt:
+    return ast.Expr(ast.Call(ast.Attribute(ast.Name(SCOPE), word), [], []))
 
 
 def _said(parts: list[ast.expr]) -> ast.stmt:
@@ -67,14 +67,18 @@ class _Journalling(ast.NodeTransformer):
     def visit_With(self, node: Any) -> Any:
         """It may switch histories off, and on again: that is looked at within it, and behind it."""
         self.generic_visit(node)
-        node.body = [*placed([_within()], node.body[0]), *node.body]
-        return [node, *placed([_within()], node)]
+        node.body = [*placed([_word("within")], node.body[0]), *node.body]
+        return [node, *placed([_word("within")], node)]
 
     visit_AsyncWith = visit_With
 
+    def visit_Delete(self, node: ast.Delete) -> Any:
+        """It may take something out of a container that has been bound: what that held is heard before."""
+        return node if all(isinstance(one, ast.Name) for one in node.targets) else [*placed([_word("settle")], node), node]
+
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.ExceptHandler:
         self.generic_visit(node)
-        node.body = [*placed([_within()], node.body[0]), *node.body]
+        node.body = [*placed([_word("within")], node.body[0]), *node.body]
         return node
 
     def visit_Return(self, node: ast.Return) -> Any:

@@ -152,6 +152,14 @@ class Codes(Contents):
             if type(item) in ordinary or isinstance(item, NUMBERS) or is_tensor(item)
         ]
 
+    def left(self, scope: Scope, returned: Any) -> None:
+        """A scope of a module has returned this, and was left: what numbers are in it is known when the module does."""
+        chosen = [(leaf, item) for leaf, item in self._leaves(returned) if scope.kind.wanted["return" + leaf]]
+        has_numbers = type(returned) not in self.ordinary and any(isinstance(item, NUMBERS) for _, item in chosen)
+        scope.mixed = {"return": chosen} if has_numbers else {}
+        if has_numbers:
+            self.mixed[scope.kind.path] = chosen
+
     def found_in(self, value: Any) -> Sequence[tuple[str, Any]]:
         """The leaves of what was bound or returned, that are not a tensor alone."""
         return self._leaves(value) or self._leaves(by_key(value))

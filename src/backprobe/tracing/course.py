@@ -315,8 +315,11 @@ def _has_numbers(code: Any) -> bool:
 
 def _reads_alike(journal: Any, state: StateBefore) -> bool:
     # Does the journal alone decide what its reading has said?
-    trace = journal.trace
-    if trace.codes.holders or trace.codes.mixed or trace.log.transcripts or trace.has_more or trace.reader is not None:
+    trace, last = journal.trace, journal.reading.last
+    is_over = not journal.reading.frames and last is not None
+    if not trace.codes.mixed.keys() <= ({last.scope.kind.path} if is_over else set()):
+        return False
+    if trace.codes.holders or trace.log.transcripts or trace.has_more or trace.reader is not None:
         return False
     if any(word < 0 and word not in READ_ALIKE for word, _ in _turns(trace.events[state.events :])):
         return False

@@ -28,6 +28,7 @@ from backprobe.source.listener import NO_CALL
 from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
 from backprobe.tracing import course
+from backprobe.tracing.contents import MAPPINGS
 from backprobe.tracing.course import FAILED, OF_MODULE, Segment
 from backprobe.tracing.journal_reading import Reading
 from backprobe.tracing.log import CALLED, DONE, ENTER, LEAVE, MENTIONED, ScopeKind
@@ -113,7 +114,7 @@ class Journal(list[Any]):
     def _copy(self, function: FunctionType, is_forward: bool) -> Copy | None:
         copy = self.copies.get((function, is_forward))
         if copy is None:
-            copy = self.trace.plan.copies.lend(function, self.trace.operations, True)
+            copy = self.trace.following.lent(function, journals=True)
             if copy is not None:
                 self.copies[function, is_forward] = copy
                 copy.cell.cell_contents = functools.partial(self._open_forward if is_forward else self._open, copy)
@@ -213,6 +214,9 @@ class Journal(list[Any]):
     def done(self, at: int, value: Any) -> Any:
         self.append(at + DONE)
         self.within()
+        frames = self.reading.frames
+        if frames and frames[-1].scope.held:
+            self.settle()
         return value
 
     def writing(self, value: Any) -> None:
@@ -282,13 +286,23 @@ class Journal(list[Any]):
         return result
 
     def _call_writing(self, function: Any, origin: str, effect: Effect, flagged: bool, at: int) -> Any:
-        is_of_tensor = type(function) is BuiltinFunctionType and type(function.__self__) in self.trace.ordinary
-        if effect is Effect.WRITES or (effect is Effect.UNKNOWN and is_of_tensor):
+        if effect is Effect.WRITES or (effect is Effect.UNKNOWN and self._may_change(function)):
             return self._scope().call(function, flagged, at)
         if effect is Effect.UNKNOWN:
             self._stamp()
         self.extend((CALLED, origin))
         return functools.partial(self._call_as_asked, function) if effect is Effect.AS_ASKED else function
+
+    def _may_change(self, function: Any) -> bool:
+        # Is it a method of a tensor or container, or may it be given a container of tensors that was bound?
+        if type(function) is BuiltinFunctionType:
+            kind = type(function.__self__)
+            return kind in self.trace.ordinary or kind in CHANGEABLE
+        ordinary = self.trace.ordinary
+        for value in compress(self, map(CHANGEABLE.__contains__, map(type, self))):
+            if not ordinary.isdisjoint(map(type, value.values() if isinstance(value, dict) else value)):
+                return True
+        return False
 
     def _call_as_asked(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if self.is_live or self.trace.targets(function, args, kwargs):
@@ -421,6 +435,10 @@ class Journal(list[Any]):
         vars(self).pop("by_path", None)
 
 
+CHANGEABLE = frozenset({list, set, *MAPPINGS})
+"""Containers that a program may put something into, and take it out of."""
+
+
 class Live:
     """A scope that journalling code talks to, when all that it says is heard at once."""
 
@@ -441,6 +459,8 @@ class Live:
 
     def within(self) -> None:
         """It is seen when something is bound."""
+
+    settle = within
 
     def __getattr__(self, word: str) -> Any:
         return getattr(self.scope, word)

@@ -136,8 +136,9 @@ class Reading:
         trace = self.trace
         if not kind.path:
             trace.root_is(kind)
-        self.last = Frame(trace.root, module)
+        self.last = Frame(trace.root if not kind.path else trace.scope_type(trace, kind), module)
         self.last.returned = returned
+        trace.codes.left(self.last.scope, returned)
 
     def hide(self, written: Sequence[Any]) -> None:
         """Something has written to these tensors unseen: what their names held before is not known."""

@@ -304,6 +304,7 @@ class Trace:
                 self.codes.let_go(scope, *scope.held)
             if scope.mixed and "return" in scope.mixed and not scope.kind.path.startswith("/"):
                 self.codes.mixed[scope.kind.path] = scope.mixed["return"]
+            scope.mixed = {"return": scope.mixed["return"]} if "return" in scope.mixed else {}
             self.say((scope.number, LEAVE, None))
 
     def record(self, on: bool) -> None:

@@ -1,0 +1,273 @@
+"""Journals of calls of models: they are followed, and then say what the program says where none is kept."""
+
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import backprobe as bp
+import test_block_repeated
+from backprobe.probe.block import BlockRun
+from backprobe.tracing import course
+from backprobe.tracing import trace as traces
+from told_stories import tell, unequal
+
+EVERYTHING = {"select": ["**", "**:*"]}
+X = torch.tensor([[0.5, -1.0, 2.0, 1.0], [1.5, 0.25, -0.75, 0.5]])
+STEPS = 6
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.first, self.second = nn.LayerNorm(4), nn.Linear(4, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        hidden = F.gelu(self.first(self.norm(x)))
+        sizes = (hidden.shape[0], 2)
+        pair = (hidden, hidden * sizes[1])
+        return x + self.second(pair[1])
+
+
+class Usual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks, self.last = nn.ModuleList([Block(), Block()]), nn.Linear(4, 2)
+
+    def forward(self, x, scale=2):
+        for block in self.blocks:
+            x = block(x)
+        return self.logits(x, scale)
+
+    def logits(self, x, scale):
+        logits = self.last(x) * scale
+        return {"logits": logits, "scale": scale}
+
+
+class WritesInPlace(Usual):
+    """Writes that are seen: an operator, a method, an item, and an argument that asks for it."""
+
+    def forward(self, x, scale=2):
+        mask = torch.zeros(2, 4)
+        mask[1] = 1.0
+        x = x + mask
+        x += 1
+        x = self.blocks[0](x).clone()
+        x.mul_(scale)
+        active = F.relu(self.blocks[1](x), inplace=True)
+        return self.logits(active, scale)
+
+
+class TurnsGradientsOff(Usual):
+    """Without a history: a block, a decorated function, and a module in one."""
+
+    @torch.no_grad()
+    def angles(self, x):
+        angle = x.mean()
+        return angle.cos()
+
+    def forward(self, x, scale=2):
+        with torch.no_grad():
+            before = self.blocks[0](x)
+            frozen = before * 2
+        angle = self.angles(x)
+        made = torch.ones(4) * scale
+        x = self.blocks[1](x) * angle + frozen + made
+        return self.logits(x, scale)
+
+
+class Collects(Usual):
+    """Lists that grow, a comprehension, a generator, and a function that is given to another."""
+
+    def forward(self, x, scale=2):
+        held = []
+        for block in self.blocks:
+            x = block(x)
+            held.append(x)
+        doubled = [one * scale for one in held]
+        total = sum(self.parts(doubled))
+        return self.logits(apply(torch.tanh, total), scale)
+
+    def parts(self, held):
+        for one in held:
+            part = one + 1
+            yield part
+
+
+def apply(function, value):
+    result = function(value)
+    return result
+
+
+class Branches(Usual):
+    """Another way through its code, and an error that it catches, when it is told so."""
+
+    way = 0
+
+    def forward(self, x, scale=2):
+        if self.way == 1:
+            x = x * 3
+        try:
+            x = self.blocks[0](x if self.way != 2 else x[:, :2])
+        except RuntimeError:
+            x = x.sin()
+        return self.logits(self.blocks[1](x), scale if self.way != 3 else 0.5)
+
+
+def step(probe, net, x=X):
+    with probe(net) as probe.rec:
+        net(x)["logits"].sum().backward()
+
+
+def again(kind):
+    def story(take):
+        torch.default_generator.manual_seed(0)
+        net = kind()
+        for _ in range(STEPS):
+            take(step, net)
+
+    return story
+
+
+def ways(take):
+    torch.default_generator.manual_seed(0)
+    net = Branches()
+    for net.way in (0, 0, 0, 0, 1, 0, 1, 2, 2, 0, 3, 3, 1, 2):
+        take(step, net)
+
+
+def layers_change_places_and_are_frozen(take):
+    torch.default_generator.manual_seed(0)
+    net = Usual()
+    for at in range(12):
+        if at % 4 == 3:
+            net.blocks[0], net.blocks[1] = net.blocks[1], net.blocks[0]
+        net.blocks[0].first.requires_grad_(at % 5 != 4)
+        take(step, net)
+
+
+def hooks_come_and_go(take):
+    torch.default_generator.manual_seed(0)
+    net = Usual()
+    for at in range(10):
+        handle = net.blocks[0].register_forward_hook(lambda *args: args[2] * 2) if at in (3, 6) else None
+        take(step, net)
+        if handle is not None:
+            handle.remove()
+
+
+STORIES = {
+    **{kind.__name__: again(kind) for kind in (Usual, WritesInPlace, TurnsGradientsOff, Collects)},
+    **{one.__name__: one for one in (ways, layers_change_places_and_are_frozen, hooks_come_and_go)},
+}
+
+
+@pytest.fixture
+def journals(monkeypatch):
+    """Of each block in turn, how many segments its program has followed so far, and how many were read."""
+    found = []
+    release = BlockRun._release
+
+    def released(run):
+        if run.trace.courses is not None:
+            found.append((run.trace.courses.followed, run.trace.courses.missed))
+        release(run)
+
+    monkeypatch.setattr(BlockRun, "_release", released)
+    return found
+
+
+def alone(story, at):
+    """A step of a story as it is told where no journal was ever kept."""
+    return tell(story, EVERYTHING, only=at)[at]
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_each_step_says_what_it_says_without_a_journal(name):
+    told = tell(STORIES[name], EVERYTHING)
+    for at, left in enumerate(told):
+        lines = unequal(left, alone(STORIES[name], at))
+        assert not lines, "\n  ".join([f"step {at} differs in:", *lines[:20]])
+
+
+@pytest.mark.parametrize("kind", [Usual, WritesInPlace, TurnsGradientsOff], ids=lambda kind: kind.__name__)
+def test_the_fourth_step_is_not_read(kind, journals):
+    tell(again(kind), EVERYTHING)
+    assert journals[1] == (0, 0)  # two steps that say the same come before the first journal
+    followed, missed = journals[-1]
+    assert followed > 0
+    assert journals[3][1] == missed
+
+
+def test_what_changes_each_time_has_no_journal_for_long(journals):
+    torch.manual_seed(0)
+    net = Usual()
+    net.blocks.append(Block())
+    for at in range(60):
+        with bp.probe(net, **EVERYTHING):
+            net(X if at % 2 else X[:1], at)["logits"].sum().backward()
+    followed, missed = journals[-1]
+    assert missed <= course.MOST_MISSED + followed // 2 + 8
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_what_is_followed_is_what_reading_says(name, monkeypatch):
+    compared = []
+
+    def compare(known, made):
+        compared.append(known)
+        assert not course.differences(known, made), course.differences(known, made)
+
+    monkeypatch.setattr(course, "compare", compare)
+    tell(STORIES[name], EVERYTHING)
+    assert compared or name == "Collects"
+
+
+def test_a_write_out_of_sight_hides_what_was_there_before():
+    """Code that is not followed writes to a value for the first time when a journal of the program is kept."""
+
+    class Writes(Usual):
+        writes = False
+
+        def forward(self, x, scale=2):
+            before = self.blocks[0](x)
+            hidden = before * 1
+            if_asked(hidden, self.writes)
+            return self.logits(self.blocks[1](hidden), scale)
+
+    net = Writes()
+    for net.writes in (False, False, False, False, True):
+        with bp.probe(net, **EVERYTHING) as rec:
+            net(X)["logits"].sum().backward()
+    truth = {name: parameter.grad for name, parameter in net.named_parameters()}
+    assert rec[":hidden"].status in ("ok", "opaque")
+    assert rec[":before"].status == "ok"
+    net.zero_grad()
+    net(X)["logits"].sum().backward()
+    if rec[":hidden"].status == "ok":
+        assert torch.equal(rec[":hidden"].grad, rec[":before"].grad)
+    assert all(torch.isfinite(one).all() for one in truth.values())
+
+
+if_asked = eval("lambda value, asked: [value.add_(1)] * asked and None")  # it has no source, and is not followed
+
+
+def test_a_journal_keeps_nothing_of_a_call(leaves_nothing):
+    net = Usual()
+    for _ in range(STEPS):
+        with bp.probe(net, **EVERYTHING) as rec:
+            net(X)["logits"].sum().backward()
+    assert rec["blocks.0"].status == "ok"
+
+
+@pytest.mark.parametrize("at", range(0, len(test_block_repeated.STORIES), 3))
+def test_stories_are_told_alike_with_a_journal_of_each_step(at, monkeypatch):
+    """Also of the first: then what cannot wait is met where nothing is known of the program."""
+    story = test_block_repeated.STORIES[at]
+    monkeypatch.setattr(traces, "JOURNALS_ALL", "1")
+    told = tell(story, EVERYTHING)
+    monkeypatch.setattr(traces, "JOURNALS_ALL", "")
+    for place in {0, len(told) - 1}:
+        lines = unequal(told[place], tell(story, EVERYTHING, only=place)[place])
+        assert not lines, "\n  ".join([f"{story.__name__}, step {place}, differs in:", *lines[:20]])
