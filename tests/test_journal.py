@@ -1,6 +1,5 @@
 """Journals of calls of models: they are followed, and then say what the program says where none is kept."""
 
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -196,8 +195,9 @@ def test_the_fourth_step_is_not_read(kind, journals):
     tell(again(kind), EVERYTHING)
     assert journals[1] == (0, 0)  # two steps that say the same come before the first journal
     followed, missed = journals[-1]
-    assert followed > 0
-    assert journals[3][1] == missed
+    assert followed > journals[3][0] > 0
+    if kind is not WritesInPlace:  # what it writes to within a call is captured once more, and not along with others
+        assert journals[3][1] == missed
 
 
 def test_what_changes_each_time_has_no_journal_for_long(journals):
@@ -224,33 +224,37 @@ def test_what_is_followed_is_what_reading_says(name, monkeypatch):
     assert compared or name == "Collects"
 
 
+class WritesOutOfSight(Usual):
+    """What PyTorch writes to in training, as statistics of batches, no argument says."""
+
+    writes = False
+
+    def forward(self, x, scale=2):
+        before = self.blocks[0](x)
+        mean, variance = before.detach().mean(0), torch.ones(4)
+        hidden = F.batch_norm(before, mean, variance, training=self.writes)
+        return self.logits(self.blocks[1](hidden), scale)
+
+
 def test_a_write_out_of_sight_hides_what_was_there_before():
     """Code that is not followed writes to a value for the first time when a journal of the program is kept."""
 
-    class Writes(Usual):
-        writes = False
+    def story(take):
+        torch.default_generator.manual_seed(0)
+        net = WritesOutOfSight()
+        for net.writes in (False, False, False, False, True, True):
+            take(step, net)
 
-        def forward(self, x, scale=2):
-            before = self.blocks[0](x)
-            hidden = before * 1
-            if_asked(hidden, self.writes)
-            return self.logits(self.blocks[1](hidden), scale)
-
-    net = Writes()
-    for net.writes in (False, False, False, False, True):
-        with bp.probe(net, **EVERYTHING) as rec:
-            net(X)["logits"].sum().backward()
-    truth = {name: parameter.grad for name, parameter in net.named_parameters()}
-    assert rec[":hidden"].status in ("ok", "opaque")
-    assert rec[":before"].status == "ok"
-    net.zero_grad()
-    net(X)["logits"].sum().backward()
-    if rec[":hidden"].status == "ok":
-        assert torch.equal(rec[":hidden"].grad, rec[":before"].grad)
-    assert all(torch.isfinite(one).all() for one in truth.values())
-
-
-if_asked = eval("lambda value, asked: [value.add_(1)] * asked and None")  # it has no source, and is not followed
+    told = tell(story, EVERYTHING)
+    found, other = (left.recordings[0] for left in (told[4], alone(story, 4)))
+    truth = [name for name, entry in other.items() if entry.status == "ok"]
+    hidden = {name for name, entry in found.items() if entry.status == "opaque"}
+    assert hidden == {":mean", ":variance"}
+    for name in set(found) - hidden:
+        expected = other[name]
+        assert (found[name].status, str(found[name].source)) == (expected.status, str(expected.source)), name
+        assert name not in truth or torch.equal(found[name].grad, expected.grad), name
+    assert not unequal(told[5], alone(story, 5))  # no journal is kept any longer
 
 
 def test_a_journal_keeps_nothing_of_a_call(leaves_nothing):

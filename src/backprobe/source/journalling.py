@@ -74,7 +74,9 @@ class _Journalling(ast.NodeTransformer):
 
     def visit_Delete(self, node: ast.Delete) -> Any:
         """It may take something out of a container that has been bound: what that held is heard before."""
-        return node if all(isinstance(one, ast.Name) for one in node.targets) else [*placed([_word("settle")], node), node]
+        return (
+            node if all(isinstance(one, ast.Name) for one in node.targets) else [*placed([_word("settle")], node), node]
+        )
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.ExceptHandler:
         self.generic_visit(node)

@@ -195,11 +195,14 @@ class Segment:
         # What reading it has added to the trace: where in the journal the tensors and numbers are.
         trace, state, items = journal.trace, self.before, self.items
         held, said = _held(journal), trace.plain[state.plain :]
-        found = [self.first.get(id(one)) for one in trace.versions.tensors[state.captures :]]
+        tensors = trace.versions.tensors
+        made = [*map(id, tensors[state.captures :])]  # what was written since has been captured before
+        found = [*map(self.first.get, made)]
         self.captured = [at for at in found if at is not None]
         self.plain = [at for at in _plain(journal, self.starts) if at is not None]
         del self.items
-        are_all_there = {*found} == {*self.captured} and len({*found}) == len(found) and len(self.plain) == len(said)
+        are_new = len({*made}) == len(made) and {*made}.isdisjoint(map(id, tensors[: state.captures]))
+        are_all_there = are_new and len(self.captured) == len(made) and len(self.plain) == len(said)
         if (
             held is None
             or not are_all_there
@@ -238,7 +241,8 @@ class Segment:
     def follow(self, journal: Any, items: Sequence[Any]) -> None:
         """Let the trace be as if this journal had been read; ``items`` are all that it holds."""
         trace, reading = journal.trace, journal.reading
-        trace.versions.add_all(trace.writes, self.get_captured(items))
+        is_new = trace.versions.add_all(trace.writes, self.get_captured(items))
+        assert is_new, "a tensor that was captured again"
         trace.events += self.events
         trace.plain += self.get_plain(items)
         trace.scopes = self.scopes
