@@ -44,5 +44,5 @@ class Worker:
 def _finish(future: Future[Any], work: Callable[..., Any], given: tuple[Any, ...]) -> None:
     try:
         future.set_result(work(*given))
-    except BaseException as error:  # noqa: BLE001: whoever asked raises it
+    except BaseException as error:  # noqa: BLE001  # whoever asked raises it
         future.set_exception(error)
