@@ -28,6 +28,7 @@ from backprobe.view.answers import Answers, Query
 from backprobe.view.export import live_page
 from backprobe.view.packing import Packed
 from backprobe.view.plain import plain
+from backprobe.view.worker import Worker
 
 HOST = "127.0.0.1"
 TOKEN = "X-Backprobe-Token"
@@ -53,6 +54,7 @@ class Server(ThreadingHTTPServer):
         super().__init__((HOST, port), Handler)
         self.answers, self.token, self.closed = answers, secrets.token_urlsafe(24), threading.Event()
         self.page, self.policy = live_page()
+        self.workers = Worker("backprobe-view-numbers"), Worker("backprobe-view-alerts")
         self.thread = threading.Thread(target=self.serve_forever, args=(0.1,), name="backprobe-view", daemon=True)
         self.thread.start()
 
@@ -71,6 +73,12 @@ class Server(ThreadingHTTPServer):
             self.closed.set()
             self.shutdown()
             self.server_close()
+            for worker in self.workers:
+                worker.close()
+
+    def answer(self, question: str, query: Query) -> Packed:
+        """The answer to a question. Alerts take longest: no other question waits for them."""
+        return self.workers[question == "alerts"].answer(self.answers.answer, question, query)  # type: ignore[no-any-return]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A page that was closed is no error."""
@@ -124,7 +132,7 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self, question: str, query: Query) -> None:
         # Words in place of an answer are JSON.
         try:
-            found = self.server.answers.answer(question, query)
+            found = self.server.answer(question, query)
         except BackprobeError as error:
             self._fail(HTTPStatus.CONFLICT, error.headline, error.found)
         except OSError as error:
