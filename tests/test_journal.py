@@ -1,5 +1,7 @@
 """Journals of calls of models: they are followed, and then say what the program says where none is kept."""
 
+import operator
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -225,15 +227,16 @@ def test_what_is_followed_is_what_reading_says(name, monkeypatch):
 
 
 class WritesOutOfSight(Usual):
-    """What PyTorch writes to in training, as statistics of batches, no argument says."""
+    """A method that is called by a function in C, and so is not followed, writes to what a module gives it."""
 
     writes = False
 
+    def active(self, x):
+        return F.relu(self.blocks[0](x), inplace=self.writes)
+
     def forward(self, x, scale=2):
-        before = self.blocks[0](x)
-        mean, variance = before.detach().mean(0), torch.ones(4)
-        hidden = F.batch_norm(before, mean, variance, training=self.writes)
-        return self.logits(self.blocks[1](hidden), scale)
+        active = operator.call(self.active, x)
+        return self.logits(self.blocks[1](active), scale)
 
 
 def test_a_write_out_of_sight_hides_what_was_there_before():
@@ -249,7 +252,7 @@ def test_a_write_out_of_sight_hides_what_was_there_before():
     found, other = (left.recordings[0] for left in (told[4], alone(story, 4)))
     truth = [name for name, entry in other.items() if entry.status == "ok"]
     hidden = {name for name, entry in found.items() if entry.status == "opaque"}
-    assert hidden == {":mean", ":variance"}
+    assert hidden == {"blocks.0"}
     for name in set(found) - hidden:
         expected = other[name]
         assert (found[name].status, str(found[name].source)) == (expected.status, str(expected.source)), name
