@@ -81,7 +81,9 @@ def rebound_finding(reason: Reason, framework: str, *after: str) -> Finding:
 
 
 def with_rebound(report: Report | None, error: BaseException) -> Report | None:
-    """The report on a script with the finding of such an error, even if nothing had been recorded when it was raised."""
+    """The report on a script with the finding of such an error, even if nothing had been recorded when it was
+    raised.
+    """
     reason = rebound_reason(error)
     if reason is None or (report is not None and report.of_kind(CODE)):
         return report

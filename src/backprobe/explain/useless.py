@@ -82,7 +82,9 @@ def _beneath(root: Finding, one: Finding) -> Finding:
 
 
 def with_zero_everywhere(report: Report, record: Record, names: Sequence[str]) -> Report:
-    """The report with a heading that names gradients that were 0 at every point tried, without notes on this one point."""
+    """The report with a heading that names gradients that were 0 at every point tried, without notes on this
+    one point.
+    """
     if not names:
         return report
     _, once = _noted(record)

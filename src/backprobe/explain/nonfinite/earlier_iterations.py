@@ -45,7 +45,9 @@ class EarlierIterations:
             self._left |= {name: (birth, known.numbers(one)) for name, one in last.items() if one in spread}
 
     def explained(self, report: Report, record: Record) -> Report:
-        """The report on a later iteration, where values that came in bad are traced to their birth in an earlier one."""
+        """The report on a later iteration, where values that came in bad are traced to their birth in an
+        earlier one.
+        """
         if report.ok:
             return report
         report = replace(report, findings=tuple(diverging.explained(report.findings, self._losses, record.framework)))

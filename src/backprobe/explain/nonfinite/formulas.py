@@ -171,7 +171,9 @@ def _operands(pattern: ast.expr) -> Sequence[ast.expr]:
 
 
 def written(text: str, found: FormulaMatch, numbers: Mapping[str, float]) -> Term:
-    """A formula as a term, with the values that a match gave its letters; ``numbers`` are the values of its constants."""
+    """A formula as a term, with the values that a match gave its letters; ``numbers`` are the values of its
+    constants.
+    """
 
     def term(node: ast.expr) -> Term:
         match node:

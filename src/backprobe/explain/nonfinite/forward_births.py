@@ -346,7 +346,9 @@ class ForwardPass:
         return self.known.computation(at, lambda one: self._at_first(one, at))
 
     def why(self, at: int) -> Why:
-        """What happened, judging by the inputs' numbers. It does not depend on whether parts of the line have entries."""
+        """What happened, judging by the inputs' numbers. It does not depend on whether parts of the line have
+        entries.
+        """
         if at not in self._whys:
             self._whys[at] = self._found_out(at)
         return self._whys[at]

@@ -42,7 +42,9 @@ class SelectedBranch:
 
 
 class Selections:
-    """The selections of one record. ``followers`` are, for each entry, the entries with a gradient that it flows into."""
+    """The selections of one record. ``followers`` are, for each entry, the entries with a gradient that it
+    flows into.
+    """
 
     def __init__(self, known: Evidence, followers: Sequence[Sequence[int]]) -> None:
         self.known, self.followers = known, followers

@@ -21,7 +21,9 @@ ADDING = {"assign_add": ast.Add(), "assign_sub": ast.Sub()}
 
 @dataclass(frozen=True)
 class Computed:
-    """The expression that gives a value. For a write, also its ``target`` and the ``index`` into it, if there is one."""
+    """The expression that gives a value. For a write, also its ``target`` and the ``index`` into it, if there
+    is one.
+    """
 
     value: ast.expr
     target: ast.expr | None = None
