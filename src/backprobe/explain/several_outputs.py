@@ -1,4 +1,4 @@
-"""Which of several outputs reach an entry, and the reasons why the others do not."""
+"""The reach of each of several outputs: the entries it reaches, and the reasons why it does not reach others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a program spells a value inside a container: by an index, a key, or an attribute."""
+"""The spelling of a value inside a container: by an index, a key, or an attribute."""
 
 from __future__ import annotations
 

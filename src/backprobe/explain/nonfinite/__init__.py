@@ -1,4 +1,4 @@
-"""Where NaN and Inf were born: one report about forward and backward, from the recording alone."""
+"""The births of NaN and Inf: one report about forward and backward, from the recording alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What earlier iterations left behind: NaN and Inf that did no harm yet, and losses that grow."""
+"""The remains of earlier iterations: NaN and Inf that did no harm yet, and losses that grow."""
 
 from __future__ import annotations
 

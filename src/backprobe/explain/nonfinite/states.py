@@ -1,4 +1,4 @@
-"""How bad a value or gradient is: finite, unknown, Inf or NaN."""
+"""Degrees of badness of a value or gradient: finite, unknown, Inf or NaN."""
 
 from __future__ import annotations
 
