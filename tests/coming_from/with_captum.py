@@ -16,10 +16,13 @@ TITLE, NAME = "Captum", "captum"
 
 def given():
     return small() | {
-        "InputXGradient": InputXGradient, "IntegratedGradients": IntegratedGradients,
-        "LayerActivation": LayerActivation, "LayerGradientXActivation": LayerGradientXActivation,
-        "NeuronGradient": NeuronGradient, "Saliency": Saliency,
-    }  # fmt: skip
+        "InputXGradient": InputXGradient,
+        "IntegratedGradients": IntegratedGradients,
+        "LayerActivation": LayerActivation,
+        "LayerGradientXActivation": LayerGradientXActivation,
+        "NeuronGradient": NeuronGradient,
+        "Saliency": Saliency,
+    }
 
 
 PAIRS = [

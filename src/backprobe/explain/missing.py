@@ -380,6 +380,20 @@ def _last(flow: Dataflow, after: After) -> int:
 
 
 EXPLANATIONS: Sequence[Callable[[Dataflow, int, After], Iterable[Finding]]] = (
-    _cut, _in_graph, _assigned, _differentiated, _not_run, _not_taken, _written_since, _made_again, _out_of_sight,
-    _as_others, _other_call, _left_out, _loaded, _called, _cut_before, _unused,
-)  # fmt: skip
+    _cut,
+    _in_graph,
+    _assigned,
+    _differentiated,
+    _not_run,
+    _not_taken,
+    _written_since,
+    _made_again,
+    _out_of_sight,
+    _as_others,
+    _other_call,
+    _left_out,
+    _loaded,
+    _called,
+    _cut_before,
+    _unused,
+)

@@ -18,14 +18,38 @@ import numpy
 from backprobe.explain.nonfinite.terms import Term, constant, known_as
 from backprobe.source.sites import operation as operation_of
 
-TRANSPARENT = frozenset({
-    "getitem", "gather", "take", "index_select", "view", "reshape", "squeeze", "unsqueeze", "expand_dims", "flatten",
-    "t", "mt", "transpose", "permute", "contiguous", "identity", "clone", "item", "cast", "to", "float", "double",
-    "take_along_axis", "gather_nd", "stridedslice", "gatherv2", "diagonal",
-})  # fmt: skip
-BOUNDING = frozenset({
-    "abs", "clamp", "maximum", "minimum", "relu", "tile", "expand", "expand_as", "broadcast_to",
-})  # fmt: skip
+TRANSPARENT = frozenset(
+    {
+        "getitem",
+        "gather",
+        "take",
+        "index_select",
+        "view",
+        "reshape",
+        "squeeze",
+        "unsqueeze",
+        "expand_dims",
+        "flatten",
+        "t",
+        "mt",
+        "transpose",
+        "permute",
+        "contiguous",
+        "identity",
+        "clone",
+        "item",
+        "cast",
+        "to",
+        "float",
+        "double",
+        "take_along_axis",
+        "gather_nd",
+        "stridedslice",
+        "gatherv2",
+        "diagonal",
+    }
+)
+BOUNDING = frozenset({"abs", "clamp", "maximum", "minimum", "relu", "tile", "expand", "expand_as", "broadcast_to"})
 """Operations that are looked through, and left out, where they change no number but repeat it."""
 COMMUTATIVE = frozenset({"add", "mul"})
 DEEP = 12  # the most lines that are followed to find one operation

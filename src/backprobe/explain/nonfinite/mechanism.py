@@ -33,25 +33,37 @@ OUTSIDE: Check = ("outside", "", lambda x: abs(x) > 1)
 TURNING: Sequence[Check] = (("at", "Inf", numpy.isinf),)
 CHECKS: Mapping[str, Sequence[Check]] = {
     "div": (
-        ("zero_zero", "", lambda a, b: (a == 0) & (b == 0)), ("by_zero", "", lambda _, b: b == 0),
+        ("zero_zero", "", lambda a, b: (a == 0) & (b == 0)),
+        ("by_zero", "", lambda _, b: b == 0),
         ("inf_inf", "", lambda a, b: numpy.isinf(a) & numpy.isinf(b)),
     ),
     "mul": (("zero_inf", "", lambda a, b: ((a == 0) & numpy.isinf(b)) | ((b == 0) & numpy.isinf(a))),),
-    "add": SUM, "sub": SUM,
+    "add": SUM,
+    "sub": SUM,
     "pow": (
         ("zero_to_negative", "", lambda a, b: (a == 0) & (b < 0)),
         ("fractional_power", "", lambda a, b: (a < 0) & (b % 1 != 0)),
     ),
     "remainder": (("remainder", "", lambda _, b: b == 0),),
-    "log": LOGARITHM, "log2": LOGARITHM, "log10": LOGARITHM,
+    "log": LOGARITHM,
+    "log2": LOGARITHM,
+    "log10": LOGARITHM,
     "log1p": (("at", "-1", lambda x: x == -1), ("below", "-1", lambda x: x < -1)),
-    "sqrt": (ROOT,), "rsqrt": (ZERO, ROOT), "reciprocal": (ZERO,),
-    "acos": (OUTSIDE,), "asin": (OUTSIDE,), "atanh": (OUTSIDE, ("at", "±1", lambda x: abs(x) == 1)),
+    "sqrt": (ROOT,),
+    "rsqrt": (ZERO, ROOT),
+    "reciprocal": (ZERO,),
+    "acos": (OUTSIDE,),
+    "asin": (OUTSIDE,),
+    "atanh": (OUTSIDE, ("at", "±1", lambda x: abs(x) == 1)),
     "logit": (("at", "0", lambda x: x == 0), ("at", "1", lambda x: x == 1)),
-    "erfinv": (OUTSIDE, ("at", "±1", lambda x: abs(x) == 1)), "entr": (("below", "0", lambda x: x < 0),),
+    "erfinv": (OUTSIDE, ("at", "±1", lambda x: abs(x) == 1)),
+    "entr": (("below", "0", lambda x: x < 0),),
     **dict.fromkeys(("lgamma", "gammaln", "digamma"), (("at", "0", lambda x: x == 0),)),
-    "acosh": (("below", "1", lambda x: x < 1),), "sin": TURNING, "cos": TURNING, "tan": TURNING,
-}  # fmt: skip
+    "acosh": (("below", "1", lambda x: x < 1),),
+    "sin": TURNING,
+    "cos": TURNING,
+    "tan": TURNING,
+}
 """What makes an operation NaN or Inf, number by number: the first that is so."""
 BINARY = ("div", "mul", "add", "sub", "pow", "remainder")
 
@@ -60,9 +72,22 @@ LOGARITHMS = {"log": "0", "log2": "0", "log10": "0", "log1p": "-1"}
 MEANS = frozenset({"var", "std", "var_mean", "std_mean", "mean"})
 ADDING = frozenset({"sum", "mean", "cumsum", "add_n", "nansum"})
 SUMMING = ADDING | {
-    "matmul", "addmm", "baddbmm", "einsum", "linear", "conv1d", "conv2d", "prod", "cumprod",
-    "tensordot", "inner", "outer", "var", "std", "norm",
-}  # fmt: skip
+    "matmul",
+    "addmm",
+    "baddbmm",
+    "einsum",
+    "linear",
+    "conv1d",
+    "conv2d",
+    "prod",
+    "cumprod",
+    "tensordot",
+    "inner",
+    "outer",
+    "var",
+    "std",
+    "norm",
+}
 LOGARITHMS_OF_MATRICES = frozenset({"logdet", "slogdet"})
 OF_MATRICES = LOGARITHMS_OF_MATRICES | {"cholesky", "inv", "inverse", "matrix_inverse", "solve"}
 
@@ -245,9 +270,9 @@ SUMS = frozenset({"norm", "std", "cdist", "logsumexp"})
 EXPONENTIALS = frozenset({"exp", "exp2", "expm1", "cosh", "sinh"})
 """Operations whose derivative is not finite wherever they are not."""
 
-PRODUCTS = frozenset({
-    "mul", "pow", "square", "exp", "exp2", "expm1", "div", "sigmoid", "tanh", "sin", "cos", "sinh", "cosh",
-})  # fmt: skip
+PRODUCTS = frozenset(
+    {"mul", "pow", "square", "exp", "exp2", "expm1", "div", "sigmoid", "tanh", "sin", "cos", "sinh", "cosh"}
+)
 """Operations whose backward multiplies number by number: of Inf and a finite number NaN comes only with zero."""
 
 

@@ -244,15 +244,29 @@ SENTENCES = {
 
 
 KINDS = {
-    "came_in_buffer": "came_in", "came_in_held": "came_in", "born_or_from": "unknown", "born_or_with": "unknown",
-    "born_inside": "born", "born_within": "born", "born_within_or_before": "unknown", "born_before_backward": "unknown",
-    "born_in_output": "unknown", "born_or_written": "unknown",
-    "born_backward_of_one": "unknown", "started_bad": "came_in_backward", "came_on_the_way": "unknown",
-    "output_unexplained": "unknown", "gradient_unexplained": "unknown", "propagated_to": "propagated",
+    "came_in_buffer": "came_in",
+    "came_in_held": "came_in",
+    "born_or_from": "unknown",
+    "born_or_with": "unknown",
+    "born_inside": "born",
+    "born_within": "born",
+    "born_within_or_before": "unknown",
+    "born_before_backward": "unknown",
+    "born_in_output": "unknown",
+    "born_or_written": "unknown",
+    "born_backward_of_one": "unknown",
+    "started_bad": "came_in_backward",
+    "came_on_the_way": "unknown",
+    "output_unexplained": "unknown",
+    "gradient_unexplained": "unknown",
+    "propagated_to": "propagated",
     "apart": "unknown",
-    "written_finite": "born", "written_inf": "came_in", "written_nan": "came_in", "written_none": "unknown",
+    "written_finite": "born",
+    "written_inf": "came_in",
+    "written_nan": "came_in",
+    "written_none": "unknown",
     "written_unknown": "unknown",
-}  # fmt: skip
+}
 """The ``kind`` of the findings whose sentence is a special case; of the others it is the code."""
 
 
