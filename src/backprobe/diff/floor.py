@@ -56,7 +56,7 @@ SUMS = frozenset(
 
 
 def eps_of(dtype: str | None) -> float:
-    """That of a floating dtype, and 0 of any other.
+    """The machine epsilon of a floating dtype; 0 for any other dtype.
 
     >>> eps_of("float32") == 2**-23, eps_of("int64")
     (True, 0.0)
