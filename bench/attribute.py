@@ -33,8 +33,9 @@ def made(size: str) -> tuple[GPT2LMHeadModel, Any, Any]:
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     layers, width, batch, tokens = SIZES[size]
-    config = GPT2Config(n_layer=layers, n_head=4, n_embd=width, vocab_size=1000, n_positions=tokens,
-                        bos_token_id=0, eos_token_id=0)  # fmt: skip
+    config = GPT2Config(
+        n_layer=layers, n_head=4, n_embd=width, vocab_size=1000, n_positions=tokens, bos_token_id=0, eos_token_id=0
+    )
     clean = torch.randint(0, 1000, (batch, tokens))
     corrupt = clean.clone()
     corrupt[:, tokens // 2] = (corrupt[:, tokens // 2] + 1) % 1000
@@ -69,8 +70,10 @@ def by_hooks(model: GPT2LMHeadModel, clean: Any, corrupt: Any) -> dict[str, floa
         _, ours = run(clean)
     output, theirs = run(corrupt)
     gradients = torch.autograd.grad(score(output), [*theirs.values()])
-    return {name: float(((ours[name] - theirs[name].detach()) * gradient).sum())
-            for name, gradient in zip(theirs, gradients, strict=True)}  # fmt: skip
+    return {
+        name: float(((ours[name] - theirs[name].detach()) * gradient).sum())
+        for name, gradient in zip(theirs, gradients, strict=True)
+    }
 
 
 def measure(size: str) -> None:

@@ -86,8 +86,13 @@ def whole() -> None:
     reference = bp.probe(f)(x, 1.01)
     for what, factor in (("equal", 1.01), ("rounded", 1.010001), ("differing", 1.05)):
         other = bp.probe(f)(x, factor)
-        held = [t for rec in (reference, other) for entry in rec.values() for t in (entry.value, entry.grad_or_none)
-                if isinstance(t, torch.Tensor)]  # fmt: skip
+        held = [
+            t
+            for rec in (reference, other)
+            for entry in rec.values()
+            for t in (entry.value, entry.grad_or_none)
+            if isinstance(t, torch.Tensor)
+        ]
         norms = least(lambda held=held: [torch.linalg.vector_norm(one) for one in held])
         took = least(lambda other=other: str(bp.diff(reference, other)))
         print(f"  {what:9} {took / norms:5.1f}")

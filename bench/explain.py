@@ -25,11 +25,14 @@ for step in range(4):
 """
 CLASSES = "nn.functional.cross_entropy(net(x), torch.randint(0, 10, (16,)))"
 SCRIPTS = {
-    "MLP, 3 layers": BEGIN + """
+    "MLP, 3 layers": BEGIN
+    + """
 net = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
 optimizer = torch.optim.Adam(net.parameters(), 1e-3)
-""" + TRAIN.format(batch="x = torch.randn(16, 64)", loss=CLASSES),
-    "convolutions, 12 blocks": BEGIN + """
+"""
+    + TRAIN.format(batch="x = torch.randn(16, 64)", loss=CLASSES),
+    "convolutions, 12 blocks": BEGIN
+    + """
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
@@ -43,13 +46,16 @@ class Block(nn.Module):
 net = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), *[Block() for _ in range(12)], nn.AdaptiveAvgPool2d(1),
                     nn.Flatten(), nn.Linear(32, 10))
 optimizer = torch.optim.SGD(net.parameters(), 1e-2)
-""" + TRAIN.format(batch="x = torch.randn(16, 3, 32, 32)", loss=CLASSES),
-    "GPT-2, 6 layers of 384": BEGIN + """
+"""
+    + TRAIN.format(batch="x = torch.randn(16, 3, 32, 32)", loss=CLASSES),
+    "GPT-2, 6 layers of 384": BEGIN
+    + """
 from transformers import GPT2Config, GPT2LMHeadModel
 model = GPT2LMHeadModel(GPT2Config(n_layer=6, n_embd=384, n_head=6, vocab_size=5000, n_positions=128))
 optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-""" + TRAIN.format(batch="ids = torch.randint(0, 5000, (4, 128))", loss="model(ids, labels=ids).loss"),
-}  # fmt: skip
+"""
+    + TRAIN.format(batch="ids = torch.randint(0, 5000, (4, 128))", loss="model(ids, labels=ids).loss"),
+}
 PLAIN = """
 import sys
 import backprobe.backends.torch as adapter

@@ -23,9 +23,15 @@ def measure():
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = LlamaForCausalLM(
-        LlamaConfig(num_hidden_layers=LAYERS, hidden_size=64, intermediate_size=128, num_attention_heads=4,
-                    vocab_size=256, use_cache=False)
-    )  # fmt: skip
+        LlamaConfig(
+            num_hidden_layers=LAYERS,
+            hidden_size=64,
+            intermediate_size=128,
+            num_attention_heads=4,
+            vocab_size=256,
+            use_cache=False,
+        )
+    )
     ids = torch.randint(256, (1, 16))
 
     def bare():
@@ -50,8 +56,10 @@ def main():
     ]
     first, second, bare = (statistics.median(times) for times in zip(*runs, strict=True))
     added = statistics.median(first - second for first, second, _ in runs)
-    print(f"first use, every value of a {LAYERS}-layer Llama: {added:.2f} s more than the second step "
-          f"(first {first:.2f} s, second {second:.2f} s, bare {bare:.3f} s)")  # fmt: skip
+    print(
+        f"first use, every value of a {LAYERS}-layer Llama: {added:.2f} s more than the second step "
+        f"(first {first:.2f} s, second {second:.2f} s, bare {bare:.3f} s)"
+    )
 
 
 if __name__ == "__main__":

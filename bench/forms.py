@@ -89,9 +89,13 @@ class ModelForm:
 
     @staticmethod
     def step(
-        program: Program, patterns: Sequence[str], *, read: Callable[[bp.Recording], Any] = grads,
-        parameters: Sequence[str] = PARAMETERS, **options: Any,
-    ) -> Step:  # fmt: skip
+        program: Program,
+        patterns: Sequence[str],
+        *,
+        read: Callable[[bp.Recording], Any] = grads,
+        parameters: Sequence[str] = PARAMETERS,
+        **options: Any,
+    ) -> Step:
         patterns = [*(pattern for pattern in patterns if pattern.removeprefix("!") not in parameters), *parameters]
 
         def step() -> Any:

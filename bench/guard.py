@@ -54,11 +54,16 @@ def torch() -> None:
             loss.backward()
             program.model.zero_grad()
 
-        measure(f"PyTorch, GPT-2 {size} ({SIZES[size]})", step, {
-            "bp.guard(model)": partial(bp.guard, program.model), "bp.guard()": bp.guard,
-            "bp.guard(model, capture=...)": partial(bp.guard, program.model, capture=NOWHERE),
-            "anomaly mode": partial(torch.autograd.set_detect_anomaly, True),
-        })  # fmt: skip
+        measure(
+            f"PyTorch, GPT-2 {size} ({SIZES[size]})",
+            step,
+            {
+                "bp.guard(model)": partial(bp.guard, program.model),
+                "bp.guard()": bp.guard,
+                "bp.guard(model, capture=...)": partial(bp.guard, program.model, capture=NOWHERE),
+                "anomaly mode": partial(torch.autograd.set_detect_anomaly, True),
+            },
+        )
 
 
 def tensorflow() -> None:
@@ -76,10 +81,16 @@ def tensorflow() -> None:
                 loss = tf.reduce_mean(out**2)
             tape.gradient(loss, model.trainable_variables)
 
-        measure(f"TensorFlow, 8 layers of width {width}, eager", step, {
-            "bp.guard(model)": partial(bp.guard, model), "bp.guard()": bp.guard, "check_numerics": _check_numerics,
-            "bp.guard(model, capture=...)": partial(bp.guard, model, capture=NOWHERE),
-        })  # fmt: skip
+        measure(
+            f"TensorFlow, 8 layers of width {width}, eager",
+            step,
+            {
+                "bp.guard(model)": partial(bp.guard, model),
+                "bp.guard()": bp.guard,
+                "check_numerics": _check_numerics,
+                "bp.guard(model, capture=...)": partial(bp.guard, model, capture=NOWHERE),
+            },
+        )
 
 
 @contextmanager
@@ -110,11 +121,16 @@ def jax() -> None:
         def step(model: Any = model, x: Any = x, gradient: Any = gradient) -> None:
             jax.block_until_ready(gradient(model, x))
 
-        measure(f"JAX, 8 layers of width {width}, outside of jit", step, {
-            "bp.guard(model)": partial(bp.guard, model), "bp.guard()": bp.guard,
-            "bp.guard(model, capture=...)": partial(bp.guard, model, capture=NOWHERE),
-            "jax_debug_nans": partial(jax.debug_nans, True),
-        })  # fmt: skip
+        measure(
+            f"JAX, 8 layers of width {width}, outside of jit",
+            step,
+            {
+                "bp.guard(model)": partial(bp.guard, model),
+                "bp.guard()": bp.guard,
+                "bp.guard(model, capture=...)": partial(bp.guard, model, capture=NOWHERE),
+                "jax_debug_nans": partial(jax.debug_nans, True),
+            },
+        )
 
 
 if __name__ == "__main__":

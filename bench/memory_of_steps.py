@@ -71,8 +71,10 @@ def peaks() -> None:
             [sys.executable, "-c", GROWN, *sizes], text=True, env=os.environ | {"MALLOC_MMAP_THRESHOLD_": str(2**20)}
         ).split(),
     )
-    print(f"{LAYERS} layers of {WIDTH:,}, {BATCH:,} samples: {told / 1e6:.1f} MB kept, the process holds "
-          f"{grown / 1e6:.1f} MB more")  # fmt: skip
+    print(
+        f"{LAYERS} layers of {WIDTH:,}, {BATCH:,} samples: {told / 1e6:.1f} MB kept, the process holds "
+        f"{grown / 1e6:.1f} MB more"
+    )
 
 
 if __name__ == "__main__":

@@ -68,10 +68,20 @@ class Program:
 def gpt2(size: Size) -> Program:
     """As ``backprobe.demo.small_gpt2`` makes it."""
     return _of_text(
-        size, transformers.GPT2Config, transformers.GPT2LMHeadModel, n_embd=size.width, n_layer=size.layers,
-        n_head=HEADS, n_positions=128, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False,
-        loss_type="ForCausalLM", **ONE_TOKEN,
-    )  # fmt: skip
+        size,
+        transformers.GPT2Config,
+        transformers.GPT2LMHeadModel,
+        n_embd=size.width,
+        n_layer=size.layers,
+        n_head=HEADS,
+        n_positions=128,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        use_cache=False,
+        loss_type="ForCausalLM",
+        **ONE_TOKEN,
+    )
 
 
 def bert(size: Size) -> Program:
@@ -89,17 +99,32 @@ def mixtral(size: Size) -> Program:
 
 def t5(size: Size) -> Program:
     return _of_text(
-        size, transformers.T5Config, transformers.T5ForConditionalGeneration, d_model=size.width,
-        d_kv=size.width // HEADS, d_ff=4 * size.width, num_layers=size.layers, num_heads=HEADS, dropout_rate=0.0,
-        use_cache=False, decoder_start_token_id=0, pad_token_id=0, eos_token_id=0,
-    )  # fmt: skip
+        size,
+        transformers.T5Config,
+        transformers.T5ForConditionalGeneration,
+        d_model=size.width,
+        d_kv=size.width // HEADS,
+        d_ff=4 * size.width,
+        num_layers=size.layers,
+        num_heads=HEADS,
+        dropout_rate=0.0,
+        use_cache=False,
+        decoder_start_token_id=0,
+        pad_token_id=0,
+        eos_token_id=0,
+    )
 
 
 def vit(size: Size) -> Program:
     return _of_images(
-        size, transformers.ViTConfig, transformers.ViTForImageClassification, image_size=4 * round(size.tokens**0.5),
-        patch_size=4, num_labels=CLASSES, **_encoder(size),
-    )  # fmt: skip
+        size,
+        transformers.ViTConfig,
+        transformers.ViTForImageClassification,
+        image_size=4 * round(size.tokens**0.5),
+        patch_size=4,
+        num_labels=CLASSES,
+        **_encoder(size),
+    )
 
 
 def convolutional(size: Size) -> Program:
@@ -158,17 +183,26 @@ class ConvBlock(nn.Module):
 
 def _encoder(size: Size) -> dict[str, Any]:
     return {
-        "hidden_size": size.width, "intermediate_size": 4 * size.width, "num_hidden_layers": size.layers,
-        "num_attention_heads": HEADS, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-    }  # fmt: skip
+        "hidden_size": size.width,
+        "intermediate_size": 4 * size.width,
+        "num_hidden_layers": size.layers,
+        "num_attention_heads": HEADS,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
 
 
 def _decoder(size: Size) -> dict[str, Any]:
     return {
-        "hidden_size": size.width, "intermediate_size": 4 * size.width, "num_hidden_layers": size.layers,
-        "num_attention_heads": HEADS, "num_key_value_heads": HEADS // 2, "max_position_embeddings": 128,
-        "use_cache": False, **ONE_TOKEN,
-    }  # fmt: skip
+        "hidden_size": size.width,
+        "intermediate_size": 4 * size.width,
+        "num_hidden_layers": size.layers,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": HEADS // 2,
+        "max_position_embeddings": 128,
+        "use_cache": False,
+        **ONE_TOKEN,
+    }
 
 
 def _made(config: Any, model: Any, **settings: Any) -> nn.Module:

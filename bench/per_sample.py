@@ -42,9 +42,14 @@ def perceptron() -> tuple[nn.Module, Any]:
 
 def convolutional() -> tuple[nn.Module, Any]:
     body = nn.Sequential(
-        nn.Conv2d(3, 32, 3), nn.GroupNorm(4, 32), nn.ReLU(), nn.Conv2d(32, 32, 3, stride=2), nn.ReLU(), nn.Flatten(),
+        nn.Conv2d(3, 32, 3),
+        nn.GroupNorm(4, 32),
+        nn.ReLU(),
+        nn.Conv2d(32, 32, 3, stride=2),
+        nn.ReLU(),
+        nn.Flatten(),
         nn.Linear(32 * 49, 10),
-    )  # fmt: skip
+    )
     return body, torch.randn(SAMPLES, 3, 17, 17)
 
 

@@ -33,8 +33,10 @@ def main():
     started = time.process_time()
     str(recording)
     first = time.process_time() - started
-    print(f"print(rec), value and gradient of 10,000,000 each: × {first / norm:.2f} of one vector_norm, "
-          f"printed again × {least(lambda: str(recording)) / norm:.3f}")  # fmt: skip
+    print(
+        f"print(rec), value and gradient of 10,000,000 each: × {first / norm:.2f} of one vector_norm, "
+        f"printed again × {least(lambda: str(recording)) / norm:.3f}"
+    )
 
 
 if __name__ == "__main__":

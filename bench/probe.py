@@ -129,8 +129,11 @@ def time_forms() -> None:
             print(f"GPT-2 {size} ({SIZES[size]}), {form.title}: bare step {median * 1e3:.1f} ms")
             show(ratios, width=WIDTH + 8)
     arguments = FunctionForm.arguments()
-    steps = {NOISE: FunctionForm.bare(*arguments), "every value": FunctionForm.step(*arguments),
-             "every value, with partials": FunctionForm.step(*arguments, partials=True)}  # fmt: skip
+    steps = {
+        NOISE: FunctionForm.bare(*arguments),
+        "every value": FunctionForm.step(*arguments),
+        "every value, with partials": FunctionForm.step(*arguments, partials=True),
+    }
     median, ratios = compare(steps, FunctionForm.bare(*arguments))
     print(f"A function of 200 values, {FunctionForm.title}: bare step {median * 1e3:.1f} ms")
     show(ratios, width=WIDTH + 8)

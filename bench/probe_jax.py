@@ -43,8 +43,14 @@ def made(layers, width, batch, tokens):
     def matrix(rows, columns):
         return jnp.asarray(generator.normal(size=(rows, columns)) / rows**0.5, jnp.float32)
 
-    shapes = {"q": (width, width), "k": (width, width), "v": (width, width), "o": (width, width),
-              "up": (width, 4 * width), "down": (4 * width, width)}  # fmt: skip
+    shapes = {
+        "q": (width, width),
+        "k": (width, width),
+        "v": (width, width),
+        "o": (width, width),
+        "up": (width, 4 * width),
+        "down": (4 * width, width),
+    }
     parameters = [{name: matrix(*shape) for name, shape in shapes.items()} for _ in range(layers)]
     return parameters, jnp.asarray(generator.normal(size=(batch, tokens, width)), jnp.float32)
 
@@ -80,8 +86,10 @@ def main():
             started[name] = once(compiled[name])
         bare = compiled.pop("bare")
         median, ratios = compare(compiled, bare)
-        print(f"{size}: {layers} layers of width {width}, batch {batch} × {tokens}; bare step {median * 1e3:.2f} ms, "
-              f"traced and compiled in {started['bare']:.2f} s")  # fmt: skip
+        print(
+            f"{size}: {layers} layers of width {width}, batch {batch} × {tokens}; bare step {median * 1e3:.2f} ms, "
+            f"traced and compiled in {started['bare']:.2f} s"
+        )
         for name, ratio in ratios.items():
             print(f"  {name:42} ×{ratio:.3f}   traced and compiled in ×{started[name] / started['bare']:.2f}")
         eager = {name: ready(step) for name, step in VARIANTS.items()}

@@ -48,9 +48,12 @@ def torch() -> None:
 
         noise = bp.noise_floor(program.model, values, of="loss", runs=RUNS)
         sweep = bp.sweep(program.model, values, of="loss", replace=lambda value: value * 0)
-        measure(f"PyTorch, GPT-2 {size} ({SIZES[size]})", program.bare(), {
-            "noise_floor": (again(noise), RUNS + 1), "sweep": (again(sweep), len(values) + 1),
-        }, again(bp.check(program.model)) if size == "small" else None)  # fmt: skip
+        measure(
+            f"PyTorch, GPT-2 {size} ({SIZES[size]})",
+            program.bare(),
+            {"noise_floor": (again(noise), RUNS + 1), "sweep": (again(sweep), len(values) + 1)},
+            again(bp.check(program.model)) if size == "small" else None,
+        )
 
 
 def tensorflow() -> None:
@@ -99,9 +102,12 @@ def _measure_layers(title: str, bare: Callable[[], Any], model: Any, inner: str,
     values = [name for name in bp.probe(model, inner, of=of)(x) if ":" not in name][:4]
     noise = bp.noise_floor(model, values, of=of, runs=RUNS)
     sweep = bp.sweep(model, values, of=of, replace=lambda value: value * 0)
-    measure(title, bare, {
-        "noise_floor": (lambda: noise(x), RUNS + 1), "sweep": (lambda: sweep(x), len(values) + 1),
-    }, (lambda: bp.check(model)(x)) if x.shape[-1] == 64 else None)  # fmt: skip
+    measure(
+        title,
+        bare,
+        {"noise_floor": (lambda: noise(x), RUNS + 1), "sweep": (lambda: sweep(x), len(values) + 1)},
+        (lambda: bp.check(model)(x)) if x.shape[-1] == 64 else None,
+    )
 
 
 if __name__ == "__main__":

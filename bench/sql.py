@@ -77,8 +77,13 @@ def by_spark(folder: Path) -> None:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]")
-    local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false",
-             "spark.sql.shuffle.partitions": "8", "spark.log.level": "ERROR"}  # fmt: skip
+    local = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.log.level": "ERROR",
+    }
     for name, value in local.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -97,11 +102,14 @@ def main(numbers: int) -> None:
     print(f"{numbers:,} numbers of {NAMES} names; of Spark the memory of Python alone is counted")
     with tempfile.TemporaryDirectory() as folder:
         for what, call in (
-            ("written by a watch", f"write(folder, {numbers})"), ("exported to Parquet", "export(folder)"),
-            ("the grid of the run", "grid(folder)"), ("DuckDB on the run", "by_duckdb(folder, 'run')"),
-            ("DuckDB on Parquet", "by_duckdb(folder, 'out')"), ("Spark on Parquet", "by_spark(folder)"),
+            ("written by a watch", f"write(folder, {numbers})"),
+            ("exported to Parquet", "export(folder)"),
+            ("the grid of the run", "grid(folder)"),
+            ("DuckDB on the run", "by_duckdb(folder, 'run')"),
+            ("DuckDB on Parquet", "by_duckdb(folder, 'out')"),
+            ("Spark on Parquet", "by_spark(folder)"),
             ("Parquet unpacked, and its grid", "unpacked(folder)"),
-        ):  # fmt: skip
+        ):
             code = f"import sql\nfrom pathlib import Path\nfolder = Path({folder!r})\nsql.timed(lambda: sql.{call})"
             done = subprocess.run(
                 [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parent

@@ -36,8 +36,11 @@ def main(names: int, steps: int) -> None:
         with bp.open_run(run) as opened:
             kept, at, numbers = opened.grid("grad.rms")
         numpy.savez(grid, names=numpy.array(kept), steps=at, grid=numbers)
-        subprocess.run([TENSORBOARD / "python", "-m", "peers.tensorboard_events", grid, events], check=True,
-                       env={**os.environ, "PYTHONPATH": "bench"})  # fmt: skip
+        subprocess.run(
+            [TENSORBOARD / "python", "-m", "peers.tensorboard_events", grid, events],
+            check=True,
+            env={**os.environ, "PYTHONPATH": "bench"},
+        )
         print(f"{names:,} names × {steps:,} steps")
         for what, folder in (("backprobe", run), ("tensorboard", events)):
             size = sum(one.stat().st_size for one in folder.rglob("*") if one.is_file()) / 1e6

@@ -76,20 +76,30 @@ def of_chain():
     v_replaced = torch.tanh(CLEAN * W + B)
     return Truth(
         {"x": dot(by_x, of_x), "u": dot(by_u, of_u + u_through_v), "v": dot(by_v, of_v)},
-        {("x", "u"): dot(by_x, of_x), ("u", "v"): dot(by_u, u_through_v), ("u", "return"): dot(by_u, of_u),
-         ("v", "return"): dot(by_v, of_v)},
-        {"x": float(chain(CLEAN, W, B)) - before, "u": float(rest(CLEAN * W)) - before,
-         "v": float((v_replaced**2 * CORRUPT * W).sum()) - before},
+        {
+            ("x", "u"): dot(by_x, of_x),
+            ("u", "v"): dot(by_u, u_through_v),
+            ("u", "return"): dot(by_u, of_u),
+            ("v", "return"): dot(by_v, of_v),
+        },
+        {
+            "x": float(chain(CLEAN, W, B)) - before,
+            "u": float(rest(CLEAN * W)) - before,
+            "v": float((v_replaced**2 * CORRUPT * W).sum()) - before,
+        },
         float(chain(CLEAN, W, B)) - before,
-    )  # fmt: skip
+    )
 
 
 def of_integrated_chain(steps=8):
     def truth():
         nodes = {"x": 0.0, "u": 0.0, "v": 0.0}
         edges = {("x", "u"): 0.0, ("u", "v"): 0.0, ("u", "return"): 0.0, ("v", "return"): 0.0}
-        by = {"x": CLEAN - CORRUPT, "u": CLEAN * W - CORRUPT * W,
-              "v": torch.tanh(CLEAN * W + B) - torch.tanh(CORRUPT * W + B)}  # fmt: skip
+        by = {
+            "x": CLEAN - CORRUPT,
+            "u": CLEAN * W - CORRUPT * W,
+            "v": torch.tanh(CLEAN * W + B) - torch.tanh(CORRUPT * W + B),
+        }
         for step in range(steps):
             x = leaf(CORRUPT + (step + 0.5) / steps * (CLEAN - CORRUPT))
             u = leaf(x * W)
@@ -217,8 +227,10 @@ def of_stream(parts=None):
                     edges[name, reader] = edges.get((name, reader), 0.0) + dot(by[at], gradient) / points
                     nodes[name] += dot(by[at], gradient) / points
         before = float(computed(model, OTHER)[1][-1][1].detach())
-        exact = {name: float(computed(model, OTHER, {name: one})[1][-1][1].detach()) - before
-                 for name, one in zip(PARTS, clean, strict=True)}  # fmt: skip
+        exact = {
+            name: float(computed(model, OTHER, {name: one})[1][-1][1].detach()) - before
+            for name, one in zip(PARTS, clean, strict=True)
+        }
         return Truth(nodes, edges, exact, float(computed(model, IDS)[1][-1][1].detach()) - before)
 
     return truth
@@ -258,11 +270,26 @@ def of_counted():
 
 CASES = [
     Case("chain", chain, (CLEAN, W, B), (CORRUPT, W, B), ["x", "u", "v"], None, of_chain),
-    Case("chain by eight steps", chain, (CLEAN, W, B), (CORRUPT, W, B), ["x", "u", "v"], None, of_integrated_chain(),
-         steps=8),
-    Case("linear", linear, (torch.tensor([1.0, 2.0]), torch.tensor([0.0, 1.0])), (torch.zeros(2), torch.zeros(2)),
-         ["x", "y", "u", "v"], None, of_linear),
+    Case(
+        "chain by eight steps",
+        chain,
+        (CLEAN, W, B),
+        (CORRUPT, W, B),
+        ["x", "u", "v"],
+        None,
+        of_integrated_chain(),
+        steps=8,
+    ),
+    Case(
+        "linear",
+        linear,
+        (torch.tensor([1.0, 2.0]), torch.tensor([0.0, 1.0])),
+        (torch.zeros(2), torch.zeros(2)),
+        ["x", "y", "u", "v"],
+        None,
+        of_linear,
+    ),
     Case("stream", stream(), IDS, OTHER, PARTS, difference, of_stream()),
     Case("stream by five steps", stream(), IDS, OTHER, PARTS, difference, of_stream(5), steps=5, along="embed"),
     Case("counted", counted, CLEAN, CORRUPT, "h", None, of_counted),
-]  # fmt: skip
+]

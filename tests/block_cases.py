@@ -21,13 +21,27 @@ from backprobe.tracing.values import ScopeId, ScopeNames, Value
 from backprobe.tracing.versions import Versions
 
 OURS = (
-    BlockRun, Capture, FrameObserver, TorchBlockTape, ScopeNames, ObservedFrame, Passing, Reader, Repeats, Scope,
-    ScopeId, Trace, Tracer, Value, Versions,
-)  # fmt: skip
+    BlockRun,
+    Capture,
+    FrameObserver,
+    TorchBlockTape,
+    ScopeNames,
+    ObservedFrame,
+    Passing,
+    Reader,
+    Repeats,
+    Scope,
+    ScopeId,
+    Trace,
+    Tracer,
+    Value,
+    Versions,
+)
 HOOKS = [
-    held for name, held in vars(torch.nn.modules.module).items()
+    held
+    for name, held in vars(torch.nn.modules.module).items()
     if name.startswith("_global_") and isinstance(held, dict)
-]  # fmt: skip
+]
 
 
 class Net(torch.nn.Module):
@@ -73,9 +87,13 @@ def assert_grads(model, expected):
 
 def global_state():
     return (
-        sys.gettrace(), [len(held) for held in HOOKS], torch.is_grad_enabled(), torch._C._len_torch_function_stack(),
-        torch._C._len_torch_dispatch_stack(), torch._C._is_torch_function_enabled(),
-    )  # fmt: skip
+        sys.gettrace(),
+        [len(held) for held in HOOKS],
+        torch.is_grad_enabled(),
+        torch._C._len_torch_function_stack(),
+        torch._C._len_torch_dispatch_stack(),
+        torch._C._is_torch_function_enabled(),
+    )
 
 
 @contextmanager

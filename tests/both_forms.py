@@ -43,9 +43,10 @@ def both_forms(folder, caller, program, arguments, backward=""):
     file.write_text(
         f"import backprobe as bp\nfrom both_forms import *\nfrom {caller} import *\n\n"
         f"def function({arguments}):\n" + "".join(f"    {line}\n" for line in lines) + "    return loss\n\n"
-        f"def block({arguments}):\n    with bp.probe() as rec:\n" + "".join(f"        {line}\n" for line in lines)
+        f"def block({arguments}):\n    with bp.probe() as rec:\n"
+        + "".join(f"        {line}\n" for line in lines)
         + f"{backward}    return rec\n"
-    )  # fmt: skip
+    )
     return importlib.import_module(file.stem)
 
 

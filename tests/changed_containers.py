@@ -149,9 +149,24 @@ def reversed_and_used(ops):
 
 CUT, UNUSED = ["stop_gradient"], ["unused"]
 SAID = {
-    appended: ([], CUT), appended_and_looped_over: ([], CUT), reversed_and_used: ([], CUT),
-    **dict.fromkeys([
-        inserted, popped, deleted, reversed_in_place, sorted_in_place, put_in_by_slice, item_replaced, value_replaced,
-        updated, inside_of_another, changed_by_another_name, changed_in_a_function,
-    ], (UNUSED, CUT)),
-}  # fmt: skip
+    appended: ([], CUT),
+    appended_and_looped_over: ([], CUT),
+    reversed_and_used: ([], CUT),
+    **dict.fromkeys(
+        [
+            inserted,
+            popped,
+            deleted,
+            reversed_in_place,
+            sorted_in_place,
+            put_in_by_slice,
+            item_replaced,
+            value_replaced,
+            updated,
+            inside_of_another,
+            changed_by_another_name,
+            changed_in_a_function,
+        ],
+        (UNUSED, CUT),
+    ),
+}

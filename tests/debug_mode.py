@@ -18,8 +18,9 @@ ANSWERS = (AT_THE_LINE, ELSEWHERE, NOTHING, REFUSED)
 
 def logs(model, lines=(), dtype=torch.float32, *, is_traced=False):
     """The log of a forward and a backward pass."""
-    args = [one.detach().clone().to(dtype).requires_grad_() if one.is_floating_point() else one
-            for one in arguments(model)]  # fmt: skip
+    args = [
+        one.detach().clone().to(dtype).requires_grad_() if one.is_floating_point() else one for one in arguments(model)
+    ]
     with DebugMode(record_stack_trace=is_traced) as mode, DebugMode.log_tensor_hashes():
         loss = program(model, *lines)(*args)
         torch.autograd.grad(loss, [one for one in args if one.requires_grad], allow_unused=True)

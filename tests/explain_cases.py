@@ -214,14 +214,9 @@ def over_several_lines(x, w):
     )
     parts = []
     parts.append(
-        u.sum()
-        .item(),  # <- here
-    )  # fmt: skip
-    chained = (
-        u.exp()
-        .data  # <- here
-        .sum()
-    )  # fmt: skip
+        u.sum().item()  # <- here
+    )
+    chained = u.exp().data.sum()  # <- here
     return (both * w).sum() * parts[0] * chained
 
 

@@ -97,15 +97,24 @@ def made():
     """The page, as the programs give it."""
     gradients = [
         (case.row, torch_says(case, block), backprobe_says(case, block))
-        for block, cases in ((False, FUNCTIONS), (True, BLOCKS)) for case in cases
-    ]  # fmt: skip
+        for block, cases in ((False, FUNCTIONS), (True, BLOCKS))
+        for case in cases
+    ]
     errors = [(case.row, torch_says(case, True), note(case)) for case in ERRORS]
     above = PAGE.read_text().partition(BELOW.splitlines()[0])[0]
-    return "\n".join([
-        above + BELOW, "### Missing, zero and silently wrong gradients", "",
-        table(("the program", "what PyTorch says", "what backprobe finds"), gradients), "",
-        "### Errors", "", table(("the program", "what PyTorch says", "the note that backprobe adds"), errors), "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            above + BELOW,
+            "### Missing, zero and silently wrong gradients",
+            "",
+            table(("the program", "what PyTorch says", "what backprobe finds"), gradients),
+            "",
+            "### Errors",
+            "",
+            table(("the program", "what PyTorch says", "the note that backprobe adds"), errors),
+            "",
+        ]
+    )
 
 
 if __name__ == "__main__":

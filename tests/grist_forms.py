@@ -58,9 +58,7 @@ def as_script(bug):
 def given(bug):
     """The lines that make the inputs."""
     made = GIVEN[bug.framework]
-    return "".join(
-        f"{name} = {made.format(numbers=bug.numbers[name], is_leaf=name in ('w', 'b'))}\n" for name in NAMES
-    )  # fmt: skip
+    return "".join(f"{name} = {made.format(numbers=bug.numbers[name], is_leaf=name in ('w', 'b'))}\n" for name in NAMES)
 
 
 def written(text, folder):

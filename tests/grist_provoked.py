@@ -23,7 +23,7 @@ def harmless(bug):
     numbers = {
         name: held if name == "labels" else random.uniform(-0.9, 1.1, numpy.shape(held)).astype("float32").tolist()
         for name, held in bug.numbers.items()
-    }  # fmt: skip
+    }
     return replace(bug, numbers=numbers)
 
 

@@ -92,9 +92,7 @@ CASES = [
      "jnp.linalg.norm(jnp.where(jnp.expand_dims(jnp.any(x != 0, axis=-1), -1), x, 1.0), axis=-1)"),
 ]  # fmt: skip
 
-HEADS = {
-    "torch": "import torch", "tensorflow": "import tensorflow as tf", "jax": "import jax\nimport jax.numpy as jnp",
-}  # fmt: skip
+HEADS = {"torch": "import torch", "tensorflow": "import tensorflow as tf", "jax": "import jax\nimport jax.numpy as jnp"}
 SUMMED = {"torch": "y.sum()", "tensorflow": "tf.reduce_sum(y)", "jax": "jnp.sum(y)"}
 
 

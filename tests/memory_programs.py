@@ -234,15 +234,23 @@ def a_queue(watch):
 
 
 LEAKS = {
-    a_global_list: ("graphs", "LOSSES[…]"), a_local_list: ("graphs", "losses[…]"), a_running_sum: ("graphs", "total"),
-    lists_by_name: ("graphs", "history['loss'][…]"), dictionaries_by_step: ("graphs", "history[…]['loss']"),
-    an_attribute: ("graphs", "model.history[…]"), a_closure: ("graphs", "record's kept[…]"),
-    a_dictionary: ("graphs", "OUTPUTS[…]"), a_forward_hook: ("graphs", "recorder.seen[…]"),
-    hooks_of_each_step: ("hooks", "hooks_of_each_step.<locals>.<lambda>"), a_cycle: ("cycle", ""),
-    a_carried_state: ("graphs", "state"), zeros_in_place_of_gradients: ("gradients", "SGD"),
-    a_traceback: ("graphs", "ERRORS[…].__traceback__ → out of failing()"), a_queue: ("graphs", "BUFFER[…][…]"),
+    a_global_list: ("graphs", "LOSSES[…]"),
+    a_local_list: ("graphs", "losses[…]"),
+    a_running_sum: ("graphs", "total"),
+    lists_by_name: ("graphs", "history['loss'][…]"),
+    dictionaries_by_step: ("graphs", "history[…]['loss']"),
+    an_attribute: ("graphs", "model.history[…]"),
+    a_closure: ("graphs", "record's kept[…]"),
+    a_dictionary: ("graphs", "OUTPUTS[…]"),
+    a_forward_hook: ("graphs", "recorder.seen[…]"),
+    hooks_of_each_step: ("hooks", "hooks_of_each_step.<locals>.<lambda>"),
+    a_cycle: ("cycle", ""),
+    a_carried_state: ("graphs", "state"),
+    zeros_in_place_of_gradients: ("gradients", "SGD"),
+    a_traceback: ("graphs", "ERRORS[…].__traceback__ → out of failing()"),
+    a_queue: ("graphs", "BUFFER[…][…]"),
     a_cache: ("graphs", "predicted[…]"),
-}  # fmt: skip
+}
 """By program: the kind of what is held, and the way to it."""
 
 
@@ -482,7 +490,24 @@ def gradients_that_are_zero_at_first(watch):
 
 HEALTHY = (
     gradients_that_are_zero_at_first,
-    numbers, detached, accumulated_gradients, two_optimizers, truncated_backpropagation, last_output, first_output,
-    evaluated, moving_average, best_weights, checkpointed, kept_graph_of_one_step, penalty_on_gradients, closing_hooks,
-    with_scheduler, with_second_order_optimizer, with_own_function, written_down, caught_errors, frozen_half,
-)  # fmt: skip
+    numbers,
+    detached,
+    accumulated_gradients,
+    two_optimizers,
+    truncated_backpropagation,
+    last_output,
+    first_output,
+    evaluated,
+    moving_average,
+    best_weights,
+    checkpointed,
+    kept_graph_of_one_step,
+    penalty_on_gradients,
+    closing_hooks,
+    with_scheduler,
+    with_second_order_optimizer,
+    with_own_function,
+    written_down,
+    caught_errors,
+    frozen_half,
+)

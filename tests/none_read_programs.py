@@ -33,22 +33,10 @@ PROGRAMS = {
         TOY + "a.backward()\nfor name, var in zip('xwbuv', (x, w, b, u, v)):\n    print('d_a_%s:' % name, var.grad)\n",
         ("u",),
     ),
-    "a value that is not a leaf": (
-        TOY + "a.backward()\nprint(u.grad)\n",
-        ("u",),
-    ),
-    "a comprehension": (
-        TOY + "a.backward()\nprint([part.grad for part in (x, u, v)])\n",
-        ("u",),
-    ),
-    "two lines that read": (
-        TOY + "a.backward()\nprint(u.grad)\nprint(f'{v.grad}')\n",
-        ("u", "v"),
-    ),
-    "an item of a dict": (
-        TOY + "parts = {'u': u}\na.backward()\nprint(parts['u'].grad)\n",
-        ("u",),
-    ),
+    "a value that is not a leaf": (TOY + "a.backward()\nprint(u.grad)\n", ("u",)),
+    "a comprehension": (TOY + "a.backward()\nprint([part.grad for part in (x, u, v)])\n", ("u",)),
+    "two lines that read": (TOY + "a.backward()\nprint(u.grad)\nprint(f'{v.grad}')\n", ("u", "v")),
+    "an item of a dict": (TOY + "parts = {'u': u}\na.backward()\nprint(parts['u'].grad)\n", ("u",)),
     "an attribute of an object of the program": (
         TOY + "class Holder:\n    pass\nheld = Holder()\nheld.part = u\na.backward()\nprint(held.part.grad)\n",
         ("u",),
@@ -57,10 +45,7 @@ PROGRAMS = {
         TOY + "def show(value):\n    print(value.grad)\n\na.backward()\nshow(u)\n",
         ("u",),
     ),
-    "a name that is read again later": (
-        TOY + "a.backward()\ngradient = u.grad\nprint(gradient)\n",
-        ("u",),
-    ),
+    "a name that is read again later": (TOY + "a.backward()\ngradient = u.grad\nprint(gradient)\n", ("u",)),
     "a list that is filled": (
         TOY + "found = []\na.backward()\nfor part in (x, u):\n    found.append(part.grad)\nprint(found)\n",
         ("u",),
@@ -93,10 +78,7 @@ PROGRAMS = {
         "w = leaf(1.0)\nloss = (w**2).sum()\nw = torch.zeros(1, requires_grad=True)\nloss.backward()\nprint(w.grad)\n",
         ("w#1",),
     ),
-    "an item of a leaf": (
-        "w = leaf(1.0, 2.0)\n(w**2).sum().backward()\nprint(w[0].grad, w.grad)\n",
-        ("w",),
-    ),
+    "an item of a leaf": ("w = leaf(1.0, 2.0)\n(w**2).sum().backward()\nprint(w[0].grad, w.grad)\n", ("w",)),
     "what does not require a gradient": (
         "image, w = torch.ones(2), leaf(1.0, 2.0)\n(image * w).sum().backward()\nprint(image.grad)\n",
         ("image",),
@@ -143,14 +125,8 @@ PROGRAMS = {
         "x, w = leaf(1.0), leaf(2.0)\n(x * w).sum().backward(inputs=[w])\nprint(x.grad)\n",
         ("x",),
     ),
-    "a message where there is none": (
-        TOY + "a.backward()\nif u.grad is None:\n    print('where is it?')\n",
-        ("u",),
-    ),
-    "a view of what has its gradient": (
-        TOY + "flat = u.view(-1)\na.backward()\nprint(flat.grad)\n",
-        ("flat",),
-    ),
+    "a message where there is none": (TOY + "a.backward()\nif u.grad is None:\n    print('where is it?')\n", ("u",)),
+    "a view of what has its gradient": (TOY + "flat = u.view(-1)\na.backward()\nprint(flat.grad)\n", ("flat",)),
     "a layer by its number": (
         NET + "for p in model[0].parameters():\n    p.requires_grad_(False)\nmodel(data).sum().backward()\n"
         "print(model[0].weight.grad)\n",
@@ -167,8 +143,7 @@ PROGRAMS = {
         ("spare",),
     ),
     "autograd.grad, printed at once": (
-        "w, spare = leaf(1.0), leaf(2.0)\n"
-        "print(torch.autograd.grad((w**2).sum(), [spare, w], allow_unused=True)[0])\n",
+        "w, spare = leaf(1.0), leaf(2.0)\nprint(torch.autograd.grad((w**2).sum(), [spare, w], allow_unused=True)[0])\n",
         ("spare",),
     ),
     "in a training loop": (
@@ -177,7 +152,7 @@ PROGRAMS = {
         "    optimizer.step()\n",
         ("hidden#0",),
     ),
-}  # fmt: skip
+}
 """Programs, and the names that their findings are about; one without an entry has none."""
 
 LOGGING = """\
@@ -220,5 +195,5 @@ SILENT = {
     "a training": NET + "for epoch in range(3):\n    optimizer.zero_grad()\n    loss = model(data).square().mean()\n"
     "    loss.backward()\n    nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    optimizer.step()\n"
     "    print(sum(p.grad.norm() for p in model.parameters()))\n",
-}  # fmt: skip
+}
 """Programs of which nothing is to be said."""

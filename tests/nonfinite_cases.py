@@ -145,8 +145,9 @@ def half_matmul(x):
     return y.sum()
 
 
-@case("softmax of a row that is masked out", tensor([[1.0, 2.0], [3.0, 4.0]]),
-      births=[("born", "weights", "Inf − Inf")])  # fmt: skip
+@case(
+    "softmax of a row that is masked out", tensor([[1.0, 2.0], [3.0, 4.0]]), births=[("born", "weights", "Inf − Inf")]
+)
 def masked_row(x):
     mask = torch.tensor([[True, True], [False, False]])
     scores = x.masked_fill(~mask, float("-inf"))
@@ -246,8 +247,11 @@ def half_norm(x):
     return n
 
 
-@case("two births that know nothing of each other", tensor([0.0, 1.0]),
-      births=[("born", "a", "log(0)"), ("born", "b", "division by zero")])  # fmt: skip
+@case(
+    "two births that know nothing of each other",
+    tensor([0.0, 1.0]),
+    births=[("born", "a", "log(0)"), ("born", "b", "division by zero")],
+)
 def two_births(x):
     a = torch.log(x)  # forward
     b = 1 / x  # forward
@@ -333,16 +337,22 @@ def sqrt_at_zero(x):
     return y.sum()
 
 
-@case("a norm at zero, by hand", tensor([0.0, 0.0]),
-      births=[("born_backward", "n", "sqrt"), ("born_backward", "squares", "0 · Inf")])  # fmt: skip
+@case(
+    "a norm at zero, by hand",
+    tensor([0.0, 0.0]),
+    births=[("born_backward", "n", "sqrt"), ("born_backward", "squares", "0 · Inf")],
+)
 def norm_at_zero(x):
     squares = x * x  # backward
     n = torch.sqrt(squares.sum())  # backward
     return n
 
 
-@case("the branch that where does not select", tensor([0.0, 4.0]),
-      births=[("born_backward", "log()", "a zero gradient, and the derivative of log is infinite at 0")])  # fmt: skip
+@case(
+    "the branch that where does not select",
+    tensor([0.0, 4.0]),
+    births=[("born_backward", "log()", "a zero gradient, and the derivative of log is infinite at 0")],
+)
 def masked_log(x):
     y = torch.where(x > 0, torch.log(x), 0)  # backward
     return y.sum()
@@ -396,30 +406,44 @@ def power_at_zero(x):
     return y.sum()
 
 
-@case("a trained exponent of negative numbers", tensor([1.0, -2.0]), tensor([2.0, 2.0]),
-      births=[("born_backward", "y", "log(base), and the base is negative")])  # fmt: skip
+@case(
+    "a trained exponent of negative numbers",
+    tensor([1.0, -2.0]),
+    tensor([2.0, 2.0]),
+    births=[("born_backward", "y", "log(base), and the base is negative")],
+)
 def exponents(x, p):
     y = x**p  # backward
     return y.sum()
 
 
-@case("one trained exponent of several numbers", tensor([1.0, -2.0]), tensor(3.0),
-      births=[("born_backward", "y", "log(base), and the base is negative")])  # fmt: skip
+@case(
+    "one trained exponent of several numbers",
+    tensor([1.0, -2.0]),
+    tensor(3.0),
+    births=[("born_backward", "y", "log(base), and the base is negative")],
+)
 def exponent(x, p):
     y = torch.pow(x, p)  # backward
     return y.sum()
 
 
-@case("overflow of a gradient in half precision", tensor([0.001, 0.002], dtype=torch.float16),
-      births=[("born_backward", "y", "overflow")])  # fmt: skip
+@case(
+    "overflow of a gradient in half precision",
+    tensor([0.001, 0.002], dtype=torch.float16),
+    births=[("born_backward", "y", "overflow")],
+)
 def half_gradient(x):
     y = x * 300  # backward
     z = y * 300
     return z.float().sum()
 
 
-@case("exp, and its gradient in half precision", tensor([10.0, 1.0], dtype=torch.float16),
-      births=[("born_backward", "e", "overflow")])  # fmt: skip
+@case(
+    "exp, and its gradient in half precision",
+    tensor([10.0, 1.0], dtype=torch.float16),
+    births=[("born_backward", "e", "overflow")],
+)
 def half_exp(x):
     e = torch.exp(x)  # backward
     return (e.float() * 10).sum()
@@ -447,8 +471,11 @@ def custom(x):
     return y.sum()
 
 
-@case("a zero gradient that meets a NaN", tensor([0.0, 2.0]),
-      births=[("born", "tensor()#0", "written"), ("born_backward", "l", "0 · NaN: a zero gradient")])  # fmt: skip
+@case(
+    "a zero gradient that meets a NaN",
+    tensor([0.0, 2.0]),
+    births=[("born", "tensor()#0", "written"), ("born_backward", "l", "0 · NaN: a zero gradient")],
+)
 def zero_times_nan(x):
     l = (x - torch.tensor([float("nan"), 1.0])) ** 2  # forward backward
     return l[torch.tensor([False, True])].mean()

@@ -50,8 +50,12 @@ DTYPES = (torch.float64, torch.complex128, torch.float32, torch.int64)  # an ope
 SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 EVERYTHING = ["**", "**:*()"]
 ON_LISTS = (
-    *foreach_unary_op_db, *foreach_binary_op_db, *foreach_pointwise_op_db, *foreach_reduce_op_db, *foreach_other_op_db
-)  # fmt: skip
+    *foreach_unary_op_db,
+    *foreach_binary_op_db,
+    *foreach_pointwise_op_db,
+    *foreach_reduce_op_db,
+    *foreach_other_op_db,
+)
 ON_SOME_LISTS = (
     "_foreach_add",
     "_foreach_addcmul",
@@ -149,8 +153,9 @@ class Arguments:
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by the name that it has in a recording of ``call`` and ``write``."""
         given = (("input", self.input), ("args", self.args), ("kwargs", self.kwargs))
-        return {f"{name}#0{path}": leaf for name, value in given for path, leaf in leaves(value)
-                if isinstance(leaf, Tensor)}  # fmt: skip
+        return {
+            f"{name}#0{path}": leaf for name, value in given for path, leaf in leaves(value) if isinstance(leaf, Tensor)
+        }
 
 
 def dtype_of(op: Any) -> torch.dtype | None:
@@ -166,8 +171,11 @@ def samples(op: Any, way: Way) -> Iterator[Arguments]:
     seed(0)
     flag = op.supports_autograd and dtype != torch.int64
     usual = list(islice(op.sample_inputs("cpu", dtype, requires_grad=flag), SOME))
-    plain = [sample for sample in islice(op.sample_inputs("cpu", dtype, requires_grad=flag), SOME)
-             if isinstance(sample.input, Tensor) and sample.input.layout is torch.strided]  # fmt: skip
+    plain = [
+        sample
+        for sample in islice(op.sample_inputs("cpu", dtype, requires_grad=flag), SOME)
+        if isinstance(sample.input, Tensor) and sample.input.layout is torch.strided
+    ]
     spread = [sample.noncontiguous() for sample in plain[:FEW]]
     flat = [sample for sample in plain if sample.input.dim() == 2][:FEW]
     sparse = [with_layout(sample, layout) for layout in SPARSE if op.supports_sparse_layout(layout) for sample in flat]
@@ -284,8 +292,11 @@ def bare(way: Way, arguments: Arguments) -> dict[str, Outcome]:
         found |= {f"value of {name}": value for name, (value, _) in before.items()}
         edges = {name: edge for name, (_, edge) in before.items()}
         made = {**gradients(loss, inputs), **gradients(loss, {**held, **edges})}
-        outcomes = {form: found | {f"gradient of {name}": one if one is None else SHOWN[form](one)
-                                   for name, one in made.items()} for form in FORMS}  # fmt: skip
+        outcomes = {
+            form: found
+            | {f"gradient of {name}": one if one is None else SHOWN[form](one) for name, one in made.items()}
+            for form in FORMS
+        }
     except Exception as error:  # noqa: BLE001  # some samples are there to be refused
         return dict.fromkeys(FORMS, refused(error))
     try:
@@ -307,8 +318,11 @@ def left_on(tensor: Tensor) -> Any:
 
 def gradients(loss: Tensor, inputs: dict[str, Tensor | GradientEdge | None]) -> dict[str, Tensor | None]:
     """PyTorch's own, with respect to all of these in one pass."""
-    wanted = {name: one for name, one in inputs.items() if isinstance(one, GradientEdge) or (
-        isinstance(one, Tensor) and one.requires_grad)}  # fmt: skip
+    wanted = {
+        name: one
+        for name, one in inputs.items()
+        if isinstance(one, GradientEdge) or (isinstance(one, Tensor) and one.requires_grad)
+    }
     made = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True, retain_graph=True) if wanted else ()
     return dict.fromkeys(inputs) | dict(zip(wanted, made, strict=True))
 
@@ -388,8 +402,9 @@ def probed(form: str, way: Way, arguments: Arguments, alive: Alive) -> Outcome:
     if form == "block":
         found |= {f".grad of {name}": left_on(tensor) for name, tensor in given.items()}
     alive.note(observed, [*recorded, *given], arguments)
-    if any(leaf._backward_hooks for _, leaf in leaves((observed.result, list(given.values())))
-           if isinstance(leaf, Tensor)):  # fmt: skip
+    if any(
+        leaf._backward_hooks for _, leaf in leaves((observed.result, list(given.values()))) if isinstance(leaf, Tensor)
+    ):
         found["hooks left"] = True
     if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack() or not torch.is_grad_enabled():
         found["modes left"] = True
@@ -405,8 +420,9 @@ def gradient_of(entry: Any, form: str) -> Any:
 
 def differing(expected: Outcome, found: Outcome) -> list[str]:
     """The names under which two runs differ."""
-    return [name for name in expected | found if name not in found or name not in expected
-            or expected[name] != found[name]]  # fmt: skip
+    return [
+        name for name in expected | found if name not in found or name not in expected or expected[name] != found[name]
+    ]
 
 
 # the comparison

@@ -116,8 +116,9 @@ def mlp():
 
 
 def cnn():
-    body = nn.Sequential(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-                         nn.Linear(16, 3))  # fmt: skip
+    body = nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 3)
+    )
     return Training(body, F.cross_entropy), randn(2, 6, 6), classes(3)
 
 
@@ -156,14 +157,27 @@ def gpt2():
 
 
 def bert():
-    config = BertConfig(vocab_size=13, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
-                        max_position_embeddings=8)  # fmt: skip
+    config = BertConfig(
+        vocab_size=13,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=8,
+    )
     return BertForSequenceClassification(config).eval(), torch.randint(13, (B, 5)), classes(2)
 
 
 def vit():
-    config = ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, image_size=4,
-                       patch_size=2, num_labels=2)  # fmt: skip
+    config = ViTConfig(
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        image_size=4,
+        patch_size=2,
+        num_labels=2,
+    )
     return ViTForImageClassification(config).eval(), randn(3, 4, 4), classes(2)
 
 

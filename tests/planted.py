@@ -218,30 +218,55 @@ PARTS = (
 RIGHT = [
     Right("run again", P),
     Right("fused attention for eager", T, ATTENTION),
-    Right("a fused layer norm", P, (
-        ("mean = h.mean(-1, keepdim=True)", "pass"), ("var = h.var(-1, keepdim=True, unbiased=False)", "pass"),
-        ("n = (h - mean) / torch.sqrt(var + 1e-5)", "n = F.layer_norm(h, (12,))"),
-    )),
-    Right("a layer norm by hand", T, ((
-        "y = F.layer_norm(r, (16,), eps=1e-5)",
-        "y = (r - r.mean(-1, keepdim=True)) * (r.var(-1, keepdim=True, unbiased=False) + 1e-5).rsqrt()",
-    ),)),
+    Right(
+        "a fused layer norm",
+        P,
+        (
+            ("mean = h.mean(-1, keepdim=True)", "pass"),
+            ("var = h.var(-1, keepdim=True, unbiased=False)", "pass"),
+            ("n = (h - mean) / torch.sqrt(var + 1e-5)", "n = F.layer_norm(h, (12,))"),
+        ),
+    ),
+    Right(
+        "a layer norm by hand",
+        T,
+        (
+            (
+                "y = F.layer_norm(r, (16,), eps=1e-5)",
+                "y = (r - r.mean(-1, keepdim=True)) * (r.var(-1, keepdim=True, unbiased=False) + 1e-5).rsqrt()",
+            ),
+        ),
+    ),
     Right("one matrix product for several", P, (("z = d @ w2 + b2", "z = torch.addmm(b2, d, w2)"),)),
-    Right("one matrix product for several", R, (
-        ("gate = torch.sigmoid(x[step] @ wx + h @ wh)",
-         "gate = torch.sigmoid(torch.cat([x[step], h], -1) @ torch.cat([wx, wh]))"),
-    )),
-    Right("a softmax by hand", T, (
-        ("weights = masked.softmax(-1)", "weights = (masked - masked.logsumexp(-1, keepdim=True)).exp()"),
-    )),
+    Right(
+        "one matrix product for several",
+        R,
+        (
+            (
+                "gate = torch.sigmoid(x[step] @ wx + h @ wh)",
+                "gate = torch.sigmoid(torch.cat([x[step], h], -1) @ torch.cat([wx, wh]))",
+            ),
+        ),
+    ),
+    Right(
+        "a softmax by hand",
+        T,
+        (("weights = masked.softmax(-1)", "weights = (masked - masked.logsumexp(-1, keepdim=True)).exp()"),),
+    ),
     Right("a cross entropy by hand", P, (("p = torch.log_softmax(z, -1)", "p = z - z.logsumexp(-1, keepdim=True)"),)),
-    Right("another order of additions", P, (("mean = h.mean(-1, keepdim=True)",
-                                             "mean = h.flip(-1).cumsum(-1)[..., -1:] / 12"),)),
+    Right(
+        "another order of additions",
+        P,
+        (("mean = h.mean(-1, keepdim=True)", "mean = h.flip(-1).cumsum(-1)[..., -1:] / 12"),),
+    ),
     Right("parts of a batch", P, PARTS),
     Right("an einsum for a product", R, (("c = h @ key", "c = torch.einsum('bi,io->bo', h, key)"),)),
-    *(Right(f"{str(dtype).removeprefix('torch.')} for float32", model, (), dtype)
-      for dtype in (torch.bfloat16, torch.float16, torch.float64) for model in (P, T, R)),
-]  # fmt: skip
+    *(
+        Right(f"{str(dtype).removeprefix('torch.')} for float32", model, (), dtype)
+        for dtype in (torch.bfloat16, torch.float16, torch.float64)
+        for model in (P, T, R)
+    ),
+]
 
 
 _numbers = itertools.count()

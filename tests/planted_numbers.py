@@ -33,10 +33,13 @@ UNARY = {
 }  # fmt: skip
 MATRICES = {
     "torch": ("m @ {}", "torch.linalg.inv_ex(m)[0] @ {}", "torch.logdet(m) * {}", "torch.linalg.svdvals(m)[0] * {}"),
-    "tensorflow": ("tf.linalg.matvec(m, {})", "tf.linalg.logdet(tf.matmul(m, m, transpose_b=True)) * {}",
-                   "tf.linalg.det(m) * {}"),
+    "tensorflow": (
+        "tf.linalg.matvec(m, {})",
+        "tf.linalg.logdet(tf.matmul(m, m, transpose_b=True)) * {}",
+        "tf.linalg.det(m) * {}",
+    ),
     "jax": ("m @ {}", "jnp.linalg.inv(m) @ {}", "jnp.linalg.slogdet(m)[1] * {}", "jnp.linalg.cholesky(m @ m.T) @ {}"),
-}  # fmt: skip
+}
 BINARY = ("{} + {}", "{} - {}", "{} * {}", "{} / {}", "{} ** {}")
 SUM = {"torch": "{}.sum()", "tensorflow": "tf.reduce_sum({})", "jax": "{}.sum()"}
 

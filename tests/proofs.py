@@ -604,18 +604,27 @@ def underflow(said):
 def without_a_gradient(said):
     """Each parameter that is named got none, by the training or by its own entry."""
     names = names_in(said.finding.facts[0].partition(": ")[2])
-    lost = {one.name for one in said.training.untrained} | {*said.training.cleared} if said.training else {
-        one.name for one in said.entries if str(one.status) == "not_connected"
-    }  # fmt: skip
+    lost = (
+        {one.name for one in said.training.untrained} | {*said.training.cleared}
+        if said.training
+        else {one.name for one in said.entries if str(one.status) == "not_connected"}
+    )
     return bool(names) and lost.issuperset(names)
 
 
 HEALTH = {
-    "missing": without_a_gradient, "never_called": without_a_gradient,
-    "dead": dead, "dead_units": dead, "large_gradients": large, "saturated": saturated,
-    "zero_gradient": zero_gradient, "zero_derivative": zero_partial,
-    "vanishing": changes, "exploding": changes, "underflow": underflow,
-}  # fmt: skip
+    "missing": without_a_gradient,
+    "never_called": without_a_gradient,
+    "dead": dead,
+    "dead_units": dead,
+    "large_gradients": large,
+    "saturated": saturated,
+    "zero_gradient": zero_gradient,
+    "zero_derivative": zero_partial,
+    "vanishing": changes,
+    "exploding": changes,
+    "underflow": underflow,
+}
 """By the kind of a finding of ``health``."""
 
 ADVICE = frozenset({
@@ -656,31 +665,115 @@ PARTS = frozenset({
     "finite_gradient", "unknown_number", "unseen_line", "and_more", "by_op", "unread", "births_unjudged", "failed",
 })  # fmt: skip
 
-OF_ERRORS = frozenset({
-    "rebound", "rebound.since", "rebound.hidden", "rebound.local", "rebound_raised", "rebound_defined", "rebound_there",
-    "in_place", "freed", "freed_itself", "no_history", "not_scalar", "no_rule", "not_in_graph", "leaf_written",
-    "leaf_view_written", "view_written", "view_written.hook", "no_history_in_backward", "inference", "integer_leaf",
-    "saved_for", "written_unseen", "by_module", "all_none", "unconnected", "none_requires",
-    *(code for code in SENTENCES if code.startswith("grad_none.") and not code.endswith("_next")),
-})  # fmt: skip
+OF_ERRORS = frozenset(
+    {
+        "rebound",
+        "rebound.since",
+        "rebound.hidden",
+        "rebound.local",
+        "rebound_raised",
+        "rebound_defined",
+        "rebound_there",
+        "in_place",
+        "freed",
+        "freed_itself",
+        "no_history",
+        "not_scalar",
+        "no_rule",
+        "not_in_graph",
+        "leaf_written",
+        "leaf_view_written",
+        "view_written",
+        "view_written.hook",
+        "no_history_in_backward",
+        "inference",
+        "integer_leaf",
+        "saved_for",
+        "written_unseen",
+        "by_module",
+        "all_none",
+        "unconnected",
+        "none_requires",
+        *(code for code in SENTENCES if code.startswith("grad_none.") and not code.endswith("_next")),
+    }
+)
 
-OF_GRAPHS = frozenset({
-    "made_leaf.loss", "frozen.leaf", "not_retained", "made_again.view", "shared", "loss_without", "tensor_without",
-    "loss_leaf", "saved_by", "same_memory", "own_pass", "other_operation", "made_of_other", "computed_by",
-    "loss_leads_to", "path_unseen", "path_filled", "path", "no_path", "graph_freed", "python_nodes", "unused.tensor",
-})  # fmt: skip
+OF_GRAPHS = frozenset(
+    {
+        "made_leaf.loss",
+        "frozen.leaf",
+        "not_retained",
+        "made_again.view",
+        "shared",
+        "loss_without",
+        "tensor_without",
+        "loss_leaf",
+        "saved_by",
+        "same_memory",
+        "own_pass",
+        "other_operation",
+        "made_of_other",
+        "computed_by",
+        "loss_leads_to",
+        "path_unseen",
+        "path_filled",
+        "path",
+        "no_path",
+        "graph_freed",
+        "python_nodes",
+        "unused.tensor",
+    }
+)
 
-OF_EXPERIMENTS = frozenset({
-    "bridged", "bridged.several", "moved", "used_last", "flat_everywhere", "stays",
-    "left_framework", "discrete", "same_numbers", "new_numbers",
-    "cured", "cured_here", "cured_equal", "cured_changed",
-    "cured_script", "cured_script_here", "losses_equal", "losses_changed",
-})  # fmt: skip
+OF_EXPERIMENTS = frozenset(
+    {
+        "bridged",
+        "bridged.several",
+        "moved",
+        "used_last",
+        "flat_everywhere",
+        "stays",
+        "left_framework",
+        "discrete",
+        "same_numbers",
+        "new_numbers",
+        "cured",
+        "cured_here",
+        "cured_equal",
+        "cured_changed",
+        "cured_script",
+        "cured_script_here",
+        "losses_equal",
+        "losses_changed",
+    }
+)
 """What another run has shown: the programs are in ``tests/test_experiments.py``."""
 
-OF_TAPES = frozenset({
-    "outside_tape", "watched_late", "watched_after", "constant_target", "not_watched", "not_watched.variable",
-    "asked_for_nothing", "no_derivative", "zero_derivative.operation", "own_gradient", "own_gradient.zero",
-    "own_gradient.inside", "graph_cut", "graph_cut.by_hand", "tape_stopped", "none_in_graph", "none_held", "none_given",
-    "none_for", "zeros_for", "asked_for", "same_of", "own_tape", "no_way",
-})  # fmt: skip
+OF_TAPES = frozenset(
+    {
+        "outside_tape",
+        "watched_late",
+        "watched_after",
+        "constant_target",
+        "not_watched",
+        "not_watched.variable",
+        "asked_for_nothing",
+        "no_derivative",
+        "zero_derivative.operation",
+        "own_gradient",
+        "own_gradient.zero",
+        "own_gradient.inside",
+        "graph_cut",
+        "graph_cut.by_hand",
+        "tape_stopped",
+        "none_in_graph",
+        "none_held",
+        "none_given",
+        "none_for",
+        "zeros_for",
+        "asked_for",
+        "same_of",
+        "own_tape",
+        "no_way",
+    }
+)

@@ -27,9 +27,7 @@ def function(text, folder, framework):
 
 def remedy_of(report):
     """The first remedy that a report has, as its two formulas, and the finding."""
-    return next(
-        (INSTEAD.match(one.remedy).groupdict(), one) for one in report.findings if INSTEAD.match(one.remedy)
-    )  # fmt: skip
+    return next((INSTEAD.match(one.remedy).groupdict(), one) for one in report.findings if INSTEAD.match(one.remedy))
 
 
 def applied(text, report):

@@ -33,16 +33,15 @@ def alerts_table():
     )
     rows = [
         f"| `{one.kind}` | {one.statistic} | {one.source} | {needs(one)} | {' | '.join(map(str, counts[one.kind]))} |"
-        for one in RULES.values() if one.is_of_runs
-    ]  # fmt: skip
+        for one in RULES.values()
+        if one.is_of_runs
+    ]
     return "\n".join([head, "|---|---|---|---|---|---|", *rows]) + "\n"
 
 
 def health_table():
     """The rules of a recording."""
-    rows = [
-        f"| `{one.kind}` | {one.statistic} | {one.source} |" for one in RULES.values() if one.is_of_recordings
-    ]  # fmt: skip
+    rows = [f"| `{one.kind}` | {one.statistic} | {one.source} |" for one in RULES.values() if one.is_of_recordings]
     return "\n".join(["| kind | reported when | where the threshold comes from |", "|---|---|---|", *rows]) + "\n"
 
 

@@ -27,8 +27,10 @@ def every(step, cases):
 
 def one_in(step, values, name=str):
     """Values as parameters, which are called as ``name`` says; ``make test`` takes one of so many."""
-    return [pytest.param(value, id=name(value), marks=() if at % step == 0 else pytest.mark.sweep)
-            for at, value in enumerate(values)]  # fmt: skip
+    return [
+        pytest.param(value, id=name(value), marks=() if at % step == 0 else pytest.mark.sweep)
+        for at, value in enumerate(values)
+    ]
 
 
 def without(cases, *left):

@@ -81,8 +81,10 @@ class Residual(nn.Module):
     def __init__(self, depth=4, width=32, zero=True):
         super().__init__()
         self.stem = nn.Linear(FEATURES, width)
-        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(),
-                                                  nn.Linear(width, width)) for _ in range(depth))  # fmt: skip
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
+            for _ in range(depth)
+        )
         for block in self.blocks if zero else ():
             nn.init.zeros_(block[3].weight)
             nn.init.zeros_(block[3].bias)
@@ -230,8 +232,18 @@ def small_gpt2(layers=2, width=64):
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.manual_seed(0)
     config = transformers.GPT2Config(
-        n_embd=width, n_layer=layers, n_head=4, vocab_size=1000, n_positions=128, bos_token_id=0, eos_token_id=0,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False, attn_implementation="eager",
+        n_embd=width,
+        n_layer=layers,
+        n_head=4,
+        vocab_size=1000,
+        n_positions=128,
+        bos_token_id=0,
+        eos_token_id=0,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        use_cache=False,
+        attn_implementation="eager",
         loss_type="ForCausalLM",
-    )  # fmt: skip
+    )
     return transformers.GPT2LMHeadModel(config), torch.randint(0, 1000, (2, 16))

@@ -27,22 +27,45 @@ from written_runs import kinds, writer, written
 
 PAGE = (Path(__file__).parent.parent / "docs" / "alerts.md").read_text()
 ONE_OF_EACH = list({one.fault: one for one in reversed(FAULTS)}.values())
-SOME = ("MLP, SGD", "MLP, warm-up", "residual, from zero", "CNN, BatchNorm", "transformer, norm after", "LoRA",
-        "MLP, probabilities")  # fmt: skip
+SOME = (
+    "MLP, SGD",
+    "MLP, warm-up",
+    "residual, from zero",
+    "CNN, BatchNorm",
+    "transformer, norm after",
+    "LoRA",
+    "MLP, probabilities",
+)
 
-OTHER_FAULTS = ("initialisation × 50: U-Net", "initialisation × 0.01: VAE", "zero_grad is missing: GRU",
-                "zero_grad is missing: ViT, clipped", "a branch that is detached: inference mode", "softmax twice: MLP",
-                "learning rate / 1000: GRU, RMSprop", "weight decay of 10: ViT, AdamW",
-                "weight decay of 10: GRU, Adam")  # fmt: skip
-OTHERS = ("WGAN-GP", "regression, targets of 200, SGD", "MLP, one by one", "VAE, sums of pixels", "policy gradient",
-          "experts", "stochastic depth", "regression, LBFGS", "sines")  # fmt: skip
+OTHER_FAULTS = (
+    "initialisation × 50: U-Net",
+    "initialisation × 0.01: VAE",
+    "zero_grad is missing: GRU",
+    "zero_grad is missing: ViT, clipped",
+    "a branch that is detached: inference mode",
+    "softmax twice: MLP",
+    "learning rate / 1000: GRU, RMSprop",
+    "weight decay of 10: ViT, AdamW",
+    "weight decay of 10: GRU, Adam",
+)
+OTHERS = (
+    "WGAN-GP",
+    "regression, targets of 200, SGD",
+    "MLP, one by one",
+    "VAE, sums of pixels",
+    "policy gradient",
+    "experts",
+    "stochastic depth",
+    "regression, LBFGS",
+    "sines",
+)
 
 
 def one_of_three(trainings):
     """One of three of them in ``make test``."""
     return [
         pytest.param(one, id=one.name, marks=[pytest.mark.sweep] * (at % 3 > 0)) for at, one in enumerate(trainings)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -65,9 +88,10 @@ def test_a_fault_of_another_kind_is_found_in_the_first_tenth(training):
     assert is_found(training, report), report
 
 
-@pytest.mark.parametrize("training", one_of_three(
-    one for one in (*HEALTHY, *VARIED_HEALTHY) if one.name in (SOME if one in HEALTHY else OTHERS)
-))  # fmt: skip
+@pytest.mark.parametrize(
+    "training",
+    one_of_three(one for one in (*HEALTHY, *VARIED_HEALTHY) if one.name in (SOME if one in HEALTHY else OTHERS)),
+)
 def test_a_healthy_training_has_no_alert(training):
     report = alerts(training)
     assert report.ok, report
@@ -280,8 +304,11 @@ def trained_with(folder, clear, make=None, optimizers=1, order=(0, 1), steps=8):
     """Two linear models whose losses go through both, trained in turn; ``clear`` is called before each backward."""
     torch.manual_seed(0)
     model = torch.nn.ModuleList([torch.nn.Linear(4, 4), torch.nn.Linear(4, 3)])
-    both = [torch.optim.SGD(one.parameters(), lr=0.01) for one in model] if optimizers == 2 else [
-        torch.optim.SGD(model.parameters(), lr=0.01)]  # fmt: skip
+    both = (
+        [torch.optim.SGD(one.parameters(), lr=0.01) for one in model]
+        if optimizers == 2
+        else [torch.optim.SGD(model.parameters(), lr=0.01)]
+    )
     labels = torch.arange(8) % 3
     with bp.watch(model, folder, optimizer=[both[at] for at in order[: len(both)]]):
         for x in torch.randn(steps, 8, 4):
@@ -317,9 +344,9 @@ def test_gradients_that_are_never_cleared(tmp_path, make):
         golden("alerts", found)
 
 
-@pytest.mark.parametrize("clear", [
-    lambda one, model: one.zero_grad(), lambda one, model: one.zero_grad(set_to_none=False), by_data,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "clear", [lambda one, model: one.zero_grad(), lambda one, model: one.zero_grad(set_to_none=False), by_data]
+)
 @pytest.mark.parametrize("order", [(0,), (0, 1), (1, 0)])
 def test_gradients_that_are_cleared_in_time(tmp_path, clear, order):
     """Each loss goes through the other model as well, whose gradients are cleared before it steps."""

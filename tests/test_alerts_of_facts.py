@@ -55,9 +55,10 @@ def test_scores_of_a_model_that_is_not_trained_may_be_maximised(tmp_path):
     )
 
 
-@pytest.mark.parametrize(("lr", "dtype", "is_lost"), [
-    (1e-4, torch.bfloat16, True), (1e-1, torch.bfloat16, False), (1e-4, torch.float32, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lr", "dtype", "is_lost"),
+    [(1e-4, torch.bfloat16, True), (1e-1, torch.bfloat16, False), (1e-4, torch.float32, False)],
+)
 def test_steps_that_are_lost_in_rounding(lr, dtype, is_lost, tmp_path):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 1)).to(dtype)

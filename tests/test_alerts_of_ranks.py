@@ -45,7 +45,7 @@ SICK = {
     "every tenth step": (only(3, 3.0), {"every": 10}, 3, 190),
     "while all of them grow": (lambda rank, name, step, _: 1.1**step * (3.0 if rank == 4 else 1.0), {}, 4, 19),
     "with batches that differ": (only(3, 4.0), {"noise": 0.4}, 3, 19),
-}  # fmt: skip
+}
 """By what it is like: how large the gradients are, how the run is made, which rank it is, and the step of the alert."""
 
 
@@ -80,17 +80,19 @@ HEALTHY = {
     "two processes": (only(1, 3.0), {"ranks": 2}),
     "three processes": (only(1, 3.0), {"ranks": 3}),
     "stages of a pipeline": (
-        lambda rank, *_: 10.0**rank, {"has": lambda rank, name: int(name[-1]) // 2 == rank % 3, "ranks": 3}
+        lambda rank, *_: 10.0**rank,
+        {"has": lambda rank, name: int(name[-1]) // 2 == rank % 3, "ranks": 3},
     ),
     "stages of a pipeline, two of each": (
-        lambda rank, *_: 10.0 ** (rank % 3), {"has": lambda rank, name: int(name[-1]) // 2 == rank % 3, "ranks": 6}
+        lambda rank, *_: 10.0 ** (rank % 3),
+        {"has": lambda rank, name: int(name[-1]) // 2 == rank % 3, "ranks": 6},
     ),
     "the same in each": (only(3, 3.0), {"merge": "once"}),
     "few steps": (only(3, 3.0), {"steps": 12}),
     "half of them larger": (lambda rank, *_: 3.0 if rank % 2 else 1.0, {}),
     "all of them grow": (lambda rank, name, step, _: 1.1**step, {}),
     "sizes of a heavy tail": (lambda rank, name, step, random: float(numpy.exp(random.normal())), {}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("times", "how"), HEALTHY.values(), ids=HEALTHY.keys())

@@ -24,9 +24,13 @@ def _llama(attention):
 
     logging.getLogger("transformers").setLevel(logging.ERROR)
     config = transformers.LlamaConfig(
-        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        vocab_size=50,
         attn_implementation=attention,
-    )  # fmt: skip
+    )
     return transformers.LlamaForCausalLM(config), "model.layers.0.self_attn"
 
 

@@ -255,7 +255,7 @@ REFUSED = {
         lambda: bp.attribute(stream().requires_grad_(False), IDS, OTHER, PARTS, of=difference),
     ),
     "no such module": (bp.NothingMatched, lambda: bp.attribute(stream(), IDS, OTHER, "h.7", of=difference)),
-}  # fmt: skip
+}
 
 
 def test_what_cannot_be_attributed_is_refused():

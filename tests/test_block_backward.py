@@ -208,8 +208,9 @@ def test_autocast(x):
     assert plain["/step:y"].dtype == "bfloat16"
 
 
-@case("`zero_grad()` and `optimizer.step()` in the block", PASSES,
-      "works; values that it overwrites need `values=\"copy\"`")  # fmt: skip
+@case(
+    "`zero_grad()` and `optimizer.step()` in the block", PASSES, 'works; values that it overwrites need `values="copy"`'
+)
 def test_a_whole_training_step(x):
     def train(model, probe):
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
@@ -428,8 +429,9 @@ def test_what_backward_brings_after_a_write_through_data_is_not_told_apart(early
     assert rec["w"].cause.text == "w.data.sub_(1.0)"
 
 
-@case("an in-place write that a block cannot foresee", WRITES,
-      "the new version is right; the old value is `Overwritten`")  # fmt: skip
+@case(
+    "an in-place write that a block cannot foresee", WRITES, "the new version is right; the old value is `Overwritten`"
+)
 def test_writes_that_cannot_be_foreseen(x):
     with bp.probe() as rec:
         u = x * 2

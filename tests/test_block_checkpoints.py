@@ -44,13 +44,22 @@ def checkpointing(**options):
 def small(kind):
     torch.manual_seed(0)
     if kind == "gpt2":
-        config = transformers.GPT2Config(n_embd=16, n_layer=2, n_head=2, vocab_size=50, n_positions=16,
-                                         bos_token_id=0, eos_token_id=0)  # fmt: skip
+        config = transformers.GPT2Config(
+            n_embd=16, n_layer=2, n_head=2, vocab_size=50, n_positions=16, bos_token_id=0, eos_token_id=0
+        )
         return transformers.GPT2LMHeadModel(config)
     config = transformers.LlamaConfig(
-        hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
-        vocab_size=50, max_position_embeddings=32, bos_token_id=0, eos_token_id=0, attention_dropout=0.1,
-    )  # fmt: skip
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        vocab_size=50,
+        max_position_embeddings=32,
+        bos_token_id=0,
+        eos_token_id=0,
+        attention_dropout=0.1,
+    )
     return transformers.LlamaForCausalLM(config)
 
 

@@ -132,11 +132,21 @@ def a_gradient_penalty(w):
 
 
 PROGRAMS = (
-    several_calls, cleared_in_place, cleared_by_an_optimizer, used_twice, clipped, scaled_by_a_hook_on_grad,
-    replaced_by_a_hook, replaced_by_a_buffer_that_is_used_again, kept_by_a_hook_and_written,
-    shared_with_what_a_backward_writes_into, a_cotangent_that_is_used_again, a_cotangent_of_the_leaf_itself,
-    a_cotangent_that_requires_a_gradient, a_gradient_penalty,
-)  # fmt: skip
+    several_calls,
+    cleared_in_place,
+    cleared_by_an_optimizer,
+    used_twice,
+    clipped,
+    scaled_by_a_hook_on_grad,
+    replaced_by_a_hook,
+    replaced_by_a_buffer_that_is_used_again,
+    kept_by_a_hook_and_written,
+    shared_with_what_a_backward_writes_into,
+    a_cotangent_that_is_used_again,
+    a_cotangent_of_the_leaf_itself,
+    a_cotangent_that_requires_a_gradient,
+    a_gradient_penalty,
+)
 
 
 def leaf():
@@ -178,9 +188,9 @@ def multiplied(w):
     (w * 2).sum().backward()
 
 
-@pytest.mark.parametrize("steps", [
-    (looked_up,), (looked_up, looked_up), (looked_up, multiplied), (multiplied, looked_up),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "steps", [(looked_up,), (looked_up, looked_up), (looked_up, multiplied), (multiplied, looked_up)]
+)
 def test_sparse_gradients(steps):
     def program(w):
         for step in steps:
@@ -248,11 +258,16 @@ def test_a_grad_that_is_a_view_of_a_buffer_changes_with_it(through):
     assert same(rec["w"].grad, C)
 
 
-@pytest.mark.parametrize("make", [
-    lambda w: torch.optim.SGD([w], 0.5, foreach=True), lambda w: torch.optim.SGD([w], 0.5, fused=True),
-    lambda w: torch.optim.AdamW([w], 0.5, foreach=True), lambda w: torch.optim.AdamW([w], 0.5, fused=True),
-    lambda w: torch.optim.SGD([w], 0.5, momentum=0.9, weight_decay=0.1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda w: torch.optim.SGD([w], 0.5, foreach=True),
+        lambda w: torch.optim.SGD([w], 0.5, fused=True),
+        lambda w: torch.optim.AdamW([w], 0.5, foreach=True),
+        lambda w: torch.optim.AdamW([w], 0.5, fused=True),
+        lambda w: torch.optim.SGD([w], 0.5, momentum=0.9, weight_decay=0.1),
+    ],
+)
 def test_an_optimizer_steps_between_two_passes(make):
     def program(w):
         optimizer = make(w)

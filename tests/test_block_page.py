@@ -16,7 +16,7 @@ def test_tables():
     assert made.removeprefix(block_page.BELOW) == (
         "\n### A\n\n| | what you get |\n|---|---|\n| one | works |\n"
         "\n### B\n\n| | what you get |\n|---|---|\n| two | `opaque` \\| why |\n"
-    )  # fmt: skip
+    )
 
 
 def test_two_tests_that_disagree():

@@ -151,9 +151,13 @@ def test_blocks_at_module_level_and_in_class_bodies(x, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     assert printed(forked(script)).splitlines() == [
-        "x [6.0, 6.0]", "u [3.0, 3.0]", "v [1.0, 1.0]", "/class Held:inside not_connected", "backward() 1.0",
+        "x [6.0, 6.0]",
+        "u [3.0, 3.0]",
+        "v [1.0, 1.0]",
+        "/class Held:inside not_connected",
+        "backward() 1.0",
         "[1.0, 1.0] [5.0, 5.0]",
-    ]  # fmt: skip
+    ]
 
     class Held:
         scale = 3.0
@@ -201,8 +205,11 @@ def test_what_a_dataclass_stores_needs_no_note(x):
     assert rec.notes == ()
 
 
-@case("in code without source text (`exec`, `python -c`)", PLACES,
-      "its variables are not recorded, and `rec.notes` says so; what it calls is")  # fmt: skip
+@case(
+    "in code without source text (`exec`, `python -c`)",
+    PLACES,
+    "its variables are not recorded, and `rec.notes` says so; what it calls is",
+)
 def test_code_without_source(x):
     space = {"x": x, "doubled": doubled}
     lines = "    u = [doubled(x) for _ in 'a'][0]\n    u.sum().backward()\n"
@@ -236,10 +243,16 @@ def outside(x, *select):
 """
 
 
-@case("in a function whose file has changed since it was imported", PLACES,
-      "its variables are not recorded, and `rec.notes` says so; what it calls is")  # fmt: skip
-@pytest.mark.parametrize("now", ["# one more line\n" + CHANGED, CHANGED.replace("value * 2", "value * 3"), ""],
-                         ids=["moved", "edited", "emptied"])  # fmt: skip
+@case(
+    "in a function whose file has changed since it was imported",
+    PLACES,
+    "its variables are not recorded, and `rec.notes` says so; what it calls is",
+)
+@pytest.mark.parametrize(
+    "now",
+    ["# one more line\n" + CHANGED, CHANGED.replace("value * 2", "value * 3"), ""],
+    ids=["moved", "edited", "emptied"],
+)
 def test_code_whose_file_has_changed(x, now, tmp_path):
     path = tmp_path / "changing.py"
     path.write_text(CHANGED)

@@ -29,8 +29,14 @@ def free_port():
 def test_two_processes():
     port = free_port()
     started = [prepared.start(DISTRIBUTED, SCRIPT, rank, port, timeout=240) for rank in (0, 1)]
-    cases = ("one_step", "micro_batches", "accumulated_before", "parameters_alone", "one_rank_probes",
-             "one_rank_prints")  # fmt: skip
+    cases = (
+        "one_step",
+        "micro_batches",
+        "accumulated_before",
+        "parameters_alone",
+        "one_rank_probes",
+        "one_rank_prints",
+    )
     expected = "".join(f"{kind} {name} ok\n" for kind in ("averaged", "sharded") for name in cases)
     for ended in [process.ended() for process in started]:
         assert ended.stdout == expected, ended.stdout + ended.stderr

@@ -459,8 +459,22 @@ def names_hold_values_of_other_kinds(take):
             return self.last(result)
 
     net = made(Kinds)
-    helds = (None, None, 2, 2, 3, 2.5, "text", torch.tensor(2.0), torch.tensor(2.0), torch.tensor(2), [torch.ones(1)],
-             torch.tensor(2.0, requires_grad=True), torch.tensor(3.0, dtype=torch.float64), None)  # fmt: skip
+    helds = (
+        None,
+        None,
+        2,
+        2,
+        3,
+        2.5,
+        "text",
+        torch.tensor(2.0),
+        torch.tensor(2.0),
+        torch.tensor(2),
+        [torch.ones(1)],
+        torch.tensor(2.0, requires_grad=True),
+        torch.tensor(3.0, dtype=torch.float64),
+        None,
+    )
     for net.held in helds:
         take(step, net)
 
@@ -697,9 +711,16 @@ def one_model_under_two_selections_in_turn(take):
             net(X).sum().backward()
 
     net = made(Net)
-    asked = [{"select": OUTPUTS}, {"select": EVERYTHING}, {"select": "first"}, {"select": ":hidden"}, {},
-             {"select": EVERYTHING, "values": "copy"}, {"select": EVERYTHING, "nonfinite": True},
-             {"select": EVERYTHING, "create_graph": True}]  # fmt: skip
+    asked = [
+        {"select": OUTPUTS},
+        {"select": EVERYTHING},
+        {"select": "first"},
+        {"select": ":hidden"},
+        {},
+        {"select": EVERYTHING, "values": "copy"},
+        {"select": EVERYTHING, "nonfinite": True},
+        {"select": EVERYTHING, "create_graph": True},
+    ]
     for options in (*asked, *asked):
         take(selecting, net, **options)
 
@@ -867,8 +888,21 @@ def backward_has_inputs_and_cotangents(take):
                 out.sum().backward()
 
     net = made(Net)
-    for how in ("", "", "inputs", "inputs", "cotangent", "cotangent", "scaled", "scaled", "several", "several", "grad",
-                "grad", ""):  # fmt: skip
+    for how in (
+        "",
+        "",
+        "inputs",
+        "inputs",
+        "cotangent",
+        "cotangent",
+        "scaled",
+        "scaled",
+        "several",
+        "several",
+        "grad",
+        "grad",
+        "",
+    ):
         take(asking, net, how)
 
 
@@ -916,8 +950,23 @@ class Writes(Net):
 @story_of_numbers
 def writes_in_some_steps(take):
     net = made(Writes)
-    for net.how in (None, None, "value", "value", "view", "view", None, "item", "augmented", "data", "data", "no_grad",
-                    "no_grad", "twice", None):  # fmt: skip
+    for net.how in (
+        None,
+        None,
+        "value",
+        "value",
+        "view",
+        "view",
+        None,
+        "item",
+        "augmented",
+        "data",
+        "data",
+        "no_grad",
+        "no_grad",
+        "twice",
+        None,
+    ):
         take(step, net)
 
 

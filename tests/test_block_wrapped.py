@@ -63,8 +63,11 @@ def assert_unmoved(model, select, **options):
 
 
 @case("Accelerate: `accelerator.prepare`, `accelerator.backward`, accumulation", WRAPPED)
-@case("Accelerate with mixed precision", WRAPPED,
-      "works; locals of the model's own forward in a plain block only; a note says so")  # fmt: skip
+@case(
+    "Accelerate with mixed precision",
+    WRAPPED,
+    "works; locals of the model's own forward in a plain block only; a note says so",
+)
 def test_accelerate():
     import accelerate
 
@@ -101,8 +104,9 @@ def test_peft():
     import peft
 
     torch.manual_seed(0)
-    gpt2 = transformers.GPT2Config(n_embd=16, n_layer=2, n_head=2, vocab_size=50, n_positions=16,
-                                   bos_token_id=0, eos_token_id=0)  # fmt: skip
+    gpt2 = transformers.GPT2Config(
+        n_embd=16, n_layer=2, n_head=2, vocab_size=50, n_positions=16, bos_token_id=0, eos_token_id=0
+    )
     config = peft.LoraConfig(r=2, target_modules=["c_attn"], lora_dropout=0.1, fan_in_fan_out=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PEFT asks the model in an old way
@@ -138,9 +142,10 @@ def test_a_graph_module():
 @case("parametrizations: `weight_norm`, `orthogonal`, `spectral_norm`, and the old `weight_norm`", WRAPPED)
 def test_parametrizations():
     for wrap in (
-        nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.orthogonal,
+        nn.utils.parametrizations.weight_norm,
+        nn.utils.parametrizations.orthogonal,
         nn.utils.parametrizations.spectral_norm,
-    ):  # fmt: skip
+    ):
         torch.manual_seed(0)
         model = Net()
         wrap(model.first)
@@ -269,8 +274,11 @@ def test_transforms_inside_a_block():
 @case(
     "a block around a model, and `torch.compile(model)` called in it", WRAPPED, "`Unsupported`: call the model itself"
 )
-@case("`torch.compile`d functions and modules, `fullgraph` too: nothing is compiled again, the same bits", INSIDE,
-      "what they take and return; a note says so")  # fmt: skip
+@case(
+    "`torch.compile`d functions and modules, `fullgraph` too: nothing is compiled again, the same bits",
+    INSIDE,
+    "what they take and return; a note says so",
+)
 def test_compiled_callables_inside_a_block():
     torch.manual_seed(0)
     model = Net()
@@ -321,9 +329,7 @@ def test_compiled_callables_inside_a_block():
     with pytest.warns(UserWarning), pytest.raises(bp.Unsupported, match="call model itself in the block"):
         with bp.probe(model):
             run()
-    assert counted == (
-        dict(torch._dynamo.utils.counters["frames"]), dict(torch._dynamo.utils.counters["stats"])
-    )  # fmt: skip
+    assert counted == (dict(torch._dynamo.utils.counters["frames"]), dict(torch._dynamo.utils.counters["stats"]))
     assert not compiled._forward_hooks
     torch._dynamo.reset()
 

@@ -27,10 +27,20 @@ from program_texts import FROM_3_12, PROGRAMS, SEEN_OTHERWISE
 HEAD = "import asyncio, contextlib, types\nimport torch\n\n"
 LEAVES = "x, w = torch.tensor(0.7, requires_grad=True), torch.tensor(0.3, requires_grad=True)\n"
 OF_NO_VARIABLE = {
-    "LOAD_CONST", "LOAD_ASSERTION_ERROR", "LOAD_BUILD_CLASS", "LOAD_LOCALS", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD",
-    "LOAD_ZERO_SUPER_ATTR", "LOAD_ZERO_SUPER_METHOD", "DELETE_ATTR", "DELETE_SUBSCR", "CALL_INTRINSIC_1",
-    "CALL_INTRINSIC_2", "RETURN_GENERATOR",
-}  # fmt: skip
+    "LOAD_CONST",
+    "LOAD_ASSERTION_ERROR",
+    "LOAD_BUILD_CLASS",
+    "LOAD_LOCALS",
+    "LOAD_SUPER_ATTR",
+    "LOAD_SUPER_METHOD",
+    "LOAD_ZERO_SUPER_ATTR",
+    "LOAD_ZERO_SUPER_METHOD",
+    "DELETE_ATTR",
+    "DELETE_SUBSCR",
+    "CALL_INTRINSIC_1",
+    "CALL_INTRINSIC_2",
+    "RETURN_GENERATOR",
+}
 """Opcodes that need no report: neither a variable nor a value that a statement reports is in them."""
 
 

@@ -258,7 +258,9 @@ KEPT = {
 @pytest.mark.parametrize("case", KEPT)
 def test_a_value_that_a_container_keeps_is_not_detached_by_a_name_that_is_anothers_by_then(tmp_path, case):
     made, kept, read = KEPT[case]
-    note = note_of(tmp_path, f"""
+    note = note_of(
+        tmp_path,
+        f"""
 model = nn.Linear(3, 4)
 {made}
 
@@ -266,7 +268,8 @@ def step():
     h = model(x).tanh()
     {kept}
     return {read}.square().mean()
-""")  # fmt: skip
+""",
+    )
     assert "h = h.detach()" not in note
     golden("explain", note)
 
@@ -338,10 +341,13 @@ def test_what_was_freed_before_the_recording_has_the_same_remedy(tmp_path, case)
     defined(HEAD + cured + STEP_BY_STEP, tmp_path).train(bp.probe)
 
 
-@pytest.mark.parametrize(("case", "uses"), [
-    (GIVEN[0], [("state", "state.detach()")]),
-    (GIVEN[1], [("state.h", "state.h.detach()"), ("state.c", "state.c.detach()")]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("case", "uses"),
+    [
+        (GIVEN[0], [("state", "state.detach()")]),
+        (GIVEN[1], [("state.h", "state.h.detach()"), ("state.c", "state.c.detach()")]),
+    ],
+)
 def test_each_part_of_a_state_that_is_given_is_to_be_detached(tmp_path, case, uses):
     text = STATES[case][0]
     with pytest.raises(RuntimeError) as caught:
@@ -356,15 +362,20 @@ def test_each_part_of_a_state_that_is_given_is_to_be_detached(tmp_path, case, us
 
 
 LISTS = {
-    "a variable": ("""
+    "a variable": (
+        """
 kept = []
 
 def step():
     kept.append(model(x).square().mean())
     total = sum(kept)
     return total
-""", "kept = [part.detach() for part in kept]", "program.kept = [part.detach() for part in program.kept]"),
-    "an attribute": ("""
+""",
+        "kept = [part.detach() for part in kept]",
+        "program.kept = [part.detach() for part in program.kept]",
+    ),
+    "an attribute": (
+        """
 class Trainer:
     def __init__(self):
         self.kept = []
@@ -377,8 +388,11 @@ class Trainer:
 
 trainer = Trainer()
 step = trainer.step
-""", "self.kept = [part.detach() for part in self.kept]", "t = program.trainer; t.kept = [p.detach() for p in t.kept]"),
-}  # fmt: skip
+""",
+        "self.kept = [part.detach() for part in self.kept]",
+        "t = program.trainer; t.kept = [p.detach() for p in t.kept]",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", LISTS)

@@ -71,9 +71,7 @@ def test_autograd_grad_of_what_was_not_used():
             torch.autograd.grad(loss, [a, b])
         except RuntimeError:
             slopes = None
-    assert said(rec)[:2] == (
-        False, [("the program raised RuntimeError", "torch.autograd.grad(loss, [a, b])")]
-    ), slopes  # fmt: skip
+    assert said(rec)[:2] == (False, [("the program raised RuntimeError", "torch.autograd.grad(loss, [a, b])")]), slopes
 
 
 class Refusing(torch.autograd.Function):

@@ -91,11 +91,13 @@ def test_the_calls_of_a_chain_over_several_lines_are_told_apart():
             self.tensor = tensor
 
     def g(x):
-        return torch.stack([
-            Flipped.apply(x),  # first of the list
-            x.sin(),
-            Halved.apply(x),  # last of the list
-        ]).sum()  # fmt: skip
+        return torch.stack(
+            [
+                Flipped.apply(x),  # first of the list
+                x.sin(),
+                Halved.apply(x),  # last of the list
+            ]
+        ).sum()
 
     report = bp.check(g)(numbers(3))
     assert [one.source.line for one in report.findings] == [
@@ -196,10 +198,17 @@ def test_the_state_of_a_model_is_as_before():
 # what cannot be judged
 
 
-@pytest.mark.parametrize("kinked", [
-    lambda x: x.abs(), lambda x: F.relu(x), lambda x: x.max(), lambda x: torch.maximum(x, -x), lambda x: x.norm(),
-    lambda x: x.clamp(min=0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kinked",
+    [
+        lambda x: x.abs(),
+        lambda x: F.relu(x),
+        lambda x: x.max(),
+        lambda x: torch.maximum(x, -x),
+        lambda x: x.norm(),
+        lambda x: x.clamp(min=0),
+    ],
+)
 def test_a_kink_is_not_judged(kinked):
     report = bp.check(kinked)(torch.zeros(3))
     assert report.error < 1e-15 and len(report.unjudged) == 1

@@ -94,11 +94,22 @@ def test_generators_and_iterators_go_on_as_in_a_bare_call():
         assert is_judged != ("calling it again might change that" in str(report)), report
 
 
-@pytest.mark.parametrize(("program", "x", "why"), [
-    (torch.nn.Sequential(torch.nn.LazyLinear(2), torch.nn.ReLU()), numbers(2, 3), "parameters that this call initiali"),
-    (lambda x: x * 2, torch.ones(3, device="meta"), "it raises NotImplementedError: Cannot copy out of meta tensor"),
-    (lambda x: x * 2, torch.ones(0, 3), "its output has no elements"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("program", "x", "why"),
+    [
+        (
+            torch.nn.Sequential(torch.nn.LazyLinear(2), torch.nn.ReLU()),
+            numbers(2, 3),
+            "parameters that this call initiali",
+        ),
+        (
+            lambda x: x * 2,
+            torch.ones(3, device="meta"),
+            "it raises NotImplementedError: Cannot copy out of meta tensor",
+        ),
+        (lambda x: x * 2, torch.ones(0, 3), "its output has no elements"),
+    ],
+)
 def test_what_has_no_numbers_is_not_judged(program, x, why):
     report = bp.check(program)(x)
     assert report.ok and not report.complete and why in report.unjudged[0]

@@ -45,10 +45,13 @@ def test_what_is_the_frameworks_own_is_told_and_not_blamed(what):
         assert any("is not its derivative" in note for note in report.notes)
 
 
-@pytest.mark.parametrize("around", [
-    lambda f, x: torch.func.vmap(lambda t: f(t))(x),
-    lambda f, x: torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda f, x: torch.func.vmap(lambda t: f(t))(x),
+        lambda f, x: torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False),
+    ],
+)
 def test_a_custom_function_inside_one_of_the_frameworks_is_blamed(around):
     class Squared(Function):
         generate_vmap_rule = True

@@ -210,9 +210,9 @@ def test_what_a_transform_differentiates_is_judged(program):
     golden("check", report.findings[-1])
 
 
-@pytest.mark.parametrize("transform", [
-    torch.func.grad, torch.func.jacrev, lambda f: torch.func.jacrev(torch.func.grad(f)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "transform", [torch.func.grad, torch.func.jacrev, lambda f: torch.func.jacrev(torch.func.grad(f))]
+)
 def test_a_transform_of_what_is_right_is_right(transform):
     torch.manual_seed(0)
     state = torch.get_rng_state()

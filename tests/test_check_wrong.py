@@ -36,10 +36,16 @@ def test_the_wrong_derivative_is_found_and_no_other(what):
         assert finding.error == pytest.approx(case.error, rel=1e-6)
 
 
-@pytest.mark.parametrize("what", [
-    "the sign is flipped", "wrong where the input is negative", "gradients of two inputs are swapped",
-    "its backward pass raises", "a gradient where nothing moves",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "what",
+    [
+        "the sign is flipped",
+        "wrong where the input is negative",
+        "gradients of two inputs are swapped",
+        "its backward pass raises",
+        "a gradient where nothing moves",
+    ],
+)
 def test_a_finding_depends_on_no_sentence(what, monkeypatch):
     def found(report):
         places = [(one.kind, one.name, one.source.line, one.input, one.error) for one in report.findings]
@@ -52,8 +58,12 @@ def test_a_finding_depends_on_no_sentence(what, monkeypatch):
 
 def test_each_code_of_a_check_has_a_sentence():
     folder = Path(bp.__file__).parent
-    files = [*folder.glob("check/*.py"), *folder.glob("backends/*/recheck.py"), folder / "backends/pure_calls.py",
-             folder / "backends/recheck.py"]  # fmt: skip
+    files = [
+        *folder.glob("check/*.py"),
+        *folder.glob("backends/*/recheck.py"),
+        folder / "backends/pure_calls.py",
+        folder / "backends/recheck.py",
+    ]
     written = "\n".join(file.read_text() for file in files)
     codes = set(re.findall(r'(?:Reason|Uncheckable|\.remark)\("(\w+)"', written))
     assert codes <= SENTENCES.keys()

@@ -221,11 +221,8 @@ def test_a_misspelled_function(folder):
 
 @pytest.mark.parametrize(
     ("words", "found"),
-    [
-        ("nowhere.py:f", "no file 'nowhere.py'"), (":f", "no file ''"), ("", "no colon"),
-        (".:f", "no file '.'"),
-    ],
-)  # fmt: skip
+    [("nowhere.py:f", "no file 'nowhere.py'"), (":f", "no file ''"), ("", "no colon"), (".:f", "no file '.'")],
+)
 def test_no_such_file(words, found, folder):
     assert refused(ran(words, "x=1")) == (
         f"BadOption: {words!r} does not name a function in a file\n"
@@ -258,20 +255,28 @@ def test_a_file_that_is_no_python(folder):
     [
         (["toy.py:K", "x=1"], "BadOption: an int is neither a function nor a model\n"),
         (["toy.py:", "x=1"], "BadOption: toy.py has no function ''\n"),
-        (["toy.py:pair", "x=1", "--of", "7"],
-         "BadOutput: the return value has nothing at position 7\n  asked: backprobe probe toy.py:pair x=1 --of 7\n"),
-        (["toy.py:f", "x=3.0", "w=2.0", "b=1.0", "--wrt", "y"],
-         "BadOption: 'y' is not an argument of f\n"
-         "  asked: backprobe probe toy.py:f x=3.0 w=2.0 b=1.0 --wrt y\n  found: arguments: x, w, b\n"),
-        (["toy.py:vector", "x=[1.0, 2]", "--cotangent", "[1, 2, 3]"],
-         "BadOutput: the cotangent's shape differs from the output's\n"),
+        (
+            ["toy.py:pair", "x=1", "--of", "7"],
+            "BadOutput: the return value has nothing at position 7\n  asked: backprobe probe toy.py:pair x=1 --of 7\n",
+        ),
+        (
+            ["toy.py:f", "x=3.0", "w=2.0", "b=1.0", "--wrt", "y"],
+            "BadOption: 'y' is not an argument of f\n"
+            "  asked: backprobe probe toy.py:f x=3.0 w=2.0 b=1.0 --wrt y\n  found: arguments: x, w, b\n",
+        ),
+        (
+            ["toy.py:vector", "x=[1.0, 2]", "--cotangent", "[1, 2, 3]"],
+            "BadOutput: the cotangent's shape differs from the output's\n",
+        ),
         (["pure.py:f", "x=3", "--backend", "bogus"], "NoBackend: there is no backend 'bogus'\n"),
         (["toy.py:nothing"], "NothingToDifferentiate: nothing has no floating argument"),
-        (["toy.py:vector", "x=[True, False]"],
-         "NothingToDifferentiate: vector has no floating argument to differentiate\n"),
+        (
+            ["toy.py:vector", "x=[True, False]"],
+            "NothingToDifferentiate: vector has no floating argument to differentiate\n",
+        ),
         (["toy.py:f", "x=3", "w=2", "b=1", "-s", "uu"], "NothingMatched: the pattern 'uu' matches nothing in f\n"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(words, said, folder):
     assert refused(ran(*words)).startswith(said)
 
@@ -284,12 +289,16 @@ ASKED = [
     (["draw", "toy.py:f", "toy.svg", "x=3", "w=2", "b=1", "--open", "q"], "  next:  leave out --open\n"),
     (["draw", "toy.py:f", "x=3", "w=2"], "  next:  backprobe draw toy.py:f toy.svg x=3 w=2\n"),
     (["derive", "toy.py:f", "uu", "x=3", "w=2", "b=1"], "  next:  u\n"),
-    (["provoke", "toy.py:f", "x=3", "w=2", "b=1", "--bounds", "x=3"],
-     "  next:  --bounds 'x=(-1.0, 1.0)', or --bounds x=None, which leaves it as it is\n"),
+    (
+        ["provoke", "toy.py:f", "x=3", "w=2", "b=1", "--bounds", "x=3"],
+        "  next:  --bounds 'x=(-1.0, 1.0)', or --bounds x=None, which leaves it as it is\n",
+    ),
     (["provoke", "toy.py:f", "x=3", "w=2", "b=1", "--tries", "0"], "  next:  --tries 100\n"),
-    (["explain", "toi.py"],
-     "  next:  backprobe explain toy.py, or backprobe explain toy.py:f x=3 for a function in a file\n"),
-]  # fmt: skip
+    (
+        ["explain", "toi.py"],
+        "  next:  backprobe explain toy.py, or backprobe explain toy.py:f x=3 for a function in a file\n",
+    ),
+]
 
 
 @pytest.mark.parametrize(("words", "next"), ASKED, ids=lambda one: " ".join(one) if isinstance(one, list) else "")
@@ -439,11 +448,14 @@ def test_derive(folder):
         (["y", *ARGUMENTS], "UnknownName: no value is named 'y'\n"),
         (["x", *ARGUMENTS, "--partials", "false"], "BadOption: the recording has no partials\n"),
         (["x", "nothing", *ARGUMENTS], "UnknownName: no value is named 'nothing'\n"),
-        ([*ARGUMENTS], "BadOption: no value to differentiate with respect to\n"
-                       "  asked: backprobe derive toy.py:f x=3 w=2 b=1\n"
-                       "  next:  backprobe derive toy.py:f x x=3 w=2 b=1\n"),
+        (
+            [*ARGUMENTS],
+            "BadOption: no value to differentiate with respect to\n"
+            "  asked: backprobe derive toy.py:f x=3 w=2 b=1\n"
+            "  next:  backprobe derive toy.py:f x x=3 w=2 b=1\n",
+        ),
     ],
-)  # fmt: skip
+)
 def test_derivations_that_are_refused(folder, words, said):
     err = refused(invoked("derive", "toy.py:f", *words))
     assert err.startswith(said)
@@ -489,10 +501,12 @@ def test_a_saved_recording_is_read_as_the_function_would_be(folder):
 @pytest.mark.parametrize(
     ("words", "given"),
     [
-        (["explain", "saved", "x=3"], "x=3"), (["explain", "saved", "u", "--nonfinite"], None),
-        (["health", "saved", "--wrt", "x"], "--wrt"), (["draw", "saved", "x.svg", "--partials", "true"], "--partials"),
+        (["explain", "saved", "x=3"], "x=3"),
+        (["explain", "saved", "u", "--nonfinite"], None),
+        (["health", "saved", "--wrt", "x"], "--wrt"),
+        (["draw", "saved", "x.svg", "--partials", "true"], "--partials"),
     ],
-)  # fmt: skip
+)
 def test_what_is_for_functions_is_refused_beside_a_recording(folder, words, given):
     assert invoked("probe", "toy.py:f", *ARGUMENTS, "--save", "saved", "--partials", "true")[0] == 0
     err = refused(invoked(*words))

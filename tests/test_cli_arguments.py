@@ -200,11 +200,20 @@ def test_where_nothing_is_floating_integers_are_differentiated_alone_and_in_list
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("mean", "mean"), ("data/train.csv", "data/train.csv"), ("two words", "two words"), ("'3'", "3"), ("b", "b"),
-        ("True", True), ("None", None), ("-inf", -numpy.inf), ("Inf", numpy.inf), ("1e-3", 1e-3), ("1+2j", 1 + 2j),
+        ("mean", "mean"),
+        ("data/train.csv", "data/train.csv"),
+        ("two words", "two words"),
+        ("'3'", "3"),
+        ("b", "b"),
+        ("True", True),
+        ("None", None),
+        ("-inf", -numpy.inf),
+        ("Inf", numpy.inf),
+        ("1e-3", 1e-3),
+        ("1+2j", 1 + 2j),
         ("'nan'", "nan"),
     ],
-)  # fmt: skip
+)
 def test_texts_need_no_quotes_and_numbers_have_their_names(text, value):
     assert argument("x", text) == value
 
@@ -244,11 +253,14 @@ def test_an_array_of_a_file(folder):
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ("nowhere.npy", "No such file or directory"), ("letter.npy", "not a file that numpy.save wrote, or one that "
-        "holds Python objects"), ("objects.npy", "not a file that numpy.save wrote, or one that holds Python objects"),
-        ("several.npz", "several arrays"), ("texts.npy", "an array of <U1"), (".", "Is a directory"),
+        ("nowhere.npy", "No such file or directory"),
+        ("letter.npy", "not a file that numpy.save wrote, or one that holds Python objects"),
+        ("objects.npy", "not a file that numpy.save wrote, or one that holds Python objects"),
+        ("several.npz", "several arrays"),
+        ("texts.npy", "an array of <U1"),
+        (".", "Is a directory"),
     ],
-)  # fmt: skip
+)
 def test_files_that_are_not_arrays(name, found, folder):
     (folder / "letter.npy").write_text("dear")
     numpy.save("objects.npy", numpy.array([{}]), allow_pickle=True)
@@ -266,13 +278,17 @@ def test_files_that_are_not_arrays(name, found, folder):
 def test_positional_arguments(folder):
     table = shown("toy.py:total", "first=1", "rest=(2, 3)", "scale=2")
     assert [row[:3] for row in table if row[0] in ("first#0", "rest.0", "rest.1")] == [
-        ["first#0", "1", "2"], ["rest.0", "2", "2"], ["rest.1", "3", "2"],
-    ]  # fmt: skip
+        ["first#0", "1", "2"],
+        ["rest.0", "2", "2"],
+        ["rest.1", "3", "2"],
+    ]
     assert ["rest.0", "5", "1"] in [row[:3] for row in shown("toy.py:total", "first=1", "rest=5.0")]
     assert shown("toy.py:total", "first=1.0")[1][:3] == ["first", "1", "1"]
     assert [row[:3] for row in shown("toy.py:placed", "x=3", "z=2")[1:4]] == [
-        ["x", "3", "4"], ["y", "2", "6"], ["z", "2", "6"],
-    ]  # fmt: skip
+        ["x", "3", "4"],
+        ["y", "2", "6"],
+        ["z", "2", "6"],
+    ]
     err = refused(ran("toy.py:total", "rest=(2, 3)"))
     assert err.startswith(
         "BadOption: total cannot be called with these arguments: missing a required argument: 'first'"
@@ -300,19 +316,26 @@ def command_option(command, name):
     return next(option for option in main.commands[command].params if option.name == name)
 
 
-@pytest.mark.parametrize("command, name, allowed", [
-    ("probe", "strategy", get_args(Strategy)), ("probe", "values", VALUES), ("probe", "backend", BACKENDS),
-    ("draw", "direction", DIRECTIONS), ("diff", "convention", CONVENTIONS), ("watch", "what", KINDS),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "command, name, allowed",
+    [
+        ("probe", "strategy", get_args(Strategy)),
+        ("probe", "values", VALUES),
+        ("probe", "backend", BACKENDS),
+        ("draw", "direction", DIRECTIONS),
+        ("diff", "convention", CONVENTIONS),
+        ("watch", "what", KINDS),
+    ],
+)
 def test_the_help_names_each_value_that_an_option_takes(command, name, allowed):
     words = re.findall(r"\w+", command_option(command, name).help)
     assert [one for one in allowed if one not in words] == []
 
 
-@pytest.mark.parametrize("command, verb, names", [
-    ("provoke", bp.provoke, ["tries", "seed"]), ("draw", bp.draw, ["apart"]),
-    ("watch", bp.watch, ["every"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "command, verb, names",
+    [("provoke", bp.provoke, ["tries", "seed"]), ("draw", bp.draw, ["apart"]), ("watch", bp.watch, ["every"])],
+)
 def test_a_default_is_that_of_the_verb(command, verb, names):
     found = inspect.signature(verb).parameters
     assert {name: command_option(command, name).default for name in names} == {
@@ -320,12 +343,18 @@ def test_a_default_is_that_of_the_verb(command, verb, names):
     }
 
 
-@pytest.mark.parametrize("words, headline", [
-    (("probe", "toy.py:f", "x=3", "w=2", "b=1", "--strategy", "edgse"), "strategy is one of edges, retain_grad, hooks"),
-    (("probe", "toy.py:f", "x=3", "w=2", "b=1", "--values", "both"), "values is one of alias, copy"),
-    (("draw", "toy.py:f", "f.svg", "x=3", "w=2", "b=1", "--direction", "up"), "direction is one of right, down"),
-    (("provoke", "toy.py:f", "x=3", "w=2", "b=1", "--tries", "0"), "tries is a whole number from 1 on"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words, headline",
+    [
+        (
+            ("probe", "toy.py:f", "x=3", "w=2", "b=1", "--strategy", "edgse"),
+            "strategy is one of edges, retain_grad, hooks",
+        ),
+        (("probe", "toy.py:f", "x=3", "w=2", "b=1", "--values", "both"), "values is one of alias, copy"),
+        (("draw", "toy.py:f", "f.svg", "x=3", "w=2", "b=1", "--direction", "up"), "direction is one of right, down"),
+        (("provoke", "toy.py:f", "x=3", "w=2", "b=1", "--tries", "0"), "tries is a whole number from 1 on"),
+    ],
+)
 def test_what_a_verb_refuses_its_command_refuses_in_the_same_words(words, headline, folder):
     assert headline in refused(invoked(*words))
 
@@ -333,8 +362,9 @@ def test_what_a_verb_refuses_its_command_refuses_in_the_same_words(words, headli
 # options that verbs declare
 
 
-DECLARED = [(command, one) for command in main.commands for one in main.commands[command].params
-            if isinstance(one.type, Taken)]  # fmt: skip
+DECLARED = [
+    (command, one) for command in main.commands for one in main.commands[command].params if isinstance(one.type, Taken)
+]
 
 
 @pytest.mark.parametrize(("command", "option"), DECLARED, ids=lambda one: getattr(one, "name", one))

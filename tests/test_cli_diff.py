@@ -102,8 +102,11 @@ def unlike(z):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["saved", "saved", "x=3"], "BadOption: x=3 is for a function, and saved and saved are saved recordings\n"
-         "  asked: backprobe diff saved saved x=3\n"),
+        (
+            ["saved", "saved", "x=3"],
+            "BadOption: x=3 is for a function, and saved and saved are saved recordings\n"
+            "  asked: backprobe diff saved saved x=3\n",
+        ),
         (["saved", "toy.py:wrnog"], "  next:  backprobe diff saved toy.py:wrong\n"),
         (["toy.py:ff", "saved"], "  next:  backprobe diff toy.py:f saved\n"),
         (["toy.py", "saved"], "  next:  backprobe diff toy.py:f saved x=3, for a function f in it;"),
@@ -116,7 +119,7 @@ def unlike(z):
         (["saved", "empty"], "BadRecording: "),
         (["saved", "unlike"], "  next:  backprobe diff A B --rename 'return=s', if these belong together"),
     ],
-)  # fmt: skip
+)
 def test_bad_input(folder, words, said):
     (folder / "empty").mkdir()
     bp.probe(unlike, "s", of="s", cotangent=torch.ones(7))(torch.ones(7)).save("unlike")

@@ -192,8 +192,10 @@ def test_a_script_whose_output_nobody_reads(folder):
     assert unread(forked, COMMAND, "explain", "script.py") == (141, "", "")
     (folder / "train.py").write_text("import torch\nprint(1)\n")
     code, _, err = unread(forked, COMMAND, "watch", "train.py", imported=DISTRIBUTED)
-    assert (code, err) == (141, "nothing was watched: no optimizer of PyTorch has parameters of a model that was "
-                                "called\n")  # fmt: skip
+    assert (code, err) == (
+        141,
+        "nothing was watched: no optimizer of PyTorch has parameters of a model that was called\n",
+    )
 
 
 def test_a_pipe_of_the_program_that_breaks_is_its_own_error(folder):

@@ -38,7 +38,8 @@ print(json.dumps({
 """
 FILES = {
     "package/__init__.py": "order = ['package']\n",
-    "package/train.py": STATE + STEP.replace("torch.ones", "from_here.ones").replace(
+    "package/train.py": STATE
+    + STEP.replace("torch.ones", "from_here.ones").replace(
         "import torch\n", "import torch\nfrom . import from_here\n", 1
     ),
     "package/from_here.py": "from torch import ones\n",
@@ -53,7 +54,7 @@ FILES = {
     "raising/__init__.py": "raise LookupError('mine')\n",
     "raising/train.py": "",
     "train.py": STEP + "print(sys.argv[1:])\n",
-}  # fmt: skip
+}
 MODULES = ["package.train", "package", "package.__main__", "package.deep.nested", "spaces.lone", "top"]
 VERBS = ["explain", "health", "probe", "watch"]
 
@@ -115,27 +116,39 @@ def test_a_watched_module_has_a_folder_of_its_name(folder):
         code, _, err = invoked("watch", "-m", module)
         assert (code, err) == (0, f"watched Linear for 3 steps: backprobe report {name}/Linear\n")
     err = refused(invoked("watch", "-m", "package.train"))
-    assert err.endswith("  next:  backprobe watch --folder train-2.run -m package.train, or backprobe watch --append "
-                        "-m package.train\n")  # fmt: skip
+    assert err.endswith(
+        "  next:  backprobe watch --folder train-2.run -m package.train, or backprobe watch --append -m package.train\n"
+    )
 
 
 REFUSED = {
-    "pakage.train": ["there is no module 'pakage.train' that runs", "found: in pakage: no modules",
-                     "change into the folder"],
+    "pakage.train": [
+        "there is no module 'pakage.train' that runs",
+        "found: in pakage: no modules",
+        "change into the folder",
+    ],
     "package.other": ["found: in package: deep, from_here, train", "next:  backprobe explain -m package."],
-    "package.trian": ["there is no module 'package.trian'", "found: in package: deep, from_here, train",
-                      "why:   a module is looked for in the current folder, then as by any import;",
-                      "next:  backprobe explain -m package.train\n"],
+    "package.trian": [
+        "there is no module 'package.trian'",
+        "found: in package: deep, from_here, train",
+        "why:   a module is looked for in the current folder, then as by any import;",
+        "next:  backprobe explain -m package.train\n",
+    ],
     "tpo": ["found: in the current folder: ", "next:  backprobe explain -m top\n"],
-    "package.deep": ["a package runs by its __main__.py", "found: in package.deep: nested",
-                     "next:  backprobe explain -m package.deep.nested\n"],
-    "package/train.py": ["found: the file package/train.py, which runs without -m",
-                         "next:  backprobe explain -m package.train\n"],
+    "package.deep": [
+        "a package runs by its __main__.py",
+        "found: in package.deep: nested",
+        "next:  backprobe explain -m package.deep.nested\n",
+    ],
+    "package/train.py": [
+        "found: the file package/train.py, which runs without -m",
+        "next:  backprobe explain -m package.train\n",
+    ],
     "train.py": ["next:  backprobe explain -m train\n"],
     ".train": ["there is no module '.train'"],
     "itertools": ["found: built-in, no file of source"],
     "spaces.other.more": ["found: in spaces.other: no modules"],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("module", REFUSED)
@@ -247,7 +260,7 @@ def test_torchrun_starts_the_command_line(folder):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "backprobe"]
     done = subprocess.run(
         [*torchrun, "explain", "processes.py", "--lr", "1"], cwd=folder, capture_output=True, text=True, timeout=200
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("all 2 parameters got a gradient") == 2
     typed = "torchrun --nproc-per-node 2 -m backprobe explain --steps 10 processes.py --lr 1"

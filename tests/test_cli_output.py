@@ -202,14 +202,31 @@ def test_a_command_is_quiet_and_its_status_tells(folder, command):
 BEFORE = {  # what these documents have had since --json came; keys are added, and none goes
     "diff f.py:well f.py:wrong": (
         {"ok", "heading", "findings", "first", "first_backward", "pairs", "only_a", "only_b", "notes"},
-        {"findings": {"kind", "direction", "name", "other", "headline", "error", "excess", "floor", "matched", "facts",
-                      "source", "next", "measure"},
-         "pairs": {"name", "other", "matched", "value", "gradient"}},
+        {
+            "findings": {
+                "kind",
+                "direction",
+                "name",
+                "other",
+                "headline",
+                "error",
+                "excess",
+                "floor",
+                "matched",
+                "facts",
+                "source",
+                "next",
+                "measure",
+            },
+            "pairs": {"name", "other", "matched", "value", "gradient"},
+        },
     ),
     "diff still loud": (
         {"ok", "heading", "first", "rows", "only_a", "only_b", "notes"},
-        {"first": {"step", "name", "other", "field", "numbers", "error", "excess", "headline", "facts"},
-         "rows": {"name", "other", "kind", "steps", "parts_at"}},
+        {
+            "first": {"step", "name", "other", "field", "numbers", "error", "excess", "headline", "facts"},
+            "rows": {"name", "other", "kind", "steps", "parts_at"},
+        },
     ),
     "report loud": (
         {"run", "steps", "skipped", "names", "alerts", "notes", "gaps"},
@@ -217,7 +234,7 @@ BEFORE = {  # what these documents have had since --json came; keys are added, a
     ),
     "report loud --name lonely": ({"run", "name", "steps", "fields", "alerts", "notes"}, {}),
     "report loud --step 1": ({"run", "step", "names"}, {}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("command", BEFORE)
@@ -234,16 +251,21 @@ def test_a_gap_keeps_its_keys(folder):
     with bp.open_run("still") as run:
         assert run.report().to_dict()["gaps"] == [one.to_dict() for one in run.gaps]
     assert bp.Gap("not_called", "w", "w", steps=(1, 2), kinds=("grad",)).to_dict().keys() >= {
-        "kind", "name", "kinds", "steps", "headline"
-    }  # fmt: skip
+        "kind",
+        "name",
+        "kinds",
+        "steps",
+        "headline",
+    }
 
 
 def test_other_processes_and_c_do_not_write_into_the_document(folder):
     code, out, err = forked("-m", "backprobe", "explain", "--json", "cut.py", imported=DISTRIBUTED)
     assert code == 1 and json.loads(out)["findings"]
     assert [line for line in err.splitlines() if line.startswith("said")] == [
-        "said by the script", "said by another process"
-    ]  # fmt: skip
+        "said by the script",
+        "said by another process",
+    ]
 
 
 def test_a_pipe_that_nobody_reads(folder):

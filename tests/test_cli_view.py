@@ -39,9 +39,13 @@ def viewing(*words, **environment):
     """A process that shows runs."""
     command = [sys.executable, "-m", "backprobe", "view", "--no-open", *map(str, words)]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment},
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which a shell in the background ignores
-    )  # fmt: skip
+    )
 
 
 def test_a_viewer_says_where_it_is_and_goes_on_until_it_is_interrupted(folder):
@@ -79,13 +83,16 @@ def test_a_report_is_written_as_a_page(folder, monkeypatch):
     assert '"label":"one"' not in Path("one.html").read_text().partition("<body>")[0]
 
 
-@pytest.mark.parametrize("words, said", [
-    (("one", "two"), "the report of several runs is a page"),
-    (("one", "--html", "one.png"), "a run is saved as a page"),
-    (("one", "--html", "no/one.html"), "the page cannot be written to no/one.html"),
-    (("one", "--html", "one.html", "--step", "3"), "a page shows all of a run"),
-    (("three", "--html", "one.html"), "three is not a run"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("one", "two"), "the report of several runs is a page"),
+        (("one", "--html", "one.png"), "a run is saved as a page"),
+        (("one", "--html", "no/one.html"), "the page cannot be written to no/one.html"),
+        (("one", "--html", "one.html", "--step", "3"), "a page shows all of a run"),
+        (("three", "--html", "one.html"), "three is not a run"),
+    ],
+)
 def test_a_page_that_cannot_be_is_refused(folder, monkeypatch, words, said):
     monkeypatch.chdir(folder)
     code, out, err = invoked("report", *words)

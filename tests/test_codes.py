@@ -22,8 +22,10 @@ def arguments():
 def found(report):
     """What findings are, but for their words: ``why`` is a code itself."""
     places = [(one.source.file, one.source.line) if one.source is not None else None for one in report.findings]
-    return [(one.kind, place, one.name, one.chain, one.fields.get("why"), len(one.facts), bool(one.remedy))
-            for one, place in zip(report.findings, places, strict=True)]  # fmt: skip
+    return [
+        (one.kind, place, one.name, one.chain, one.fields.get("why"), len(one.facts), bool(one.remedy))
+        for one, place in zip(report.findings, places, strict=True)
+    ]
 
 
 TRIED = 2  # each experiment runs the program several times, and a long list has hundreds of names
@@ -154,15 +156,22 @@ def in_turns(x):
 PROGRAMS = {
     **{f"function {one.name}": lambda one=one: bp.probe(one.program)(*arguments()) for one in FUNCTIONS},
     **{f"block {one.name}": lambda one=one: one.program(*arguments(), bp.probe) for one in BLOCKS},
-    **{f"NaN {one.program.__name__}": lambda one=one: bp.probe(one.program, nonfinite=True)(*one.args)
-       for one in CASES},
+    **{
+        f"NaN {one.program.__name__}": lambda one=one: bp.probe(one.program, nonfinite=True)(*one.args) for one in CASES
+    },
     **{f"NaN in a block {one.program.__name__}": lambda one=one: in_a_block(one) for one in CASES},
-    "a model": lambda: bp.probe(Steps())(torch.ones(3, 2)), "steps": steps, "a hook": hooked, "a long list": many,
-    "a limited backward": limited, "NaN by steps": scaled_steps, "NaN in a model": a_buffer,
-    "NaN at a pole under a scale": a_scaled_pole, "NaN by itself": lambda: bp.probe(at_a_pole)(torch.zeros(2)),
+    "a model": lambda: bp.probe(Steps())(torch.ones(3, 2)),
+    "steps": steps,
+    "a hook": hooked,
+    "a long list": many,
+    "a limited backward": limited,
+    "NaN by steps": scaled_steps,
+    "NaN in a model": a_buffer,
+    "NaN at a pole under a scale": a_scaled_pole,
+    "NaN by itself": lambda: bp.probe(at_a_pole)(torch.zeros(2)),
     "NaN as it is written": lambda: bp.probe(by_what_is_written, nonfinite=True)(torch.ones(2)),
     "NaN in turns": lambda: bp.probe(in_turns, nonfinite=True)(torch.zeros(2)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -183,8 +192,17 @@ def test_the_corpus_meets_most_codes():
         recordings = [PROGRAMS[program]() for program in PROGRAMS if not program.startswith("NaN")]
     met = {entry.why.code for recording in recordings for entry in recording.values() if entry.why is not None}
     met |= {note.code for recording in recordings for note in recording.record.notes}
-    assert {"inherited", "frozen_no_grad", "reentrant_checkpoint", "no_path_to_inputs", "hooked", "passes_on_many",
-            "written_past_autograd", "no_grad", "module_not_run"} <= met  # fmt: skip
+    assert {
+        "inherited",
+        "frozen_no_grad",
+        "reentrant_checkpoint",
+        "no_path_to_inputs",
+        "hooked",
+        "passes_on_many",
+        "written_past_autograd",
+        "no_grad",
+        "module_not_run",
+    } <= met
 
 
 @pytest.mark.parametrize("code", reasons.SENTENCES)

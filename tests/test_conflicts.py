@@ -80,9 +80,9 @@ def test_vectors(a, b, cosine, ratio):
 
 
 def test_complex_gradients_are_pairs_of_numbers():
-    rec = bp.probe(
-        lambda z: {"a": z.real.sum(), "b": (z.real - z.imag).sum()}, of=["a", "b"]
-    )(torch.tensor([1 + 1j, 2.0]))  # fmt: skip
+    rec = bp.probe(lambda z: {"a": z.real.sum(), "b": (z.real - z.imag).sum()}, of=["a", "b"])(
+        torch.tensor([1 + 1j, 2.0])
+    )
     (one,) = rec.conflicts("z").found
     assert one.cosine == pytest.approx(1 / math.sqrt(2))
 

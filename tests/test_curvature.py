@@ -171,7 +171,7 @@ REFUSED = [
     (lambda: bp.curvature(lambda z: (z * z.conj()).real.sum(), "z")(X.to(torch.complex64)), bp.Unsupported, "complex"),
     (lambda: bp.curvature(lambda x: (x.abs() ** 1.5).sum(), "x")(X * 0), bp.Unsupported, "is not finite"),
     (lambda: bp.curvature(saddle, "x")(X)["y"], bp.UnknownName, "next:  result['x']"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("ask", "kind", "text"), REFUSED)

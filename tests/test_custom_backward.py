@@ -93,9 +93,7 @@ def trained(net, block, steps=1):
 
 
 @pytest.mark.parametrize("of_model", [True, False])
-@pytest.mark.parametrize(
-    "act", [none_for_a_parameter, none_for_what_is_computed_from_one, none_under_another_name]
-)  # fmt: skip
+@pytest.mark.parametrize("act", [none_for_a_parameter, none_for_what_is_computed_from_one, none_under_another_name])
 def test_none_for_a_parameter_is_said_of_the_function(act, of_model):
     net = Net(act)
     report = trained(net, bp.probe(net) if of_model else bp.probe(), steps=2)
@@ -174,10 +172,14 @@ def test_zeros_for_an_argument_are_a_note():
     golden("explain", note)
 
 
-@pytest.mark.parametrize("act", [
-    lambda net: rounding(lambda gradient: gradient)(net.first(X) * net.scale),
-    lambda net: rounding(torch.zeros_like)(net.first(X)) + net.first(X) * net.scale,
-], ids=["straight through", "with a way around it"])  # fmt: skip
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda net: rounding(lambda gradient: gradient)(net.first(X) * net.scale),
+        lambda net: rounding(torch.zeros_like)(net.first(X)) + net.first(X) * net.scale,
+    ],
+    ids=["straight through", "with a way around it"],
+)
 def test_of_others_nothing_is_said(act):
     assert "zero everywhere" not in str(trained(Net(act), bp.probe()).notes)
 

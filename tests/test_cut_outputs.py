@@ -55,9 +55,9 @@ def test_its_remedy_names_the_line():
     golden("explain", caught.value.__notes__[0])
 
 
-@pytest.mark.parametrize("model, names", [
-    (frozen, "weight, bias"), (frozen_parts, "{0..2}.{weight,bias}"), (Scaled, "scale"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "model, names", [(frozen, "weight, bias"), (frozen_parts, "{0..2}.{weight,bias}"), (Scaled, "scale")]
+)
 def test_a_frozen_model_is_said_to_be(model, names):
     with pytest.raises(bp.NothingToDifferentiate) as caught:
         bp.probe(model(), of=torch.sum)(X)
@@ -89,9 +89,7 @@ def by_a_decorator(x, w):
     return (h * w).sum()
 
 
-@pytest.mark.parametrize("program, line", [
-    (within, "with torch.no_grad():"), (by_a_decorator, "@torch.no_grad()"),
-])  # fmt: skip
+@pytest.mark.parametrize("program, line", [(within, "with torch.no_grad():"), (by_a_decorator, "@torch.no_grad()")])
 def test_the_line_that_switches_gradients_off_is_named(program, line):
     report = str(bp.explain(bp.probe(program)(torch.ones(3), torch.ones(3))))
     assert "switched off at " in report and f": {line}" in report

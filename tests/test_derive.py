@@ -75,13 +75,18 @@ def test_the_seed_s_derivation_in_latex():
     assert derivation.latex == (
         "\\begin{aligned}\n"
         r"\frac{\partial y}{\partial x} &= \frac{\partial y}{\partial z} \cdot \frac{\partial z}{\partial x} = "
-        r"\left(2z+2\right) \cdot 2 = 6 \cdot 2 = 12 \\" "\n"
-        rf"y &= z^{{2}}+2z+2 \qquad (\mathrm{{test\_derive.py{{:}}{func2.__code__.co_firstlineno + 1}}}) \\" "\n"
-        rf"z &= 2x \qquad (\mathrm{{test\_derive.py{{:}}{func.__code__.co_firstlineno + 1}}}) \\" "\n"
-        r"& \mathrm{at\ }x = 1,\ z = 2,\ y = 10 \\" "\n"
-        r"& \mathrm{here\ z\ is\ {/}func{:}z{,}\ y\ is\ return}" "\n"
+        r"\left(2z+2\right) \cdot 2 = 6 \cdot 2 = 12 \\"
+        "\n"
+        rf"y &= z^{{2}}+2z+2 \qquad (\mathrm{{test\_derive.py{{:}}{func2.__code__.co_firstlineno + 1}}}) \\"
+        "\n"
+        rf"z &= 2x \qquad (\mathrm{{test\_derive.py{{:}}{func.__code__.co_firstlineno + 1}}}) \\"
+        "\n"
+        r"& \mathrm{at\ }x = 1,\ z = 2,\ y = 10 \\"
+        "\n"
+        r"& \mathrm{here\ z\ is\ {/}func{:}z{,}\ y\ is\ return}"
+        "\n"
         "\\end{aligned}"
-    )  # fmt: skip
+    )
     assert derivation._repr_latex_() == f"$${derivation.latex}$$"
 
 
@@ -277,11 +282,20 @@ def latex_of(name):
 
 
 LATEX = {
-    "x": "x", "beta": r"\beta", "x1": "x_{1}", "lambda_": r"\mathrm{lambda\_}", "self.scale": r"\mathrm{self.scale}",
-    "z[0]": r"\mathrm{z[0]}", "/func:z": r"\mathrm{{/}func{:}z}", "u#1": r"\mathrm{u\#1}",
-    "d.a{$\\%&_^~}": r"\mathrm{d.a\{\$\backslash \%\&\_{\wedge}{\sim}\}}", "d.`a.b`": r"\mathrm{d.\text{`}a.b\text{`}}",
-    "d['k']": r"\mathrm{d[\text{'}k\text{'}]}", "a\nb": r"\mathrm{a\backslash nb}", "λ": r"\mathrm{λ}",
-}  # fmt: skip
+    "x": "x",
+    "beta": r"\beta",
+    "x1": "x_{1}",
+    "lambda_": r"\mathrm{lambda\_}",
+    "self.scale": r"\mathrm{self.scale}",
+    "z[0]": r"\mathrm{z[0]}",
+    "/func:z": r"\mathrm{{/}func{:}z}",
+    "u#1": r"\mathrm{u\#1}",
+    "d.a{$\\%&_^~}": r"\mathrm{d.a\{\$\backslash \%\&\_{\wedge}{\sim}\}}",
+    "d.`a.b`": r"\mathrm{d.\text{`}a.b\text{`}}",
+    "d['k']": r"\mathrm{d[\text{'}k\text{'}]}",
+    "a\nb": r"\mathrm{a\backslash nb}",
+    "λ": r"\mathrm{λ}",
+}
 
 
 @pytest.mark.parametrize("name", LATEX)
@@ -330,8 +344,10 @@ def test_calls_are_told_apart_in_the_order_in_which_they_return():
 
     rec = bp.probe(f, partials=True)(double(1.0))
     assert [(read.spelled, read.name) for read in rec["w"].reads if "()" in read.spelled] == [
-        ("func()", "/func#0:z"), ("func()", "/func#1:z"), ("func()", "/func#2:z"),
-    ]  # fmt: skip
+        ("func()", "/func#0:z"),
+        ("func()", "/func#1:z"),
+        ("func()", "/func#2:z"),
+    ]
     derivation = bp.derive(rec, "x")
     assert derivation.steps[0] == f"w = ‹/func#1:z›·‹/func#2:z›  {at(f, 1)}"
     assert (derivation.value, derivation.agrees) == (24.0, True)
@@ -363,8 +379,11 @@ def test_leaves_of_containers_and_versions_of_a_name():
     derivation = derived(f, double(1.0))
     assert derivation.text.splitlines()[3] == "∂u#1/∂x = 1 + 6 + 6 = 13"
     assert [step.split("  (")[0] for step in derivation.steps] == [
-        "u#1 = u#0+x", "u#0 = pair.0·pair.1", "pair.1 = x·3", "pair.0 = x·2",
-    ]  # fmt: skip
+        "u#1 = u#0+x",
+        "u#0 = pair.0·pair.1",
+        "pair.1 = x·3",
+        "pair.0 = x·2",
+    ]
 
 
 class Inner(Parts):
@@ -486,9 +505,10 @@ def reworded(rec, name, expression, **changes):
     """The recording with another expression for one of its entries."""
     entries = tuple(
         dataclasses.replace(entry, source=dataclasses.replace(entry.source, expression=expression, calls=()), **changes)
-        if entry.name == name else entry
+        if entry.name == name
+        else entry
         for entry in rec.record.entries
-    )  # fmt: skip
+    )
     return bp.Recording(dataclasses.replace(rec.record, entries=entries))
 
 
@@ -556,9 +576,13 @@ def test_no_text_of_a_recording_is_run_or_hangs(expression, tmp_path, monkeypatc
 
 
 HARMFUL_AND_RIGHT = [
-    "v*v + 0*exp(exp(6))", "v*v + 2**2**2**2**2**0 - 65536", "v*v*1e300*1e-300", "v*v + 0*(10**300+7)**(1/3)",
-    "v**2 + 0*v**(10**2)", "v*v + 0*sqrt(exp(2)) + 0*v",
-]  # fmt: skip
+    "v*v + 0*exp(exp(6))",
+    "v*v + 2**2**2**2**2**0 - 65536",
+    "v*v*1e300*1e-300",
+    "v*v + 0*(10**300+7)**(1/3)",
+    "v**2 + 0*v**(10**2)",
+    "v*v + 0*sqrt(exp(2)) + 0*v",
+]
 
 
 @pytest.mark.parametrize("expression", HARMFUL_AND_RIGHT)

@@ -32,11 +32,24 @@ UNARY = [
     "torch.log2({}**2 + 1)", "torch.log10({}**2 + 3)", "{} / 2.5", "torch.neg({})", "1 / ({}**2 + 3)", "{}**-2",
 ]  # fmt: skip
 BINARY = [
-    "{a} * {b}", "{a} + {b}", "{a} - {b}", "{a} - ({b} - {a})", "{a} / ({b}**2 + 1)", "torch.maximum({a}, {b})",
-    "torch.minimum({a}, {b})", "torch.add({a}, {b})", "torch.sub({a}, {b})", "({a}**2 + 0.5)**{b}",
-    "torch.mul({a}, {b})", "torch.div({a}, {b}**2 + 1)", "2 * ({a} - {b})**2", "torch.pow({a}**2 + 0.1, {b})",
-    "{a} / ({b}**2 + 1) / ({a}**2 + 2)", "{a} * ({b} / 3)", "-({a} + {b}) * {a}",
-]  # fmt: skip
+    "{a} * {b}",
+    "{a} + {b}",
+    "{a} - {b}",
+    "{a} - ({b} - {a})",
+    "{a} / ({b}**2 + 1)",
+    "torch.maximum({a}, {b})",
+    "torch.minimum({a}, {b})",
+    "torch.add({a}, {b})",
+    "torch.sub({a}, {b})",
+    "({a}**2 + 0.5)**{b}",
+    "torch.mul({a}, {b})",
+    "torch.div({a}, {b}**2 + 1)",
+    "2 * ({a} - {b})**2",
+    "torch.pow({a}**2 + 0.1, {b})",
+    "{a} / ({b}**2 + 1) / ({a}**2 + 2)",
+    "{a} * ({b} / 3)",
+    "-({a} + {b}) * {a}",
+]
 EXPLAINED = "has a kink at|too long|not finite in double precision|divides by zero"
 ARGUMENTS = ("x", "beta", "S")
 TARGETS = ("u", "lambda_", "N", "E", "v", "w1", "O", "pi")
@@ -80,12 +93,33 @@ class Python(Text):
 
 
 READ_BACK = {
-    **{name: getattr(np, name) for name in ("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sqrt", "abs",
-                                            "maximum", "minimum", "sign")},
-    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "erf": math.erf, "pi": lambda: math.pi,
-    "relu": lambda x: np.maximum(x, 0.0), "step": lambda x: np.heaviside(x, 0.5),
+    **{
+        name: getattr(np, name)
+        for name in (
+            "exp",
+            "log",
+            "sin",
+            "cos",
+            "tan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "sqrt",
+            "abs",
+            "maximum",
+            "minimum",
+            "sign",
+        )
+    },
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "erf": math.erf,
+    "pi": lambda: math.pi,
+    "relu": lambda x: np.maximum(x, 0.0),
+    "step": lambda x: np.heaviside(x, 0.5),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-}  # fmt: skip
+}
 
 
 def chain_of(rec, name):

@@ -54,8 +54,9 @@ def test_the_first_value_is_blamed_and_gradients_that_follow_from_it_are_not():
     assert first.source.text.strip() == "v = torch.cos(u)" and "v = torch.sin(u)" in facts(first)
     golden("diff", first)
     reference = np.sin((X * W).numpy())
-    assert math.isclose(first.error, np.linalg.norm(np.cos((X * W).numpy()) - reference) / np.linalg.norm(reference),
-                        rel_tol=1e-5)  # fmt: skip
+    assert math.isclose(
+        first.error, np.linalg.norm(np.cos((X * W).numpy()) - reference) / np.linalg.norm(reference), rel_tol=1e-5
+    )
     assert report.first_backward is None and report.ok is False and report.amplifiers == ()
     golden("diff", report)
 

@@ -25,8 +25,9 @@ def has_line(finding, fault):
 
 
 def is_named(report, fault):
-    return any((one.name, one.direction) == (fault.name, fault.direction) and has_line(one, fault)
-               for one in report.findings)  # fmt: skip
+    return any(
+        (one.name, one.direction) == (fault.name, fault.direction) and has_line(one, fault) for one in report.findings
+    )
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda one: f"{one.kind} {one.model}")
@@ -38,8 +39,10 @@ def test_a_planted_fault_is_named_and_no_other_line(fault):
 def spread():
     """Pairs of faults in one model, a forward one and a backward one, where neither is in the line of the other."""
     for model in ("perceptron", "transformer", "recurrent"):
-        ways = [[one for one in FAULTS if one.model == model and one.direction == way and one.kind != "dtype cast"]
-                for way in ("forward", "backward")]  # fmt: skip
+        ways = [
+            [one for one in FAULTS if one.model == model and one.direction == way and one.kind != "dtype cast"]
+            for way in ("forward", "backward")
+        ]
         yield from [pair for pair in itertools.product(*ways) if pair[0].line != pair[1].line][::5]
 
 
@@ -94,8 +97,10 @@ def test_wrong_backwards_of_several_blocks_of_a_model_are_each_found():
     right, wrong = model({}, {}, {}, {}), model({}, {"sine": Wrong.apply}, {"factor": 1.5}, {"sine": Wrong.apply})
     report = bp.diff_live(right, wrong, EVERY, of=torch.sum)(X)
     assert [(one.name, one.direction) for one in report.findings] == [
-        ("2:s", "forward"), ("3.linear", "backward"), ("1.linear", "backward")
-    ], str(report)  # fmt: skip
+        ("2:s", "forward"),
+        ("3.linear", "backward"),
+        ("1.linear", "backward"),
+    ], str(report)
     plain = bp.diff(*(bp.probe(one, EVERY, of=torch.sum)(X) for one in (right, wrong)))
     assert not any(one.name == "1.linear" for one in plain.findings)
 

@@ -60,8 +60,13 @@ def test_other_names_are_matched_by_shape_and_place_and_the_report_says_so():
     report = bp.diff(recorded(f), recorded(g))
     assert report.ok and report.complete
     assert {row.a.name: row.b.name for row in report.rows} == {
-        "x": "a", "w": "b", "u": "prod", "v": "sine", "y": "total", "loss": "out"
-    }  # fmt: skip
+        "x": "a",
+        "w": "b",
+        "u": "prod",
+        "v": "sine",
+        "y": "total",
+        "loss": "out",
+    }
     how = {row.a.name: row.match.how for row in report.rows}
     assert how["u"] == "by shape and place" and how["loss"] == "by name"  # return
     golden("diff", report)

@@ -45,8 +45,12 @@ def test_recordings_need_a_part_of_the_memory_that_they_fill_on_disk(tmp_path, d
     bp.probe(g)(x).save(tmp_path / "b")
     bp.probe(f)(torch.ones(2, 2)).save(tmp_path / "small")
     size = (tmp_path / "a" / "storage.safetensors").stat().st_size
-    out = subprocess.run([sys.executable, "-c", PEAK, *map(str, (tmp_path / "a", tmp_path / "b", tmp_path / "small"))],
-                         capture_output=True, text=True, check=True).stdout  # fmt: skip
+    out = subprocess.run(
+        [sys.executable, "-c", PEAK, *map(str, (tmp_path / "a", tmp_path / "b", tmp_path / "small"))],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     name, elements, peak = out.split()
     assert (name, int(elements)) == ("v", 4_000_000)
     assert size >= 4_000_000 * dtype.itemsize * 3 and int(peak) < size / 2  # of each of the two

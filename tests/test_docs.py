@@ -58,8 +58,10 @@ def test_a_readme_that_shows_something_else_would_fail():
 
 
 OTHER_FRAMEWORKS = (  # whose tests run in other processes
-    "backprobe.backends.jax", "backprobe.backends.tensorflow", "backprobe.integrations.keras",
-)  # fmt: skip
+    "backprobe.backends.jax",
+    "backprobe.backends.tensorflow",
+    "backprobe.integrations.keras",
+)
 TRAINERS = ("backprobe.integrations.huggingface", "backprobe.integrations.lightning")  # and in other environments
 
 

@@ -35,10 +35,18 @@ def names(tmp_path):
         watching.step()
     with bp.open_run(tmp_path / "watched") as run:
         yield {
-            "bp": bp, "torch": torch, "model": model, "x": x, "f": f, "loss_fn": f, "rec": bp.probe(f)(x), "run": run,
-            "report": bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x"), "folder": tmp_path / "run",
+            "bp": bp,
+            "torch": torch,
+            "model": model,
+            "x": x,
+            "f": f,
+            "loss_fn": f,
+            "rec": bp.probe(f)(x),
+            "run": run,
+            "report": bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x"),
+            "folder": tmp_path / "run",
             "path": tmp_path / "rec.csv",
-        }  # fmt: skip
+        }
 
 
 def test_there_are_twenty():

@@ -13,9 +13,9 @@ def test_the_page_shows_every_program():
     assert len(NAMES) == 7
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[pytest.mark.all_frameworks] if name.startswith("jax") else []) for name in NAMES
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.all_frameworks] if name.startswith("jax") else []) for name in NAMES]
+)
 def test_a_program_prints_what_the_page_shows(name):
     assert comparable(printed(name)) == comparable(shown()[name]), AGAIN
 

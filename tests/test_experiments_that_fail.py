@@ -12,10 +12,17 @@ import backprobe as bp
 from faults import Faults
 
 OF_FUNCTIONS = (
-    "experiments", "remedies", "probe/rerun.py", "backends/replay.py", "backends/kept.py", "backends/undoing.py",
+    "experiments",
+    "remedies",
+    "probe/rerun.py",
+    "backends/replay.py",
+    "backends/kept.py",
+    "backends/undoing.py",
     "backends/held_objects.py",
-    "backends/torch/state.py", "backends/torch/bridging.py", "backends/side_effects.py",
-)  # fmt: skip
+    "backends/torch/state.py",
+    "backends/torch/bridging.py",
+    "backends/side_effects.py",
+)
 
 
 def lost(x, w):

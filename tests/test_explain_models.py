@@ -82,9 +82,17 @@ class Rebound(Base):
 
 
 KINDS = {
-    Named: "detach", Given: "detach", Wrapped: "detach", Helped: "data", ThroughNumpy: "numpy", Positions: "index",
-    Looped: "detach", Picked: "detach", Item: "number", Rebound: "detach",
-}  # fmt: skip
+    Named: "detach",
+    Given: "detach",
+    Wrapped: "detach",
+    Helped: "data",
+    ThroughNumpy: "numpy",
+    Positions: "index",
+    Looped: "detach",
+    Picked: "detach",
+    Item: "number",
+    Rebound: "detach",
+}
 by_class = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 

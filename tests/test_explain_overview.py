@@ -356,10 +356,16 @@ def test_a_target_stays_a_finding_while_the_weights_behind_it_require_a_gradient
     assert kinds(bp.explain(rec)) == ["detach"]
 
 
-@pytest.mark.parametrize("write", [
-    lambda w: w.clamp_(0, 0.5), lambda w: torch.nn.init.normal_(w), lambda w: w.copy_(torch.ones(2)),
-    lambda w: w.mul_(2).add_(1), lambda w: torch.nn.init.zeros_(w),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda w: w.clamp_(0, 0.5),
+        lambda w: torch.nn.init.normal_(w),
+        lambda w: w.copy_(torch.ones(2)),
+        lambda w: w.mul_(2).add_(1),
+        lambda w: torch.nn.init.zeros_(w),
+    ],
+)
 def test_a_leaf_that_is_written_before_it_is_used_is_used_as_it_was_written(write):
     """An initialisation, or an image that is clamped: what was there before went into nothing, and misses nothing."""
     w = leaf(3.0, 4.0)

@@ -38,10 +38,13 @@ def with_a_cut(program, chance):
     """The program with one line that cuts the graph, and the number of that line; None where it has none."""
     (function,) = [node for node in ast.parse(program).body if isinstance(node, ast.FunctionDef) and node.name == "f"]
     places = [
-        statement for statement in function.body
-        if isinstance(statement, ast.Assign) and len(statement.targets) == 1
-        and isinstance(statement.targets[0], ast.Name) and isinstance(statement.value, ast.BinOp)
-    ]  # fmt: skip
+        statement
+        for statement in function.body
+        if isinstance(statement, ast.Assign)
+        and len(statement.targets) == 1
+        and isinstance(statement.targets[0], ast.Name)
+        and isinstance(statement.value, ast.BinOp)
+    ]
     if not places:
         return None
     chosen = chance.choice(places)

@@ -380,9 +380,12 @@ def test_what_an_unnamed_loss_uses_is_not_called_unused():
 
 
 LIKE = [
-    "p.grad * scale.to(p)", "p.grad.type_as(p) * scale", "scale.expand_as(p) * 2", "torch.full_like(p, 0.5) * scale",
+    "p.grad * scale.to(p)",
+    "p.grad.type_as(p) * scale",
+    "scale.expand_as(p) * 2",
+    "torch.full_like(p, 0.5) * scale",
     "p.grad.view_as(p) * scale.to(p.device)",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("text", LIKE)

@@ -22,9 +22,14 @@ def _integer(u, w):
     w[k].backward()
 
 
-@pytest.mark.parametrize(("program", "kind", "text"), [
-    (_detached, "detach", "`u.detach()`"), (_number, "number", "`u.sum().item()`"), (_integer, "index", "`u.argmax()`"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("program", "kind", "text"),
+    [
+        (_detached, "detach", "`u.detach()`"),
+        (_number, "number", "`u.sum().item()`"),
+        (_integer, "index", "`u.argmax()`"),
+    ],
+)
 def test_what_cuts_a_value_off_before_an_expression_without_a_name(program, kind, text):
     w = torch.ones(2, requires_grad=True)
     with bp.probe() as rec:
@@ -57,9 +62,9 @@ def test_what_is_not_used_is_not_said_to_be_cut_off():
     assert [finding.kind for finding in bp.explain(rec, "u").findings] == ["unused"]
 
 
-@pytest.mark.parametrize("drawn", [
-    lambda p: torch.normal(p, 1.0), lambda p: torch.bernoulli(p), lambda p: torch.poisson(p),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "drawn", [lambda p: torch.normal(p, 1.0), lambda p: torch.bernoulli(p), lambda p: torch.poisson(p)]
+)
 def test_a_sample_whose_derivative_is_zero_is_a_note(drawn):
     p = torch.full((3,), 0.5, requires_grad=True)
     with bp.probe() as rec:

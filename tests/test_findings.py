@@ -48,8 +48,9 @@ def test_the_headline_names_the_line_after_the_code_that_it_quotes():
 def test_a_file_in_a_folder_has_its_path_with_the_line():
     finding = replace(CUT, source=replace(LINE, file="net/train.py"))
     assert str(finding).splitlines()[:2] == [
-        "'d' is cut off by detach() (train.py:12)", "  line:  net/train.py:12: d = v.detach()",
-    ]  # fmt: skip
+        "'d' is cut off by detach() (train.py:12)",
+        "  line:  net/train.py:12: d = v.detach()",
+    ]
 
 
 def test_a_line_that_the_headline_has_whole_is_not_repeated():
@@ -64,10 +65,13 @@ def test_of_two_files_with_one_name_the_headline_has_the_path():
     other = replace(CUT, source=replace(LINE, file="a/net.py"))
     text = str(bp.Report("three", (*twins, other))).splitlines()
     assert [line.strip() for line in text if "cut off" in line or "line:" in line] == [
-        "1. 'd' is cut off by detach() (a/train.py:12)", "line:  d = v.detach()",
-        "2. 'd' is cut off by detach() (b/train.py:12)", "line:  d = v.detach()",
-        "3. 'd' is cut off by detach() (net.py:12)", "line:  a/net.py:12: d = v.detach()",
-    ]  # fmt: skip
+        "1. 'd' is cut off by detach() (a/train.py:12)",
+        "line:  d = v.detach()",
+        "2. 'd' is cut off by detach() (b/train.py:12)",
+        "line:  d = v.detach()",
+        "3. 'd' is cut off by detach() (net.py:12)",
+        "line:  a/net.py:12: d = v.detach()",
+    ]
     many = str(bp.Report("many", (*twins * 3, other))).splitlines()
     assert "  6. b/train.py:12: 'd' is cut off by detach()" in many
     html = bp.Report("three", (*twins, other))._repr_html_()
@@ -88,10 +92,17 @@ def test_a_line_that_is_cut_short_keeps_the_consequence():
 def test_a_report_of_twenty_causes_fits_a_screen(monkeypatch):
     facts = tuple([f"{what} is known of the value that this line computes, and of its gradient" for what in "abcdefgh"])
     causes = [
-        replace(CUT, name=str(at), headline=f"'d{at}' is cut off by `v{at}.detach()`", facts=facts, lost=(f"w{at}",),
-                source=replace(LINE, line=at), consequence=f"net.layers.{at}.weight gets no gradient")
+        replace(
+            CUT,
+            name=str(at),
+            headline=f"'d{at}' is cut off by `v{at}.detach()`",
+            facts=facts,
+            lost=(f"w{at}",),
+            source=replace(LINE, line=at),
+            consequence=f"net.layers.{at}.weight gets no gradient",
+        )
         for at in range(20)
-    ]  # fmt: skip
+    ]
     report = bp.Report("20 of 30 parameters got no gradient", tuple(causes), ("looked at one iteration",))
     monkeypatch.setattr(sys, "stdout", Terminal())
     monkeypatch.setenv("COLUMNS", "80")
@@ -122,8 +133,14 @@ def test_ok_is_that_nothing_was_found():
 
 
 def test_a_finding_that_follows_from_another_hangs_beneath_it():
-    symptom = bp.Finding("none", "w", "w.grad is None", facts=(f"{CUT.headline} (train.py:12)", "more"), remedy="d = v",
-                      cause=CUT.headline)  # fmt: skip
+    symptom = bp.Finding(
+        "none",
+        "w",
+        "w.grad is None",
+        facts=(f"{CUT.headline} (train.py:12)", "more"),
+        remedy="d = v",
+        cause=CUT.headline,
+    )
     other = bp.Finding("frozen", "x", "x is frozen")
     text = str(bp.Report("three", (symptom, CUT, other))).splitlines()
     assert text[1] == "  1. 'd' is cut off by detach() (train.py:12)"

@@ -58,7 +58,7 @@ def test_a_fold_expands_to_the_names_and_to_nothing_else(seed):
         ([f"a.py:{at}" for at in range(6)], "a.py:0, a.py:1, a.py:2, a.py:3, a.py:4, a.py:5"),
         ([f"h.{at}" for at in range(6)] + ["wte", "wpe"], "h.{0..5}, wte, wpe"),
     ],
-)  # fmt: skip
+)
 def test_many_names_are_folded_and_few_are_not(names, text):
     assert listed(names) == text
 

@@ -59,8 +59,9 @@ def test_the_order_of_backward_on_the_device(strategy):
 
 
 def test_a_model_with_bfloat16_autocast_and_dropout():
-    model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(inplace=True), torch.nn.Dropout(0.3),
-                                torch.nn.Linear(32, 1)).cuda()  # fmt: skip
+    model = torch.nn.Sequential(
+        torch.nn.Linear(16, 32), torch.nn.ReLU(inplace=True), torch.nn.Dropout(0.3), torch.nn.Linear(32, 1)
+    ).cuda()
     x = torch.randn(8, 16, device="cuda")
 
     def loss(out):

@@ -84,8 +84,11 @@ def test_the_index_keeps_no_recording_alive():
 def dashed(function, *args, select=None):
     rec = bp.probe(function, select)(*args)
     entries = rec.record.entries
-    return {f"{entries[one.source].name} -> {entries[one.target].name}" for one in Graph.of(rec.record).flows
-            if one.edge is None}  # fmt: skip
+    return {
+        f"{entries[one.source].name} -> {entries[one.target].name}"
+        for one in Graph.of(rec.record).flows
+        if one.edge is None
+    }
 
 
 class Stacked(torch.nn.Module):

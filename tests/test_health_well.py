@@ -146,10 +146,13 @@ class Head(nn.Module):
 
 
 PRODUCTS = {
-    Residual: lambda: torch.randn(2, 4, 5, 5), Words: lambda: torch.randint(10, (2, 6)),
-    Pairs: lambda: torch.randint(10, (2, 6)), Gain: lambda: torch.randn(16, 8), Head: lambda: torch.randn(16, 8),
+    Residual: lambda: torch.randn(2, 4, 5, 5),
+    Words: lambda: torch.randint(10, (2, 6)),
+    Pairs: lambda: torch.randint(10, (2, 6)),
+    Gain: lambda: torch.randn(16, 8),
+    Head: lambda: torch.randn(16, 8),
     Gated: lambda: torch.randn(16, 8),
-}  # fmt: skip
+}
 
 
 def step_in_a_block(model, x):

@@ -47,13 +47,16 @@ def recorded(hook, select=None, *, before=False, where="enc", steps=True):
     return rec
 
 
-@pytest.mark.parametrize(("given", "line"), [
-    ({"hook": cutting}, "def cutting(module, args, output):"),
-    ({"hook": cutting, "steps": False}, "def cutting(module, args, output):"),
-    ({"hook": cutting, "select": ["enc", "dec"]}, "def cutting(module, args, output):"),
-    ({"hook": cutting_before, "before": True, "where": "dec"}, "def cutting_before(module, args):"),
-    ({"hook": lambda module, args, output: output.detach()}, "lambda module, args, output: output.detach()"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"hook": cutting}, "def cutting(module, args, output):"),
+        ({"hook": cutting, "steps": False}, "def cutting(module, args, output):"),
+        ({"hook": cutting, "select": ["enc", "dec"]}, "def cutting(module, args, output):"),
+        ({"hook": cutting_before, "before": True, "where": "dec"}, "def cutting_before(module, args):"),
+        ({"hook": lambda module, args, output: output.detach()}, "lambda module, args, output: output.detach()"),
+    ],
+)
 def test_a_hook_that_may_cut_is_named_with_its_line(given, line):
     report = bp.explain(recorded(**given))
     assert not report.ok

@@ -526,14 +526,16 @@ def test_a_virtual_environment_whose_packages_lie_elsewhere(overlay, tmp_path):
 
 def test_a_script_is_explained(overlay, tmp_path):
     file = tmp_path / "train.py"
-    file.write_text(dedent("""
+    file.write_text(
+        dedent("""
         import torch
 
         x = torch.tensor([1.0, 2.0], requires_grad=True)
         w = torch.tensor([1.0, 2.0], requires_grad=True)
         y = x.detach() * w
         y.sum().backward()
-    """))  # fmt: skip
+    """)
+    )
 
     found = run(file, overlay, "-m", "backprobe", "explain")
 

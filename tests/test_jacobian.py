@@ -84,13 +84,19 @@ def test_no_gradient_is_left_on_the_arguments():
 REFUSED = [
     (lambda: bp.jacobian(energy, "uu")(X, W), bp.NothingMatched, "next:  bp.jacobian(energy, 'u')"),
     (lambda: bp.jacobian(energy, "return")(X, W), bp.BadOption, "'return' is the output itself"),
-    (lambda: bp.jacobian(lambda x: x @ x, "x")(torch.ones(40, 40)), bp.BadOption,
-     "a Jacobian block of 2,560,000 elements was not computed: the limit is 1,000,000"),
-    (lambda: bp.jacobian(lambda z: z * z, "z")(torch.ones(2, dtype=torch.complex64)), bp.Unsupported,
-     "a complex output"),
+    (
+        lambda: bp.jacobian(lambda x: x @ x, "x")(torch.ones(40, 40)),
+        bp.BadOption,
+        "a Jacobian block of 2,560,000 elements was not computed: the limit is 1,000,000",
+    ),
+    (
+        lambda: bp.jacobian(lambda z: z * z, "z")(torch.ones(2, dtype=torch.complex64)),
+        bp.Unsupported,
+        "a complex output",
+    ),
     (lambda: bp.hvp(energy, "u", [1.0])(X, W), bp.BadOption, "a vector of shape (2,)"),
     (lambda: bp.hvp(layer, "u", [1.0, 1.0])(X, W), bp.BadOutput, "the output is not a scalar"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("ask", "error", "text"), REFUSED)

@@ -19,11 +19,17 @@ MANY = 12
 def keys(layers):
     return [
         *(RowKey(f"h.{at}", kind) for at in range(layers) for kind in ("value", "grad")),
-        RowKey("return", "value"), RowKey("return", "grad"),
-        *(RowKey(f"h.{at}.{name}", kind, "once") for at in range(layers) for name in ("weight", "bias")
-          for kind in ("grad", "param", "update")),
-        RowKey("loss", "logged"), RowKey("loss_b", "logged"),
-    ]  # fmt: skip
+        RowKey("return", "value"),
+        RowKey("return", "grad"),
+        *(
+            RowKey(f"h.{at}.{name}", kind, "once")
+            for at in range(layers)
+            for name in ("weight", "bias")
+            for kind in ("grad", "param", "update")
+        ),
+        RowKey("loss", "logged"),
+        RowKey("loss_b", "logged"),
+    ]
 
 
 def numbers(random, kind, mode, scale, held):
@@ -34,10 +40,12 @@ def numbers(random, kind, mode, scale, held):
         return held
     if kind == "value" and mode in ("dead", "sigmoid", "tanh", "infinite", "ends"):
         return {
-            "dead": numpy.zeros(128), "sigmoid": random.uniform(0.96, 0.999, 16),
-            "tanh": random.choice([-1, 1], 16) * 0.99, "ends": numpy.repeat([1.0, 0.0], 8),
+            "dead": numpy.zeros(128),
+            "sigmoid": random.uniform(0.96, 0.999, 16),
+            "tanh": random.choice([-1, 1], 16) * 0.99,
+            "ends": numpy.repeat([1.0, 0.0], 8),
             "infinite": numpy.append(numpy.ones(12), -numpy.inf),
-        }[mode]  # fmt: skip
+        }[mode]
     if mode == "zero":
         return numpy.zeros(16)
     if mode == "nan":
@@ -56,9 +64,12 @@ class Made:
 
     def mode(self, key):
         kinds = {
-            "value": VALUE, "grad": ("well", "zero", "none", "small"), "param": ("well", "still", "none"),
-            "update": ("well", "large", "tiny"), "logged": ("well",),
-        }[key.kind]  # fmt: skip
+            "value": VALUE,
+            "grad": ("well", "zero", "none", "small"),
+            "param": ("well", "still", "none"),
+            "update": ("well", "large", "tiny"),
+            "logged": ("well",),
+        }[key.kind]
         if key not in self.modes or self.random.random() < (0.0 if self.calm else 0.04):
             first = self.random.random() < 0.7
             self.modes[key] = "well" if first else str(self.random.choice(kinds))
@@ -68,9 +79,13 @@ class Made:
     def number(self, at):
         noise = self.random.normal()
         return {
-            "falls": 3 * 0.98**at + 0.05 * noise, "flat": 0.7 + 0.05 * noise, "jumps": 1 + 2 * (at > 70) + 0.1 * noise,
-            "swings": 2 + 1.9 * (-1) ** at * min(at / 30, 1), "negative": -1 - at / 20, "none": 1.0,
-        }[self.loss]  # fmt: skip
+            "falls": 3 * 0.98**at + 0.05 * noise,
+            "flat": 0.7 + 0.05 * noise,
+            "jumps": 1 + 2 * (at > 70) + 0.1 * noise,
+            "swings": 2 + 1.9 * (-1) ** at * min(at / 30, 1),
+            "negative": -1 - at / 20,
+            "none": 1.0,
+        }[self.loss]
 
     def row(self, key, at):
         mode = self.mode(key)
@@ -153,5 +168,17 @@ def test_much_goes_wrong_in_these(tmp_path):
     for seed in range(8):
         with written(tmp_path / str(seed), seed) as run:
             kinds |= {one.kind for one in run.alerts.findings}
-    assert kinds >= {"nonfinite", "dead", "saturated", "exploding", "zero_gradient", "unchanged", "no_step", "left_out",
-                     "accumulated", "rising_loss", "flat_loss", "large_updates"}  # fmt: skip
+    assert kinds >= {
+        "nonfinite",
+        "dead",
+        "saturated",
+        "exploding",
+        "zero_gradient",
+        "unchanged",
+        "no_step",
+        "left_out",
+        "accumulated",
+        "rising_loss",
+        "flat_loss",
+        "large_updates",
+    }

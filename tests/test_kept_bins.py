@@ -88,9 +88,11 @@ def test_a_rank_that_is_late_hides_nothing(tmp_path):
     check(tmp_path, seen(tmp_path))
 
 
-@pytest.mark.parametrize("damage", [
-    lambda data: data[: len(data) // 2], lambda data: b"", lambda data: data[:900] + bytes(99) + data[999:],
-], ids=["cut", "empty", "overwritten"])  # fmt: skip
+@pytest.mark.parametrize(
+    "damage",
+    [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: data[:900] + bytes(99) + data[999:]],
+    ids=["cut", "empty", "overwritten"],
+)
 def test_a_damaged_file_is_none(tmp_path, read, damage):
     fill(tmp_path, range(64))
     seen(tmp_path)

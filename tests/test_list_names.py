@@ -182,7 +182,7 @@ GIVEN = {
     "attention": (lambda: Model(), lambda: (torch.rand(2, 4, 8),)),
     "encoder": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), lambda: (torch.rand(2, 3, 8),)),
     "lstm": (lambda: nn.LSTM(4, 5, 2), lambda: (torch.rand(3, 2, 4),)),
-}  # fmt: skip
+}
 
 
 def summed(result):
@@ -245,8 +245,10 @@ def test_a_function_has_such_entries_too_and_again_in_the_next_run():
     for _ in range(3):
         rec = probe(torch.ones(2, requires_grad=True).sum())
         assert [(entry.name, str(entry.status)) for entry in rec.values()] == [
-            ("return", "ok"), ("rare", "not_executed"), ("text", "not_tensor"),
-        ]  # fmt: skip
+            ("return", "ok"),
+            ("rare", "not_executed"),
+            ("text", "not_tensor"),
+        ]
     assert probe(1.0, flag=True)["rare"].value == 3
 
 

@@ -17,27 +17,46 @@ POSITIONS = {
     "the largest": ("    h = x * 2\n    k = h.argmax()\n", "h.argmax()", "h.max()"),
     "the smallest": ("    h = x * 2\n    k = torch.argmin(h)\n", "torch.argmin(h)", "torch.min(h)"),
     "along one dimension": (
-        "    h = (x * w).reshape(1, 3)\n    k = h.argmin(dim=1)\n", "h.argmin(dim=1)", "h.min(dim=1).values",
+        "    h = (x * w).reshape(1, 3)\n    k = h.argmin(dim=1)\n",
+        "h.argmin(dim=1)",
+        "h.min(dim=1).values",
     ),
     "in order": ("    h = x * 2\n    k = torch.argsort(h)\n", "torch.argsort(h)", "torch.sort(h).values"),
-    "the first few": ("    h = x * 2\n    k = torch.topk(h, 2).indices.sum()\n", "torch.topk(h, 2).indices",
-                      "torch.topk(h, 2).values"),
+    "the first few": (
+        "    h = x * 2\n    k = torch.topk(h, 2).indices.sum()\n",
+        "torch.topk(h, 2).indices",
+        "torch.topk(h, 2).values",
+    ),
     "the second of a pair": ("    h = x * 2\n    k = torch.min(h, 0)[1]\n", "torch.min(h, 0)[1]", "torch.min(h, 0)[0]"),
-    "of another expression": ("    k = F.softmax(x * 3, 0).argmax()\n", "F.softmax(x * 3, 0).argmax()",
-                              "F.softmax(x * 3, 0).max()"),
-}  # fmt: skip
+    "of another expression": (
+        "    k = F.softmax(x * 3, 0).argmax()\n",
+        "F.softmax(x * 3, 0).argmax()",
+        "F.softmax(x * 3, 0).max()",
+    ),
+}
 COPIES = {
-    "items": ("    k = torch.tensor([x[0], x[1] * 2])\n", "torch.tensor([x[0], x[1] * 2])",
-              "torch.stack([x[0], x[1] * 2])"),
-    "a comprehension": ("    rows = [x * 2, x * 3]\n    k = torch.tensor([row.sum() for row in rows])\n",
-                        "torch.tensor([row.sum() for row in rows])", "torch.stack([row.sum() for row in rows])"),
-    "a list by its name": ("    rows = [x.sum(), x.prod()]\n    k = torch.as_tensor(rows)\n", "torch.as_tensor(rows)",
-                           "torch.stack(rows)"),
-    "rows of rows": ("    k = torch.tensor([[x[0], x[1]], [x[2], x[0]]])\n",
-                     "torch.tensor([[x[0], x[1]], [x[2], x[0]]])",
-                     "torch.stack([torch.stack([x[0], x[1]]), torch.stack([x[2], x[0]])])"),
+    "items": (
+        "    k = torch.tensor([x[0], x[1] * 2])\n",
+        "torch.tensor([x[0], x[1] * 2])",
+        "torch.stack([x[0], x[1] * 2])",
+    ),
+    "a comprehension": (
+        "    rows = [x * 2, x * 3]\n    k = torch.tensor([row.sum() for row in rows])\n",
+        "torch.tensor([row.sum() for row in rows])",
+        "torch.stack([row.sum() for row in rows])",
+    ),
+    "a list by its name": (
+        "    rows = [x.sum(), x.prod()]\n    k = torch.as_tensor(rows)\n",
+        "torch.as_tensor(rows)",
+        "torch.stack(rows)",
+    ),
+    "rows of rows": (
+        "    k = torch.tensor([[x[0], x[1]], [x[2], x[0]]])\n",
+        "torch.tensor([[x[0], x[1]], [x[2], x[0]]])",
+        "torch.stack([torch.stack([x[0], x[1]]), torch.stack([x[2], x[0]])])",
+    ),
     "a tensor": ("    h = x * 2\n    k = torch.tensor(h)\n", "torch.tensor(h)", "h.clone()"),
-}  # fmt: skip
+}
 
 
 def explained(body, tmp_path):
@@ -54,8 +73,9 @@ def leaf(values):
 
 @pytest.mark.filterwarnings("ignore:To copy construct from a tensor:UserWarning")
 @pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True:UserWarning")
-@pytest.mark.parametrize(("body", "before", "instead"), [*POSITIONS.values(), *COPIES.values()],
-                         ids=[*POSITIONS, *COPIES])  # fmt: skip
+@pytest.mark.parametrize(
+    ("body", "before", "instead"), [*POSITIONS.values(), *COPIES.values()], ids=[*POSITIONS, *COPIES]
+)
 def test_what_is_written_instead_of_a_cut_lets_the_gradient_through(body, before, instead, tmp_path):
     finding = explained(body, tmp_path).findings[0]
     assert f"`{before}`" in finding.headline
@@ -65,12 +85,19 @@ def test_what_is_written_instead_of_a_cut_lets_the_gradient_through(body, before
     assert gradient.abs().sum() > 0
 
 
-@pytest.mark.parametrize(("body", "before", "instead"), [
-    ("    k = torch.where(x > 0, x.detach(), torch.zeros(3))\n", "x.detach()", "x"),
-    ("    k = x.detach() * (x > 1.5)\n", "x.detach()", "x"),
-    ("    k = x.data[x.argmax()] * 2\n", "x.data", "x"),
-    ("    k = torch.tensor([x[0], x[1]]) * (x[:2] > 0)\n", "torch.tensor([x[0], x[1]])", "torch.stack([x[0], x[1]])"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("body", "before", "instead"),
+    [
+        ("    k = torch.where(x > 0, x.detach(), torch.zeros(3))\n", "x.detach()", "x"),
+        ("    k = x.detach() * (x > 1.5)\n", "x.detach()", "x"),
+        ("    k = x.data[x.argmax()] * 2\n", "x.data", "x"),
+        (
+            "    k = torch.tensor([x[0], x[1]]) * (x[:2] > 0)\n",
+            "torch.tensor([x[0], x[1]])",
+            "torch.stack([x[0], x[1]])",
+        ),
+    ],
+)
 @pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True:UserWarning")
 def test_what_cuts_beside_a_condition_is_not_the_condition(body, before, instead, tmp_path):
     (finding,) = explained(body, tmp_path).findings
@@ -79,9 +106,10 @@ def test_what_cuts_beside_a_condition_is_not_the_condition(body, before, instead
     assert torch.autograd.grad(cured(x, leaf(W)), [x])[0].abs().sum() > 0
 
 
-@pytest.mark.parametrize("body", [
-    "    k = torch.searchsorted(torch.tensor([1.5, 2.5]), x)\n", "    k = torch.bucketize(x, torch.tensor([1.5]))\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "body",
+    ["    k = torch.searchsorted(torch.tensor([1.5, 2.5]), x)\n", "    k = torch.bucketize(x, torch.tensor([1.5]))\n"],
+)
 def test_positions_among_other_values_have_no_value_there(body, tmp_path):
     (finding,) = explained(body, tmp_path).findings
     assert "gives positions" in finding.headline and "at that position" not in finding.remedy

@@ -78,10 +78,19 @@ def here(function):
     return next(first + at for at, line in enumerate(lines) if "# <- here" in line)
 
 
-@pytest.mark.parametrize("program", [
-    handed_to_a_queue, handed_on_within_a_context, handed_on_after_its_shape_was_read, copied_by_its_address,
-    only_a_number_is_shown, handed_on_perhaps, handed_on_where_none_was_raised, the_name_is_another_value_s_then,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "program",
+    [
+        handed_to_a_queue,
+        handed_on_within_a_context,
+        handed_on_after_its_shape_was_read,
+        copied_by_its_address,
+        only_a_number_is_shown,
+        handed_on_perhaps,
+        handed_on_where_none_was_raised,
+        the_name_is_another_value_s_then,
+    ],
+)
 def test_what_nothing_leads_on_from_is_at_the_line_that_was_given_it(program):
     leaves = [torch.ones(3, requires_grad=True) for _ in range(2)]
     for report in (bp.explain(rec := bp.probe(program)(*leaves)), bp.explain(rec, "x")):

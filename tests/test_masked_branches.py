@@ -67,9 +67,10 @@ OTHERWISE = {
     "it draws numbers": ("r = torch.sqrt(x); k = x > torch.rand(()) / 9; y = torch.where(k, r, 0.0)", [0.0, 2.0]),
     "it is written to": ("r = torch.sqrt(x); k = x < 0; k[1] = True; y = torch.where(k, r, 0.0)", [0.0, 2.0]),
     "of which dimension it is, is not known": (
-        "s = x.sqrt().sum(-1); y = torch.where(x[:, 0] != 0, s, 0.0)", [[0.0, 3.0], [1.0, 2.0]]
+        "s = x.sqrt().sum(-1); y = torch.where(x[:, 0] != 0, s, 0.0)",
+        [[0.0, 3.0], [1.0, 2.0]],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("why", OTHERWISE)

@@ -100,8 +100,11 @@ def test_code_of_two_files_is_remembered_apart():
 
     assert here == there
     assert [known(here), known(there), known(here, "!"), known(there, "!")] == [
-        "here.py", "there.py", "here.py!", "there.py!",
-    ]  # fmt: skip
+        "here.py",
+        "there.py",
+        "here.py!",
+        "there.py!",
+    ]
 
 
 # by type
@@ -114,14 +117,18 @@ def mine(x):
 
 @pytest.mark.parametrize("first", [torch.exp, torch.relu, nn.functional.relu])
 def test_an_object_of_a_library_that_hides_a_builtin_leaves_the_note_on_one_that_hides_the_programs(tmp_path, first):
-    module = module_at(tmp_path / "site-packages/library/memory.py", "library_memory", """
+    module = module_at(
+        tmp_path / "site-packages/library/memory.py",
+        "library_memory",
+        """
         class Memory:
             def __init__(self, function):
                 self.__wrapped__ = function
 
             def __call__(self, x):
                 return self.__wrapped__(x)
-    """)  # fmt: skip
+    """,
+    )
 
     def notes_of(function):
         def program(x):
@@ -136,11 +143,15 @@ def test_an_object_of_a_library_that_hides_a_builtin_leaves_the_note_on_one_that
 
 
 def test_a_class_of_a_library_that_got_another_call_is_followed(tmp_path):
-    module = module_at(tmp_path / "site-packages/library/layers.py", "library_layers", """
+    module = module_at(
+        tmp_path / "site-packages/library/layers.py",
+        "library_layers",
+        """
         class Twice:
             def __call__(self, x):
                 return x * 2
-    """)  # fmt: skip
+    """,
+    )
 
     def program(x):
         y = module.Twice()(x)

@@ -110,11 +110,12 @@ MODELS = {
     "perceptron": (lambda: nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3)), (5, 8)),
     "block": (Block, (6, 16)),
     "convolutions": (
-        lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.GELU(), nn.MaxPool2d(2)), (3, 2, 8, 8)
+        lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.GELU(), nn.MaxPool2d(2)),
+        (3, 2, 8, 8),
     ),
     "attention": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (2, 5, 8)),
     "embedding": (lambda: nn.Sequential(nn.Linear(4, 8), nn.Softmax(-1), nn.Linear(8, 8), nn.Softmax(-1)), (7, 4)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())

@@ -138,7 +138,7 @@ WRONG = {
     "per_sample of numbers": lambda: bp.per_sample(toy, "u")(1.0, 2.0),
     "per_sample of a vector": lambda: bp.per_sample(vector, "x", batch="x")(torch.ones(2, 2)),
     "sweep of a replacement with no value": lambda: bp.sweep(toy, "u", replace=lambda u: None)(1.0, 2.0),
-}  # fmt: skip
+}
 INSIDE = re.compile(
     r"NoneType|\bof=''|no floating tensor; no|an object of type|\ba (int|object)\b|\bnot (int|str|list)\b| at 0x|"
     r"1 positional arguments|new\(\)|must be real|built-in|unpack|<module '|the function itself|"

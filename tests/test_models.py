@@ -71,8 +71,12 @@ def test_by_default_every_module_output_and_parameter(gpt2):
 
 def test_locals_through_every_decorator(gpt2):
     model, tokens = gpt2
-    patterns = [f"{ATTENTION}:query_states", f"{ATTENTION}/eager_attention_forward:attn_weights",
-                "transformer:hidden_states", ":loss"]  # fmt: skip
+    patterns = [
+        f"{ATTENTION}:query_states",
+        f"{ATTENTION}/eager_attention_forward:attn_weights",
+        "transformer:hidden_states",
+        ":loss",
+    ]
     rec = bp.probe(model, patterns, of="loss")(tokens, labels=tokens)
     assert rec[f"{ATTENTION}:query_states#-1"].shape == (2, 4, 16, 16)
     weights = rec[f"{ATTENTION}/eager_attention_forward:attn_weights#-1"]
@@ -113,10 +117,14 @@ def test_a_local_is_right_by_finite_differences(gpt2):
 def state_of(model):
     """Everything of a model that a probe could leave behind."""
     return [
-        (id(module), sorted(vars(module)), {key: len(value) for key, value in vars(module).items()
-                                            if key.endswith("_hooks")}, id(vars(module).get("forward")))
+        (
+            id(module),
+            sorted(vars(module)),
+            {key: len(value) for key, value in vars(module).items() if key.endswith("_hooks")},
+            id(vars(module).get("forward")),
+        )
         for module in model.modules()
-    ]  # fmt: skip
+    ]
 
 
 def test_no_observer_effect_and_nothing_left_behind(gpt2):

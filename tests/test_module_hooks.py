@@ -77,9 +77,9 @@ SELECTIONS = [
 
 
 @pytest.mark.parametrize("form", ["model", "block"])
-@pytest.mark.parametrize(("kind", "hook", "name"), [
-    (Part, scaled, "up"), (Part, written, "up"), (Pair, one_of_it, "up:return.a"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "hook", "name"), [(Part, scaled, "up"), (Part, written, "up"), (Pair, one_of_it, "up:return.a")]
+)
 def test_the_name_of_a_module_is_what_its_caller_gets_in_every_selection(kind, hook, name, form):
     model = net(kind, hook)
     alone = recorded(model, SELECTIONS[0], form)[name]

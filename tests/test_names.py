@@ -48,8 +48,13 @@ def test_counts_agree_with_a_full_name():
 
 def test_segments_with_special_characters_are_quoted():
     assert [quote(text) for text in ("attn", "a:b", "x/y", "n#1", "tick`", "")] == [
-        "attn", "`a:b`", "`x/y`", "`n#1`", "`tick```", "``",
-    ]  # fmt: skip
+        "attn",
+        "`a:b`",
+        "`x/y`",
+        "`n#1`",
+        "`tick```",
+        "``",
+    ]
 
 
 @pytest.mark.parametrize(

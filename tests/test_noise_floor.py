@@ -37,8 +37,9 @@ def test_it_is_the_same_each_time():
 
 
 def test_a_number_moves_by_one_ulp_and_what_has_no_neighbour_stays():
-    array = np.array([1.0, -3.0, 0.0, np.inf, -np.inf, np.nan, np.finfo(np.float32).max, np.finfo(np.float32).min],
-                     np.float32)  # fmt: skip
+    array = np.array(
+        [1.0, -3.0, 0.0, np.inf, -np.inf, np.nan, np.finfo(np.float32).max, np.finfo(np.float32).min], np.float32
+    )
     for seed in range(8):
         made = moved(array, seed, 0)
         assert made.dtype == np.float32
@@ -135,7 +136,7 @@ def test_a_model_among_the_arguments_moves():
         (lambda: bp.noise_floor(nn.Linear)(X), "Linear is a class, and bp.noise_floor takes an object of it"),
         (lambda: bp.noise_floor(lambda n: n * 2, backend="torch")(2), "nothing that <lambda> is given can be moved"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_measured_is_refused(call, said):
     text = message(bp.BadOption, call)
     assert text.startswith(said) and "  asked: " in text and "  next:  " in text

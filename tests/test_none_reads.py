@@ -106,8 +106,9 @@ def test_a_script_says_nothing_of_it(name, script):
 
 
 def test_the_finding_has_the_line_and_the_record_the_fact(run):
-    rec = run(HEAD + "with probe as rec:\n" + textwrap.indent(TOY + "a.backward()\nprint(u.grad)\n", "    "),
-              probe=bp.probe())["rec"]  # fmt: skip
+    rec = run(
+        HEAD + "with probe as rec:\n" + textwrap.indent(TOY + "a.backward()\nprint(u.grad)\n", "    "), probe=bp.probe()
+    )["rec"]
     (read,) = rec.record.none_reads
     assert (read.text, str(read.why), rec.record.entries[read.at].name) == ("u.grad", "computed", "u")
     assert read.source.text == "print(u.grad)"
@@ -209,8 +210,11 @@ def observed(run, text, probe):
         warnings.simplefilter("always")
         space = run(text, probe=probe)
     told = [(type(one.message), str(one.message), one.filename, one.lineno) for one in caught]
-    numbers = {name: (value, value.grad if value.is_leaf else None) for name, value in space.items()
-               if type(value) is torch.Tensor}  # fmt: skip
+    numbers = {
+        name: (value, value.grad if value.is_leaf else None)
+        for name, value in space.items()
+        if type(value) is torch.Tensor
+    }
     return told, numbers
 
 
@@ -278,10 +282,16 @@ def cell(monkeypatch):
     sys.modules["__main__"], sys.excepthook, sys.displayhook = kept
 
 
-@pytest.mark.parametrize("name", [
-    "the cell that prints None for u and v", "a comprehension", "a leaf that is computed with at once",
-    "cleared by zero_grad", "autograd.grad, of what is not used",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "the cell that prints None for u and v",
+        "a comprehension",
+        "a leaf that is computed with at once",
+        "cleared by zero_grad",
+        "autograd.grad, of what is not used",
+    ],
+)
 def test_a_cell_says_so_too(name, cell):
     body, names = PROGRAMS[name]
     found = said(cell(body))

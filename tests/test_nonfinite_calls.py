@@ -33,10 +33,16 @@ def over_indices(x):
     return torch.einsum("i,j->", 1 / x, x)
 
 
-@pytest.mark.parametrize(("program", "part", "why"), [
-    (in_an_argument, "x.log()", "at"), (beside_a_known_one, "torch.log(x)", "at"),
-    (with_other_arguments, "1 / x", "by_zero"), (of_labels, "x / x", "zero_zero"), (over_indices, "1 / x", "by_zero"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("program", "part", "why"),
+    [
+        (in_an_argument, "x.log()", "at"),
+        (beside_a_known_one, "torch.log(x)", "at"),
+        (with_other_arguments, "1 / x", "by_zero"),
+        (of_labels, "x / x", "zero_zero"),
+        (over_indices, "1 / x", "by_zero"),
+    ],
+)
 def test_a_part_of_a_call_is_named_in_a_block(program, part, why):
     birth = in_block(program, X).of_kind("born")[0]
     assert birth.fields["why"] == why
@@ -44,13 +50,17 @@ def test_a_part_of_a_call_is_named_in_a_block(program, part, why):
 
 
 @in_both
-@pytest.mark.parametrize(("program", "said"), [
-    (lambda x: torch.logit(x).sum(), "logit(0)"),
-    (lambda x: torch.special.entr(x - 1).sum(), "entr of a number below 0"),
-    (lambda x: torch.erfinv(x).sum(), "erfinv(±1)"), (lambda x: torch.lgamma(x).sum(), "lgamma(0)"),
-    (lambda x: torch.einsum("i,j->", x * 1e30, x * 1e30), "overflow: float32"),
-    (lambda x: (x * 1e5).to(torch.float16).sum(), "overflow: float16"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (lambda x: torch.logit(x).sum(), "logit(0)"),
+        (lambda x: torch.special.entr(x - 1).sum(), "entr of a number below 0"),
+        (lambda x: torch.erfinv(x).sum(), "erfinv(±1)"),
+        (lambda x: torch.lgamma(x).sum(), "lgamma(0)"),
+        (lambda x: torch.einsum("i,j->", x * 1e30, x * 1e30), "overflow: float32"),
+        (lambda x: (x * 1e5).to(torch.float16).sum(), "overflow: float16"),
+    ],
+)
 def test_the_reason_of_a_function(program, said, explained):
     assert said in explained(program, X).of_kind("born")[0].headline
 
@@ -65,18 +75,21 @@ MIRROR = tensor([[0.0, 1.0], [1.0, 0.0]])
 
 
 @in_both
-@pytest.mark.parametrize(("program", "given", "kind", "said"), [
-    (lambda x: (x / x if x.numel() > 1 else x).sum(), X, "born", "0/0"),
-    (lambda x: (x if x.ndim > 1 else 1 / x).sum(), X, "born", "division by zero"),
-    (lambda x: torch.min((x * 200).exp() * (x - 1), x).sum(), X, "born", "overflow: float32 ends at 3.40e38"),
-    (lambda x: torch.max(x / x, x).sum(), X, "born", "0/0"),
-    (lambda x: x.prod() ** (1 / x.numel()), X, "born_backward", "the derivative of pow is infinite at 0"),
-    (lambda x: x.sum() ** (1 / (2 * x.dim())), X - X, "born_backward", "the derivative of pow is infinite at 0"),
-    (lambda x: (1 / (x + 1e-39)).sum(), X, "born", "overflow: float32 ends at 3.40e38"),
-    (lambda x: ((x * 1e-30) / (x + 1e-39)).sum(), X, "born_backward", "overflow: float32 ends at 3.40e38"),
-    (lambda x: torch.logdet(x), SINGULAR, "born", "log(0): the determinant is 0"),
-    (lambda x: x.logdet() * 2, MIRROR, "born", "log of a number below 0: the determinant is negative"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("program", "given", "kind", "said"),
+    [
+        (lambda x: (x / x if x.numel() > 1 else x).sum(), X, "born", "0/0"),
+        (lambda x: (x if x.ndim > 1 else 1 / x).sum(), X, "born", "division by zero"),
+        (lambda x: torch.min((x * 200).exp() * (x - 1), x).sum(), X, "born", "overflow: float32 ends at 3.40e38"),
+        (lambda x: torch.max(x / x, x).sum(), X, "born", "0/0"),
+        (lambda x: x.prod() ** (1 / x.numel()), X, "born_backward", "the derivative of pow is infinite at 0"),
+        (lambda x: x.sum() ** (1 / (2 * x.dim())), X - X, "born_backward", "the derivative of pow is infinite at 0"),
+        (lambda x: (1 / (x + 1e-39)).sum(), X, "born", "overflow: float32 ends at 3.40e38"),
+        (lambda x: ((x * 1e-30) / (x + 1e-39)).sum(), X, "born_backward", "overflow: float32 ends at 3.40e38"),
+        (lambda x: torch.logdet(x), SINGULAR, "born", "log(0): the determinant is 0"),
+        (lambda x: x.logdet() * 2, MIRROR, "born", "log of a number below 0: the determinant is negative"),
+    ],
+)
 def test_the_reason_is_read_off_the_numbers(program, given, kind, said, explained):
     assert explained(program, given).of_kind(kind)[0].headline.endswith(f": {said}")
 

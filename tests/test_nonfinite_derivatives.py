@@ -50,7 +50,7 @@ ASKED = [
     (inside_a_line, [0.5, 0.0], "0 · Inf: the derivative of Sqrt at [1] is Inf, times an incoming 0.0"),
     (lengths, [4.0, 1.0, 0.0, 1.0], "the derivative of Pow at [1, 0] is Inf, times an incoming 1.0"),
     (scaled, [1e-30, 1e-30], "the derivative of Mul at [0] is 1e+30, times an incoming 1e+20"),
-]  # fmt: skip
+]
 
 
 @in_both

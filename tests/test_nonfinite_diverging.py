@@ -171,8 +171,15 @@ def test_two_objects_of_one_line_are_not_told_apart():
     assert not any("gives Inf" in fact for fact in first.facts)
 
 
-@pytest.mark.parametrize("line", ["F.mse_loss(x, 0 * x)", "F.smooth_l1_loss(x * 1e19, -x * 1e19, reduction='sum')",
-                                  "torch.cdist(x[None], -x[None] * 1e20)", "torch.addcmul(x, x, x)"])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "F.mse_loss(x, 0 * x)",
+        "F.smooth_l1_loss(x * 1e19, -x * 1e19, reduction='sum')",
+        "torch.cdist(x[None], -x[None] * 1e20)",
+        "torch.addcmul(x, x, x)",
+    ],
+)
 def test_operations_without_a_pole_that_leave_the_range(line, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     name = f"beyond_{abs(hash(line))}"

@@ -45,7 +45,7 @@ FORWARD = [
     (special, "`torch.special.xlog1py(x + 2, x - 1)` at [0]: `x + 2` is 2.0, `x - 1` is -1.0"),
     (within, "`torch.log(x * 3)` at [0]: `x * 3` is 0.0"),
     (of_one, "`x[1:].std()`: `x[1:]`: 1 number, 2.0"),
-]  # fmt: skip
+]
 
 
 def first(explained, program, *args):
@@ -108,7 +108,7 @@ MATRICES = [
     (solved, [[1.0, 2.0], [2.0, 4.0]], "a pivot of a is 0: its rank is 1 of 2"),
     (volume, [[1.0, 2.0], [2.0, 1.0]], "the determinant of a is -3"),
     (axes, [[2.0, 0.0], [0.0, 2.0]], "two eigenvalues of a are equal: 2 and 2"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("program", "numbers", "said"), MATRICES)

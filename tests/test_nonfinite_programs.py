@@ -282,8 +282,9 @@ def test_a_square_has_no_pole():
     x = torch.tensor([[1.0, 2.0], [3.0, 5.0]])
     report = bp.explain(bp.probe(distances, nonfinite=True)(x, x.clone()))
     assert [(one.kind, one.name) for one in report.findings[:2]] == [
-        ("born_backward", "sqrt()"), ("born_backward", "pow()"),
-    ]  # fmt: skip
+        ("born_backward", "sqrt()"),
+        ("born_backward", "pow()"),
+    ]
     golden("nonfinite", report)
 
 
@@ -369,8 +370,10 @@ def test_a_birth_in_the_gradient_of_a_parameter_that_is_closed_over(options):
 
     (found,) = bp.explain(bp.probe(closing, nonfinite=True, **options)(torch.ones(3))).findings
     assert (found.kind, found.name, found.source.text.strip()) == (
-        "born_backward", "penalty", "penalty = torch.sqrt(weight)",
-    )  # fmt: skip
+        "born_backward",
+        "penalty",
+        "penalty = torch.sqrt(weight)",
+    )
     assert weight.grad is None
 
 
@@ -483,9 +486,11 @@ def test_what_is_read_from_bad_gradients_is_no_birth():
         steps(nn.Linear(2, 1), bad=2)
     report = bp.explain(rec)
     assert [(one.kind, one.name.rpartition(":")[2]) for one in report.findings] == [
-        ("born_backward", "loss#2"), ("born_backward", "distance#2"), ("propagated", "norm#2"),
+        ("born_backward", "loss#2"),
+        ("born_backward", "distance#2"),
+        ("propagated", "norm#2"),
         ("propagated", "net.bias"),
-    ]  # fmt: skip
+    ]
     assert all(name in str(report.findings[2].facts) for name in (":norm#2", ":first#2", ":size#2"))
 
 
@@ -754,11 +759,21 @@ def test_counts_in_kinds_of_tensors():
 
 
 @pytest.mark.parametrize("spot", [(0, 0, 0), (1, 2, 3), (1, 0, 3)])
-@pytest.mark.parametrize("view", [
-    lambda t: t, lambda t: t.transpose(0, 2), lambda t: t.permute(1, 2, 0), lambda t: t[:, ::2], lambda t: t[..., 0:1],
-    lambda t: t[..., None].expand(2, 3, 4, 5), lambda t: t.transpose(0, 1).unsqueeze(1).expand(3, 6, 2, 4),
-    lambda t: t.diagonal(dim1=0, dim2=1), lambda t: t.unfold(2, 2, 1), lambda t: t[0, 0, 0],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda t: t,
+        lambda t: t.transpose(0, 2),
+        lambda t: t.permute(1, 2, 0),
+        lambda t: t[:, ::2],
+        lambda t: t[..., 0:1],
+        lambda t: t[..., None].expand(2, 3, 4, 5),
+        lambda t: t.transpose(0, 1).unsqueeze(1).expand(3, 6, 2, 4),
+        lambda t: t.diagonal(dim1=0, dim2=1),
+        lambda t: t.unfold(2, 2, 1),
+        lambda t: t[0, 0, 0],
+    ],
+)
 def test_a_view_is_read_as_it_lies_in_memory_and_holds_what_it_holds(view, spot):
     numbers = torch.zeros(2, 3, 4)
     numbers[spot] = float("nan")
@@ -802,14 +817,24 @@ def test_the_largest_numbers_are_finite():
 
 PLAIN = torch.tensor([[1.0, -2.0, 3.0], [0.0, 5.0, 6.0]])
 KINDS = {
-    "float16": lambda t: t.half(), "bfloat16": lambda t: t.bfloat16(), "float64": lambda t: t.double(),
-    "float8": lambda t: t.to(torch.float8_e5m2), "complex": lambda t: torch.complex(PLAIN, t),
-    "conjugate": lambda t: torch.complex(t, t).conj(), "negative view": lambda t: torch.complex(t, t).conj().imag,
-    "coo": lambda t: t.to_sparse(), "csr": lambda t: t.to_sparse_csr(), "mkldnn": lambda t: t.to_mkldnn(),
-    "nested": lambda t: torch.nested.nested_tensor([t, t[:1]]), "subclass": lambda t: t.as_subclass(Marked),
-    "parameter": lambda t: nn.Parameter(t), "inference": lambda t: in_inference(t), "transposed": lambda t: t.t(),
-    "every other": lambda t: t[:, ::2], "expanded": lambda t: t[:, :1, None].expand(2, 3, 4),
-}  # fmt: skip
+    "float16": lambda t: t.half(),
+    "bfloat16": lambda t: t.bfloat16(),
+    "float64": lambda t: t.double(),
+    "float8": lambda t: t.to(torch.float8_e5m2),
+    "complex": lambda t: torch.complex(PLAIN, t),
+    "conjugate": lambda t: torch.complex(t, t).conj(),
+    "negative view": lambda t: torch.complex(t, t).conj().imag,
+    "coo": lambda t: t.to_sparse(),
+    "csr": lambda t: t.to_sparse_csr(),
+    "mkldnn": lambda t: t.to_mkldnn(),
+    "nested": lambda t: torch.nested.nested_tensor([t, t[:1]]),
+    "subclass": lambda t: t.as_subclass(Marked),
+    "parameter": lambda t: nn.Parameter(t),
+    "inference": lambda t: in_inference(t),
+    "transposed": lambda t: t.t(),
+    "every other": lambda t: t[:, ::2],
+    "expanded": lambda t: t[:, :1, None].expand(2, 3, 4),
+}
 
 
 class Marked(torch.Tensor):
@@ -837,10 +862,18 @@ def test_opposite_infinities_are_not_finite():
     assert nonfinite([numbers]) == [bp.Nonfinite(0, 2, 3)]
 
 
-@pytest.mark.parametrize("others", [
-    torch.arange(3), torch.tensor([True]), torch.empty(2, device="meta"), torch.empty(0), torch.empty(0, 3).t(),
-    torch.empty(0, dtype=torch.long), torch.zeros(2, 2).to_sparse(),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "others",
+    [
+        torch.arange(3),
+        torch.tensor([True]),
+        torch.empty(2, device="meta"),
+        torch.empty(0),
+        torch.empty(0, 3).t(),
+        torch.empty(0, dtype=torch.long),
+        torch.zeros(2, 2).to_sparse(),
+    ],
+)
 def test_what_holds_no_floating_numbers_is_not_in_doubt(others):
     judged = FinitenessLook()
     at = judged.add(others)

@@ -132,10 +132,9 @@ def test_a_step_of_an_optimizer_shows_its_operands(script):
 
 CURED = {
     "torch.log(torch.softmax(w * 200, 0)).mean()": "in 1 iteration no operation makes NaN or Inf then",
-    "torch.sqrt(w - torch.tensor([1.0, 0.0])).sum()":
-        "in 1 iteration no operation makes NaN or Inf then, and losses that were finite are the same",
+    "torch.sqrt(w - torch.tensor([1.0, 0.0])).sum()": "in 1 iteration no operation makes NaN or Inf then, and losses that were finite are the same",  # noqa: E501
     "torch.log(w - 1).sum() + torch.log(w - 2).sum()": "in 1 iteration nothing is born here then, but elsewhere",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("loss", CURED)

@@ -88,11 +88,21 @@ def returned_as_one_of_two(x):
 
 
 STATEMENTS = [
-    (item_of_a_write, "at"), (item_of_an_update, "by_zero"), (slice_in_a_loop, "zero_zero"), (through_a_slice, "at"),
-    (by_a_function, "at"), (by_a_chain, "at"), (items_of_a_list, "by_zero"), (items_of_a_dictionary, "zero_zero"),
-    (items_within, "at"), (added_up, "at"), (counted, "at"), (both_of_two, "zero_zero"),
-    (deep_in_a_container, "by_zero"), (returned_as_one_of_two, "zero_zero"),
-]  # fmt: skip
+    (item_of_a_write, "at"),
+    (item_of_an_update, "by_zero"),
+    (slice_in_a_loop, "zero_zero"),
+    (through_a_slice, "at"),
+    (by_a_function, "at"),
+    (by_a_chain, "at"),
+    (items_of_a_list, "by_zero"),
+    (items_of_a_dictionary, "zero_zero"),
+    (items_within, "at"),
+    (added_up, "at"),
+    (counted, "at"),
+    (both_of_two, "zero_zero"),
+    (deep_in_a_container, "by_zero"),
+    (returned_as_one_of_two, "zero_zero"),
+]
 
 
 @in_both
@@ -164,10 +174,15 @@ def inf_within_a_power(x):
 
 
 @in_both
-@pytest.mark.parametrize(("program", "why"), [
-    (inf_as_a_factor, "zero_gradient_inf"), (nan_as_a_factor, "zero_gradient_nan"),
-    (nan_within_a_power, "zero_gradient_nan"), (inf_within_a_power, "zero_gradient_inf"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (inf_as_a_factor, "zero_gradient_inf"),
+        (nan_as_a_factor, "zero_gradient_nan"),
+        (nan_within_a_power, "zero_gradient_nan"),
+        (inf_within_a_power, "zero_gradient_inf"),
+    ],
+)
 def test_what_a_zero_gradient_meets(program, why, explained):
     report = explained(program, tensor([0.0, 2.0]))
     assert "it is written there" in str(report)

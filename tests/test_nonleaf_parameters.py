@@ -76,8 +76,12 @@ def retained():
     return leaves, (net(X) - 1).square().mean()
 
 
-COUNTS = {one_weight: "the only parameter", two_steps: "all 4 parameters", one_layer_of_two: "all 4 parameters",
-          retained: "the only parameter"}  # fmt: skip
+COUNTS = {
+    one_weight: "the only parameter",
+    two_steps: "all 4 parameters",
+    one_layer_of_two: "all 4 parameters",
+    retained: "the only parameter",
+}
 
 
 def gradients(program):

@@ -121,8 +121,10 @@ def test_gradients_partials_and_sources_of_the_toy_cell(book):
     assert grads(rec) == {"x": 2.0, "w": 3.0, "b": 1.0, "u": 1.0, "v": 1.0, "a": 1.0}
     assert {name: p.item() for name, p in rec["u"].partials.items()} == {"x": 2.0, "w": 3.0}
     assert [(rec[name].source.line, rec[name].source.text) for name in "xua"] == [
-        (1, "x = torch.tensor(3.0, requires_grad=True)"), (4, "u = x * w"), (6, "a = F.relu(v)"),
-    ]  # fmt: skip
+        (1, "x = torch.tensor(3.0, requires_grad=True)"),
+        (4, "u = x * w"),
+        (6, "a = F.relu(v)"),
+    ]
     file = rec["u"].source.file
     assert {rec[name].source.file for name in rec} == {file}
     assert linecache.getline(file, 4) == "u = x * w\n"
@@ -169,7 +171,7 @@ def test_inputs_are_the_tensors_that_the_cell_reads_before_it_assigns_them(book)
         ("import math as h\nk = w * h.e\n", ["w", "k"]),
         ("while h < 50:\n    h = h * w\nk = h * 1\n", ["h#0", "w", "h#1", "h#2", "h#3", "k"]),
     ],
-)  # fmt: skip
+)
 def test_an_old_value_is_an_input_only_where_the_cell_reads_it(book, cell, names):
     """The names that a first run leaves behind do not turn up in the recording of a second."""
     book.run("w = torch.tensor(2.0, requires_grad=True)\nh = torch.tensor(9.0, requires_grad=True) * 1\n")
@@ -560,8 +562,10 @@ def test_nothing_is_left_behind(book, ending):
 
 def test_temporaries_are_given_up_at_once_after_an_error(book):
     """The last traceback keeps the frames of the cell, and through them nothing of ours that holds a tensor."""
-    ran = book.run("%%probe\nclass Bad:\n    @property\n    def u(self): return 1\n    __slots__ = ()\n"
-                   "big = torch.ones(5)\nBad().u, other = big * 2, 1\n")  # fmt: skip
+    ran = book.run(
+        "%%probe\nclass Bad:\n    @property\n    def u(self): return 1\n    __slots__ = ()\n"
+        "big = torch.ones(5)\nBad().u, other = big * 2, 1\n"
+    )
     assert isinstance(ran.error, AttributeError)
     plain = [t for t in gc.get_objects() if type(t) is torch.Tensor and t.shape == (5,) and t.dtype is torch.float32]
     alive = [t for t in plain if t.device.type == "cpu" and t.layout is torch.strided and t.tolist() == [2.0] * 5]
@@ -639,15 +643,24 @@ def test_an_error_of_ours_is_its_message_alone(book):
         ("loss = x * 2\n", "lss", ["the cell does not assign 'lss'", "similar to 'loss'", "next:  %%probe loss"]),
         ("loss = x * 2\n", "lsos", ["the cell does not assign 'lsos'", "next:  %%probe loss"]),
         (
-            "def f(t): return t\nu = f(x)\n", "f",
+            "def f(t): return t\nu = f(x)\n",
+            "f",
             ["'f' is not a floating-point tensor", "found: function", "next:  %%probe u"],
         ),
         ("loss = x * 2\n", "loss.grad", ["'loss.grad' is not a name"]),
         ("loss = x * 2\n", "x", ["the cell does not assign 'x'", "'x' is a Tensor already", "next:  %%probe loss"]),
         ("loss = x * 2\n", "print", ["the cell does not assign 'print'"]),
         ("loss = x * 2\n", "one two", ["the cell does not assign 'two'", "'one' receives the recording"]),
-        ("u = x * torch.ones(3)\n", "u", ["the output is not a scalar", "asked: %%probe u", "shape (3,)",
-                                          'next:  --cotangent "torch.ones(3)", or a last line']),
+        (
+            "u = x * torch.ones(3)\n",
+            "u",
+            [
+                "the output is not a scalar",
+                "asked: %%probe u",
+                "shape (3,)",
+                'next:  --cotangent "torch.ones(3)", or a last line',
+            ],
+        ),
         ("u = x * 2\n", "u --cotangent torch.ones(3)", ["shape differs from the output", '"torch.ones(())"']),
         ("u = x * 2\n", "u --cotangent 3+", ["the cotangent is not an expression", "--cotangent 3+"]),
         ("u = x * 2\n", "u --cotangent nowhere", ["NameError", "evaluating the cotangent of the cell"]),
@@ -671,7 +684,7 @@ def test_an_error_of_ours_is_its_message_alone(book):
         ("%%time\nu = x\n", "", ["inside %%time", "next:  %%time on the first line, and %%probe below it"]),
         ("exec('fresh = x * 2')\nu = x * 2\n", "fresh", ["the cell has assigned 'fresh' itself", "fresh = fresh"]),
     ],
-)  # fmt: skip
+)
 def test_bad_input(toys, cell, line, parts):
     text = toys.refused(cell, line)
     assert [part for part in parts if part not in text] == [], text

@@ -22,9 +22,15 @@ def test_values_that_no_gradient_reaches():
 
     rec = bp.probe(f)(X, W)
     expected = {
-        "unused": "not_connected", "index": "not_float", "cut": "detached", "after": "detached", "quiet": "no_grad",
-        "louder": "no_grad", "constant": "frozen", "number": "not_tensor",
-    }  # fmt: skip
+        "unused": "not_connected",
+        "index": "not_float",
+        "cut": "detached",
+        "after": "detached",
+        "quiet": "no_grad",
+        "louder": "no_grad",
+        "constant": "frozen",
+        "number": "not_tensor",
+    }
     assert {name: str(rec[name].status) for name in expected} == expected
     assert set(rec.missing()) == set(expected)
     for name in expected:

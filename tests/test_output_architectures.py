@@ -62,9 +62,9 @@ def outputs_by_hook(model, args, kwargs):
     """What each module returns, by its path and the count of the call: the tensors, and their leaves as texts."""
     found, handles = [], []
     for path, module in model.named_modules():
-        handles.append(module.register_forward_hook(
-            lambda module, given, output, path=path: found.append((path, output))
-        ))  # fmt: skip
+        handles.append(
+            module.register_forward_hook(lambda module, given, output, path=path: found.append((path, output)))
+        )
     try:
         model(*args, **kwargs)
     finally:
@@ -76,8 +76,11 @@ def outputs_by_hook(model, args, kwargs):
         if path:
             pairs = [("", output)] if isinstance(output, torch.Tensor) else list(enumerate(output))
             named += [(path, count, leaf, one) for leaf, one in pairs if isinstance(one, torch.Tensor)]
-    return [(path, count, leaf, one, counts[path]) for path, count, leaf, one in named
-            if one.requires_grad and one.numel() and one._version == 0]  # fmt: skip
+    return [
+        (path, count, leaf, one, counts[path])
+        for path, count, leaf, one in named
+        if one.requires_grad and one.numel() and one._version == 0
+    ]
 
 
 def test_there_are_twelve():

@@ -55,8 +55,9 @@ def test_random_programs_with_several_random_outputs(tmp_path):
         except (bp.BadOutput, RuntimeError):  # a value that was written since, which test_output_by_name is about
             return False
         check_sum(rec)
-        return all([compare(program, bindings, rec.of(one), tally, interpreter=returning(one, Interpreter))
-                    for one in chosen])  # fmt: skip
+        return all(
+            [compare(program, bindings, rec.of(one), tally, interpreter=returning(one, Interpreter)) for one in chosen]
+        )
 
     many = count(60)
     check_many(generate, check, many)

@@ -15,8 +15,21 @@ import backprobe as bp
 from commands import forked, printed, python
 
 ROOT = Path(__file__).parent.parent
-HEAVY = {"torch", "tensorflow", "jax", "keras", "transformers", "numpy", "rich", "click", "safetensors", "IPython",
-         "sympy", "pygraphviz", "matplotlib"}  # fmt: skip
+HEAVY = {
+    "torch",
+    "tensorflow",
+    "jax",
+    "keras",
+    "transformers",
+    "numpy",
+    "rich",
+    "click",
+    "safetensors",
+    "IPython",
+    "sympy",
+    "pygraphviz",
+    "matplotlib",
+}
 SLOW = {"importlib.metadata", "email"}  # 44 ms of a start that takes 60
 
 PUBLIC = {
@@ -149,15 +162,18 @@ def test_an_optional_package_that_is_missing(missing, call, tmp_path):
     [
         ("import backprobe.integrations.huggingface", "transformers", "transformers accelerate"),
         ("import backprobe.integrations.lightning", "lightning", "lightning"),
-        ("from backprobe.integrations.tensorboard import TensorBoardSink; TensorBoardSink('tb')", "tensorboard",
-         "tensorboard"),
+        (
+            "from backprobe.integrations.tensorboard import TensorBoardSink; TensorBoardSink('tb')",
+            "tensorboard",
+            "tensorboard",
+        ),
         ("from backprobe.integrations.wandb import WandbSink; WandbSink()", "wandb", "wandb"),
         ("from backprobe.integrations.mlflow import MLflowSink; MLflowSink()", "mlflow", "mlflow-skinny"),
         ("bp.executors.ray(2)", "ray", "ray"),
         ("bp.executors.submitit(None)", "submitit", "submitit"),
         ("bp.open_run('memory://nowhere')", "pyarrow", "pyarrow"),
     ],
-)  # fmt: skip
+)
 def test_a_library_that_is_integrated_and_missing(code, missing, packages):
     blocked = f"import sys\nsys.modules[{missing!r}] = None\nimport backprobe as bp\n"
     shown = printed(python("-c", f"{blocked}try:\n    {code}\nexcept bp.NotInstalled as error:\n    print(error)"))
@@ -201,10 +217,16 @@ def test_what_an_editor_offers_is_what_is_public():
     assert bp.notebook is notebook
 
 
-@pytest.mark.parametrize(("name", "instead"), [
-    ("Check", "CheckReport"), ("DiffRuns", "DiffReport"), ("NoiseRuns", "NoiseFloor"), ("Provoke", "Provocations"),
-    ("SweepRuns", "Sweep"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("Check", "CheckReport"),
+        ("DiffRuns", "DiffReport"),
+        ("NoiseRuns", "NoiseFloor"),
+        ("Provoke", "Provocations"),
+        ("SweepRuns", "Sweep"),
+    ],
+)
 def test_a_name_that_is_no_longer_public_says_what_to_use(name, instead):
     with pytest.raises(bp.UnknownAttribute, match=f"next:  bp.{instead}, which the call returns"):
         getattr(bp, name)
@@ -297,11 +319,14 @@ def test_errors_are_one_tree_and_also_the_builtin_that_fits():
     errors = {name: value for name, value in classes.items() if issubclass(value, Exception)}
     assert {name for name, value in errors.items() if not issubclass(value, bp.BackprobeError)} == set()
     assert set(errors) == {
-        name for name in PUBLIC
+        name
+        for name in PUBLIC
         if name not in ("BackwardOp", "NoiseFloor", "Nonfinite")
-        and (name[:2] in ("No", "Ba", "Am", "Un", "Ov", "Wo")
-             or name in ("RemovedName", "StaleSource", "StrategyRefused"))
-    }  # fmt: skip
+        and (
+            name[:2] in ("No", "Ba", "Am", "Un", "Ov", "Wo")
+            or name in ("RemovedName", "StaleSource", "StrategyRefused")
+        )
+    }
     builtin = (
         ValueError,
         TypeError,
@@ -369,10 +394,28 @@ def test_the_tree_of_errors_is_drawn_as_it_is():
     }
 
 
-@pytest.mark.parametrize("verb", [
-    "probe", "watch", "watch_function", "sweep", "attribute", "curvature", "per_sample", "memory",
-    "noise_floor", "provoke", "check", "diff", "diff_live", "guard", "health", "draw", "replay",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "probe",
+        "watch",
+        "watch_function",
+        "sweep",
+        "attribute",
+        "curvature",
+        "per_sample",
+        "memory",
+        "noise_floor",
+        "provoke",
+        "check",
+        "diff",
+        "diff_live",
+        "guard",
+        "health",
+        "draw",
+        "replay",
+    ],
+)
 def test_each_parameter_of_a_verb_has_its_line_in_the_docstring(verb):
     function = getattr(bp, verb)
     heads = re.findall(r"^- ((?:``\w+[^`]*``(?:, | and )?)+)", inspect.getdoc(function), re.MULTILINE)

@@ -32,11 +32,20 @@ def test_the_numbers_are_those_of_the_recording():
     data = recorded(bp.draw(rec).page)
     assert data["heading"] == "gradients are of return"
     assert {value["name"]: (value["value"], value["number"]) for value in data["values"]} == {
-        "x": ("3", 2.0), "w": ("2", 3.0), "b": ("1", 1.0), "u": ("6", 1.0), "v": ("7", 1.0), "return": ("7", 1.0),
-    }  # fmt: skip
+        "x": ("3", 2.0),
+        "w": ("2", 3.0),
+        "b": ("1", 1.0),
+        "u": ("6", 1.0),
+        "v": ("7", 1.0),
+        "return": ("7", 1.0),
+    }
     assert {(edge["from"], edge["to"]): edge["number"] for edge in data["edges"]} == {
-        (0, 3): 2.0, (1, 3): 3.0, (3, 4): 1.0, (2, 4): 1.0, (4, 5): 1.0,
-    }  # fmt: skip
+        (0, 3): 2.0,
+        (1, 3): 3.0,
+        (3, 4): 1.0,
+        (2, 4): 1.0,
+        (4, 5): 1.0,
+    }
 
 
 def test_dashed_lines_are_explained_where_there_are_any():

@@ -64,9 +64,10 @@ def reported(net, block):
 
 
 @pytest.mark.parametrize("of_model", [True, False])
-@pytest.mark.parametrize("kind, cut", [
-    (ByProperty, "self.raw.data"), (ByCachedProperty, "self.raw.detach()"), (ByMethodOfMethod, "self.raw.tolist()"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind, cut",
+    [(ByProperty, "self.raw.data"), (ByCachedProperty, "self.raw.detach()"), (ByMethodOfMethod, "self.raw.tolist()")],
+)
 def test_a_cut_in_a_method_that_forward_uses(kind, cut, of_model):
     net = kind()
     (finding,) = reported(net, bp.probe(net) if of_model else bp.probe()).findings
@@ -132,9 +133,9 @@ def noted_beside_a_penalty(net):
     return [note for note in report.notes if "(data)" in note]
 
 
-@pytest.mark.parametrize("kind, cut", [
-    (InAnExpression, "`self.weight`"), (UnderAName, "`self.weight`"), (OfAnother, "`self.inner.weight`"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind, cut", [(InAnExpression, "`self.weight`"), (UnderAName, "`self.weight`"), (OfAnother, "`self.inner.weight`")]
+)
 def test_data_of_a_parameter_beside_a_penalty_is_noted(kind, cut):
     (note,) = noted_beside_a_penalty(kind())
     golden("explain", note)

@@ -29,13 +29,15 @@ READING = {
     "a number in a function": ("def scaled(h):\n    return h * scale.item()", "number"),
     "detached in a function": ("def scaled(h):\n    return h * scale.detach()", "detach"),
     "data in a function that another calls": (
-        "def factor():\n    return scale.data * 2\ndef scaled(h):\n    return h * factor()", "data",
+        "def factor():\n    return scale.data * 2\ndef scaled(h):\n    return h * factor()",
+        "data",
     ),
     "in a lambda": ("scaled = lambda h: h * scale.detach()", "detach"),
     "in a method of an object": (
-        "class Scaling:\n    def __call__(self, h):\n        return h * scale.item()\nscaled = Scaling()", "number",
+        "class Scaling:\n    def __call__(self, h):\n        return h * scale.item()\nscaled = Scaling()",
+        "number",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", READING)

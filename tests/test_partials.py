@@ -235,16 +235,25 @@ def test_parts_that_one_operation_returns_are_told_apart():
 
     rec = probed(f, vector(2.0, 3.0))
     assert partials(rec) == {
-        "∂a/∂x": [1, 0], "∂b/∂x": [0, 1], "∂c/∂x": [1, 0], "∂d/∂x": [0, 1], "∂best/∂x": [0, 1], "∂return/∂a": [3],
-        "∂return/∂b": [2], "∂return/∂c": 3, "∂return/∂d": 2, "∂return/∂best": [2], "∂return/∂ordered.0": [1, 0],
-    }  # fmt: skip
+        "∂a/∂x": [1, 0],
+        "∂b/∂x": [0, 1],
+        "∂c/∂x": [1, 0],
+        "∂d/∂x": [0, 1],
+        "∂best/∂x": [0, 1],
+        "∂return/∂a": [3],
+        "∂return/∂b": [2],
+        "∂return/∂c": 3,
+        "∂return/∂d": 2,
+        "∂return/∂best": [2],
+        "∂return/∂ordered.0": [1, 0],
+    }
     assert contributions(rec)["x←ordered.0"] == [1, 0]
     agrees(rec, 8)
 
 
-@on(vector(2.0, 3.0), partials=True).gives(partials={
-    "∂a/∂x": [2, 0], "∂b/∂x": [0, 2], "∂s/∂a": 6, "∂s/∂b": 4, "∂t/∂b": 24, "∂t/∂s": 6
-}, judged=5)  # fmt: skip
+@on(vector(2.0, 3.0), partials=True).gives(
+    partials={"∂a/∂x": [2, 0], "∂b/∂x": [0, 2], "∂s/∂a": 6, "∂s/∂b": 4, "∂t/∂b": 24, "∂t/∂s": 6}, judged=5
+)
 def test_a_part_that_feeds_another_part_s_consumer_lets_nothing_through(x):
     a, b = torch.unbind(x * 2)
     s = a * b
@@ -269,9 +278,9 @@ def test_blocks_of_eigenvalues_and_eigenvectors():
 # versions, views, aliases
 
 
-@on(3.0, 2.0, partials=True).gives(partials={
-    "∂u#0/∂x": 2, "∂u#0/∂w": 3, "∂u#1/∂u#0": 1, "∂u#2/∂w": 7, "∂u#2/∂u#1": 2, "∂return/∂u#2": 28
-}, judged=6)  # fmt: skip
+@on(3.0, 2.0, partials=True).gives(
+    partials={"∂u#0/∂x": 2, "∂u#0/∂w": 3, "∂u#1/∂u#0": 1, "∂u#2/∂w": 7, "∂u#2/∂u#1": 2, "∂return/∂u#2": 28}, judged=6
+)
 def test_each_version_of_a_value_written_in_place_has_its_own_edge(x, w):
     u = x * w
     u += 1
@@ -301,12 +310,12 @@ def test_a_write_through_a_view_flows_around_it_to_the_base():
 
     rec = probed(f, vector(), partials="full")
     assert partials(rec) == {
-        "∂u#0/∂x": [[2, 0, 0], [0, 2, 0], [0, 0, 2]], "∂v#0/∂u#0": [1, 0, 0],
-        "∂u#1/∂u#0": [[3, 0, 0], [0, 1, 0], [0, 0, 1]], "∂return/∂u#1": [5, 6, 7],
-    }  # fmt: skip
-    assert contributions(rec) == {
-        "x←u#0": [30, 12, 14], "u#0←u#1": [15, 6, 7], "v#0←u#1": 15, "u#1←return": [5, 6, 7],
-    }  # fmt: skip
+        "∂u#0/∂x": [[2, 0, 0], [0, 2, 0], [0, 0, 2]],
+        "∂v#0/∂u#0": [1, 0, 0],
+        "∂u#1/∂u#0": [[3, 0, 0], [0, 1, 0], [0, 0, 1]],
+        "∂return/∂u#1": [5, 6, 7],
+    }
+    assert contributions(rec) == {"x←u#0": [30, 12, 14], "u#0←u#1": [15, 6, 7], "v#0←u#1": 15, "u#1←return": [5, 6, 7]}
     assert rec["v#1"].partials == {}
     agrees(rec, 4)
 

@@ -169,8 +169,10 @@ def test_values_outside_the_graph_are_no_inputs():
     rec = probed(f, torch.tensor(1.0, requires_grad=True), torch.tensor(1.0))
     assert inputs(rec) == {"return": ["x"]}
     assert {name: str(rec[name].status) for name in ("cut", "quiet", "made")} == {
-        "cut": "detached", "quiet": "no_grad", "made": "frozen"
-    }  # fmt: skip
+        "cut": "detached",
+        "quiet": "no_grad",
+        "made": "frozen",
+    }
     assert rec["return"].partials["x"].item() == 24
 
 
@@ -285,9 +287,7 @@ def test_a_hook_of_the_users_is_called_once_and_its_entry_is_not_judged():
     assert calls == plain == [("u", 4.0)]
     assert rec["u"].grad.item() == expected["u"].grad.item() == 40  # what the hook made of it
     assert rec["x"].grad.item() == expected["x"].grad.item() == 88
-    assert partials(rec) == {
-        "∂u/∂x": 2, "∂v/∂u": 3, "∂w/∂u": 1, "∂w/∂v": 1, "∂return/∂x": 8, "∂return/∂w": 1
-    }  # fmt: skip
+    assert partials(rec) == {"∂u/∂x": 2, "∂v/∂u": 3, "∂w/∂u": 1, "∂w/∂v": 1, "∂return/∂x": 8, "∂return/∂w": 1}
     assert contributions(rec)["x←u"] == 80
     sums = rec.path_sums
     assert (sums.agree, sums.judged, sums.unjudged) == (True, 4, ("u",))

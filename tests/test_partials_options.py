@@ -253,9 +253,10 @@ def test_a_checkpoint_has_the_partials_of_the_same_without(asked):
     agrees(rec, 4)
 
 
-@on(vector(1.0, 2.0), partials="full", select=["x", "slope", "cubes", "return"]).gives(partials={
-    "∂slope/∂x": [18, 18], "∂cubes/∂x": [[3, 0], [0, 12]], "∂return/∂slope": 9, "∂return/∂cubes": [27, 27]
-}, judged=4)  # fmt: skip
+@on(vector(1.0, 2.0), partials="full", select=["x", "slope", "cubes", "return"]).gives(
+    partials={"∂slope/∂x": [18, 18], "∂cubes/∂x": [[3, 0], [0, 12]], "∂return/∂slope": 9, "∂return/∂cubes": [27, 27]},
+    judged=4,
+)
 def test_transforms_inside_have_partials_at_their_ends(x):
     slope = torch.func.grad(lambda t: t**3)(x.sum())
     cubes = torch.func.vmap(lambda t: t**3)(x)

@@ -205,12 +205,15 @@ IMAGES = torch.randn(5, 2, 4, 4, generator=torch.Generator().manual_seed(0))
 MIXED = {
     "BatchNorm2d": (lambda: Normed(nn.BatchNorm2d(3), flat=False), (IMAGES,), "'norm'", "h = self.norm(h.mean"),
     "without running statistics": (
-        lambda: Normed(nn.BatchNorm2d(3, track_running_stats=False), flat=False), (IMAGES,), "'norm'", "h = self.norm"
+        lambda: Normed(nn.BatchNorm2d(3, track_running_stats=False), flat=False),
+        (IMAGES,),
+        "'norm'",
+        "h = self.norm",
     ),
     "own statistics": (lambda: Normed(Standardized()), (IMAGES,), "'norm'", "return (h - h.mean(0))"),
     "contrastive": (lambda: contrastive, (W, X, X.flip(0)), "'scores'", "scores = (a * w) @ b.T"),
     "the largest": (lambda: by_largest, (W, X), "'h#1'", "h = h / h.abs().max()"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", MIXED.values(), ids=MIXED.keys())

@@ -18,9 +18,7 @@ def label(one):
 def some(cases, kind):
     """In ``make test`` the first of each kind."""
     kept = list({kind(one): one for one in reversed(cases)}.values())
-    return [
-        pytest.param(one, id=label(one), marks=[] if one in kept else pytest.mark.sweep) for one in cases
-    ]  # fmt: skip
+    return [pytest.param(one, id=label(one), marks=[] if one in kept else pytest.mark.sweep) for one in cases]
 
 
 @pytest.mark.parametrize("fault", some(FAULTS, lambda one: one.kind))

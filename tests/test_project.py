@@ -30,9 +30,14 @@ def commands():
 def test_the_workflow_runs_targets_of_the_makefile():
     targets = {words.removeprefix("make ") for words in commands()}
     assert targets == {
-        "check-project", "test", "test-python-3.12", "test-python-3.13", "test-versions RELEASES=oldest",
-        "test-versions RELEASES=newest", "release",
-    }  # fmt: skip
+        "check-project",
+        "test",
+        "test-python-3.12",
+        "test-python-3.13",
+        "test-versions RELEASES=oldest",
+        "test-versions RELEASES=newest",
+        "release",
+    }
     for target in targets:
         pattern = re.escape(re.sub(r"-3\.\d+$", "-", target.partition(" ")[0])) + r"(%|\b)"
         assert re.search(rf"^([\w-]+ )*{pattern}[^=]*:", MAKEFILE, re.MULTILINE), target
@@ -40,8 +45,12 @@ def test_the_workflow_runs_targets_of_the_makefile():
 
 def test_the_pythons_that_are_claimed_are_those_that_the_workflow_runs():
     claimed = {part.rpartition(" ")[2] for part in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d+$", part)}
-    run = {step["with"]["python-version"] for job in workflow().values() for step in job["steps"] if "with" in step
-           and "python-version" in step["with"]}  # fmt: skip
+    run = {
+        step["with"]["python-version"]
+        for job in workflow().values()
+        for step in job["steps"]
+        if "with" in step and "python-version" in step["with"]
+    }
     matrix = set(workflow()["pythons"]["strategy"]["matrix"]["python"])
     assert claimed == {version for version in run if version[0].isdigit()} | matrix
     assert PROJECT["requires-python"] == f">={min(claimed)}"

@@ -92,8 +92,9 @@ def test_operations_inside_of_one_expression_are_told_apart():
 
     report = bp.provoke(f, bounds=(0.0, 1.0))(torch.tensor([0.3, 0.6]))
     assert [one.headline for one in report.findings] == [
-        "`torch.log(p)` gives NaN or Inf", "`torch.log(1 - p)` gives NaN or Inf",
-    ]  # fmt: skip
+        "`torch.log(p)` gives NaN or Inf",
+        "`torch.log(1 - p)` gives NaN or Inf",
+    ]
     assert report.findings[0].args[0].min() == 0
     assert report.findings[1].args[0].max() == 1
 
@@ -271,11 +272,13 @@ def test_as_data_it_has_the_input_that_breaks():
     finding = only(report)
     given = finding.args[0]["x"]
     assert found["args"] == [
-        {"x": {"shape": [3], "dtype": "bfloat16", "numbers": given.float().tolist()},
-         "3": [{"shape": [0], "dtype": "float32", "numbers": []}, None]},
+        {
+            "x": {"shape": [3], "dtype": "bfloat16", "numbers": given.float().tolist()},
+            "3": [{"shape": [0], "dtype": "float32", "numbers": []}, None],
+        },
         {"shape": [2, 1], "dtype": "int64", "numbers": [[0], [2]]},
         [{"shape": [], "dtype": "float32", "numbers": finding.args[2][0].item()}, {"real": 2.0, "imag": 1.0}],
-    ]  # fmt: skip
+    ]
     assert found["kwargs"] == {"flag": True, "name": {"shape": [3], "dtype": "int8", "numbers": X.int().tolist()}}
     assert not torch.isfinite(f(*finding.args, **finding.kwargs))
 

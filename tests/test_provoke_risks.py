@@ -11,12 +11,29 @@ from backprobe.provoke.risks import LARGEST, RESULT, RISKS, Goal, nearest_to
 from backprobe.provoke.steps import corner, exact, far, newton, starts
 
 FUNCTIONS = {
-    "log": torch.log, "log2": torch.log2, "log10": torch.log10, "log1p": torch.log1p, "sqrt": torch.sqrt,
-    "rsqrt": torch.rsqrt, "acos": torch.acos, "asin": torch.asin, "atanh": torch.atanh, "acosh": torch.acosh,
-    "erfinv": torch.erfinv, "logit": torch.logit, "reciprocal": torch.reciprocal, "lgamma": torch.lgamma,
-    "digamma": torch.digamma, "exp": torch.exp, "expm1": torch.expm1, "exp2": torch.exp2, "cosh": torch.cosh,
-    "sinh": torch.sinh, "square": torch.square, "entr": torch.special.entr,
-}  # fmt: skip
+    "log": torch.log,
+    "log2": torch.log2,
+    "log10": torch.log10,
+    "log1p": torch.log1p,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "acos": torch.acos,
+    "asin": torch.asin,
+    "atanh": torch.atanh,
+    "acosh": torch.acosh,
+    "erfinv": torch.erfinv,
+    "logit": torch.logit,
+    "reciprocal": torch.reciprocal,
+    "lgamma": torch.lgamma,
+    "digamma": torch.digamma,
+    "exp": torch.exp,
+    "expm1": torch.expm1,
+    "exp2": torch.exp2,
+    "cosh": torch.cosh,
+    "sinh": torch.sinh,
+    "square": torch.square,
+    "entr": torch.special.entr,
+}
 NOT_OF_TORCH = {"gammaln"}  # the same as lgamma
 OF_SEVERAL = {"div", "remainder", "floordiv", "xlogy", "pow", "norm", "std", "cdist", "hypot"}
 

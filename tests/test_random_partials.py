@@ -87,16 +87,21 @@ def named(program):
     names = {b.moment: b.name.removeprefix(":").removesuffix("#0") for b in oracle.names.bindings}
     return {
         (names[value], names[by]): block
-        for value, row in local_blocks(program, run, STEP).items() for by, block in row.items() if block.any()
-    }  # fmt: skip
+        for value, row in local_blocks(program, run, STEP).items()
+        for by, block in row.items()
+        if block.any()
+    }
 
 
 def test_oracle_holds_the_other_values_still():
     x, found = np.array(ARGUMENTS[0]), named(DIRECT_AND_INDIRECT)
     expected = {
-        ("u", "x"): 3 * np.eye(3), ("v", "u"): np.diag(x), ("v", "x"): np.diag(3 * x),
-        ("return", "u"): [3 * x * x], ("return", "v"): [3 * x],
-    }  # fmt: skip
+        ("u", "x"): 3 * np.eye(3),
+        ("v", "u"): np.diag(x),
+        ("v", "x"): np.diag(3 * x),
+        ("return", "u"): [3 * x * x],
+        ("return", "v"): [3 * x],
+    }
     assert found.keys() == expected.keys()
     for edge, block in expected.items():
         assert found[edge] == pytest.approx(np.array(block), abs=1e-8), edge
@@ -105,9 +110,11 @@ def test_oracle_holds_the_other_values_still():
 def test_oracle_takes_a_written_value_for_another_than_before():
     x, z, found = np.array(ARGUMENTS[0]), np.array(ARGUMENTS[1]), named(OVERWRITTEN)
     expected = {
-        ("u", "z"): 2 * np.eye(3), ("u#1", "u"): np.diag(x), ("u#1", "x"): np.diag(2 * z),
+        ("u", "z"): 2 * np.eye(3),
+        ("u#1", "u"): np.diag(x),
+        ("u#1", "x"): np.diag(2 * z),
         ("return", "u#1"): [[1, 1, 1]],
-    }  # fmt: skip
+    }
     assert found.keys() == expected.keys()
     for edge, block in expected.items():
         assert found[edge] == pytest.approx(np.array(block), abs=1e-8), edge

@@ -23,15 +23,17 @@ def explained(rec):
     """Name -> the expression that computes it, and what that spells as which entry."""
     return {
         name: (entry.source.expression, {read.spelled: read.name for read in entry.reads})
-        for name, entry in rec.items() if entry.source
-    }  # fmt: skip
+        for name, entry in rec.items()
+        if entry.source
+    }
 
 
 B0 = 2.0
 
 
-@on(3.0, 2.0).gives(reads={"a": ("x * w", {"x": "x", "w": "w"}), "b": ("x + B0", {"x": "x"}),
-                           "c": ("w - 1", {"w": "w"})})  # fmt: skip
+@on(3.0, 2.0).gives(
+    reads={"a": ("x * w", {"x": "x", "w": "w"}), "b": ("x + B0", {"x": "x"}), "c": ("w - 1", {"w": "w"})}
+)
 def test_each_element_of_a_written_tuple_is_its_own_expression(x, w):
     a, (b, c) = x * w, (x + B0, w - 1)
     return a * b * c
@@ -123,8 +125,11 @@ def test_a_leaf_of_a_container_is_read_by_its_path():
     assert explained(rec)["pair.0"] == ("x * 2", {"x": "x"})
     assert explained(rec)["pair.1"] == ("x * 3", {"x": "x"})
     assert {read.spelled: read.name for read in rec["return"].reads} == {
-        "pair.0": "pair.0", "pair.1": "pair.1", "table.k": "table.k", "table.n.0": "table.n.0"
-    }  # fmt: skip
+        "pair.0": "pair.0",
+        "pair.1": "pair.1",
+        "table.k": "table.k",
+        "table.n.0": "table.n.0",
+    }
 
 
 @on(3.0).gives(reads={"y": ("box.h * 3", {"box.h": "box.h"})})
@@ -177,8 +182,17 @@ def paired(x, y):
     return found + kept.sum() + sum(terms)
 
 
-READ = {"row#0": "x", "target#0": "y", "one#0": "x", "other#0": "y", "third#0": "x", "r#0": "x", "t#0": "y",
-        "pair#0.0": "x", "pair#0.1": "y"}  # fmt: skip
+READ = {
+    "row#0": "x",
+    "target#0": "y",
+    "one#0": "x",
+    "other#0": "y",
+    "third#0": "x",
+    "r#0": "x",
+    "t#0": "y",
+    "pair#0.0": "x",
+    "pair#0.1": "y",
+}
 
 
 def test_a_loop_over_several_at_once_reads_each_for_its_own_name():

@@ -45,9 +45,18 @@ def seen(f):
 def test_each_write_gives_a_new_version_to_what_the_name_holds_then():
     found = {name: value for name, (value, _) in seen(rebound).items() if name.startswith(("held", "parts"))}
     assert found == {
-        "held#0": [1, 2], "parts#0.0": 1, "parts#0.1": 2, "held#1": [2, 4], "parts#1.0": 2, "parts#1.1": 4,
-        "held#2": [6, 12], "parts#3": 6, "held#3": [7, 13], "parts#5.0": 7, "held#4": [8, 14],
-    }  # fmt: skip
+        "held#0": [1, 2],
+        "parts#0.0": 1,
+        "parts#0.1": 2,
+        "held#1": [2, 4],
+        "parts#1.0": 2,
+        "parts#1.1": 4,
+        "held#2": [6, 12],
+        "parts#3": 6,
+        "held#3": [7, 13],
+        "parts#5.0": 7,
+        "held#4": [8, 14],
+    }
 
 
 def test_each_version_has_its_own_gradient():

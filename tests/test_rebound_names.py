@@ -91,7 +91,8 @@ TAKEN = {
         for max in (x, w): print(max)
         return max(x, w)
         """,
-        BUILTIN.format("max", "function", "a loop variable"), ("", "toy.py:7: for max in (x, w): print(max)"),
+        BUILTIN.format("max", "function", "a loop variable"),
+        ("", "toy.py:7: for max in (x, w): print(max)"),
         "another name for the loop variable: `for max_ in (x, w): print(max_)`",
     ),
     "an assignment": (
@@ -99,7 +100,8 @@ TAKEN = {
         sum = (x * w).sum()
         return sum([x, w]) + sum
         """,
-        BUILTIN.format("sum", "function", "an assignment"), ("", "toy.py:7: sum = (x * w).sum()"),
+        BUILTIN.format("sum", "function", "an assignment"),
+        ("", "toy.py:7: sum = (x * w).sum()"),
         "another name for the result: `sum_ = (x * w).sum()`\nand where that is read",
     ),
     "a class of Python": (
@@ -107,7 +109,8 @@ TAKEN = {
         list = [x, w]
         return list((x, w))
         """,
-        BUILTIN.format("list", "class", "an assignment"), ("", "toy.py:7: list = [x, w]"),
+        BUILTIN.format("list", "class", "an assignment"),
+        ("", "toy.py:7: list = [x, w]"),
         "another name for the result: `list_ = [x, w]`,\nif Python's own class is meant",
     ),
     "a walrus": (
@@ -115,7 +118,8 @@ TAKEN = {
         if (len := x.sum()) is not None:
             return len([x])
         """,
-        BUILTIN.format("len", "function", "an assignment (:=)"), ("", "toy.py:7: if (len := x.sum()) is not None:"),
+        BUILTIN.format("len", "function", "an assignment (:=)"),
+        ("", "toy.py:7: if (len := x.sum()) is not None:"),
         "another name for the result: `if (len_ := x.sum()) is not None:`,\nif Python's own function is meant",
     ),
     "a with statement": (
@@ -223,7 +227,7 @@ TAKEN = {
         return data["x"]
         """,
         "'data' is no longer `{'x': x}`: a function has taken its name",
-        ("toy.py:7: data = {\"x\": x}", "toy.py:8: def data(): return w"),
+        ('toy.py:7: data = {"x": x}', "toy.py:8: def data(): return w"),
         "another name for the function: `def data_(): return w`,\nif `{'x': x}` is meant",
     ),
     "a number in the place of a function defined here": (
@@ -265,7 +269,8 @@ TAKEN = {
             sum = w
         return sum([x, w])
         """,
-        BUILTIN.format("sum", "function", "an assignment"), ("", "toy.py:8: sum = x\nor toy.py:10: sum = w"),
+        BUILTIN.format("sum", "function", "an assignment"),
+        ("", "toy.py:8: sum = x\nor toy.py:10: sum = w"),
         "another name for the result: `sum_ = w`,\nand so at toy.py:8,\nif Python's own function is meant",
     ),
     "the last of several lines": (
@@ -275,7 +280,8 @@ TAKEN = {
         return sum([x,
                     w])
         """,
-        BUILTIN.format("sum", "function", "an assignment"), ("", "toy.py:8: sum = w"),
+        BUILTIN.format("sum", "function", "an assignment"),
+        ("", "toy.py:8: sum = w"),
         "another name for the result: `sum_ = w`,\nand so at toy.py:7,\nif Python's own function is meant",
     ),
     "the callee, and not the argument": (
@@ -294,19 +300,23 @@ TAKEN = {
         def inner(): return sum([x, w])
         return inner()
         """,
-        BUILTIN.format("sum", "function", "an assignment"), ("", "toy.py:7: sum = x"),
+        BUILTIN.format("sum", "function", "an assignment"),
+        ("", "toy.py:7: sum = x"),
         "another name for the result: `sum_ = x`,\nif Python's own function is meant",
     ),
-}  # fmt: skip
+}
 
 
 def expected(headline, lines, remedy):
     """A note of these parts."""
     defined, rebound = lines
     parts = [("defined: ", defined), ("rebound: ", rebound), ("next:    ", remedy)]
-    return "\n".join([
-        f"backprobe: {headline}", *(f"  {label}" + text.replace("\n", "\n" + " " * 11) for label, text in parts if text)
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"backprobe: {headline}",
+            *(f"  {label}" + text.replace("\n", "\n" + " " * 11) for label, text in parts if text),
+        ]
+    )
 
 
 @pytest.mark.parametrize("case", TAKEN)
@@ -358,7 +368,7 @@ def test_an_argument_that_hides_a_module(module):
         ("toy.py:1: from torch import optim", "toy.py:3: def step(optim, w):"),
         "another name for the argument: `def step(optim_, w):`\nand where that is read,\n"
         "if the imported module is meant",
-    )  # fmt: skip
+    )
 
 
 def test_an_argument_that_is_called_may_be_meant(module):
@@ -368,7 +378,7 @@ def test_an_argument_that_is_called_may_be_meant(module):
         ("", "toy.py:7: def mean(x, sum):"),
         "another name for the argument: `def mean(x, sum_):`,\nif Python's own function is meant;\n"
         "or give mean() a function for sum",
-    )  # fmt: skip
+    )
 
 
 def test_a_number_in_the_place_of_a_function_gets_no_word_about_what_was_lifted(module):
@@ -419,14 +429,20 @@ def evaluated(x):
 @pytest.mark.parametrize(
     ("method", "headline", "lines", "remedy"),
     [
-        ("step", "'self.loss' is no longer the method: an assignment has taken its name",
-         ("toy.py:8: def loss(self, x):", "toy.py:12: self.loss = self.loss(x)"),
-         "another name for the result: `self.loss_ = self.loss(x)`\nand where that is read"),
-        ("compare", "'self.criterion' is no longer what `nn.MSELoss()` gave: an assignment has taken its name",
-         ("toy.py:6: self.criterion = nn.MSELoss()", "toy.py:16: self.criterion = self.criterion(x, 2 * x)"),
-         "another name for the result: `self.criterion_ = self.criterion(x, 2 * x)`\nand where that is read"),
+        (
+            "step",
+            "'self.loss' is no longer the method: an assignment has taken its name",
+            ("toy.py:8: def loss(self, x):", "toy.py:12: self.loss = self.loss(x)"),
+            "another name for the result: `self.loss_ = self.loss(x)`\nand where that is read",
+        ),
+        (
+            "compare",
+            "'self.criterion' is no longer what `nn.MSELoss()` gave: an assignment has taken its name",
+            ("toy.py:6: self.criterion = nn.MSELoss()", "toy.py:16: self.criterion = self.criterion(x, 2 * x)"),
+            "another name for the result: `self.criterion_ = self.criterion(x, 2 * x)`\nand where that is read",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_method_that_is_rebound_on_the_object(module, method, headline, lines, remedy):
     toy = module(TRAINER)
     call = getattr(toy.Trainer(), method)
@@ -442,7 +458,7 @@ def test_a_method_of_a_model_that_is_rebound_in_its_forward(module):
         "'self.pool' is no longer the method: an assignment has taken its name",
         ("toy.py:20: def pool(self, h):", "toy.py:24: self.pool = self.pool(x)"),
         "another name for the result: `self.pool_ = self.pool(x)`\nand where that is read",
-    )  # fmt: skip
+    )
 
 
 def test_a_method_of_a_library_that_is_rebound_in_the_line_before(module):
@@ -640,7 +656,7 @@ SILENT = {
         del sum
         return sum([x, w])
         """,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", SILENT)
@@ -697,9 +713,12 @@ def test_none_that_is_called_raises_as_without_a_probe():
 
 
 KINDS = {
-    ast.Lambda: "lambda", ast.ListComp: "listcomp", ast.SetComp: "setcomp", ast.DictComp: "dictcomp",
+    ast.Lambda: "lambda",
+    ast.ListComp: "listcomp",
+    ast.SetComp: "setcomp",
+    ast.DictComp: "dictcomp",
     ast.GeneratorExp: "genexpr",
-}  # fmt: skip
+}
 
 
 def tables_of(table):
@@ -868,12 +887,14 @@ def test_a_name_that_an_earlier_cell_defined_and_another_took(run, cell):
     assert str(error) == "'Tensor' object is not callable"
     assert error.__notes__[-1] == expected(
         "'grad' is no longer the imported function: a loop variable has taken its name",
-        ("In[2]:1: from torch.autograd import grad",
-         "In[3]:1: for name, grad in zip('x', grad(a, x, retain_graph=True)):"),
+        (
+            "In[2]:1: from torch.autograd import grad",
+            "In[3]:1: for name, grad in zip('x', grad(a, x, retain_graph=True)):",
+        ),
         "another name for the loop variable: `for name, grad_ in zip('x', grad(a, x, retain_graph=True)):`\n"
         "and where that is read;\nthen run In[2] again, for until then grad stays what it is now;\n"
         "or torch.autograd.grad(...), which is still there",
-    )  # fmt: skip
+    )
     assert "'grad' is no longer the imported function" in shown
 
 
@@ -884,7 +905,7 @@ def test_a_name_that_the_same_cell_takes(run):
         ("", "In[3]:1: sum = x * 2"),
         "another name for the result: `sum_ = x * 2`\nand where that is read;\n"
         "then type del sum, for until then it stays what it is now",
-    )  # fmt: skip
+    )
 
 
 def test_a_function_of_an_earlier_cell_that_is_probed(run):

@@ -14,8 +14,15 @@ def test_a_recorded_program_is_explained(path):
     check(path)
 
 
-FACTS = ("outer_product", "distribution_twice", "not_log_probabilities", "result_dropped", "zero_flat",
-         "zero_times_zero", "cancels")  # fmt: skip
+FACTS = (
+    "outer_product",
+    "distribution_twice",
+    "not_log_probabilities",
+    "result_dropped",
+    "zero_flat",
+    "zero_times_zero",
+    "cancels",
+)
 
 
 def of_facts(report):

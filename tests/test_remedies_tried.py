@@ -52,24 +52,38 @@ CURED = {
     "detach": ("    u = x * w\n    d = u.detach()  # c\n    return (d * w).sum()\n", "`d = u` at program.py:5"),
     "data": ("    u = x * w\n    return (u.data * w).sum()\n", "`return (u * w).sum()` at program.py:5"),
     "an expression in parentheses": (
-        "    return ((x * w).detach() * w).sum()\n", "`return ((x * w) * w).sum()` at program.py:4"),
-    "a number": ("    u = (x * w).sum()\n    return (float(u * 2) * w).sum()\n",
-                 "`return ((u * 2) * w).sum()` at program.py:5"),
-    "several on one line": ("    u = (x * w).sum()\n    t = torch.tensor([u.item(), u.item()])\n"
-                            "    return (t * w).sum()\n",
-                            "`t = torch.stack([u, u])` at program.py:5"),
-    "a function of math": ("    u = (x * w).sum()\n    return w.sum() * math.sin(u)\n",
-                           "`return w.sum() * torch.sin(u)` at program.py:5"),
-    "a mode": ("    with torch.no_grad():\n        u = x * w\n    return (u * w).sum()\n",
-               "`with torch.enable_grad():` at program.py:4"),
-    "a statement": ("    u = x * w\n    u.detach_()\n    return (u * w).sum()\n",
-                    "without `u.detach_()` at program.py:5"),
-    "a derivative": ("    (s,) = torch.autograd.grad((x**3 * w).sum(), x)\n    return (s * w).sum()\n",
-                     "`(s,) = torch.autograd.grad((x**3 * w).sum(), x, create_graph=True)` at program.py:4"),
-    "a cut behind a cut": ("    u = x * w\n    a = u.detach().numpy()\n    d = torch.from_numpy(a * 2)\n"
-                           "    return (d * w).sum()\n",
-                           "`a = u` at program.py:5 and `d = (a * 2)` at program.py:6"),
-}  # fmt: skip
+        "    return ((x * w).detach() * w).sum()\n",
+        "`return ((x * w) * w).sum()` at program.py:4",
+    ),
+    "a number": (
+        "    u = (x * w).sum()\n    return (float(u * 2) * w).sum()\n",
+        "`return ((u * 2) * w).sum()` at program.py:5",
+    ),
+    "several on one line": (
+        "    u = (x * w).sum()\n    t = torch.tensor([u.item(), u.item()])\n    return (t * w).sum()\n",
+        "`t = torch.stack([u, u])` at program.py:5",
+    ),
+    "a function of math": (
+        "    u = (x * w).sum()\n    return w.sum() * math.sin(u)\n",
+        "`return w.sum() * torch.sin(u)` at program.py:5",
+    ),
+    "a mode": (
+        "    with torch.no_grad():\n        u = x * w\n    return (u * w).sum()\n",
+        "`with torch.enable_grad():` at program.py:4",
+    ),
+    "a statement": (
+        "    u = x * w\n    u.detach_()\n    return (u * w).sum()\n",
+        "without `u.detach_()` at program.py:5",
+    ),
+    "a derivative": (
+        "    (s,) = torch.autograd.grad((x**3 * w).sum(), x)\n    return (s * w).sum()\n",
+        "`(s,) = torch.autograd.grad((x**3 * w).sum(), x, create_graph=True)` at program.py:4",
+    ),
+    "a cut behind a cut": (
+        "    u = x * w\n    a = u.detach().numpy()\n    d = torch.from_numpy(a * 2)\n    return (d * w).sum()\n",
+        "`a = u` at program.py:5 and `d = (a * 2)` at program.py:6",
+    ),
+}
 
 
 @pytest.mark.parametrize("cause", CURED)

@@ -42,9 +42,20 @@ def test_an_old_keyword_is_refused_with_the_new_one(call, next):
 
 def test_the_signature_is_that_of_the_function():
     assert list(inspect.signature(bp.watch).parameters) == [
-        "model", "folder", "select", "what", "every", "optimizer", "scaler", "clipping", "guard", "pace", "sinks",
-        "start_step", "rank",
-    ]  # fmt: skip
+        "model",
+        "folder",
+        "select",
+        "what",
+        "every",
+        "optimizer",
+        "scaler",
+        "clipping",
+        "guard",
+        "pace",
+        "sinks",
+        "start_step",
+        "rank",
+    ]
 
 
 def test_an_old_option_of_a_command_is_refused_with_the_new_one():

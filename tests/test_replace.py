@@ -292,7 +292,7 @@ def test_nothing_is_left_on_a_users_leaf():
         ({"!u": torch.ones(2)}, "asked for by names and patterns"),
         ([("u", 1)], "a dict from names"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_refused(replace, said):
     with pytest.raises(bp.BadOption, match=said):
         probed(replace)

@@ -47,23 +47,39 @@ class Recurrent(nn.Module):
 
 def gpt2():
     config = GPT2Config(
-        n_layer=3, n_head=2, n_embd=16, vocab_size=50, n_positions=16, bos_token_id=0, eos_token_id=0,
-        attn_implementation="eager", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-    )  # fmt: skip
+        n_layer=3,
+        n_head=2,
+        n_embd=16,
+        vocab_size=50,
+        n_positions=16,
+        bos_token_id=0,
+        eos_token_id=0,
+        attn_implementation="eager",
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+    )
     return GPT2LMHeadModel(config)
 
 
 def bert():
     config = BertConfig(
-        num_hidden_layers=2, num_attention_heads=2, hidden_size=16, intermediate_size=32, vocab_size=50,
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        hidden_size=16,
+        intermediate_size=32,
+        vocab_size=50,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     return BertForSequenceClassification(config)
 
 
 IDS = torch.tensor([[7, 3, 19, 4, 11], [1, 2, 3, 4, 5]])
-IMAGES, ROWS, STEPS = (torch.randn(size, generator=torch.Generator().manual_seed(at)) for at, size in enumerate(
-    [(2, 3, 5, 5), (6, 4), (2, 3, 4)]))  # fmt: skip
+IMAGES, ROWS, STEPS = (
+    torch.randn(size, generator=torch.Generator().manual_seed(at))
+    for at, size in enumerate([(2, 3, 5, 5), (6, 4), (2, 3, 4)])
+)
 
 MODELS = {
     "gpt2": (gpt2, IDS, ["transformer.h.1.mlp", "transformer.h.0", "transformer.h.1.attn:return.0"]),
@@ -72,7 +88,7 @@ MODELS = {
     "resnet": (lambda: nn.Sequential(Residual(), Residual()), IMAGES, ["0.conv", "0.norm", "0", "1.act"]),
     "mixture": (Experts, ROWS, ["router", "experts.1", "experts.2.0"]),
     "encoder": (lambda: nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True), STEPS, ["linear1", "norm1"]),
-}  # fmt: skip
+}
 CASES = [(name, path) for name, (_, _, paths) in MODELS.items() for path in paths]
 
 FUNCTIONS = {
@@ -307,8 +323,12 @@ def test_nothing_is_left_behind():
     model, given = made("gpt2")
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     plain = model(given).logits
-    bp.probe(model, of=summed, replace={"transformer.h.*.mlp": torch.zeros_like},
-             replace_grad={"transformer.h.1": torch.zeros_like})(given)  # fmt: skip
+    bp.probe(
+        model,
+        of=summed,
+        replace={"transformer.h.*.mlp": torch.zeros_like},
+        replace_grad={"transformer.h.1": torch.zeros_like},
+    )(given)
     assert torch.equal(model(given).logits, plain)
     assert all(torch.equal(before[name], parameter) for name, parameter in model.named_parameters())
     assert all(not module._forward_hooks and not module._backward_hooks for module in model.modules())

@@ -69,8 +69,13 @@ def one_of(rec, program):
     numbers = {bp.record.names.strip(full) for full, kind in kinds.items() if kind is bp.GradStatus.NOT_TENSOR}
     names = {name: None for name in map(bp.record.names.strip, kinds) if name not in numbers}
     simple = [name for name in names if name.rpartition(":")[2].isidentifier() and "return" not in name]
-    simple = [name for name in simple if not any(other.startswith(f"{name}.") for other in names)
-              and is_plain(program, name.rpartition(":")[2]) and name.count("/") < 2]  # fmt: skip
+    simple = [
+        name
+        for name in simple
+        if not any(other.startswith(f"{name}.") for other in names)
+        and is_plain(program, name.rpartition(":")[2])
+        and name.count("/") < 2
+    ]
     return simple[sum(map(ord, program)) % len(simple)] if simple else None
 
 

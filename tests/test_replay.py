@@ -233,10 +233,15 @@ def asking(path):
 
 
 EFFECTS = {
-    writing: "opens {} for writing", appending: "opens {} for writing", by_flags: "opens {} for writing",
-    making_a_folder: "changes files", removing: "changes files", starting_a_process: "starts a process",
-    connecting: "connects to a network", asking: "asks for input",
-}  # fmt: skip
+    writing: "opens {} for writing",
+    appending: "opens {} for writing",
+    by_flags: "opens {} for writing",
+    making_a_folder: "changes files",
+    removing: "changes files",
+    starting_a_process: "starts a process",
+    connecting: "connects to a network",
+    asking: "asks for input",
+}
 
 
 @pytest.mark.parametrize("effect", EFFECTS, ids=lambda effect: effect.__name__)

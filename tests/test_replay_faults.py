@@ -26,16 +26,39 @@ SOURCE = Path(bp.__file__).parent
 X = torch.linspace(0.5, 1.5, 6).reshape(2, 3)
 ERRORS = {"an error": RuntimeError, "a Ctrl-C": KeyboardInterrupt}
 OURS = tuple(
-    str(SOURCE / part) for part in (
-        "backends/replay.py", "backends/kept.py", "backends/undoing.py", "backends/held_objects.py",
-        "backends/held_values.py", "backends/taken.py", "backends/iterator_copies.py", "backends/random_states.py",
+    str(SOURCE / part)
+    for part in (
+        "backends/replay.py",
+        "backends/kept.py",
+        "backends/undoing.py",
+        "backends/held_objects.py",
+        "backends/held_values.py",
+        "backends/taken.py",
+        "backends/iterator_copies.py",
+        "backends/random_states.py",
         "backends/patching.py",
-        "backends/trials.py", "backends/variations.py", "backends/guards.py", "backends/torch/state.py",
-        "backends/torch/lent_modules.py", "backends/torch/variations.py", "backends/torch/trials.py",
-        "noise_floor", "provoke", "sweep", "attribute", "curvature", "per_sample", "diff_live", "check", "guard",
-        "probe/rerun.py", "experiments", "remedies", "derivatives.py",
+        "backends/trials.py",
+        "backends/variations.py",
+        "backends/guards.py",
+        "backends/torch/state.py",
+        "backends/torch/lent_modules.py",
+        "backends/torch/variations.py",
+        "backends/torch/trials.py",
+        "noise_floor",
+        "provoke",
+        "sweep",
+        "attribute",
+        "curvature",
+        "per_sample",
+        "diff_live",
+        "check",
+        "guard",
+        "probe/rerun.py",
+        "experiments",
+        "remedies",
+        "derivatives.py",
     )
-)  # fmt: skip
+)
 PATCHED = ((nn.Module, "__call__"), (torch.autograd, "_engine_run_backward"), (np.random, "default_rng"))
 ORIGINAL = [vars(owner)[name] for owner, name in PATCHED]
 

@@ -51,16 +51,22 @@ def flat():
 REPORTS = {  # with a finding, and without one
     "explain": (lambda: bp.explain(bp.probe(cut)(X, W)), lambda: bp.explain(bp.probe(well)(X, W))),
     "explain a name": (lambda: bp.explain(bp.probe(cut)(X, W), "x"), lambda: bp.explain(bp.probe(cut)(X, W), "w")),
-    "nonfinite": (lambda: bp.explain(bp.probe(rooted, nonfinite=True)(X)),
-                  lambda: bp.explain(bp.probe(rooted, nonfinite=True)(X + 1))),
+    "nonfinite": (
+        lambda: bp.explain(bp.probe(rooted, nonfinite=True)(X)),
+        lambda: bp.explain(bp.probe(rooted, nonfinite=True)(X + 1)),
+    ),
     "explain a tensor": (lambda: bp.explain(W.square(), W), None),
     "health": (lambda: bp.health(flat()), lambda: bp.health(bp.probe(well)(X, W))),
     "check": (lambda: bp.check(wrong)(X, W), lambda: bp.check(well)(X, W)),
-    "diff": (lambda: bp.diff(bp.probe(well)(X, W), bp.probe(well)(X, W + 1)),
-             lambda: bp.diff(bp.probe(well)(X, W), bp.probe(well)(X, W))),
-    "provoke": (lambda: bp.provoke(rooted, bounds=(-5.0, 5.0))(X + 2),
-                lambda: bp.provoke(rooted, bounds=(2.0, 5.0))(X + 2)),
-}  # fmt: skip
+    "diff": (
+        lambda: bp.diff(bp.probe(well)(X, W), bp.probe(well)(X, W + 1)),
+        lambda: bp.diff(bp.probe(well)(X, W), bp.probe(well)(X, W)),
+    ),
+    "provoke": (
+        lambda: bp.provoke(rooted, bounds=(-5.0, 5.0))(X + 2),
+        lambda: bp.provoke(rooted, bounds=(2.0, 5.0))(X + 2),
+    ),
+}
 
 
 def reports():

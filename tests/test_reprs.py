@@ -20,9 +20,23 @@ def described(size):
     recording = bp.probe(f, partials=True)(torch.ones(size), torch.ones(size))
     report = bp.explain(bp.probe(lambda x, w: (x.detach() * w).sum())(torch.ones(size), torch.ones(size)), "x")
     check = bp.check(f)(torch.ones(3), torch.ones(3))
-    everything = [recording, *recording.values(), recording["u"].source, *recording["u"].inputs, *recording["u"].reads,
-                  recording.path_sums, report, *report.findings, bp.health(recording), check,
-                  *check.findings, bp.probe(f, "u"), bp.probe(), bp.check(f), bp.guard()]  # fmt: skip
+    everything = [
+        recording,
+        *recording.values(),
+        recording["u"].source,
+        *recording["u"].inputs,
+        *recording["u"].reads,
+        recording.path_sums,
+        report,
+        *report.findings,
+        bp.health(recording),
+        check,
+        *check.findings,
+        bp.probe(f, "u"),
+        bp.probe(),
+        bp.check(f),
+        bp.guard(),
+    ]
     return {f"{type(one).__name__} {at}": one for at, one in enumerate(everything)}
 
 
@@ -42,11 +56,17 @@ def test_ipython_shows_what_print_does(tmp_path):
         watching.step()
     with bp.open_run(tmp_path) as run:
         everything = [
-            recording["u"], bp.explain(recording), bp.health(recording), bp.check(f)(torch.ones(3), torch.ones(3)),
-            bp.diff(recording, recording), run.report(), bp.names(f),
-            bp.sweep(f, "u", replace=lambda u: u * 0)(torch.ones(2), torch.ones(2)), bp.provoke(f)(*torch.ones(2, 2)),
+            recording["u"],
+            bp.explain(recording),
+            bp.health(recording),
+            bp.check(f)(torch.ones(3), torch.ones(3)),
+            bp.diff(recording, recording),
+            run.report(),
+            bp.names(f),
+            bp.sweep(f, "u", replace=lambda u: u * 0)(torch.ones(2), torch.ones(2)),
+            bp.provoke(f)(*torch.ones(2, 2)),
             bp.probe(f, of={"a": "u[0]", "b": "u[1]"})(torch.ones(2), torch.ones(2)).conflicts(),
-        ]  # fmt: skip
+        ]
         assert [type(one).__name__ for one in everything if pretty(one) != str(one)] == []
 
 
@@ -149,8 +169,16 @@ def test_a_notebook_shows_the_facts_of_the_text(size):
     recording = bp.probe(f, partials=True)(torch.ones(size), torch.ones(size))
     report = bp.explain(bp.probe(lambda x, w: (x.detach() * w).sum())(torch.ones(size), torch.ones(size)), "x")
     check = bp.check(f)(torch.ones(3), torch.ones(3))
-    for one in [recording, *recording.values(), recording["u"].source, report, *report.findings, bp.health(recording),
-                check, *check.findings]:  # fmt: skip
+    for one in [
+        recording,
+        *recording.values(),
+        recording["u"].source,
+        report,
+        *report.findings,
+        bp.health(recording),
+        check,
+        *check.findings,
+    ]:
         shown = Text(one._repr_html_())
         assert words(str(one)) <= words(shown.text), type(one).__name__
         assert shown.tags[:2] == ["div", "style"]

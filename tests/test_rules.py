@@ -48,7 +48,7 @@ def of_words(report):
     """Kind, name and headline of those that both know, without the step."""
     return {
         (one.kind, one.name, re.sub(r"^step \d+: ", "", one.headline)) for one in report.findings if one.kind in WORDS
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("case", MODELS)

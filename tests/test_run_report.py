@@ -97,8 +97,9 @@ def test_one_name_and_one_step(folder):
         assert text.splitlines()[0] == "h.2"
         assert "step 5: the first NaN is in the gradient of 'h.2': 2 numbers" in text
         assert [line.split() for line in text.splitlines()[-2:]] == [
-            ["grad.max", "1", "▁▃▅▆█", "1e+04", "1e+04"], ["grad.nan", "0", "_____▄", "2", "2"],
-        ]  # fmt: skip
+            ["grad.max", "1", "▁▃▅▆█", "1e+04", "1e+04"],
+            ["grad.nan", "0", "_____▄", "2", "2"],
+        ]
         late = str(run.report(step=3, name="late")).splitlines()
         assert late[0] == "step 3: 5 names, 0 backwards"
         assert late[2].split() == ["late", "2", "3"]
@@ -149,8 +150,9 @@ def test_bad_input_says_what_to_type(folder, monkeypatch):
     assert refused(invoked("report", "none")).splitlines()[0] == ("BadRun: none is not a run: it has no rank-0.sqlite")
     assert refused(invoked("report", "run", "--name", "lat")).splitlines()[-1] == "  next:  --name late"
     assert refused(invoked("report", "run", "--step", "9")).splitlines()[2:] == [
-        "  found: 6 steps, the nearest: 0, 1, 2, 3, 4, 5", "  next:  --step 5",
-    ]  # fmt: skip
+        "  found: 6 steps, the nearest: 0, 1, 2, 3, 4, 5",
+        "  next:  --step 5",
+    ]
     written(folder.parent / "second", [], [])
     above = refused(invoked("report", "."))
     assert "found: a folder of runs: run, second" in above

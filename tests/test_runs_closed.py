@@ -43,8 +43,11 @@ def damaged(file):
 def test_a_writer_that_is_open_is_seen(tmp_path):
     one = writer(tmp_path)
     assert sorted(set(open_files(tmp_path))) == [
-        "rank-0.lock", "rank-0.sqlite", "rank-0.sqlite-shm", "rank-0.sqlite-wal",
-    ]  # fmt: skip
+        "rank-0.lock",
+        "rank-0.sqlite",
+        "rank-0.sqlite-shm",
+        "rank-0.sqlite-wal",
+    ]
     one.close()
     assert not open_files(tmp_path)
 

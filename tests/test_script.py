@@ -91,8 +91,12 @@ def test_the_first_bad_turn_is_explained_and_the_script_stopped(script, tmp_path
 def test_a_script_in_which_nothing_is_found_runs_to_its_end(script):
     out = printed(script(TRAIN, options=["--nonfinite"]))
     assert out.count("epoch") == 8
-    assert re.search(r"^no NaN or Inf comes to an output or a gradient: \d+ values and \d+ gradients were checked, "
-                     r"in 8 iterations$", out, re.M)  # fmt: skip
+    assert re.search(
+        r"^no NaN or Inf comes to an output or a gradient: \d+ values and \d+ gradients were checked, "
+        r"in 8 iterations$",
+        out,
+        re.M,
+    )
 
 
 def test_the_exit_status_is_that_of_the_script(script):
@@ -108,8 +112,12 @@ def test_it_runs_as_the_main_program(script, tmp_path):
         "x = torch.ones(2)\n"
         "print(__name__, sys.argv, sys.path[0] == FOLDER, __file__ == FOLDER + '/train.py')\n"
         "print(type(pickle.loads(pickle.dumps(Own()))) is Own)\n".replace("FOLDER", repr(str(tmp_path))),
-        "--", "-s", "--nonfinite", "a", "--select",
-    )  # fmt: skip
+        "--",
+        "-s",
+        "--nonfinite",
+        "a",
+        "--select",
+    )
     assert err == ""
     assert out.splitlines()[:2] == ["__main__ ['train.py', '-s', '--nonfinite', 'a', '--select'] True True", "True"]
 
@@ -176,13 +184,16 @@ def test_a_script_without_backward(script):
 
 @pytest.mark.sweep
 def test_what_was_born_without_backward_is_told_with_what_follows(script):
-    out = printed(script(
-        "import torch\nw = torch.ones(2, requires_grad=True)\n"
-        "def data():\n    for turn in range(1010):\n        x = torch.zeros(2) / torch.zeros(2)\n    return x\n"
-        "x = data()\n"
-        "loss = (w * x).sum()\nloss.backward()\n",
-        options=["--nonfinite"],
-    ), 1)  # fmt: skip
+    out = printed(
+        script(
+            "import torch\nw = torch.ones(2, requires_grad=True)\n"
+            "def data():\n    for turn in range(1010):\n        x = torch.zeros(2) / torch.zeros(2)\n    return x\n"
+            "x = data()\n"
+            "loss = (w * x).sum()\nloss.backward()\n",
+            options=["--nonfinite"],
+        ),
+        1,
+    )
     assert "NaN comes in with 'x'" in out
     assert "note: earlier, in an iteration without backward(): NaN is born at 'x#0': 0/0 (train.py:5)" in out
 
@@ -193,7 +204,7 @@ def test_nothing_of_earlier_turns_is_kept(script):
         "def step():\n    u = w * 2\n    u.sum().backward()\n    return weakref.ref(u)\n"
         "for turn in range(20):\n    kept.append(step())\n    print('alive', sum(ref() is not None for ref in kept))\n",
         options=["--nonfinite"],
-    )  # fmt: skip
+    )
     assert (code, err) == (0, "")
     assert set(re.findall(r"^alive (\d+)", out, re.M)) == {"1"}
 
@@ -205,18 +216,21 @@ def test_an_evaluation_without_backward_is_not_kept(script):
         "        kept.append(weakref.ref(u))\n"
         "print('alive', sum(ref() is not None for ref in kept))\n",
         options=["--nonfinite"],
-    )  # fmt: skip
+    )
     assert (code, err) == (0, "")
     assert int(re.search(r"^alive (\d+)", out, re.M)[1]) < 1100
 
 
 def test_the_turns_before_one_backward_are_told_apart(script):
-    out = printed(script(
-        "import torch\nw = torch.tensor([0.5, 2.0], requires_grad=True)\n"
-        "for epoch in range(3):\n    h = w\n    for t in range(3):\n        h = torch.log(h * epoch)\n"
-        "    h.sum().backward()\n",
-        options=["--nonfinite"],
-    ), 1)  # fmt: skip
+    out = printed(
+        script(
+            "import torch\nw = torch.tensor([0.5, 2.0], requires_grad=True)\n"
+            "for epoch in range(3):\n    h = w\n    for t in range(3):\n        h = torch.log(h * epoch)\n"
+            "    h.sum().backward()\n",
+            options=["--nonfinite"],
+        ),
+        1,
+    )
     assert "Inf is born at 'h#1'" in out
     assert "NaN is born of Inf" in out or "NaN is born at 'h#2'" in out
     assert "this is iteration 1 of those that run backward()" in out
@@ -236,13 +250,16 @@ STEP = "(p - 0.1 * g).detach().requires_grad_()"
 )
 def test_a_comprehension_behind_a_gradient_ends_no_turn(script, made):
     """From Python 3.12 on it runs in the frame around it, and jumps back as a loop does."""
-    out = printed(script(
-        "import torch\nheld = [torch.ones(2, requires_grad=True) for _ in range(3)]\n"
-        "meta = torch.optim.SGD(held, lr=0.1)\n"
-        "for turn in range(2):\n    inner = sum(p.square().sum() for p in held)\n"
-        "    slopes = torch.autograd.grad(inner, held)\n"
-        f"    fast = {made}\n    loss = sum(p.square().sum() for p in fast)\n    loss.backward()\n    meta.step()\n",
-    ), 1)  # fmt: skip
+    out = printed(
+        script(
+            "import torch\nheld = [torch.ones(2, requires_grad=True) for _ in range(3)]\n"
+            "meta = torch.optim.SGD(held, lr=0.1)\n"
+            "for turn in range(2):\n    inner = sum(p.square().sum() for p in held)\n"
+            "    slopes = torch.autograd.grad(inner, held)\n"
+            f"    fast = {made}\n    loss = sum(p.square().sum() for p in fast)\n    loss.backward()\n    meta.step()\n"
+        ),
+        1,
+    )
     assert "this is iteration 1 of those that run backward()" in out
     assert "it copies the values and not the gradient history" in out
 
@@ -270,13 +287,15 @@ def test_a_loop_that_backward_runs_again_ends_no_turn(script, reentrant):
 
 
 def test_a_block_of_the_script_itself_works(script):
-    out = printed(script(
-        "import torch\nimport backprobe as bp\nw = torch.tensor([1.0, 2.0], requires_grad=True)\n"
-        "for turn in range(3):\n    with bp.probe() as rec:\n        for again in range(3):\n"
-        "            u = w * 2\n            u.sum().backward()\n"
-        "    print([rec[f'u#{k}'].grad.tolist() for k in range(3)])\n",
-        options=["--nonfinite"],
-    ))  # fmt: skip
+    out = printed(
+        script(
+            "import torch\nimport backprobe as bp\nw = torch.tensor([1.0, 2.0], requires_grad=True)\n"
+            "for turn in range(3):\n    with bp.probe() as rec:\n        for again in range(3):\n"
+            "            u = w * 2\n            u.sum().backward()\n"
+            "    print([rec[f'u#{k}'].grad.tolist() for k in range(3)])\n",
+            options=["--nonfinite"],
+        )
+    )
     assert out.count("[[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]") == 3
     assert "in 3 iterations" in out
 
@@ -288,7 +307,7 @@ def test_a_script_that_catches_everything_runs_on_unwatched(script):
         "    except BaseException as error:\n        print('caught', type(error).__name__)\n"
         "print('end')\n",
         options=["--nonfinite"],
-    )  # fmt: skip
+    )
     assert code == 1
     assert out.count("caught Stopped") == 1
     assert "end\n" in out

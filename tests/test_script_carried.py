@@ -49,9 +49,10 @@ def explained(body, folder):
     return script.report(), path.read_text().splitlines()
 
 
-@pytest.mark.parametrize(("body", "name", "why"), [
-    (TEACHER, "teacher", "0/0"), (DIVIDED, "scale", "division by zero"), (IN_A_FUNCTION, "mean", "log(0)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("body", "name", "why"),
+    [(TEACHER, "teacher", "0/0"), (DIVIDED, "scale", "division by zero"), (IN_A_FUNCTION, "mean", "log(0)")],
+)
 def test_a_value_that_the_iteration_before_computed_is_born_there(body, name, why, tmp_path):
     report, lines = explained(body, tmp_path)
     first = report.findings[0]

@@ -61,12 +61,15 @@ def found(tmp_path, monkeypatch):
     [
         ("h = stem(x).detach()", "loss = (top(h) - y).square().mean()", cured("h = stem(x)")),
         ("h = torch.from_numpy(stem(x).detach().numpy() * 2)", "loss = (top(h) - y).square().mean()", BOTH),
-        ("scale = stem(x).sum().item()", "loss = (top(torch.ones(8, 4)) * scale - y).square().mean()",
-         cured("scale = stem(x).sum()")),
+        (
+            "scale = stem(x).sum().item()",
+            "loss = (top(torch.ones(8, 4)) * scale - y).square().mean()",
+            cured("scale = stem(x).sum()"),
+        ),
         ("at = stem(x).argmax(1)", "loss = (top(torch.eye(4)[at]) - y).square().mean()", BOTH),
         ("h = [stem(x).detach(), x]", "loss = (top(h[0]) - y).square().mean()", cured("h = [stem(x), x]")),
     ],
-)  # fmt: skip
+)
 def test_the_gradients_arrive_over_the_line(found, line, more, said):
     assert (line, [said]) in found(f"{line}\n{more}")
 
@@ -333,9 +336,13 @@ def test_a_remedy_that_changes_the_loss_says_so(found):
 
 
 OF_SCRIPTS = (
-    "probe/script_experiments.py", "probe/bridged_run.py", "source/bridged_code.py", "source/hooked_modules.py",
-    "backends/torch/bridging.py", "backends/side_effects.py",
-)  # fmt: skip
+    "probe/script_experiments.py",
+    "probe/bridged_run.py",
+    "source/bridged_code.py",
+    "source/hooked_modules.py",
+    "backends/torch/bridging.py",
+    "backends/side_effects.py",
+)
 
 
 @pytest.mark.parametrize("every", [16, pytest.param(1, marks=pytest.mark.sweep)])

@@ -216,19 +216,25 @@ def test_a_model_that_this_step_does_not_train_is_no_finding(script):
 
 
 FREEZING = {
-    "one": ("""\
+    "one": (
+        """\
 def set_requires_grad(net, flag):
     for p in net.parameters():
         p.requires_grad_(flag)
-""", "D"),
-    "several": ("""\
+""",
+        "D",
+    ),
+    "several": (
+        """\
 def set_requires_grad(nets, flag):
     for net in nets:
         if net is not None:
             for p in net.parameters():
                 p.requires_grad = flag
-""", "[D]"),
-}  # fmt: skip
+""",
+        "[D]",
+    ),
+}
 CRITIC_FIRST = """
 for turn in range(3):
     optD.zero_grad()
@@ -404,14 +410,18 @@ def test_gradients_that_are_cleared_before_the_step(script):
     assert re.search(r"seen:  .*\bnet\b", out) and "call zero_grad() before backward() or after step()" in out
 
 
-@pytest.mark.parametrize("loop", [
-    "optimizer.step()\noptimizer.zero_grad()\nloss = F.cross_entropy(net(x), y)\nloss.backward()",
-    "loss = F.cross_entropy(net(x), y)\nloss.backward()\noptimizer.step()\noptimizer.zero_grad()",
-    "loss = F.cross_entropy(net(x), y)\ngrads = torch.autograd.grad(loss, list(net.parameters()))\n"
-    "for p, g in zip(net.parameters(), grads):\n    p.grad = g\noptimizer.step()\noptimizer.zero_grad()",
-    "def closure():\n    optimizer.zero_grad()\n    loss = F.cross_entropy(net(x), y)\n    loss.backward()\n"
-    "    return loss\nloss = optimizer.step(closure)\noptimizer.zero_grad()",
-], ids=["the step of the turn before", "cleared after the step", "gradients by hand", "a closure"])  # fmt: skip
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "optimizer.step()\noptimizer.zero_grad()\nloss = F.cross_entropy(net(x), y)\nloss.backward()",
+        "loss = F.cross_entropy(net(x), y)\nloss.backward()\noptimizer.step()\noptimizer.zero_grad()",
+        "loss = F.cross_entropy(net(x), y)\ngrads = torch.autograd.grad(loss, list(net.parameters()))\n"
+        "for p, g in zip(net.parameters(), grads):\n    p.grad = g\noptimizer.step()\noptimizer.zero_grad()",
+        "def closure():\n    optimizer.zero_grad()\n    loss = F.cross_entropy(net(x), y)\n    loss.backward()\n"
+        "    return loss\nloss = optimizer.step(closure)\noptimizer.zero_grad()",
+    ],
+    ids=["the step of the turn before", "cleared after the step", "gradients by hand", "a closure"],
+)
 def test_healthy_loops_that_clear_gradients(script, loop):
     before, _, rest = HEALTHY.partition("            optimizer.zero_grad()\n")
     after = rest[rest.index("            total +=") :].replace("(out.argmax", "(net(x).argmax")

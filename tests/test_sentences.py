@@ -76,8 +76,10 @@ def test_what_is_said_of_a_recording_is_proven_by_it(program, monkeypatch):
     monkeypatch.setattr(reasons, "render", heard.render)
     rec = RECORDED[program]()
     names = [None, *(name for name, entry in rec.items() if entry.status != "not_tensor")]
-    reports = [bp.explain(rec) if name is None else bp.explain(rec, name, experiments=at <= TRIED)
-               for at, name in enumerate(names)]  # fmt: skip
+    reports = [
+        bp.explain(rec) if name is None else bp.explain(rec, name, experiments=at <= TRIED)
+        for at, name in enumerate(names)
+    ]
     wrong = [
         (name, *one) for name, report in zip(names, reports, strict=True) for one in unproven(rec, heard, report, name)
     ]
@@ -116,11 +118,19 @@ def test_a_false_sentence_is_found():
         warnings.simplefilter("ignore")
         rec = bp.probe(lambda x, w: (x * w).sum())(torch.ones(2), torch.ones(2))
     false = [
-        ("present", {"value": "'nothing'"}), ("frozen", {"value": "'x'"}), ("unused", {"value": "'x'"}),
-        ("overview", {"there": 1, "all": 3}), ("not_used", {"names": "x"}), ("own_grad", {"value": "'x'"}),
-        ("value_is_zero", {"target": "'return'"}), ("no_floats", {"names": "x, w"}), ("raised", {}),
-        ("not_executed", {"value": "'x'"}), ("opaque", {"value": "'x'"}), ("values_lost", {"names": "x, w"}),
-    ]  # fmt: skip
+        ("present", {"value": "'nothing'"}),
+        ("frozen", {"value": "'x'"}),
+        ("unused", {"value": "'x'"}),
+        ("overview", {"there": 1, "all": 3}),
+        ("not_used", {"names": "x"}),
+        ("own_grad", {"value": "'x'"}),
+        ("value_is_zero", {"target": "'return'"}),
+        ("no_floats", {"names": "x, w"}),
+        ("raised", {}),
+        ("not_executed", {"value": "'x'"}),
+        ("opaque", {"value": "'x'"}),
+        ("values_lost", {"names": "x, w"}),
+    ]
     told = [code for code, fields in false if PROOFS[code](Said(rec, code, fields))]
     assert told == ["own_grad"]  # an argument is a view, and no leaf
 
@@ -178,11 +188,14 @@ def trained(is_called):
 
 ROWS = torch.linspace(-3.0, 3.0, 64).reshape(16, 4)
 HEALTHS = {
-    "sick": lambda: bp.probe(sick)(ROWS), "flat": lambda: bp.probe(flat, partials="full")(-ROWS.abs()[0] - 1),
+    "sick": lambda: bp.probe(sick)(ROWS),
+    "flat": lambda: bp.probe(flat, partials="full")(-ROWS.abs()[0] - 1),
     "partly": lambda: bp.probe(partly)(ROWS),
-    "half": lambda: bp.probe(half)(ROWS.half()), "cut": lambda: trained(True), "idle": lambda: trained(False),
+    "half": lambda: bp.probe(half)(ROWS.half()),
+    "cut": lambda: trained(True),
+    "idle": lambda: trained(False),
     **{name: make for name, make in PROGRAMS.items() if not name.startswith("NaN")},
-}  # fmt: skip
+}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -206,9 +219,10 @@ def test_every_kind_of_health_is_met_and_has_a_proof():
 def test_a_proof_of_health_says_no_of_what_is_well(kind):
     rec = bp.probe(lambda x, w: (x * w).sum(), partials=True)(ROWS, ROWS.flip(0) + 1)
     headline = {
-        "dead": "'x' is dead: a share of 1 of what it returns is 0", "dead_units": "3 of 4 units of 'x' are dead",
+        "dead": "'x' is dead: a share of 1 of what it returns is 0",
+        "dead_units": "3 of 4 units of 'x' are dead",
         "large_gradients": "the gradients of 'x' are large: rms 2e+04 at 'x'",
-    }.get(kind, "")  # fmt: skip
+    }.get(kind, "")
     sizes = {"vanishing": "2, 1", "exploding": "1, 2"}.get(kind, "")
     lacking = ("without a gradient: x",) if kind in ("missing", "never_called") else ()
     facts = (f"3 layers, from 'x' to 'w'; norms of the gradient there: {sizes}",) if sizes else lacking

@@ -127,8 +127,11 @@ def test_augmented_targets_evaluate_their_parts_once():
     names = run(f)
     assert names.count("writing") == 6  # each write, and each store of an item
     assert [name for name in names if name in ("n", "box.n", "grid[note(1)][note(0)]")] == [
-        "n", "n", "box.n", "grid[note(1)][note(0)]",
-    ]  # fmt: skip
+        "n",
+        "n",
+        "box.n",
+        "grid[note(1)][note(0)]",
+    ]
 
 
 def test_augmented_assignment_of_a_name_that_its_own_operand_rebinds():
@@ -251,8 +254,11 @@ def test_generators_send_throw_and_interleave():
     made, plain = reporting(f, opener(names, False))(3), f(3)
     for generator in (made, plain):
         assert [next(generator), generator.send("x"), next(generator), generator.throw(ValueError)] == [
-            0, "x", 2, "caught",
-        ]  # fmt: skip
+            0,
+            "x",
+            2,
+            "caught",
+        ]
         assert list(generator) == [7, 8]
     assert names[-1] == "exit"
     abandoned = reporting(f, opener(names, False))(3)
@@ -335,8 +341,15 @@ def test_operations_are_named_by_the_source():
         return -c
 
     names = run(f, 5, 2, operations=True)
-    assert [name for name in names if name.endswith("()")] == ["gt()", "mul()", "neg()", "abs()", "Mat()", "matmul()",
-                                                               "add()"]  # fmt: skip
+    assert [name for name in names if name.endswith("()")] == [
+        "gt()",
+        "mul()",
+        "neg()",
+        "abs()",
+        "Mat()",
+        "matmul()",
+        "add()",
+    ]
 
 
 class Mat:
@@ -363,8 +376,19 @@ def test_functions_inside_a_rewritten_one_are_the_very_same_code():
 def test_operation_names():
     import ast
 
-    texts = {"x * w": "mul", "-x": "neg", "F.relu(x)": "relu", "f(x)(y)": "call", "x[0]": "getitem", "x": "",
-             "x if y else z": "", "x > 1": "gt", "x < y < z": "", "a @ b": "matmul", "not x": "not"}  # fmt: skip
+    texts = {
+        "x * w": "mul",
+        "-x": "neg",
+        "F.relu(x)": "relu",
+        "f(x)(y)": "call",
+        "x[0]": "getitem",
+        "x": "",
+        "x if y else z": "",
+        "x > 1": "gt",
+        "x < y < z": "",
+        "a @ b": "matmul",
+        "not x": "not",
+    }
     assert {text: operation(ast.parse(text, mode="eval").body) for text in texts} == texts
 
 

@@ -124,9 +124,22 @@ def test_what_a_statement_alone_gives_is_what_the_whole_text_gives(tmp_path, mon
     lambdas_of_the_module = [found.pop("<lambda>"), found.pop("<lambda>.<locals>.<lambda>")]
     assert not any(map(any, lambdas_of_the_module))  # no definition is around them
     assert all(map(all, found.values()))
-    assert {"conditional.<locals>.<lambda>.<locals>.<lambda>", "multiline", "one_line", "decorated", "tried", "cleaned",
-            "Outer.__Inner.__method", "Outer.__Inner.value.<locals>.local", "Outer.__Inner.<lambda>", "never",
-            "Outer.__Inner.waiting", "Outer.method", "twins.<locals>.<lambda>", "last"} <= found.keys()  # fmt: skip
+    assert {
+        "conditional.<locals>.<lambda>.<locals>.<lambda>",
+        "multiline",
+        "one_line",
+        "decorated",
+        "tried",
+        "cleaned",
+        "Outer.__Inner.__method",
+        "Outer.__Inner.value.<locals>.local",
+        "Outer.__Inner.<lambda>",
+        "never",
+        "Outer.__Inner.waiting",
+        "Outer.method",
+        "twins.<locals>.<lambda>",
+        "last",
+    } <= found.keys()
 
 
 if sys.version_info >= (3, 12):

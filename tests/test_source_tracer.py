@@ -209,8 +209,14 @@ def test_generators_and_coroutines_go_on_being_watched():
     finally:
         tracer.stop()
     assert [pair for pair in log if pair[0] in "bcd"] == [
-        ("b", 2), ("c", 5), ("d", 6), ("b", 2), ("c", 3), ("d", 3), ("d", 4)
-    ]  # fmt: skip
+        ("b", 2),
+        ("c", 5),
+        ("d", 6),
+        ("b", 2),
+        ("c", 3),
+        ("d", 3),
+        ("d", 4),
+    ]
 
 
 def test_an_error_binds_nothing():
@@ -271,8 +277,11 @@ def test_the_body_of_a_class():
 
         return Made
 
-    tracer = Tracer(lambda frame: Listener(events(frame.f_code, frame.f_code, __file__), log)
-                    if frame.f_code.co_name == "Made" else None)  # fmt: skip
+    tracer = Tracer(
+        lambda frame: (
+            Listener(events(frame.f_code, frame.f_code, __file__), log) if frame.f_code.co_name == "Made" else None
+        )
+    )
     tracer.start(sys._getframe(), Listener(events(watched.__code__, watched.__code__, __file__), []))
     try:
         makes(1)
@@ -321,6 +330,14 @@ def test_what_an_expression_stands_for():
     assert value("guarded.method").__func__ is Guarded.method
     assert value("sys.path") is sys.path
     assert value("len") is len
-    for unknown in ("missing", "guarded.computed", "guarded.empty", "guarded.anything", "number * 2", "items[9]",
-                    "box.parts[0:1]", "len(items)"):  # fmt: skip
+    for unknown in (
+        "missing",
+        "guarded.computed",
+        "guarded.empty",
+        "guarded.anything",
+        "number * 2",
+        "items[9]",
+        "box.parts[0:1]",
+        "len(items)",
+    ):
         assert value(unknown) is UNKNOWN, unknown

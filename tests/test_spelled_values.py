@@ -71,8 +71,9 @@ def test_all_that_a_loss_is_computed_from_is_frozen(tmp_path):
 
 @pytest.mark.parametrize(("held", "use"), [("{'w': w}", "held['w']"), ("[w]", "held[0]"), ("(w, x)", "held[0]")])
 def test_wrt_is_given_the_argument_that_holds_the_value(held, use, tmp_path):
-    program = defined(f"{HEAD}w = torch.ones(3)\nheld = {held}\n"
-                      f"def f(x, held):\n    return (x @ {use}).sum()\n", tmp_path)  # fmt: skip
+    program = defined(
+        f"{HEAD}w = torch.ones(3)\nheld = {held}\ndef f(x, held):\n    return (x @ {use}).sum()\n", tmp_path
+    )
     rec = bp.probe(program.f, wrt="x")(program.x, program.held)
     lost = next(name for name in rec if name.startswith("held"))
     (finding,) = bp.explain(rec, lost).findings

@@ -112,9 +112,10 @@ class Runs:
 
     def of_generator(self):
         names = self.inside(
-            "def main(x):\n    with bp.probe(nonfinite=True) as rec:\n", 8,
+            "def main(x):\n    with bp.probe(nonfinite=True) as rec:\n",
+            8,
             "        yield\n        loss.backward()\n    yield dict(locals())\n",
-        )  # fmt: skip
+        )
         names = [*names["main"](names["x"])][-1]
         return names, names["rec"]
 

@@ -92,8 +92,11 @@ def test_no_numbers_have_no_statistics(name):
 def test_numbers_that_are_all_nan_have_counts_and_nothing_else():
     columns = columns_of(numpy.full(3, math.nan))
     assert {name: statistic(name, columns)[0] for name in ("count", "finite", "nan", "zeros")} == {
-        "count": 3, "finite": 0, "nan": 3, "zeros": 0,
-    }  # fmt: skip
+        "count": 3,
+        "finite": 0,
+        "nan": 3,
+        "zeros": 0,
+    }
     assert all(math.isnan(statistic(name, columns)[0]) for name in ("mean", "rms", "std", "min", "max", "absmax"))
 
 

@@ -245,12 +245,17 @@ def holding_itself(y):
 @pytest.mark.parametrize(
     "made",
     [
-        lambda y: ModelOutput(loss=y), lambda y: Pair(y, 1), lambda y: OrderedDict(loss=y), lambda y: {1: y, "l": y},
-        lambda y: [y, object()], lambda y: {"loss": y, "which": {1, 2}}, lambda y: (y, numpy.float64(2)),
+        lambda y: ModelOutput(loss=y),
+        lambda y: Pair(y, 1),
+        lambda y: OrderedDict(loss=y),
+        lambda y: {1: y, "l": y},
+        lambda y: [y, object()],
+        lambda y: {"loss": y, "which": {1, 2}},
+        lambda y: (y, numpy.float64(2)),
         holding_itself,
     ],
     ids=["ModelOutput", "namedtuple", "OrderedDict", "keys", "object", "set", "numpy number", "itself"],
-)  # fmt: skip
+)
 def test_other_results_are_not_saved_and_say_so(made, tmp_path):
     def f(x):
         y = x * 2
@@ -280,9 +285,13 @@ def test_statuses_aliases_sources_and_the_order_of_backward_come_back(tmp_path):
     after = round_trip(before, tmp_path)
     check_entries(before, after)
     assert {name: str(entry.status) for name, entry in after.missing().items()} == {
-        "idle": "not_connected", "n": "not_tensor", "d": "detached", "q": "no_grad", "i": "not_float",
+        "idle": "not_connected",
+        "n": "not_tensor",
+        "d": "detached",
+        "q": "no_grad",
+        "i": "not_float",
         "fixed": "frozen",
-    }  # fmt: skip
+    }
     assert after.backward_order() == before.backward_order()
     assert after.backward_order()[0] == "return.loss"
     assert after["u#1"].aliases == before["u#1"].aliases

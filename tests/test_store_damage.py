@@ -357,9 +357,17 @@ def test_whatever_is_written_into_a_recording_it_is_read_or_refused(saved, tmp_p
     for name in (DATA, BYTES):
         (path / name).write_bytes((saved / name).read_bytes())
     absurd = st.one_of(
-        st.none(), st.booleans(), st.integers(-2, 3), st.integers(), st.text(max_size=3), st.just([]), st.just({}),
-        st.lists(st.integers(-2, 9), max_size=3), st.floats(), st.sampled_from(["torch", "numpy", "ok", "coo", "int8"]),
-    )  # fmt: skip
+        st.none(),
+        st.booleans(),
+        st.integers(-2, 3),
+        st.integers(),
+        st.text(max_size=3),
+        st.just([]),
+        st.just({}),
+        st.lists(st.integers(-2, 9), max_size=3),
+        st.floats(),
+        st.sampled_from(["torch", "numpy", "ok", "coo", "int8"]),
+    )
 
     def change(content):
         at, key, here = content, None, content
@@ -449,8 +457,13 @@ def test_numpy_needs_no_torch(tmp_path):
     assert lines[0] == "numpy 6.0 1.0 7.0 ['x', 'w', 'b', 'u', 'v', 'return']"
     assert lines[1].split() == ["name", "value", "gradient", "source"]
     assert [line.split()[:3] for line in lines[2:8]] == [
-        ["x", "3", "2"], ["w", "2", "3"], ["b", "1", "1"], ["u", "6", "1"], ["v", "7", "1"], ["return", "7", "1"],
-    ]  # fmt: skip
+        ["x", "3", "2"],
+        ["w", "2", "3"],
+        ["b", "1", "1"],
+        ["u", "6", "1"],
+        ["v", "7", "1"],
+        ["return", "7", "1"],
+    ]
     assert lines[8:10] == ["gradients are of return", "1.0"]
     assert lines[10] == "the framework torch is not installed"
     assert lines[11] == f"  asked: bp.load({str(path)!r})"

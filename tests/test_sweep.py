@@ -41,9 +41,7 @@ def test_values_of_another_recording():
     clean = bp.probe(toy)(CLEAN, W)
     found = swept(["x", "u", "v"], clean)
     u, v = X * W, CLEAN * W + 1
-    assert found.outputs == {
-        "x": toy(CLEAN, W).item(), "u": toy(CLEAN, W).item(), "v": (v * u).sum().item()
-    }  # fmt: skip
+    assert found.outputs == {"x": toy(CLEAN, W).item(), "u": toy(CLEAN, W).item(), "v": (v * u).sum().item()}
     assert swept("u", bp.probe(toy, "u")(CLEAN, W)).outputs == {"u": toy(CLEAN, W).item()}
 
 
@@ -242,7 +240,7 @@ def test_a_table_of_many_is_shortened():
         ({"function": 3}, bp.BadOption, "an int is neither a function nor a model"),
         ({"function": nn.Linear}, bp.BadOption, "Linear is a class"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_swept(options, kind, said):
     options = {"select": "u", **options}
     with pytest.raises(kind, match=said):

@@ -188,8 +188,10 @@ def test_attribution_patching_is_gradient_times_change(model, metric):
         handle.remove()
     by_hand = [
         ((other[f"blocks.{layer}.attn.hook_z"] - kept[f"blocks.{layer}.attn.hook_z"]) * held[layer])[:, :, head]
-        .sum().item()
-        for layer in range(LAYERS) for head in range(HEADS)
-    ]  # fmt: skip
+        .sum()
+        .item()
+        for layer in range(LAYERS)
+        for head in range(HEADS)
+    ]
     assert list(swept.approximations.values()) == pytest.approx(by_hand, rel=1e-4, abs=1e-7)
     assert swept.agreement > 0.9

@@ -123,12 +123,14 @@ BIG_VALUES = [
     (torch.eye(4).to_sparse(), "4×4 float32 rms 0.5 max 1"),
     (torch.zeros(4, 4).to_sparse(), "4×4 float32 rms 0 max 0"),
     (torch.sparse_coo_tensor([[1, 1]], [2.0, 2.0], (16,), check_invariants=True), "16 float32 rms 1 max 4"),
-    (torch.sparse_coo_tensor([[1], [1]], [[3.0]], (2**30, 2**30, 1), check_invariants=True),
-     "1073741824×1073741824×1 float32 rms 2.79e-09 max 3"),
+    (
+        torch.sparse_coo_tensor([[1], [1]], [[3.0]], (2**30, 2**30, 1), check_invariants=True),
+        "1073741824×1073741824×1 float32 rms 2.79e-09 max 3",
+    ),
     (spaced(NAN, 0.0, INF).to_sparse(), "10 float32 rms 0.935 max 1 (2 of 10 not finite)"),
     (torch.empty(20, device="meta"), "20 float32"),
     *((torch.zeros(20, dtype=torch.uint8).view(dtype), "20 float4_e2m1fn_x2") for dtype in FLOAT4),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("value", "shown"), BIG_VALUES, ids=[shown for _, shown in BIG_VALUES])
@@ -144,10 +146,13 @@ def test_a_compressed_sparse_tensor():
 
 
 SAVED = [
-    (value, shown) for value, shown in SMALL_VALUES + BIG_VALUES
-    if value.device.type == "cpu" and value.numel() < 2**40 and not str(value.dtype).startswith("torch.float8")
+    (value, shown)
+    for value, shown in SMALL_VALUES + BIG_VALUES
+    if value.device.type == "cpu"
+    and value.numel() < 2**40
+    and not str(value.dtype).startswith("torch.float8")
     and value.dtype not in (torch.bfloat16, *FLOAT4)
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("value", "shown"), SAVED, ids=[shown for _, shown in SAVED])
@@ -241,8 +246,9 @@ def test_what_is_no_tensor_is_in_one_line_below():
     table = str(bp.probe(f)(torch.tensor(2.0), 3, None)).splitlines()
     assert [line.split()[0] for line in table[1:-2]] == ["x", "return"]
     assert table[-2:] == [
-        "not tensors: n = 3, label = None, half = 1.5, none = None, z = 1j, flag = True", "gradients are of return",
-    ]  # fmt: skip
+        "not tensors: n = 3, label = None, half = 1.5, none = None, z = 1j, flag = True",
+        "gradients are of return",
+    ]
 
 
 def test_many_plain_values_are_counted():

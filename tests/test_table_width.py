@@ -177,13 +177,21 @@ def test_statistics_are_computed_once_for_each_version(monkeypatch):
 @pytest.mark.parametrize(
     "tensor",
     [
-        torch.randn(400, 500), torch.randn(400, 500).mT, torch.randn(400, 1000)[:, ::2], torch.randn(70_000)[::2],
-        torch.randn(1, 500).expand(400, 500), torch.randn(300_000).half(), torch.randn(300_000).bfloat16(),
-        torch.randint(-9, 9, (300_000,)), torch.randn(200_000, dtype=torch.complex64), torch.randn(300_000) * 1e30,
-        torch.randn(300_000) * 1e-30, torch.cat([torch.randn(300_000) * 1e-3, torch.tensor([1e15, float("nan")])]),
+        torch.randn(400, 500),
+        torch.randn(400, 500).mT,
+        torch.randn(400, 1000)[:, ::2],
+        torch.randn(70_000)[::2],
+        torch.randn(1, 500).expand(400, 500),
+        torch.randn(300_000).half(),
+        torch.randn(300_000).bfloat16(),
+        torch.randint(-9, 9, (300_000,)),
+        torch.randn(200_000, dtype=torch.complex64),
+        torch.randn(300_000) * 1e30,
+        torch.randn(300_000) * 1e-30,
+        torch.cat([torch.randn(300_000) * 1e-3, torch.tensor([1e15, float("nan")])]),
     ],
     ids=lambda tensor: f"{tensor.dtype} {tuple(tensor.shape)} {tuple(tensor.stride())}",
-)  # fmt: skip
+)
 def test_statistics_in_chunks_are_those_of_the_whole(tensor):
     found = load_arrays("torch").summarize(tensor)
     wide = tensor.to(torch.complex128 if tensor.is_complex() else torch.float64).flatten()

@@ -120,8 +120,11 @@ def test_the_lines_of_a_decorated_function_are_those_of_the_file(program):
     """Its code begins at its first decorator, and is compiled anew without any."""
 
     def lines(error):
-        return [(step.name, step.lineno) for step in traceback.extract_tb(error.__traceback__)
-                if step.filename == __file__ and step.name not in ("raised", "<lambda>")]  # fmt: skip
+        return [
+            (step.name, step.lineno)
+            for step in traceback.extract_tb(error.__traceback__)
+            if step.filename == __file__ and step.name not in ("raised", "<lambda>")
+        ]
 
     bare = raised(ValueError, lambda: program(torch.ones(2)))
     assert lines(raised(ValueError, lambda: bp.probe(program)(torch.ones(2)))) == lines(bare)

@@ -45,11 +45,19 @@ def read(name):
 FORMS = [(name, model) for name in PROGRAMS for model in ["", *training_forms.models(read(name))]]
 
 
-@pytest.mark.parametrize(("name", "model", "nonfinite"), [
-    pytest.param(*form, nonfinite, marks=[pytest.mark.sweep] * (nonfinite and form[1] != ""),
-                 id="-".join([*form, "nonfinite" if nonfinite else "gradients"]))
-    for form in FORMS for nonfinite in (False, True)
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "model", "nonfinite"),
+    [
+        pytest.param(
+            *form,
+            nonfinite,
+            marks=[pytest.mark.sweep] * (nonfinite and form[1] != ""),
+            id="-".join([*form, "nonfinite" if nonfinite else "gradients"]),
+        )
+        for form in FORMS
+        for nonfinite in (False, True)
+    ],
+)
 def test_a_block_around_each_step(name, model, nonfinite, bare, tmp_path):
     text = read(name)
     ran = training_forms.run(training_forms.with_block(text, model), tmp_path / f"{name}.py", nonfinite=nonfinite)

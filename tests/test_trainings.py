@@ -69,17 +69,39 @@ def test_bounds_are_exact():
 
 
 CASES = {
-    "jax": {"bandits": (8, 2), "classes": (16, 7), "factors": (8, 4), "language": (8, 6), "regression": (18, 12),
-            "texts": (100, 0), "unseen": (2, 2)},
+    "jax": {
+        "bandits": (8, 2),
+        "classes": (16, 7),
+        "factors": (8, 4),
+        "language": (8, 6),
+        "regression": (18, 12),
+        "texts": (100, 0),
+        "unseen": (2, 2),
+    },
     "tensorflow": {"fine_tuning": (6, 4), "pictures": (8, 5), "regression": (8, 8), "texts": (8, 4), "unseen": (2, 2)},
     "torch": {
-        "adversarial": (12, 4), "autoencoder": (12, 8), "chosen": (51, 45), "contrastive": (8, 4), "deep": (16, 9),
-        "embeddings": (16, 7), "fine_tuning": (20, 6), "graphs": (12, 5), "half_precision": (10, 7),
-        "held_out": (33, 32), "language": (16, 12), "physics": (8, 4), "pictures": (12, 12), "regression": (29, 19),
-        "reinforcement": (12, 6), "several_optimizers": (10, 6), "texts": (18, 0), "unseen": (6, 6), "varied": (55, 0),
+        "adversarial": (12, 4),
+        "autoencoder": (12, 8),
+        "chosen": (51, 45),
+        "contrastive": (8, 4),
+        "deep": (16, 9),
+        "embeddings": (16, 7),
+        "fine_tuning": (20, 6),
+        "graphs": (12, 5),
+        "half_precision": (10, 7),
+        "held_out": (33, 32),
+        "language": (16, 12),
+        "physics": (8, 4),
+        "pictures": (12, 12),
+        "regression": (29, 19),
+        "reinforcement": (12, 6),
+        "several_optimizers": (10, 6),
+        "texts": (18, 0),
+        "unseen": (6, 6),
+        "varied": (55, 0),
         "varied_faults": (0, 75),
     },
-}  # fmt: skip
+}
 """How many healthy trainings a family has, and how many with a fault: none is lost."""
 
 
@@ -100,8 +122,10 @@ def test_no_text_is_lost():
 
 def test_a_training_that_is_data_alone_is_run_as_others_are(tmp_path):
     case = case_of("chosen", "dead ReLUs: first layer")
-    runs = [planted.load(TORCH["chosen"]).make(seed, **case.settings).run(tmp_path / at, 8) for at, seed in
-            (("one", 0), ("again", 0), ("other", 1))]  # fmt: skip
+    runs = [
+        planted.load(TORCH["chosen"]).make(seed, **case.settings).run(tmp_path / at, 8)
+        for at, seed in (("one", 0), ("again", 0), ("other", 1))
+    ]
     assert len(runs[0]) == 8
     assert runs[0] == runs[1] != runs[2]
     row = {"fault": vars(case.fault), **score.trained(case, 0)}

@@ -53,11 +53,14 @@ def test_what_the_refusal_advises_works():
     assert rec["x"].grad.tolist() == [2.0] * 3
 
 
-@pytest.mark.parametrize(("name", "run"), [
-    ("jvp", lambda: func.jvp(per_example, (torch.ones(3),), (torch.ones(3),))),
-    ("functionalize", lambda: func.functionalize(per_example)(torch.ones(3))),
-    ("vmap", lambda: func.vmap(func.vmap(per_example))(torch.ones(2, 4, 3))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "run"),
+    [
+        ("jvp", lambda: func.jvp(per_example, (torch.ones(3),), (torch.ones(3),))),
+        ("functionalize", lambda: func.functionalize(per_example)(torch.ones(3))),
+        ("vmap", lambda: func.vmap(func.vmap(per_example))(torch.ones(2, 4, 3))),
+    ],
+)
 def test_the_other_transforms_are_named(name, run):
     with pytest.raises(bp.Unsupported, match=rf"inside torch\.func\.{name}\b"):
         run()
@@ -101,9 +104,11 @@ SEEN = []
 
 
 @pytest.mark.parametrize("program", [in_a_block, as_a_function])
-@pytest.mark.parametrize("transform", [
-    func.grad, func.grad_and_value, lambda program: lambda x: func.vjp(program, x)[0]
-], ids=["grad", "grad_and_value", "vjp"])  # fmt: skip
+@pytest.mark.parametrize(
+    "transform",
+    [func.grad, func.grad_and_value, lambda program: lambda x: func.vjp(program, x)[0]],
+    ids=["grad", "grad_and_value", "vjp"],
+)
 def test_a_value_that_lives_in_a_transform_alone_is_not_said_to_be_overwritten(program, transform):
     transform(program)(torch.ones(3))
     with pytest.raises(bp.Overwritten) as raised:

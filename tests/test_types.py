@@ -77,23 +77,27 @@ def test_the_overloads_of_probe_take_what_it_takes():
     assert len(typing.get_overloads(bp.probe)) == 6
 
 
-@pytest.mark.parametrize(("waiting", "shown"), [
-    (lambda: bp.check(f), "<bp.check of f>"),
-    (lambda: bp.sweep(f, "u", replace=torch.zeros_like), "<bp.sweep of f, select='u'>"),
-    (lambda: bp.per_sample(f, "w"), "<bp.per_sample of f, select='w'>"),
-    (lambda: bp.curvature(f, "w"), "<bp.curvature of f, select='w'>"),
-    (lambda: bp.noise_floor(f), "<bp.noise_floor of f>"),
-    (lambda: bp.diff_live(f, f), "<bp.diff_live of f and f>"),
-    (lambda: bp.provoke(f), "<bp.provoke of f>"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("waiting", "shown"),
+    [
+        (lambda: bp.check(f), "<bp.check of f>"),
+        (lambda: bp.sweep(f, "u", replace=torch.zeros_like), "<bp.sweep of f, select='u'>"),
+        (lambda: bp.per_sample(f, "w"), "<bp.per_sample of f, select='w'>"),
+        (lambda: bp.curvature(f, "w"), "<bp.curvature of f, select='w'>"),
+        (lambda: bp.noise_floor(f), "<bp.noise_floor of f>"),
+        (lambda: bp.diff_live(f, f), "<bp.diff_live of f and f>"),
+        (lambda: bp.provoke(f), "<bp.provoke of f>"),
+    ],
+)
 def test_what_waits_for_a_call_is_of_one_shape(waiting, shown):
     made = waiting()
     assert repr(made) == shown
     assert shown.strip("<>").partition(",")[0] in re.sub(r"<[^>]*>", "", made._repr_html_())
     assert [*inspect.signature(made).parameters] == ["args", "kwargs"]
     assert [name for name in dir(made) if name[:1] != "_" and callable(getattr(type(made), name, None))] in (
-        [], ["refuse_nothing"]
-    )  # fmt: skip
+        [],
+        ["refuse_nothing"],
+    )
 
 
 def test_both_checkers_read_the_typing_tests_and_a_comment_without_a_mistake_is_one():

@@ -29,27 +29,34 @@ for _ in range(2):
 """
 LOST = {
     "a plain tensor": (
-        "self.scale = torch.ones(4, requires_grad=True)", "self.layer(x) * self.scale",
+        "self.scale = torch.ones(4, requires_grad=True)",
+        "self.layer(x) * self.scale",
         "'net.scale' is a plain tensor, not a parameter: it gets gradients, but no optimizer has it",
-        "self.scale = nn.Parameter(...), and", "self.scale = nn.Parameter(torch.ones(4, requires_grad=True))",
+        "self.scale = nn.Parameter(...), and",
+        "self.scale = nn.Parameter(torch.ones(4, requires_grad=True))",
     ),
     "a result of a parameter": (
-        "self.scale = nn.Parameter(torch.ones(4)) * 0.1", "self.layer(x) * self.scale",
+        "self.scale = nn.Parameter(torch.ones(4)) * 0.1",
+        "self.layer(x) * self.scale",
         "'net.scale' is computed once, where it is assigned, from a leaf that gets gradients and that no optimizer has",
-        "self.scale = nn.Parameter(...) around all of", "self.scale = nn.Parameter(nn.Parameter(torch.ones(4)) * 0.1)",
+        "self.scale = nn.Parameter(...) around all of",
+        "self.scale = nn.Parameter(nn.Parameter(torch.ones(4)) * 0.1)",
     ),
     "plain tensors in a list": (
-        "self.scales = [torch.ones(4, requires_grad=True)]", "self.layer(x) * self.scales[0]",
+        "self.scales = [torch.ones(4, requires_grad=True)]",
+        "self.layer(x) * self.scales[0]",
         "'net.scales' is a plain list: its parameters get gradients, but no optimizer has them",
         "self.scales = nn.ParameterList(...), and",
         "self.scales = nn.ParameterList([torch.ones(4, requires_grad=True)])",
     ),
     "modules in a dict": (
-        "self.heads = {'a': nn.Linear(4, 1)}", "self.heads['a'](self.layer(x))",
+        "self.heads = {'a': nn.Linear(4, 1)}",
+        "self.heads['a'](self.layer(x))",
         "'net.heads' is a plain dict: its parameters get gradients, but no optimizer has them",
-        "self.heads = nn.ModuleDict(...), and", "self.heads = nn.ModuleDict({'a': nn.Linear(4, 1)})",
+        "self.heads = nn.ModuleDict(...), and",
+        "self.heads = nn.ModuleDict({'a': nn.Linear(4, 1)})",
     ),
-}  # fmt: skip
+}
 
 
 def explained(tmp_path, made, computed, text=PROGRAM):
@@ -69,9 +76,10 @@ def test_what_gets_a_gradient_and_is_no_parameter_is_found_and_the_remedy_cures(
     assert "parameters got a gradient" in printed
 
 
-@pytest.mark.parametrize(("made", "what"), [
-    ("self.shift = torch.zeros(4)", "a plain tensor"), ("self.register_buffer('shift', torch.zeros(4))", "a buffer"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("made", "what"),
+    [("self.shift = torch.zeros(4)", "a plain tensor"), ("self.register_buffer('shift', torch.zeros(4))", "a buffer")],
+)
 def test_what_requires_no_gradient_and_is_no_parameter_is_a_note(made, what, tmp_path):
     status, printed = explained(tmp_path, made, "self.layer(x) + self.shift")
     note = f"note: used, but not trained, since it is not a parameter: 'net.shift' ({what}); nn.Parameter(...) in its"
@@ -80,21 +88,31 @@ def test_what_requires_no_gradient_and_is_no_parameter_is_a_note(made, what, tmp
 
 QUIET = {
     "a buffer that forward writes": (
-        "self.register_buffer('mean', torch.zeros(4))", "self.layer(x) - self.mean.lerp_(x.mean(0).detach(), 0.1)"),
-    "one that another method sets": ("pass", "self.layer(x) * self.set(x)\n    def set(self, x):\n"
-                                     "        self.kept = x.requires_grad_()\n        return self.kept"),
+        "self.register_buffer('mean', torch.zeros(4))",
+        "self.layer(x) - self.mean.lerp_(x.mean(0).detach(), 0.1)",
+    ),
+    "one that another method sets": (
+        "pass",
+        "self.layer(x) * self.set(x)\n    def set(self, x):\n"
+        "        self.kept = x.requires_grad_()\n        return self.kept",
+    ),
     "whole numbers": ("self.order = torch.arange(4)", "self.layer(x)[:, self.order]"),
     "what forward does not read": ("self.classes = torch.ones(4)", "self.layer(x)"),
     "a network that is not to be trained": (
-        "self.other = [nn.Linear(4, 4).requires_grad_(False)]", "self.other[0](self.layer(x))"),
+        "self.other = [nn.Linear(4, 4).requires_grad_(False)]",
+        "self.other[0](self.layer(x))",
+    ),
     "inputs that are differentiated": (
-        "self.points = torch.ones(4, requires_grad=True)", "self.slope(self.layer(self.points))\n"
+        "self.points = torch.ones(4, requires_grad=True)",
+        "self.slope(self.layer(self.points))\n"
         "    def slope(self, y):\n"
-        "        return torch.autograd.grad(y.sum(), self.points, create_graph=True)[0]"),
+        "        return torch.autograd.grad(y.sum(), self.points, create_graph=True)[0]",
+    ),
     "a leaf that the program updates itself": (
-        "self.bias = torch.zeros(4, requires_grad=True)", "self.layer(x) + self.bias\n"
-        "    def follow(self):\n        self.bias.data -= 0.1 * self.bias.grad"),
-}  # fmt: skip
+        "self.bias = torch.zeros(4, requires_grad=True)",
+        "self.layer(x) + self.bias\n    def follow(self):\n        self.bias.data -= 0.1 * self.bias.grad",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", QUIET)
@@ -106,14 +124,19 @@ def test_of_what_is_meant_nothing_is_said(case, tmp_path):
 
 OTHERS = {
     "made for another head": (
-        "optimizer = torch.optim.SGD(net.parameters(), 0.1)\nnet.layer = nn.Linear(4, 4)", "net.layer.weight"),
+        "optimizer = torch.optim.SGD(net.parameters(), 0.1)\nnet.layer = nn.Linear(4, 4)",
+        "net.layer.weight",
+    ),
     "of a copy": (
         "import copy\nbest = copy.deepcopy(net)\noptimizer = torch.optim.SGD(best.parameters(), 0.1)",
-        "net.layer.weight"),
+        "net.layer.weight",
+    ),
     "of clones": (
         "kept = [p.detach().clone().requires_grad_() for p in net.parameters()]\n"
-        "optimizer = torch.optim.SGD(kept, 0.1)", "net.layer.weight"),
-}  # fmt: skip
+        "optimizer = torch.optim.SGD(kept, 0.1)",
+        "net.layer.weight",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", OTHERS)

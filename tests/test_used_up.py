@@ -110,23 +110,30 @@ def line(held):
 
 
 SOURCES = {
-    "a generator": (generator, next), "a generator that yields from a list": (lambda: endless(ROWS), next),
+    "a generator": (generator, next),
+    "a generator that yields from a list": (lambda: endless(ROWS), next),
     "a zip of a generator": (lambda: zip(generator(), ROWS), lambda held: next(held)[0]),
     "an enumerated file": (lambda: enumerate(opened(), 1), lambda held: next(held)[0]),
     "pairs": (lambda: itertools.pairwise(ROWS), lambda held: next(held)[0]),
     "a function with a sentinel": (lambda: iter(filled(queue.Queue).get, None), next),
     "a reader of lines": (lambda: csv.reader(map(str, ROWS)), lambda held: float(next(held)[0])),
-    "a text": (lambda: io.StringIO("1\n2\n3\n4\n"), line), "bytes": (lambda: io.BytesIO(b"1\n2\n3\n4\n"), line),
-    "a queue": (lambda: filled(queue.Queue), get), "a simple queue": (lambda: filled(queue.SimpleQueue), get),
+    "a text": (lambda: io.StringIO("1\n2\n3\n4\n"), line),
+    "bytes": (lambda: io.BytesIO(b"1\n2\n3\n4\n"), line),
+    "a queue": (lambda: filled(queue.Queue), get),
+    "a simple queue": (lambda: filled(queue.SimpleQueue), get),
     "a loader": (lambda: iter(loader()), lambda held: next(held)[0]),
     "a generator that yields from a loader": (lambda: begun(endless(loader()), 1), lambda held: next(held)[0]),
-}  # fmt: skip
+}
 COPIED = {
-    "a list": (lambda: iter(ROWS), next), "a dict": (lambda: iter(dict(enumerate(ROWS, 1))), next),
-    "all of a list": (lambda: iter(ROWS), sum), "a range": (lambda: iter(range(1, 9)), next),
+    "a list": (lambda: iter(ROWS), next),
+    "a dict": (lambda: iter(dict(enumerate(ROWS, 1))), next),
+    "all of a list": (lambda: iter(ROWS), sum),
+    "a range": (lambda: iter(range(1, 9)), next),
     "a zip": (lambda: zip(ROWS, ROWS, strict=True), lambda held: next(held)[0]),
-    "a map": (lambda: map(abs, ROWS), next), "an enumerate": (lambda: enumerate(ROWS), lambda held: next(held)[1]),
-    "a count": (lambda: itertools.count(1), next), "a slice": (lambda: itertools.islice(ROWS, 8), next),
+    "a map": (lambda: map(abs, ROWS), next),
+    "an enumerate": (lambda: enumerate(ROWS), lambda held: next(held)[1]),
+    "a count": (lambda: itertools.count(1), next),
+    "a slice": (lambda: itertools.islice(ROWS, 8), next),
     "a count by its method": (lambda: itertools.count(1).__next__, lambda held: held()),
     "a count in a zip": (lambda: zip(itertools.count(1), ROWS), lambda held: sum(next(held))),
     "a cycle in its first turn": (lambda: begun(itertools.cycle(ROWS), 2), next),
@@ -135,9 +142,10 @@ COPIED = {
     "a product": (lambda: itertools.product(ROWS, ROWS), sum_of_next := lambda held: sum(next(held))),
     "permutations": (lambda: begun(itertools.permutations(ROWS), 1), sum_of_next),
     "groups": (lambda: itertools.groupby(ROWS), lambda held: next(held)[0]),
-    "a file": (lambda: opened(), line), "a file of bytes": (lambda: opened("rb"), line),
+    "a file": (lambda: opened(), line),
+    "a file of bytes": (lambda: opened("rb"), line),
     "a file by its lines": (lambda: opened(), lambda held: float(next(held))),
-}  # fmt: skip
+}
 
 
 def taking(held, take):

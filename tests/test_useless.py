@@ -501,10 +501,13 @@ def test_many_gradients_that_are_zero_once_are_one_note(tmp_path, monkeypatch):
     assert sorted(operations.split(", ")) == [f"{name} (train.py:11)" for name in ("clamp", "relu", "round")]
 
 
-@pytest.mark.parametrize(("scores", "kinds"), [
-    ("h - h + a.item() * b * torch.arange(4)", ["cancels", "number"]),
-    ("h.detach() + (a + d - d) * torch.arange(4)", ["detach", "cancels"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("scores", "kinds"),
+    [
+        ("h - h + a.item() * b * torch.arange(4)", ["cancels", "number"]),
+        ("h.detach() + (a + d - d) * torch.arange(4)", ["detach", "cancels"]),
+    ],
+)
 def test_what_is_of_more_parameters_comes_first(scores, kinds, tmp_path, monkeypatch):
     text = looped(SCALED.format("a, b"), f"h, d = net(x), b * 2\nloss = F.cross_entropy({scores}, t)\n")
     _, findings, _ = explained(text, tmp_path, monkeypatch)
@@ -536,12 +539,15 @@ def test_numbers_are_those_of_a_run_without_it(tmp_path, monkeypatch):
 
 
 def test_a_mode_of_the_program_sees_what_it_saw(tmp_path, monkeypatch):
-    text = net(4, """\
+    text = net(
+        4,
+        """\
         from torch.utils.flop_counter import FlopCounterMode
         with FlopCounterMode(display=False) as flops:
             loss = F.cross_entropy(net(x), t)
         assert flops.get_total_flops() == 2 * 16 * (8 * 16 + 16 * 4), flops.get_total_flops()
-        """)  # fmt: skip
+        """,
+    )
     assert explained(text, tmp_path, monkeypatch)[:2] == (0, [])
 
 
@@ -567,10 +573,17 @@ def test_softmax_is_known_by_its_numbers(dtype, axis):
 
 @pytest.mark.parametrize(
     "one, other, is_found",
-    [((16,), (16, 1), True), ((16, 1), (16,), True), ((5, 5), (5, 5, 1), True),
-     ((5, 7), (5, 5, 1), False), ((16, 1), (1, 16), False),
-     ((16,), (8, 1), False), ((4, 16), (16,), False), ((16, 4), (16, 1), False)],
-)  # fmt: skip
+    [
+        ((16,), (16, 1), True),
+        ((16, 1), (16,), True),
+        ((5, 5), (5, 5, 1), True),
+        ((5, 7), (5, 5, 1), False),
+        ((16, 1), (1, 16), False),
+        ((16,), (8, 1), False),
+        ((4, 16), (16,), False),
+        ((16, 4), (16, 1), False),
+    ],
+)
 def test_shapes_that_meet_by_accident(one, other, is_found):
     seen, a, b = Shapes(), torch.ones(one), torch.ones(other)
     made = torch.add(a, b)

@@ -247,12 +247,23 @@ def test_runs_are_meant_by_number(ask, run):
     assert ask(f"/answer/about?{urlencode({'run': run})}").status == 400
 
 
-@pytest.mark.parametrize("path", [
-    "/answer/..%2f..%2fetc%2fpasswd", "/answer/brief?run=0", "/answer/__init__?run=0", "/answer/grid", "/etc/passwd",
-    "//example.com/", "/answer/grid?run=0&field=grad.rms&bins=1000000000", "/answer/grid?run=0&field=grad.rms&bins=0",
-    "/answer/grid?run=0&field=grad.rms&rows=nonsense", "/answer/grid?run=0&field=grad.rms&rows=1",
-    "/answer/step?run=0&step=x", "/answer/magnitudes?run=0",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/answer/..%2f..%2fetc%2fpasswd",
+        "/answer/brief?run=0",
+        "/answer/__init__?run=0",
+        "/answer/grid",
+        "/etc/passwd",
+        "//example.com/",
+        "/answer/grid?run=0&field=grad.rms&bins=1000000000",
+        "/answer/grid?run=0&field=grad.rms&bins=0",
+        "/answer/grid?run=0&field=grad.rms&rows=nonsense",
+        "/answer/grid?run=0&field=grad.rms&rows=1",
+        "/answer/step?run=0&step=x",
+        "/answer/magnitudes?run=0",
+    ],
+)
 def test_what_is_no_question_is_refused(ask, path):
     assert ask(path).status == 400
     assert ask.json("runs")["runs"]  # and it goes on
@@ -317,10 +328,19 @@ def test_a_circuit_is_given_to_who_has_the_token_and_its_script_may_run(folder):
 # bad input
 
 
-@pytest.mark.parametrize("given, options", [
-    (("no such folder",), {}), ((3,), {}), (("",), {}), ((".",), {"port": -1}), ((".",), {"port": 65536}),
-    ((".",), {"port": True}), ((".",), {"port": "80"}), ((".",), {"open": 1}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given, options",
+    [
+        (("no such folder",), {}),
+        ((3,), {}),
+        (("",), {}),
+        ((".",), {"port": -1}),
+        ((".",), {"port": 65536}),
+        ((".",), {"port": True}),
+        ((".",), {"port": "80"}),
+        ((".",), {"open": 1}),
+    ],
+)
 def test_bad_input_is_refused_in_words(given, options):
     with pytest.raises((bp.BadOption, bp.BadRun)) as raised:
         bp.view(*given, **options)

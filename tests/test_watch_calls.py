@@ -404,8 +404,11 @@ def graded(model, x, outputs):
     """A step whose gradients ``autograd.grad`` takes: of one loss, part by part, or of two."""
     parameters, out = list(model.parameters()), model(x)
     first, second = out.square().mean(), out.abs().mean()
-    for loss, own in {"one": [(first, parameters)], "parts": [(first, parameters[:1]), (first, parameters[1:])],
-                      "two": [(first, parameters), (second, parameters)]}[outputs]:  # fmt: skip
+    for loss, own in {
+        "one": [(first, parameters)],
+        "parts": [(first, parameters[:1]), (first, parameters[1:])],
+        "two": [(first, parameters), (second, parameters)],
+    }[outputs]:
         torch.autograd.grad(loss, own, retain_graph=True)
     return first
 

@@ -84,8 +84,10 @@ def rows(folder):
     with bp.open_run(folder) as run:
         return {
             (int(step), name, field): number
-            for step in run.steps for name, fields in run.at(step).items() for field, number in fields.items()
-        }  # fmt: skip
+            for step in run.steps
+            for name, fields in run.at(step).items()
+            for field, number in fields.items()
+        }
 
 
 def same_rows(folder, other):
@@ -150,9 +152,9 @@ def test_a_model_of_many_kinds_of_code_has_the_same_rows(tmp_path):
     same_rows(tmp_path / "compiled", tmp_path / "eager")
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"what": "grad"}, pytest.param({"what": ("value", "param")}, marks=pytest.mark.sweep)
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "options", [{}, {"what": "grad"}, pytest.param({"what": ("value", "param")}, marks=pytest.mark.sweep)], ids=str
+)
 def test_what_a_checkpoint_around_a_compiled_part_computes_again_is_counted_once(tmp_path, options):
     Compiled("a part", Checkpointed).train(tmp_path / "compiled", **options)
     Compiled("eager", Checkpointed).train(tmp_path / "eager", **options)

@@ -26,8 +26,14 @@ def kinds(shape):
 def expected(tensor):
     numbers = tensor.double().numpy()
     own = numbers[numpy.isfinite(numbers)]
-    counts = [numbers.size, own.size, numpy.isnan(numbers).sum(), (numbers == numpy.inf).sum(),
-              (numbers == -numpy.inf).sum(), (own == 0).sum()]  # fmt: skip
+    counts = [
+        numbers.size,
+        own.size,
+        numpy.isnan(numbers).sum(),
+        (numbers == numpy.inf).sum(),
+        (numbers == -numpy.inf).sum(),
+        (own == 0).sum(),
+    ]
     extremes = [own.min(initial=numpy.inf), own.max(initial=-numpy.inf)]
     return counts, own.sum(), (own**2).sum(), numpy.abs(own).sum(), extremes
 

@@ -188,8 +188,9 @@ def test_two_watches_and_a_probe_inside(model, tmp_path):
         assert run.at(0)["h.1:scores"]["grad.count"] == 20 and other.at(0)["h.1:h"]["grad.count"] == 60
         assert other.at(0)["h.0:mul()"]["value.count"] == 20
         assert {(name, one.kind) for one in run.gaps.findings for name in one.names if one.kind == "other_forward"} == {
-            ("h.0:scores", "other_forward"), ("h.1:scores", "other_forward")
-        }  # fmt: skip
+            ("h.0:scores", "other_forward"),
+            ("h.1:scores", "other_forward"),
+        }
 
 
 def test_what_it_is_asked_wrongly(model, tmp_path):

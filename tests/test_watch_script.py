@@ -49,9 +49,11 @@ for x in torch.randn(4, 8, 3):
     judge(maker(torch.randn(8, 2))).mean().backward()
     first.step()
 """
-SCALED = TRAIN.replace("loss.backward()", "scaler.scale(loss).backward()").replace(
-    "optimizer.step()", "scaler.step(optimizer); scaler.update()"
-).replace("loss_of =", "scaler = torch.amp.GradScaler('cpu')\nloss_of =")  # fmt: skip
+SCALED = (
+    TRAIN.replace("loss.backward()", "scaler.scale(loss).backward()")
+    .replace("optimizer.step()", "scaler.step(optimizer); scaler.update()")
+    .replace("loss_of =", "scaler = torch.amp.GradScaler('cpu')\nloss_of =")
+)
 ENDS = {"0": "", "7": "sys.exit(7)", "1": "sys.exit('no')", "raised": "raise LookupError('mine')"}
 
 
@@ -131,14 +133,20 @@ def as_of_torchrun(*words):
     return sum(one.returncode == 7 for one in ended), "".join(one.stderr for one in ended)
 
 
-@pytest.mark.parametrize("started", [
-    pytest.param(of_torchrun, id="by torchrun", marks=pytest.mark.sweep),
-    pytest.param(as_of_torchrun, id="as by torchrun"),
-])  # fmt: skip
-@pytest.mark.parametrize("ends", [
-    pytest.param("", id="to its end", marks=pytest.mark.sweep),
-    pytest.param("sys.exit(7)", id="with a status of its own"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "started",
+    [
+        pytest.param(of_torchrun, id="by torchrun", marks=pytest.mark.sweep),
+        pytest.param(as_of_torchrun, id="as by torchrun"),
+    ],
+)
+@pytest.mark.parametrize(
+    "ends",
+    [
+        pytest.param("", id="to its end", marks=pytest.mark.sweep),
+        pytest.param("sys.exit(7)", id="with a status of its own"),
+    ],
+)
 def test_processes_that_torchrun_starts_write_one_run(folder, ends, started):
     """Under the names of the model inside of DistributedDataParallel."""
     text = TRAIN.replace("optimizer =", "dist.init_process_group('gloo')\nddp = DDP(net)\noptimizer =")

@@ -66,10 +66,13 @@ class Bare(torch.optim.Optimizer):
 
 
 WRAPPERS = {
-    "one": Wrapper, "within another": lambda original: Twice(Wrapper(original)), "under two names": Renamed,
-    "around a wrapper that was initialised": lambda original: Wrapper(torch.optim.Adam(
-        [*original.param_groups[0]["params"]])),
-}  # fmt: skip
+    "one": Wrapper,
+    "within another": lambda original: Twice(Wrapper(original)),
+    "under two names": Renamed,
+    "around a wrapper that was initialised": lambda original: Wrapper(
+        torch.optim.Adam([*original.param_groups[0]["params"]])
+    ),
+}
 
 
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)

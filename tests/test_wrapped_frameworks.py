@@ -172,11 +172,14 @@ def told(framework, program, kind, path):
 
 
 @pytest.mark.parametrize("kind", sampled(["closure", "decorated", "partial"], "partial"))
-@pytest.mark.parametrize(("framework", "program"), [
-    pytest.param("torch", TORCH, id="torch"),
-    pytest.param("tensorflow", TENSORFLOW, id="tensorflow", marks=pytest.mark.all_frameworks),
-    pytest.param("jax", JAX, id="jax", marks=pytest.mark.all_frameworks),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("framework", "program"),
+    [
+        pytest.param("torch", TORCH, id="torch"),
+        pytest.param("tensorflow", TENSORFLOW, id="tensorflow", marks=pytest.mark.all_frameworks),
+        pytest.param("jax", JAX, id="jax", marks=pytest.mark.all_frameworks),
+    ],
+)
 def test_a_wrapper_around_a_function_of_a_framework_changes_no_record(framework, program, kind, tmp_path):
     path = tmp_path / "program.py"
     bare = told(framework, program, "bare", path)

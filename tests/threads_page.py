@@ -53,7 +53,7 @@ def made():
             [sys.executable, __file__, framework], env=environment, capture_output=True, text=True, check=True
         ).stdout
         for framework in MODULES
-    ]  # fmt: skip
+    ]
     return above + "\n\n".join([BELOW, *(table.rstrip("\n") for table in tables)]) + "\n"
 
 

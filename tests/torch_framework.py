@@ -12,8 +12,13 @@ import numpy as np
 import torch
 
 TOLERANCES = {
-    "float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "float64": 1e-11, "complex64": 1e-5, "complex128": 1e-11,
-}  # fmt: skip
+    "float16": 2e-3,
+    "bfloat16": 2e-2,
+    "float32": 1e-5,
+    "float64": 1e-11,
+    "complex64": 1e-5,
+    "complex128": 1e-11,
+}
 """How far two results of a few operations may be apart, relative to the larger one."""
 
 
@@ -55,13 +60,32 @@ TORCH = Framework(
     tensor=_torch_tensor,
     numpy=_torch_numpy,
     ops=SimpleNamespace(
-        sin=torch.sin, cos=torch.cos, exp=torch.exp, tanh=torch.tanh, sqrt=torch.sqrt, abs=torch.abs, relu=torch.relu,
-        sum=torch.sum, mean=torch.mean, where=torch.where, stack=torch.stack, concat=torch.cat, reshape=torch.reshape,
-        argmax=torch.argmax, stop_gradient=torch.Tensor.detach, conj=torch.conj, real=torch.real, matmul=torch.matmul,
-        round=torch.round, cast=torch.Tensor.to, half=torch.float16, brain=torch.bfloat16, single=torch.float32,
+        sin=torch.sin,
+        cos=torch.cos,
+        exp=torch.exp,
+        tanh=torch.tanh,
+        sqrt=torch.sqrt,
+        abs=torch.abs,
+        relu=torch.relu,
+        sum=torch.sum,
+        mean=torch.mean,
+        where=torch.where,
+        stack=torch.stack,
+        concat=torch.cat,
+        reshape=torch.reshape,
+        argmax=torch.argmax,
+        stop_gradient=torch.Tensor.detach,
+        conj=torch.conj,
+        real=torch.real,
+        matmul=torch.matmul,
+        round=torch.round,
+        cast=torch.Tensor.to,
+        half=torch.float16,
+        brain=torch.bfloat16,
+        single=torch.float32,
         integer=torch.int32,
     ),
-)  # fmt: skip
+)
 
 
 def close(found: Any, wanted: Any, tolerance: float) -> bool:

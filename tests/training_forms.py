@@ -88,8 +88,13 @@ def run(text: str, path: Path, **options: object) -> Ran:
     """Run a program from a file of its own, with ``bp.probe`` in the names that the forms use."""
     path.write_text(text)
     kept, printed, module = Kept(), io.StringIO(), types.ModuleType("__main__")
-    vars(module).update(__file__=str(path), kept=kept, probed=partial(probed, kept, options),
-                        probing=partial(bp.probe, **options), guarding=bp.guard)  # fmt: skip
+    vars(module).update(
+        __file__=str(path),
+        kept=kept,
+        probed=partial(probed, kept, options),
+        probing=partial(bp.probe, **options),
+        guarding=bp.guard,
+    )
     before, sys.modules["__main__"] = sys.modules["__main__"], module
     try:
         seed()

@@ -49,8 +49,10 @@ class ConvAutoencoder(nn.Module):
         self.code = nn.Sequential(nn.Flatten(), nn.Linear(2 * width * 9, 12), nn.Linear(12, 2 * width * 9), act())
         self.up = nn.Sequential(
             nn.Unflatten(1, (2 * width, 3, 3)),
-            nn.ConvTranspose2d(2 * width, width, 4, 2, 1), act(), nn.ConvTranspose2d(width, 1, 4, 2, 1),
-        )  # fmt: skip
+            nn.ConvTranspose2d(2 * width, width, 4, 2, 1),
+            act(),
+            nn.ConvTranspose2d(width, 1, 4, 2, 1),
+        )
 
     def forward(self, x):
         return self.up(self.code(self.down(x)))
@@ -180,8 +182,9 @@ class Gan(nn.Module):
         self.generator = nn.Sequential(
             nn.Linear(4, width), *([nn.BatchNorm1d(width)] if norm else []), nn.ReLU(), nn.Linear(width, 2)
         )
-        self.critic = nn.Sequential(nn.Linear(2, width), nn.LeakyReLU(0.2), nn.Linear(width, width),
-                                    nn.LeakyReLU(0.2), nn.Linear(width, 1))  # fmt: skip
+        self.critic = nn.Sequential(
+            nn.Linear(2, width), nn.LeakyReLU(0.2), nn.Linear(width, width), nn.LeakyReLU(0.2), nn.Linear(width, 1)
+        )
 
     def forward(self, noise):
         return self.critic(self.generator(noise))

@@ -77,8 +77,14 @@ def term_missing(x):
 Shifted = custom("Shifted", lambda x, bias: x + bias, lambda g, x, bias: (g, g.mean(0)))
 
 
-@case("a broadcast input gets the mean instead of the sum", numbers(8, 3), numbers(3), input="bias", error=0.875,
-      looks="0.125 times what it should be")  # fmt: skip
+@case(
+    "a broadcast input gets the mean instead of the sum",
+    numbers(8, 3),
+    numbers(3),
+    input="bias",
+    error=0.875,
+    looks="0.125 times what it should be",
+)
 def broadcast(x, bias):
     y = Shifted.apply(x, bias)  # wrong
     return y.square().sum()
@@ -221,8 +227,13 @@ class WithContext(Function):
         return g * (ctx.power - 1) * x ** (ctx.power - 1), None
 
 
-@case("a wrong power rule, with setup_context", numbers(4).abs(), input="x", error=1 / 3,
-      looks="0.666667 times what it should be")  # fmt: skip
+@case(
+    "a wrong power rule, with setup_context",
+    numbers(4).abs(),
+    input="x",
+    error=1 / 3,
+    looks="0.666667 times what it should be",
+)
 def with_context(x):
     y = WithContext.apply(x, 3)  # wrong
     return y.sum()
@@ -249,8 +260,13 @@ def ahead(x):
 Invented = custom("Invented", lambda x: x.round(), lambda g, x: g)
 
 
-@case("a gradient where nothing moves", numbers(4), input="x", error=float("inf"),
-      looks="the outputs do not change with this input")  # fmt: skip
+@case(
+    "a gradient where nothing moves",
+    numbers(4),
+    input="x",
+    error=float("inf"),
+    looks="the outputs do not change with this input",
+)
 def invented(x):
     y = Invented.apply(x)  # wrong
     return (y * x).sum()

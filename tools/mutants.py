@@ -36,8 +36,18 @@ PACKAGE = ROOT / "src" / "backprobe"
 CASES = 3  # of a parametrized test that are run
 SECONDS = 120  # after which a fault counts as noticed: it loops
 
-COMPARED = {ast.Eq: ast.NotEq, ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.LtE: ast.Lt, ast.GtE: ast.Gt, ast.Is: ast.IsNot,
-            ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.NotEq: ast.Eq}  # fmt: skip
+COMPARED = {
+    ast.Eq: ast.NotEq,
+    ast.Lt: ast.LtE,
+    ast.Gt: ast.GtE,
+    ast.LtE: ast.Lt,
+    ast.GtE: ast.Gt,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.NotEq: ast.Eq,
+}
 COMPUTED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
 
 
@@ -229,8 +239,10 @@ def again(asked: argparse.Namespace, tests: dict[str, dict[int, list[str]]]) -> 
     ran = dict(zip(faults, (each["tests"] for each in before), strict=True))
     found = run([each for each in there if each not in untested], tests, asked, ran)
     asked.later.write_text(json.dumps(found, indent=1) + "\n")
-    print(f"of {len(before)} faults that were noticed, {sum(each['noticed'] for each in found)} are noticed again, "
-          f"{len(before) - len(there)} are no longer in the source text")  # fmt: skip
+    print(
+        f"of {len(before)} faults that were noticed, {sum(each['noticed'] for each in found)} are noticed again, "
+        f"{len(before) - len(there)} are no longer in the source text"
+    )
     for fault, place in untested:
         print(f"no test runs {fault.file}:{place.line}")
     for each in found:

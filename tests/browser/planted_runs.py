@@ -15,9 +15,14 @@ from backprobe.storage.runs.writer import RunWriter  # noqa: E402
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"' & \\ \u2028 é 数"
 PARTS = ("ln1", "attn", "mlp")
 PLANTED = {
-    ("h.0.attn", "grad", 0), ("h.0.attn", "grad", 399), ("h.1.mlp", "value", 200), ("h.1.mlp", "value", 201),
-    ("h.3.ln1", "param", 77), ("h.2.attn", "grad", 123), ("h.2.attn", "update", 300),
-}  # fmt: skip
+    ("h.0.attn", "grad", 0),
+    ("h.0.attn", "grad", 399),
+    ("h.1.mlp", "value", 200),
+    ("h.1.mlp", "value", 201),
+    ("h.3.ln1", "param", 77),
+    ("h.2.attn", "grad", 123),
+    ("h.2.attn", "update", 300),
+}
 """Name, kind and step of each NaN."""
 
 

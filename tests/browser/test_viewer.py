@@ -16,9 +16,12 @@ from conftest import settled
 MARK = {"light": (214, 0, 108), "dark": (255, 79, 163)}
 SIZES = [("light", 1400), ("dark", 1400), ("light", 480), ("dark", 480)]
 EMPTY = {
-    "one_step": None, "one_name": None, "all_nan": None, "only_scalars": "only scalars were logged",
+    "one_step": None,
+    "one_name": None,
+    "all_nan": None,
+    "only_scalars": "only scalars were logged",
     "empty": "No step yet",
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="session")

@@ -106,8 +106,9 @@ def threads(framework):
             stated = thread.marked(verdict.lines)
             right = verdict.kinds == thread.kinds and verdict.lines == stated
             right = right and all(part in verdict.text for part in thread.says)
-            found, marked = ({(word, line) for word, lines in each.items() for line in lines}
-                             for each in (verdict.lines, stated))  # fmt: skip
+            found, marked = (
+                {(word, line) for word, lines in each.items() for line in lines} for each in (verdict.lines, stated)
+            )
             remedy = f"{int('next:' in verdict.text)} of 1" if found else ""
             kinds = ", ".join(verdict.kinds) or "none"
             key = "threads", framework, thread.form, thread.name
@@ -290,12 +291,15 @@ GROUPS = {
     "planted": planted_faults,
     "cuts_in_tensorflow": tensorflow_cuts,
     "cuts_in_jax": jax_cuts,
-    **{f"{one.__name__} {name}": lambda one=one, name=name: one(name)
-       for one in (threads, field, cuts, useless) for name in FRAMEWORKS},
+    **{
+        f"{one.__name__} {name}": lambda one=one, name=name: one(name)
+        for one in (threads, field, cuts, useless)
+        for name in FRAMEWORKS
+    },
     "nonfinite cases": nonfinite.cases,
     "nonfinite statements": nonfinite.statements,
     **{f"grist {name}": lambda name=name: nonfinite.grist(name) for name in ("torch", "tensorflow")},
-}  # fmt: skip
+}
 """The groups by name. Where the libraries are installed there are ``field libraries`` and ``cuts libraries``, too."""
 
 

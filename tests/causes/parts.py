@@ -69,8 +69,19 @@ def switch_off(part):
     """Take one part away, in this process."""
     import importlib
 
-    names = ("arithmetic", "backward_births", "computation", "evidence", "formulas", "forward_births", "mechanism",
-             "remedies", "sources", "statements", "terms")  # fmt: skip
+    names = (
+        "arithmetic",
+        "backward_births",
+        "computation",
+        "evidence",
+        "formulas",
+        "forward_births",
+        "mechanism",
+        "remedies",
+        "sources",
+        "statements",
+        "terms",
+    )
     modules = {name: importlib.import_module(f"{WITHIN}.{name}") for name in names}
     exec(PARTS[part], modules)
 

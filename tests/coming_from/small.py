@@ -21,6 +21,10 @@ def given():
     torch.manual_seed(0)
     model, x = Net(), torch.randn(5, 3)
     return {
-        "bp": bp, "torch": torch, "nn": nn, "model": model, "x": x,
+        "bp": bp,
+        "torch": torch,
+        "nn": nn,
+        "model": model,
+        "x": x,
         "optimizer": torch.optim.SGD(model.parameters(), 0.1),
-    }  # fmt: skip
+    }

@@ -25,11 +25,20 @@ def given():
     known = small()
     layers = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
     return known | {
-        "model": layers, "measured": Measured(layers), "loss_of": nn.MSELoss(), "y": known["torch"].ones(5, 2),
-        "backpack": backpack, "extend": extend, "BatchGrad": BatchGrad, "BatchL2Grad": BatchL2Grad,
-        "Variance": Variance, "DiagHessian": DiagHessian, "DiagGGNExact": DiagGGNExact, "HMP": HMP,
+        "model": layers,
+        "measured": Measured(layers),
+        "loss_of": nn.MSELoss(),
+        "y": known["torch"].ones(5, 2),
+        "backpack": backpack,
+        "extend": extend,
+        "BatchGrad": BatchGrad,
+        "BatchL2Grad": BatchL2Grad,
+        "Variance": Variance,
+        "DiagHessian": DiagHessian,
+        "DiagGGNExact": DiagGGNExact,
+        "HMP": HMP,
         "SumGradSquared": SumGradSquared,
-    }  # fmt: skip
+    }
 
 
 EXTENDED = """\

@@ -19,11 +19,16 @@ TITLE, NAME = "Captum", "captum"
 
 def given():
     return small() | {
-        "InputXGradient": InputXGradient, "IntegratedGradients": IntegratedGradients,
-        "LayerActivation": LayerActivation, "LayerGradientXActivation": LayerGradientXActivation,
-        "NeuronGradient": NeuronGradient, "Saliency": Saliency, "LayerFeatureAblation": LayerFeatureAblation,
-        "LayerIntegratedGradients": LayerIntegratedGradients, "NoiseTunnel": NoiseTunnel,
-    }  # fmt: skip
+        "InputXGradient": InputXGradient,
+        "IntegratedGradients": IntegratedGradients,
+        "LayerActivation": LayerActivation,
+        "LayerGradientXActivation": LayerGradientXActivation,
+        "NeuronGradient": NeuronGradient,
+        "Saliency": Saliency,
+        "LayerFeatureAblation": LayerFeatureAblation,
+        "LayerIntegratedGradients": LayerIntegratedGradients,
+        "NoiseTunnel": NoiseTunnel,
+    }
 
 
 PAIRS = [

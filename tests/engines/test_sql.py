@@ -111,8 +111,13 @@ def sql_of_the_page():
 
 @pytest.fixture(scope="module")
 def spark():
-    local = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
-             "spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"}  # fmt: skip
+    local = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.log.level": "ERROR",
+    }
     builder = SparkSession.builder.master("local[1]")
     for name, value in local.items():
         builder = builder.config(name, value)

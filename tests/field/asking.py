@@ -60,10 +60,13 @@ def asked(path):
     keys = [found.groups() for line in text if (found := KEY.fullmatch(line.rstrip()))]
     given = dict(keys)
     return Asked(
-        ask=given.get("ask", "explain"), exit=int(given.get("exit", 0)), address=given["from"],
-        says=[value for key, value in keys if key == "says"], never=[value for key, value in keys if key == "never"],
+        ask=given.get("ask", "explain"),
+        exit=int(given.get("exit", 0)),
+        address=given["from"],
+        says=[value for key, value in keys if key == "says"],
+        never=[value for key, value in keys if key == "never"],
         lines=[number for number, line in enumerate(text, 1) if MARK.search(line)],
-    )  # fmt: skip
+    )
 
 
 def answered(path, ask, tmp_path, monkeypatch, in_process=True):

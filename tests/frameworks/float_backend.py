@@ -85,10 +85,12 @@ class FloatTape(Tape):
         def leaf(value: Any) -> Any:
             return Scalar(float(value), is_leaf=True) if isinstance(value, Scalar | float) else value
 
-        ran = program({
-            name: exchanged(value, leaf, undo) if wrt is None or name in wrt else value
-            for name, value in inputs.items()
-        })  # fmt: skip
+        ran = program(
+            {
+                name: exchanged(value, leaf, undo) if wrt is None or name in wrt else value
+                for name, value in inputs.items()
+            }
+        )
         return ran.result, [differentiate(root, ran.captures) for root in ran.roots]
 
     def release(self) -> None:

@@ -196,14 +196,20 @@ def a_traceback(watch):
 
 
 LEAKS = {
-    pullbacks_in_a_list: ("graphs", "pullbacks[…]"), pullbacks_of_a_module: ("graphs", "PULLBACKS[…][…]"),
-    pullbacks_by_step: ("graphs", "kept[…]"), linearized_functions: ("graphs", "tangents[…]"),
-    outputs_in_a_list: ("arrays", "outputs[…]"), outputs_of_a_module: ("arrays", "OUTPUTS[…]"),
-    all_weights: ("arrays", "history[…]['a']"), gradients_by_name: ("arrays", "seen['b'][…]"),
-    an_attribute: ("arrays", "trainer.activations[…]"), a_closure: ("arrays", "record's kept[…]"),
-    a_queue: ("arrays", "BUFFER[…][…]"), a_cache: ("arrays", "predicted[…]"),
+    pullbacks_in_a_list: ("graphs", "pullbacks[…]"),
+    pullbacks_of_a_module: ("graphs", "PULLBACKS[…][…]"),
+    pullbacks_by_step: ("graphs", "kept[…]"),
+    linearized_functions: ("graphs", "tangents[…]"),
+    outputs_in_a_list: ("arrays", "outputs[…]"),
+    outputs_of_a_module: ("arrays", "OUTPUTS[…]"),
+    all_weights: ("arrays", "history[…]['a']"),
+    gradients_by_name: ("arrays", "seen['b'][…]"),
+    an_attribute: ("arrays", "trainer.activations[…]"),
+    a_closure: ("arrays", "record's kept[…]"),
+    a_queue: ("arrays", "BUFFER[…][…]"),
+    a_cache: ("arrays", "predicted[…]"),
     a_traceback: ("arrays", "ERRORS[…].__traceback__ → weights of failing()['a']"),
-}  # fmt: skip
+}
 """By program: the kind of what is held, and the way to it."""
 
 
@@ -400,7 +406,21 @@ def caught_errors(watch):
 
 
 HEALTHY = (
-    single_numbers, floats, compiled, momentum, moving_average, best_weights, last_output, first_output,
-    copies_on_the_host, a_pullback_that_goes, accumulated_gradients, random_keys, the_last_few, penalty_on_gradients,
-    checkpointed, scanned, caught_errors,
-)  # fmt: skip
+    single_numbers,
+    floats,
+    compiled,
+    momentum,
+    moving_average,
+    best_weights,
+    last_output,
+    first_output,
+    copies_on_the_host,
+    a_pullback_that_goes,
+    accumulated_gradients,
+    random_keys,
+    the_last_few,
+    penalty_on_gradients,
+    checkpointed,
+    scanned,
+    caught_errors,
+)

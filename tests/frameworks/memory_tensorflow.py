@@ -230,15 +230,22 @@ def a_traceback(watch):
 
 
 LEAKS = {
-    tapes_in_a_list: ("graphs", "tapes[…]"), tapes_of_a_module: ("graphs", "TAPES[…][…]"),
-    tapes_by_step: ("graphs", "kept[…]"), one_tape_around_all: ("graphs", "tape"),
-    one_tape_that_goes_on: ("graphs", "tape"), an_attribute: ("graphs", "trainer.tapes[…]"),
-    a_tape_that_is_never_asked: ("graphs", "measured[…][…]"), a_closure_of_a_tape: ("graphs", "later[…][…]"),
-    outputs_in_a_list: ("arrays", "outputs[…]"), outputs_of_a_module: ("arrays", "OUTPUTS[…]"),
-    gradients_by_name: ("arrays", "seen['b'][…]"), a_closure: ("arrays", "record's kept[…]"),
-    a_queue: ("arrays", "BUFFER[…][…]"), a_cache: ("arrays", "predicted[…]"),
+    tapes_in_a_list: ("graphs", "tapes[…]"),
+    tapes_of_a_module: ("graphs", "TAPES[…][…]"),
+    tapes_by_step: ("graphs", "kept[…]"),
+    one_tape_around_all: ("graphs", "tape"),
+    one_tape_that_goes_on: ("graphs", "tape"),
+    an_attribute: ("graphs", "trainer.tapes[…]"),
+    a_tape_that_is_never_asked: ("graphs", "measured[…][…]"),
+    a_closure_of_a_tape: ("graphs", "later[…][…]"),
+    outputs_in_a_list: ("arrays", "outputs[…]"),
+    outputs_of_a_module: ("arrays", "OUTPUTS[…]"),
+    gradients_by_name: ("arrays", "seen['b'][…]"),
+    a_closure: ("arrays", "record's kept[…]"),
+    a_queue: ("arrays", "BUFFER[…][…]"),
+    a_cache: ("arrays", "predicted[…]"),
     a_traceback: ("arrays", "ERRORS[…].__traceback__ → out of failing()"),
-}  # fmt: skip
+}
 """By program: the kind of what is held, and the way to it."""
 
 
@@ -445,7 +452,20 @@ def caught_errors(watch):
 
 
 HEALTHY = (
-    plain, single_numbers, floats, a_persistent_tape_of_each_step, a_tape_that_is_deleted, tapes_that_were_asked,
-    two_tapes, penalty_on_gradients, accumulated_gradients, compiled, compiled_forward, moving_average, last_output,
-    copies_on_the_host, keras_model, caught_errors,
-)  # fmt: skip
+    plain,
+    single_numbers,
+    floats,
+    a_persistent_tape_of_each_step,
+    a_tape_that_is_deleted,
+    tapes_that_were_asked,
+    two_tapes,
+    penalty_on_gradients,
+    accumulated_gradients,
+    compiled,
+    compiled_forward,
+    moving_average,
+    last_output,
+    copies_on_the_host,
+    keras_model,
+    caught_errors,
+)

@@ -58,6 +58,12 @@ CASES = [
     Case("the derivative of a norm at 0", "jnp.linalg.norm(a - b)", spring_energy, spring_energy_stable, (U, V)),
     Case("beyond the unit circle", "jnp.arccos(x)", lens_angle, lens_angle_stable, (U,), (-1.0, 1.0)),
     Case("the branch that is not taken divides by 0", "1 / x", masked_rate, masked_rate_stable, (V,), (-1.0, 1.0)),
-    Case("a power of 0 or less", "dose ** slope", hill_curve, hill_curve_stable, ([0.2, 0.5, 1.5], [1.5, 2.5, 0.5]),
-         {"dose": (-1.0, 2.0), "slope": (0.5, 3.0)}),
-]  # fmt: skip
+    Case(
+        "a power of 0 or less",
+        "dose ** slope",
+        hill_curve,
+        hill_curve_stable,
+        ([0.2, 0.5, 1.5], [1.5, 2.5, 0.5]),
+        {"dose": (-1.0, 2.0), "slope": (0.5, 3.0)},
+    ),
+]

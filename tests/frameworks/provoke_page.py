@@ -26,9 +26,10 @@ def frameworks():
     import provoke_torch
 
     return [
-        ("PyTorch", provoke_torch.CASES, torch.tensor), ("TensorFlow", provoke_tensorflow.CASES, tf.constant),
+        ("PyTorch", provoke_torch.CASES, torch.tensor),
+        ("TensorFlow", provoke_tensorflow.CASES, tf.constant),
         ("JAX", provoke_jax.CASES, jnp.asarray),
-    ]  # fmt: skip
+    ]
 
 
 @cache
@@ -36,8 +37,9 @@ def provoked():
     """Each case with its framework, its finding, and the report on its twin."""
     return [
         (title, case, case.finding(case.provoked(make)), case.unprovoked(make))
-        for title, cases, make in frameworks() for case in cases
-    ]  # fmt: skip
+        for title, cases, make in frameworks()
+        for case in cases
+    ]
 
 
 def row(title, case, finding, twin):

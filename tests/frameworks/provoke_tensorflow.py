@@ -55,12 +55,29 @@ def scaled_by_largest_stable(x, w):
 
 
 CASES = [
-    Case("softmax rounds to 0", "tf.math.log(prediction)", keras_like_loss, keras_like_loss_stable, (ROWS, ONE_HOT),
-         {"logits": (-150.0, 150.0), "labels": None}),
+    Case(
+        "softmax rounds to 0",
+        "tf.math.log(prediction)",
+        keras_like_loss,
+        keras_like_loss_stable,
+        (ROWS, ONE_HOT),
+        {"logits": (-150.0, 150.0), "labels": None},
+    ),
     Case("the derivative of a norm at 0", "tf.norm(anchor - other)", triplet_distance, triplet_distance_stable, (U, V)),
-    Case("exp overflows", "tf.exp(log_sigma)", autoencoder_sample, autoencoder_sample_stable, (U, V),
-         {"log_sigma": (-200.0, 200.0)}),
-    Case("a column of equal numbers", "(x - mean) / tf.sqrt(variance)", batch_normalized, batch_normalized_stable,
-         (ROWS,)),
+    Case(
+        "exp overflows",
+        "tf.exp(log_sigma)",
+        autoencoder_sample,
+        autoencoder_sample_stable,
+        (U, V),
+        {"log_sigma": (-200.0, 200.0)},
+    ),
+    Case(
+        "a column of equal numbers",
+        "(x - mean) / tf.sqrt(variance)",
+        batch_normalized,
+        batch_normalized_stable,
+        (ROWS,),
+    ),
     Case("weights that are all 0", "tf.divide(w, largest)", scaled_by_largest, scaled_by_largest_stable, (U, V)),
-]  # fmt: skip
+]

@@ -64,20 +64,33 @@ PICKED = {
 }
 
 
-@pytest.mark.parametrize(("loss", "last", "step"), [
-    ("gathered", None, 14), ("gathered", "softmax", 4), ("times one-hot", "softmax", 4),
-    ("gathered", "log_softmax", None), ("times one-hot", "log_softmax", None), ("one minus", "softmax", None),
-    ("cross entropy", None, None), ("a critic's", None, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("loss", "last", "step"),
+    [
+        ("gathered", None, 14),
+        ("gathered", "softmax", 4),
+        ("times one-hot", "softmax", 4),
+        ("gathered", "log_softmax", None),
+        ("times one-hot", "log_softmax", None),
+        ("one minus", "softmax", None),
+        ("cross entropy", None, None),
+        ("a critic's", None, None),
+    ],
+)
 def test_scores_that_keras_takes_for_log_probabilities(loss, last, step, tmp_path):
     found = train_keras(tmp_path, classifier(last), PICKED[loss], 0.1)
     assert found == ([("not_log_probabilities", step, "return")] if step else [])
 
 
-@pytest.mark.parametrize(("dtype", "rate", "is_lost"), [
-    ("bfloat16", 1e-4, True), ("bfloat16", 1e-1, False), ("float32", 1e-4, False),
-    ("mixed_bfloat16", 1e-4, False),  # its variables are of float32
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dtype", "rate", "is_lost"),
+    [
+        ("bfloat16", 1e-4, True),
+        ("bfloat16", 1e-1, False),
+        ("float32", 1e-4, False),
+        ("mixed_bfloat16", 1e-4, False),  # its variables are of float32
+    ],
+)
 def test_steps_of_keras_that_are_lost_in_rounding(dtype, rate, is_lost, tmp_path):
     found = train_keras(tmp_path, wide(dtype), lambda y: tf.reduce_mean((y - 1) ** 2), rate)
     assert found == [("lost_updates", 19, "hidden1.kernel")] * is_lost
@@ -149,10 +162,16 @@ def squared(params, x):
     return ((scores_of(params, x) - 1) ** 2).mean()
 
 
-@pytest.mark.parametrize(("loss", "found"), [
-    (of_scores, [(6, "scores")]), (of_probabilities, [(4, "probabilities")]), (of_log_probabilities, []),
-    (one_minus_probabilities, []), (of_a_critic, []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("loss", "found"),
+    [
+        (of_scores, [(6, "scores")]),
+        (of_probabilities, [(4, "probabilities")]),
+        (of_log_probabilities, []),
+        (one_minus_probabilities, []),
+        (of_a_critic, []),
+    ],
+)
 def test_scores_that_a_loss_of_jax_takes_for_log_probabilities(loss, found, tmp_path):
     assert train_jax(tmp_path, loss, weights(8, 16, 4), 0.1) == [("not_log_probabilities", *one) for one in found]
 
@@ -161,10 +180,16 @@ def halved(params):
     return jax.tree.map(lambda one: one.astype(jnp.bfloat16), params)
 
 
-@pytest.mark.parametrize(("dtype", "rate", "given", "is_lost"), [
-    (jnp.bfloat16, 1e-5, list, True), (jnp.bfloat16, 1e-1, list, False), (jnp.float32, 1e-5, list, False),
-    (jnp.float32, 1e-5, halved, False),  # a copy in bfloat16 is given to the loss, and the parameters are stepped
-], ids=["lost", "a larger rate", "float32", "a master copy"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dtype", "rate", "given", "is_lost"),
+    [
+        (jnp.bfloat16, 1e-5, list, True),
+        (jnp.bfloat16, 1e-1, list, False),
+        (jnp.float32, 1e-5, list, False),
+        (jnp.float32, 1e-5, halved, False),  # a copy in bfloat16 is given to the loss, and the parameters are stepped
+    ],
+    ids=["lost", "a larger rate", "float32", "a master copy"],
+)
 def test_steps_of_jax_that_are_lost_in_rounding(dtype, rate, given, is_lost, tmp_path):
     found = train_jax(tmp_path, squared, weights(8, 256, 256, 1, dtype=dtype), rate, given)
     assert found == [("lost_updates", 19, "params.1")] * is_lost

@@ -299,18 +299,38 @@ def test_a_variable_that_cannot_be_differentiated():
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str, str]] = {
-    "wrt": ({"wrt": "x"}, bp.BadOption, "wrt is not available in blocks",
-            "rec = bp.probe(f, wrt=...)(x), with the block in a function f"),
-    "partials": ({"partials": True}, bp.BadOption, "partials is not available in blocks",
-                 "rec = bp.probe(f, partials=True)(x), with the block in a function f"),
+    "wrt": (
+        {"wrt": "x"},
+        bp.BadOption,
+        "wrt is not available in blocks",
+        "rec = bp.probe(f, wrt=...)(x), with the block in a function f",
+    ),
+    "partials": (
+        {"partials": True},
+        bp.BadOption,
+        "partials is not available in blocks",
+        "rec = bp.probe(f, partials=True)(x), with the block in a function f",
+    ),
     "strategy": ({"strategy": "hooks"}, bp.StrategyRefused, "the strategy 'hooks' is PyTorch's", 'strategy="edges"'),
-    "create_graph": ({"create_graph": True}, bp.Unsupported, "gradients of TensorFlow cannot be differentiated again",
-                     "with tf.GradientTape() as tape: ... around bp.probe(...), and tape.gradient(rec['u'].grad, x)"),
-    "of, a function": ({"of": lambda found: found}, bp.BadOption, "of is the name of a variable in a block",
-                       'of="loss", with loss = ... in the block'),
-    "operations": ({"select": ":*()"}, bp.Unsupported, "operations without a name cannot be seen in a block",
-                   "put the block into a function f and write rec = bp.probe(f, ...)(x), or give the operation a name"),
-}  # fmt: skip
+    "create_graph": (
+        {"create_graph": True},
+        bp.Unsupported,
+        "gradients of TensorFlow cannot be differentiated again",
+        "with tf.GradientTape() as tape: ... around bp.probe(...), and tape.gradient(rec['u'].grad, x)",
+    ),
+    "of, a function": (
+        {"of": lambda found: found},
+        bp.BadOption,
+        "of is the name of a variable in a block",
+        'of="loss", with loss = ... in the block',
+    ),
+    "operations": (
+        {"select": ":*()"},
+        bp.Unsupported,
+        "operations without a name cannot be seen in a block",
+        "put the block into a function f and write rec = bp.probe(f, ...)(x), or give the operation a name",
+    ),
+}
 
 
 @pytest.mark.parametrize("option", REFUSED)
@@ -346,8 +366,10 @@ def test_what_the_block_reads_from_outside_is_differentiated():
         loss = x * frozen * given["scale"] * made * plain * tf.cast(count, tf.float32)
     says(rec, all_grads={"x": 840, "given.scale": 336, "loss": 1})
     assert {name: str(entry.status) for name, entry in rec.missing().items()} == {
-        "frozen": "frozen", "made": "frozen", "count": "not_float"
-    }  # fmt: skip
+        "frozen": "frozen",
+        "made": "frozen",
+        "count": "not_float",
+    }
 
 
 def test_variables_that_the_block_writes_have_versions():
@@ -561,9 +583,12 @@ def untouched():
     assert not context.context().op_callbacks
     assert sys.gettrace() is None or "backprobe" not in repr(sys.gettrace())
     for owner, name in [
-        (execute, "execute"), (record, "record_operation"), (pywrap_tfe, "TFE_Py_FastPathExecute"),
-        (tf.GradientTape, "gradient"), (keras.layers.Layer, "__call__"),
-    ]:  # fmt: skip
+        (execute, "execute"),
+        (record, "record_operation"),
+        (pywrap_tfe, "TFE_Py_FastPathExecute"),
+        (tf.GradientTape, "gradient"),
+        (keras.layers.Layer, "__call__"),
+    ]:
         assert type(vars(owner)[name]).__name__ != "Exchanged"
     with tf.GradientTape() as tape:
         x = tf.constant(1.0)

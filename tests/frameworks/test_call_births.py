@@ -35,9 +35,10 @@ def igamma(x):
     return tf.reduce_sum(tf.math.igamma(x + 1.0, tf.math.log(x)))
 
 
-@pytest.mark.parametrize(("program", "part", "why"), [
-    (labelled, "x * numpy.inf", "zero_inf"), (without_nan, "1.0 / x", "by_zero"), (igamma, "tf.math.log(x)", "at"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("program", "part", "why"),
+    [(labelled, "x * numpy.inf", "zero_inf"), (without_nan, "1.0 / x", "by_zero"), (igamma, "tf.math.log(x)", "at")],
+)
 def test_a_part_of_a_call_is_named_in_a_block(program, part, why):
     birth = of_a_block(program).of_kind("born")[0]
     assert birth.fields["why"] == why
@@ -66,9 +67,10 @@ def increased(x):
     return jnp.sum(y)
 
 
-@pytest.mark.parametrize(("program", "why"), [
-    (lgamma, "gammaln(0)"), (logit, "logit(0)"), (updated, "0/0"), (put, "log(0)"), (increased, "division by zero"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [(lgamma, "gammaln(0)"), (logit, "logit(0)"), (updated, "0/0"), (put, "log(0)"), (increased, "division by zero")],
+)
 def test_the_reason_in_jax(program, why):
     birth = of_jax(program).of_kind("born")[0]
     assert birth.headline.endswith(why)
@@ -140,10 +142,17 @@ def of_custom_gradient(x):
     return tf.reduce_sum(p)
 
 
-@pytest.mark.parametrize(("program", "x", "said"), [
-    (of_custom_jvp, jnp.array([1.0, -1.0]), "div at [0]: 0.841471 / 0.0, in `return jnp.sin(x) / total`"),
-    (of_custom_gradient, tf.constant([1.0, -1.0]), "RealDiv at [0]: 0.841471 / 0.0, in `shared = tf.sin(x) / total`"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("program", "x", "said"),
+    [
+        (of_custom_jvp, jnp.array([1.0, -1.0]), "div at [0]: 0.841471 / 0.0, in `return jnp.sin(x) / total`"),
+        (
+            of_custom_gradient,
+            tf.constant([1.0, -1.0]),
+            "RealDiv at [0]: 0.841471 / 0.0, in `shared = tf.sin(x) / total`",
+        ),
+    ],
+)
 def test_a_birth_in_a_function_with_a_rule_of_its_own_is_heard(program, x, said):
     birth = bp.explain(bp.probe(program, nonfinite=True)(x)).findings[0]
     assert birth.facts[0].startswith(f"run again with its operations heard, {said} (test_call_births.py:")

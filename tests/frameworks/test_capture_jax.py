@@ -63,14 +63,22 @@ def net():
 
 
 CASES = {
-    "dropout, nested batch": (mlp, weights, lambda step: (
-        {"x": floats(step, 5, 3), "target": floats(7, 5, 1)}, jax.random.key(step)
-    ), {}, False),
-    "aux, integers": (with_aux, lambda: {"table": floats(0, 9, 4)}, lambda step: (
-        jnp.arange(6) % 9 * (step < STEPS - 1),
-    ), {"scale": 0.5}, True),
+    "dropout, nested batch": (
+        mlp,
+        weights,
+        lambda step: ({"x": floats(step, 5, 3), "target": floats(7, 5, 1)}, jax.random.key(step)),
+        {},
+        False,
+    ),
+    "aux, integers": (
+        with_aux,
+        lambda: {"table": floats(0, 9, 4)},
+        lambda step: (jnp.arange(6) % 9 * (step < STEPS - 1),),
+        {"scale": 0.5},
+        True,
+    ),
     "the value": (share, lambda: {"w": floats(0, 3) ** 2, "b": 1.0}, lambda step: (floats(step, 3) ** 2,), {}, False),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -90,7 +90,7 @@ CASES = {
     "attention": (attention, lambda step: ((tokens(step, 4, 5),), {"training": True})),
     "nested batch": (Nested, lambda step: (({"x": [floats(0, 6, 3), floats(step, 6)]},), {"scale": 0.5})),
     "in the forward": (Share, lambda step: ((floats(step, 6, 3),), {})),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -73,15 +73,18 @@ WRONG = {
     "the sign": (lambda m: (lambda x: m.cos(x), lambda g, x: g * m.sin(x)), "the opposite sign", 2.0),
     "a factor": (lambda m: (lambda x: x * x, lambda g, x: g * x), "0.5 times what it should be", 0.5),
     "a mean for a sum": (
-        lambda m: (lambda x: m.sum(x), lambda g, x: g * m.exp(0 * x) / 12), "0.0833333 times", 11 / 12
+        lambda m: (lambda x: m.sum(x), lambda g, x: g * m.exp(0 * x) / 12),
+        "0.0833333 times",
+        11 / 12,
     ),
     "negative inputs": (
         lambda m: (lambda x: m.where(x > 0, x, 0.1 * x), lambda g, x: m.where(x > 0, g, 0.01 * g)),
-        "exactly where the input is negative", None,
+        "exactly where the input is negative",
+        None,
     ),
     "a term": (lambda m: (lambda x: x * m.sin(x), lambda g, x: g * m.sin(x)), "", None),
     "invented": (lambda m: (lambda x: 0 * x, lambda g, x: g), "do not change with this input", float("inf")),
-}  # fmt: skip
+}
 
 
 @supports("a wrong custom derivative: the line, the input, the size of the error, what it looks like")
@@ -121,8 +124,11 @@ def test_the_input_is_named(framework):
 
 @pytest.mark.parametrize("factor", [1.0, 1.5])
 def test_what_computes_in_single_precision_inside_is_judged(framework, factor):
-    single = {"torch": lambda x: x.float().to(x.dtype), "jax": lambda x: x.astype(jnp.float32).astype(x.dtype),
-              "tensorflow": lambda x: tf.cast(tf.cast(x, tf.float32), x.dtype)}[framework.name]  # fmt: skip
+    single = {
+        "torch": lambda x: x.float().to(x.dtype),
+        "jax": lambda x: x.astype(jnp.float32).astype(x.dtype),
+        "tensorflow": lambda x: tf.cast(tf.cast(x, tf.float32), x.dtype),
+    }[framework.name]
     sin = MAKERS[framework.name](
         lambda x: single(framework.ops.sin(single(x))), lambda g, x: factor * g * framework.ops.cos(x)
     )
@@ -388,8 +394,10 @@ def test_unbound_models_of_linen_are_one_call():
     variables = model.init(jax.random.key(0), jnp.asarray(ROWS))
     report = check_jax(lambda variables, x: model.apply(variables, x).sum())(variables, jnp.asarray(ROWS))
     assert {finding.input for finding in report.findings} == {
-        "variables.params.Dense_0.kernel", "variables.params.Dense_0.bias", "x",
-    }  # fmt: skip
+        "variables.params.Dense_0.kernel",
+        "variables.params.Dense_0.bias",
+        "x",
+    }
     assert report.judged == 2 and report.notes == ()
 
 
@@ -487,11 +495,17 @@ def test_third_derivatives_in_tensorflow_are_said_not_to_be_judged():
 
 @supports("derivatives of derivatives, against differences of gradients", on="jax")
 @pytest.mark.parametrize("second", [0.5, 1])
-@pytest.mark.parametrize("transform", [
-    lambda f, x: jax.grad(f)(x), lambda f, x: jax.value_and_grad(f)(x)[1], lambda f, x: jax.jacrev(f)(x),
-    lambda f, x: jax.vjp(f, x)[1](jnp.ones(()))[0], lambda f, x: jax.jit(jax.grad(f))(x),
-    lambda f, x: equinox.filter_grad(f)(x),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f, x: jax.grad(f)(x),
+        lambda f, x: jax.value_and_grad(f)(x)[1],
+        lambda f, x: jax.jacrev(f)(x),
+        lambda f, x: jax.vjp(f, x)[1](jnp.ones(()))[0],
+        lambda f, x: jax.jit(jax.grad(f))(x),
+        lambda f, x: equinox.filter_grad(f)(x),
+    ],
+)
 def test_second_derivatives_in_jax(transform, second):
     cube = half_twice_jax(second)
 

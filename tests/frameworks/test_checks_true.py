@@ -71,8 +71,10 @@ def test_a_wrong_gradient_in_a_layer_is_found_in_single_precision():
 @pytest.mark.parametrize("seed", range(3))
 def test_a_product_of_matrices_has_no_kink(seed):
     x, w = normal(64, 256, seed=seed), normal(256, 512, seed=seed + 10)
-    for report in (check(lambda x, w: x @ w)(tf.constant(x), tf.constant(w)),
-                   bp.check(lambda x, w: x @ w)(jnp.array(x), jnp.array(w))):  # fmt: skip
+    for report in (
+        check(lambda x, w: x @ w)(tf.constant(x), tf.constant(w)),
+        bp.check(lambda x, w: x @ w)(jnp.array(x), jnp.array(w)),
+    ):
         assert report.ok and report.complete and report.notes == ()
 
 
@@ -81,8 +83,10 @@ def test_a_product_of_matrices_has_no_kink(seed):
 
 @pytest.mark.parametrize("x", [[3.0, -1.0], [3e7, -1.0], [3e7, 0.5]])
 def test_an_output_that_does_not_move_is_compared(x):
-    for report in (check(lambda x: tf.clip_by_value(x, 0.0, 1e6))(tf.constant(x)),
-                   bp.check(lambda x: jnp.clip(x, 0.0, 1e6))(jnp.array(x))):  # fmt: skip
+    for report in (
+        check(lambda x: tf.clip_by_value(x, 0.0, 1e6))(tf.constant(x)),
+        bp.check(lambda x: jnp.clip(x, 0.0, 1e6))(jnp.array(x)),
+    ):
         assert report.ok and report.complete and "so large" not in str(report)
 
 
@@ -96,9 +100,11 @@ def scaled(factor):
 def solved(transposed):
     def f(b):
         return jax.lax.custom_linear_solve(
-            lambda x: MATRIX @ x, b, lambda _, b: jnp.linalg.solve(MATRIX, b),
+            lambda x: MATRIX @ x,
+            b,
+            lambda _, b: jnp.linalg.solve(MATRIX, b),
             lambda _, b: jnp.linalg.solve(transposed, b),
-        )  # fmt: skip
+        )
 
     return f
 
@@ -146,9 +152,11 @@ def test_a_right_transpose_is_right(program, x):
 def test_where_a_rule_may_be_wrong_it_is_not_said_that_nothing_was_written_by_hand():
     def rows(matrix, b):
         return jax.lax.custom_linear_solve(
-            lambda x: 2 * matrix @ x, b, lambda _, b: jnp.linalg.solve(matrix, b),
+            lambda x: 2 * matrix @ x,
+            b,
+            lambda _, b: jnp.linalg.solve(matrix, b),
             lambda _, b: jnp.linalg.solve(matrix.T, b),
-        )  # fmt: skip
+        )
 
     report = bp.check(lambda m, b: jax.vmap(rows)(m, b))(jnp.stack([MATRIX, MATRIX]), jnp.ones((2, 2)))
     assert report.ok and not report.complete

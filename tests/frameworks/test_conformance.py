@@ -26,16 +26,19 @@ def test_what_a_recording_says(framework, program):
 def facts(framework, rec):
     """All that a recording says but for its numbers, which differ by rounding, and the names of the libraries."""
     return {
-        "entries": [(entry.name, entry.aliases, str(entry.status), entry.shape, entry.dtype, entry.op)
-                    for entry in rec.values()],
+        "entries": [
+            (entry.name, entry.aliases, str(entry.status), entry.shape, entry.dtype, entry.op) for entry in rec.values()
+        ],
         "reasons": {name: entry.reason for name, entry in rec.items()},
         "inputs": {name: [edge.name for edge in entry.inputs] for name, entry in rec.items()},
         "reads": {name: [(read.spelled, read.name) for read in entry.reads] for name, entry in rec.items()},
-        "sources": {name: entry.source and (entry.source.file, entry.source.line, entry.source.text,
-                                            entry.source.expression) for name, entry in rec.items()},
+        "sources": {
+            name: entry.source and (entry.source.file, entry.source.line, entry.source.text, entry.source.expression)
+            for name, entry in rec.items()
+        },
         "outputs": [entry.name for entry in rec.outputs],
         "notes": rec.notes,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=str)

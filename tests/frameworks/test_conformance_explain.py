@@ -160,11 +160,18 @@ def test_a_recording_that_was_saved(framework, tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=supports("`bp.explain(loss, tensor)`, without a recording", SECTION, on=name,
-                                          answer="yes" if name == "torch" else "`Unsupported`: no tensor has a graph"))
+        pytest.param(
+            name,
+            marks=supports(
+                "`bp.explain(loss, tensor)`, without a recording",
+                SECTION,
+                on=name,
+                answer="yes" if name == "torch" else "`Unsupported`: no tensor has a graph",
+            ),
+        )
         for name in FRAMEWORKS
     ],
-)  # fmt: skip
+)
 def test_a_tensor_without_a_recording(name):
     framework = FRAMEWORKS[name]
     x, w = given(framework)
@@ -178,9 +185,10 @@ def test_a_tensor_without_a_recording(name):
 
 
 STRAIGHT_THROUGH = {
-    "torch": "u + (round(u) - u).detach()", "tensorflow": "u + tf.stop_gradient(round(u) - u)",
+    "torch": "u + (round(u) - u).detach()",
+    "tensorflow": "u + tf.stop_gradient(round(u) - u)",
     "jax": "u + jax.lax.stop_gradient(round(u) - u)",
-}  # fmt: skip
+}
 KIND_OF_FLAT = {"tensorflow": "no_derivative"}
 """TensorFlow has no derivative of a flat operation and gives None; the others have one, which is 0."""
 
@@ -223,8 +231,9 @@ def test_an_operation_that_is_flat_in_the_middle_of_an_expression(framework):
     )
     assert finding.headline == (
         "`ops.round(u * 0.5)` has no derivative in TensorFlow, so no gradient comes back to 'u'"
-        if framework.name == "tensorflow" else "the derivative of 'return' with respect to 'u' that backward uses is 0"
-    )  # fmt: skip
+        if framework.name == "tensorflow"
+        else "the derivative of 'return' with respect to 'u' that backward uses is 0"
+    )
 
 
 ONLY_IN_PYTORCH = ("no_grad", "no_grad.update", "unknown.hook", "checkpoint", "overwritten", "made_leaf", "data")
@@ -357,8 +366,14 @@ def test_a_step_of_training_by_assignment_is_no_fault():
 def test_numpys_functions_take_a_tensor_out_of_tensorflow(text, tmp_path):
     import tensorflow as tf
 
-    lines = ["import numpy as np", "import tensorflow as tf", "def f(x, w):", "    u = x * w", f"    a = {text}",
-             "    return tf.reduce_sum(a * w)"]  # fmt: skip
+    lines = [
+        "import numpy as np",
+        "import tensorflow as tf",
+        "def f(x, w):",
+        "    u = x * w",
+        f"    a = {text}",
+        "    return tf.reduce_sum(a * w)",
+    ]
     rec = bp.probe(load("\n".join(lines), tmp_path / "program.py"))(tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0]))
     assert found(bp.explain(rec, "x")) == [("numpy", 5, ("x", "u", "return"))]
 

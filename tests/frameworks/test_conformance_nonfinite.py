@@ -52,8 +52,9 @@ def overflow(ops):
 def test_an_operation_without_a_name(framework):
     report = explained(framework, overflow, [1.0, 0.0])
     assert [finding.headline for finding in report.of_kind("born")] == [
-        "Inf is born at 'exp()': overflow: float32 ends at 3.40e38", "NaN is born of Inf at 'y': 0 · Inf",
-    ]  # fmt: skip
+        "Inf is born at 'exp()': overflow: float32 ends at 3.40e38",
+        "NaN is born of Inf at 'y': 0 · Inf",
+    ]
 
 
 def masked(ops):
@@ -108,8 +109,9 @@ def dead(ops):
 def test_health(framework):
     x = framework.tensor(np.linspace(-1, 1, 64).reshape(16, 4))
     assert {finding.kind for finding in bp.health(bp.probe(dead(framework.ops))(x)).findings} == {
-        "dead", "zero_gradient"
-    }  # fmt: skip
+        "dead",
+        "zero_gradient",
+    }
     assert bp.health(bp.probe(dead(framework.ops))(x + 10.5)).ok
 
 
@@ -145,9 +147,7 @@ def test_in_a_graph():
     with tf.compat.v1.Session(graph=graph) as session:
         report = bp.explain(bp.probe(output, session=session, nonfinite=True)({x: [0.0, 1.0]}))
     (born,) = report.of_kind("born")
-    assert (born.headline, born.source.text.strip()) == (
-        "Inf is born at 'y': log(0)", 'y = tf.math.log(x, name="y")',
-    )  # fmt: skip
+    assert (born.headline, born.source.text.strip()) == ("Inf is born at 'y': log(0)", 'y = tf.math.log(x, name="y")')
 
 
 @pytest.mark.supports("births in a block", SECTION, on="tensorflow")

@@ -9,11 +9,15 @@ def test_the_stored_page_is_the_one_that_the_suite_gives():
 
 
 def test_a_page():
-    made = page([
-        Claim("Names", "loops", "torch"), Claim("JAX", "`scan`", "jax", "stacked | by step"),
-        *(Claim("Names", "aliases", framework) for framework in ("torch", "tensorflow", "jax", "jax")),
-        Claim("Names", "loops", "jax"), Claim("Names", "loops", "tensorflow", "refused: `f`"),
-    ])  # fmt: skip
+    made = page(
+        [
+            Claim("Names", "loops", "torch"),
+            Claim("JAX", "`scan`", "jax", "stacked | by step"),
+            *(Claim("Names", "aliases", framework) for framework in ("torch", "tensorflow", "jax", "jax")),
+            Claim("Names", "loops", "jax"),
+            Claim("Names", "loops", "tensorflow", "refused: `f`"),
+        ]
+    )
     assert made.removeprefix(INTRODUCTION) == (
         "\n## Names\n\n"
         "| | PyTorch | TensorFlow | JAX |\n|---|---|---|---|\n| loops | yes | refused: `f` | yes |\n"

@@ -40,13 +40,18 @@ def recorded(framework, **options):
 @supports("`entry.source`: file, line, text and the expression", SECTION)
 def test_where_a_value_got_its_name(framework):
     rec, first = recorded(framework), composed.__code__.co_firstlineno
-    assert {name: (entry.source.line - first, entry.source.text, entry.source.expression)
-            for name, entry in rec.items()} == {
-        "x": (7, "def f(x, w):", ""), "w": (7, "def f(x, w):", ""), "u#0": (8, "u = x * w", "x * w"),
-        "u#1": (9, "u += 1", "u + 1"), "/helper:q": (4, "q = t * 2", "t * 2"),
-        "v": (10, "v = helper(u) + sin(x)", "helper(u) + sin(x)"), "unused": (11, "unused = v * 5", "v * 5"),
+    assert {
+        name: (entry.source.line - first, entry.source.text, entry.source.expression) for name, entry in rec.items()
+    } == {
+        "x": (7, "def f(x, w):", ""),
+        "w": (7, "def f(x, w):", ""),
+        "u#0": (8, "u = x * w", "x * w"),
+        "u#1": (9, "u += 1", "u + 1"),
+        "/helper:q": (4, "q = t * 2", "t * 2"),
+        "v": (10, "v = helper(u) + sin(x)", "helper(u) + sin(x)"),
+        "unused": (11, "unused = v * 5", "v * 5"),
         "return": (12, "return v * u", "v * u"),
-    }  # fmt: skip
+    }
     assert {entry.source.file for entry in rec.values()} == {__file__}
 
 
@@ -54,19 +59,30 @@ def test_where_a_value_got_its_name(framework):
 def test_what_an_expression_mentions(framework):
     rec = recorded(framework)
     assert {name: [(read.spelled, read.name) for read in entry.reads] for name, entry in rec.items()} == {
-        "x": [], "w": [], "u#0": [("x", "x"), ("w", "w")], "u#1": [("u", "u#0")], "/helper:q": [("t", "u#1")],
-        "v": [("u", "u#1"), ("x", "x"), ("helper()", "/helper:q")], "unused": [("v", "v")],
+        "x": [],
+        "w": [],
+        "u#0": [("x", "x"), ("w", "w")],
+        "u#1": [("u", "u#0")],
+        "/helper:q": [("t", "u#1")],
+        "v": [("u", "u#1"), ("x", "x"), ("helper()", "/helper:q")],
+        "unused": [("v", "v")],
         "return": [("v", "v"), ("u", "u#1")],
-    }  # fmt: skip
+    }
 
 
 @supports("`entry.inputs`: the recorded values that flow directly into it", SECTION)
 def test_what_flows_into_a_value(framework):
     rec = recorded(framework)
     assert {name: sorted(edge.name for edge in entry.inputs) for name, entry in rec.items()} == {
-        "x": [], "w": [], "u#0": ["w", "x"], "u#1": ["u#0"], "/helper:q": ["u#1"], "v": ["/helper:q", "x"],
-        "unused": ["v"], "return": ["u#1", "v"],
-    }  # fmt: skip
+        "x": [],
+        "w": [],
+        "u#0": ["w", "x"],
+        "u#1": ["u#0"],
+        "/helper:q": ["u#1"],
+        "v": ["/helper:q", "x"],
+        "unused": ["v"],
+        "return": ["u#1", "v"],
+    }
 
 
 @supports("`rec.grads()`, `rec.missing()`, `rec.select(pattern)`", SECTION)
@@ -100,11 +116,13 @@ def test_the_printed_table(framework):
     rows += [
         (name, value, gradient, f"test_conformance_recording.py:{line + offset}  {text}")
         for name, value, gradient, offset, text in (
-            ("x", "[1, 2]", "[6, 0]", 1, "def f(x, w):"), ("w", "2", "3", 1, "def f(x, w):"),
-            ("u", "[2, 4]", "[3, 0]", 2, "u = x * w"), ("cut", "[2, 4]", told, 4, "cut = ops.stop_gradient(u)"),
+            ("x", "[1, 2]", "[6, 0]", 1, "def f(x, w):"),
+            ("w", "2", "3", 1, "def f(x, w):"),
+            ("u", "[2, 4]", "[3, 0]", 2, "u = x * w"),
+            ("cut", "[2, 4]", told, 4, "cut = ops.stop_gradient(u)"),
             ("return", "10", "1", 5, "return u[0] * n + cut[1]"),
         )
-    ]  # fmt: skip
+    ]
     lines = [f"{name:<8}{value:<8}{gradient:<{len(told) + 2}}{source}" for name, value, gradient, source in rows]
     assert str(rec) == "\n".join([*lines, "not tensors: n = 3", "gradients are of return"])
 
@@ -180,8 +198,10 @@ SECTION_ARGUMENTS = "Outputs and arguments"
 def test_python_numbers_become_leaves(framework, numbers):
     rec = bp.probe(lambda x, w: x * w, backend=framework.name)(*numbers)
     assert {name: framework.numpy(gradient).item() for name, gradient in rec.grads().items()} == {
-        "x": 2, "w": 3, "return": 1,
-    }  # fmt: skip
+        "x": 2,
+        "w": 3,
+        "return": 1,
+    }
     assert {entry.dtype for entry in rec.values()} == {"float32"}
 
 
@@ -277,8 +297,11 @@ def test_an_exception_that_is_caught(framework):
 
     rec = bp.probe(f)(framework.tensor(3.0))
     assert {name: framework.numpy(gradient).item() for name, gradient in rec.grads().items()} == {
-        "x": 6, "u": 3, "v": 1, "w": 1,
-    }  # fmt: skip
+        "x": 6,
+        "u": 3,
+        "v": 1,
+        "w": 1,
+    }
 
 
 @supports("values that nobody selected are not kept alive", PROMISES)

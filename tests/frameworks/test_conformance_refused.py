@@ -75,9 +75,10 @@ def test_what_to_write_instead_of_create_graph_works():
     assert jax.grad(lambda x: bp.probe(cube)(x)["x"].grad.sum())(JAX.tensor(3.0)).item() == 18
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(n, marks=pytest.mark.supports(PRODUCTS, "Derivatives of each step", on=n)) for n in FRAMEWORKS
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.supports(PRODUCTS, "Derivatives of each step", on=n)) for n in FRAMEWORKS],
+)
 def test_hessian_vector_products(name):
     framework = FRAMEWORKS[name]
     assert framework.numpy(bp.hvp(cube, "x", 1.0)(framework.tensor(3.0))) == 18

@@ -45,11 +45,15 @@ def test_s1_values_and_s2_gradients_of_the_toy_graph(framework):
 def test_s2_partials_on_the_edges(framework):
     rec = bp.probe(toy(framework.ops), partials=True)(*leaves(framework))
     assert {name: numbers(framework, entry.partials) for name, entry in rec.items() if entry.partials} == {
-        "u": {"x": 2, "w": 3}, "v": {"u": 1, "b": 1}, "a": {"v": 1},
-    }  # fmt: skip
+        "u": {"x": 2, "w": 3},
+        "v": {"u": 1, "b": 1},
+        "a": {"v": 1},
+    }
     assert {name: numbers(framework, entry.contributions) for name, entry in rec.items() if entry.contributions} == {
-        "u": {"x": 2, "w": 3}, "v": {"u": 1, "b": 1}, "a": {"v": 1},
-    }  # fmt: skip
+        "u": {"x": 2, "w": 3},
+        "v": {"u": 1, "b": 1},
+        "a": {"v": 1},
+    }
     assert (rec.path_sums.judged, rec.path_sums.agree, rec.path_sums.unjudged) == (6, True, ())
 
 
@@ -58,9 +62,13 @@ def test_s1_and_s2_drawn(framework):
     rec = bp.probe(toy(framework.ops), partials=True)(*(framework.tensor(number) for number in (3.0, 2.0, 1.0)))
     shown = Drawn(bp.draw(rec).svg)
     assert {name: lines[-2:] for name, lines in shown.nodes.items()} == {
-        "x": ["= 3", "∂a/∂x = 2"], "w": ["= 2", "∂a/∂w = 3"], "b": ["= 1", "∂a/∂b = 1"], "u": ["= 6", "∂a/∂u = 1"],
-        "v": ["= 7", "∂a/∂v = 1"], "a": ["= 7", "∂a/∂a = 1"],
-    }  # fmt: skip
+        "x": ["= 3", "∂a/∂x = 2"],
+        "w": ["= 2", "∂a/∂w = 3"],
+        "b": ["= 1", "∂a/∂b = 1"],
+        "u": ["= 6", "∂a/∂u = 1"],
+        "v": ["= 7", "∂a/∂v = 1"],
+        "a": ["= 7", "∂a/∂a = 1"],
+    }
     assert shown.edges == {("x", "u"): "2", ("w", "u"): "3", ("u", "v"): "1", ("b", "v"): "1", ("v", "a"): "1"}
 
 
@@ -129,9 +137,7 @@ def test_the_functions_of_a_framework_in_a_derivation(framework):
         return y
 
     derivation = bp.derive(bp.probe(f, partials=True)(framework.tensor(0.5)), "x")
-    assert derivation.text.splitlines()[0] == (
-        "∂y/∂x = ∂y/∂u · ∂u/∂x = 2·exp(u)·cos(x) = 3.23029·0.877583 = 2.83485"
-    )  # fmt: skip
+    assert derivation.text.splitlines()[0] == ("∂y/∂x = ∂y/∂u · ∂u/∂x = 2·exp(u)·cos(x) = 3.23029·0.877583 = 2.83485")
     assert (derivation.agrees, derivation.notes) == (True, ())
 
 
@@ -199,5 +205,5 @@ def test_values_that_are_not_selected_are_skipped_over(framework):
     rec = bp.probe(toy(framework.ops), ["x", "w", "a"], partials=True)(*leaves(framework))
     assert {name: numbers(framework, entry.partials) for name, entry in rec.items() if entry.partials} == {
         "a": {"x": 2, "w": 3}
-    }  # fmt: skip
+    }
     assert (rec.path_sums.judged, rec.path_sums.agree) == (3, True)

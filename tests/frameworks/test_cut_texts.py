@@ -106,7 +106,7 @@ CUTS = {
     positions_by_another_name: ("index", "`best(h)` gives positions"),
     digits: ("index", "`jnp.digitize(h, jnp.array([0.0, 1.0, 2.0]))` gives positions"),
     counted: ("count", "`jnp.count_nonzero(h)` counts"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("program", CUTS)

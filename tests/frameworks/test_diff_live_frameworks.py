@@ -69,8 +69,10 @@ def test_each_mistake_is_found_by_itself(reference, port):
     report = bp.diff_live(right, wrong, cotangent=cotangent(), backend=(reference, port))(X, W, V)
     found = [(one.name, one.direction, one.source.text.strip()) for one in report.findings]
     assert found == [
-        ("h", "forward", "h = x @ w * scale"), ("h", "backward", "a = tanh(h)"), ("s", "forward", "s = a @ v * sign"),
-    ], str(report)  # fmt: skip
+        ("h", "forward", "h = x @ w * scale"),
+        ("h", "backward", "a = tanh(h)"),
+        ("s", "forward", "s = a @ v * sign"),
+    ], str(report)
     assert report.first.name == "h" and report.first_backward.source.text.strip() == "a = tanh(h)"
     rows = {row.a.name: row for row in report.rows}
     assert not rows["a"].value.kind and not rows["c"].value.kind and not rows["c"].gradient.kind

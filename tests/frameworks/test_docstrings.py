@@ -11,8 +11,9 @@ import backprobe
 PACKAGE = Path(backprobe.__file__).parent / "backends"
 MODULES = [
     ".".join(("backprobe.backends", *file.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
-    for folder in ("jax", "tensorflow") for file in sorted((PACKAGE / folder).rglob("*.py"))
-]  # fmt: skip
+    for folder in ("jax", "tensorflow")
+    for file in sorted((PACKAGE / folder).rglob("*.py"))
+]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -50,10 +50,16 @@ def chosen_in_jax(x, w):
     return w[k] * 2.0
 
 
-@pytest.mark.parametrize(("program", "of"), [
-    (stopped_in_tensorflow, tf.constant), (by_numpy, tf.constant), (chosen_in_tensorflow, tf.constant),
-    (stopped_in_jax, jnp.array), (chosen_in_jax, jnp.array),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("program", "of"),
+    [
+        (stopped_in_tensorflow, tf.constant),
+        (by_numpy, tf.constant),
+        (chosen_in_tensorflow, tf.constant),
+        (stopped_in_jax, jnp.array),
+        (chosen_in_jax, jnp.array),
+    ],
+)
 def test_a_gradient_arrives_where_its_line_is_bridged(program, of):
     for asked in (None, "x"):
         (sentence,) = tried(explained(program, of, asked))

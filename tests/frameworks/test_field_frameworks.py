@@ -7,12 +7,26 @@ from sampled import without
 
 PATHS = {path.stem: path for path in [*programs("tensorflow"), *programs("jax")]}
 HEAVY = (
-    "right_frozen_part", "sparse_arrays", "parameters_read_in_transformations", "right_noise_in_a_scan",
-    "function_for_an_integrator", "all_masked", "check_wrong_root_slope", "right_nnx_scan_over_layers",
-    "right_nnx_ensemble", "right_nnx_remat", "right_dead_within_an_integrator", "right_alternating_from_zero",
-    "columns_less_rows", "scale_beyond_its_clip", "switch_within_an_integrator", "rounded_within_an_integrator",
-    "softmax_before_the_loss", "kl_kept_as_aux", "constants_of_loops",
-)  # fmt: skip
+    "right_frozen_part",
+    "sparse_arrays",
+    "parameters_read_in_transformations",
+    "right_noise_in_a_scan",
+    "function_for_an_integrator",
+    "all_masked",
+    "check_wrong_root_slope",
+    "right_nnx_scan_over_layers",
+    "right_nnx_ensemble",
+    "right_nnx_remat",
+    "right_dead_within_an_integrator",
+    "right_alternating_from_zero",
+    "columns_less_rows",
+    "scale_beyond_its_clip",
+    "switch_within_an_integrator",
+    "rounded_within_an_integrator",
+    "softmax_before_the_loss",
+    "kl_kept_as_aux",
+    "constants_of_loops",
+)
 """Programs of JAX that take seconds to compile, again for each experiment."""
 
 

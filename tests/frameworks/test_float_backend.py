@@ -76,19 +76,20 @@ def cube(x):
 X = floats.Scalar(3.0)
 REFUSED = {
     "a strategy": (
-        lambda: bp.probe(cube, strategy="hooks")(X), bp.StrategyRefused, "the strategy 'hooks' is PyTorch's",
+        lambda: bp.probe(cube, strategy="hooks")(X),
+        bp.StrategyRefused,
+        "the strategy 'hooks' is PyTorch's",
     ),
     "partials": (lambda: bp.probe(cube, partials=True)(X), bp.Unsupported, "floats has no local partials in backprobe"),
     "second derivatives": (
-        lambda: bp.probe(cube, create_graph=True)(X), bp.Unsupported,
+        lambda: bp.probe(cube, create_graph=True)(X),
+        bp.Unsupported,
         "gradients of floats cannot be differentiated again",
     ),
-    "a block": (
-        lambda: bp.probe(backend="floats").__enter__(), bp.Unsupported, "a block cannot be probed in floats",
-    ),
+    "a block": (lambda: bp.probe(backend="floats").__enter__(), bp.Unsupported, "a block cannot be probed in floats"),
     "a check": (lambda: bp.check(cube)(X), bp.Unsupported, "derivatives cannot be checked in floats"),
     "a tensor alone": (lambda: bp.explain(X * 2, X), bp.Unsupported, "a tensor of floats alone cannot be explained"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -117,10 +117,15 @@ def test_a_layer_that_is_called_by_itself_is_guarded_too():
 
 def trained(guarded, steps=20):
     keras.utils.set_random_seed(3)
-    net = keras.Sequential([
-        keras.layers.Dense(8), keras.layers.BatchNormalization(), keras.layers.ReLU(), keras.layers.Dropout(0.2),
-        keras.layers.Dense(1),
-    ])  # fmt: skip
+    net = keras.Sequential(
+        [
+            keras.layers.Dense(8),
+            keras.layers.BatchNormalization(),
+            keras.layers.ReLU(),
+            keras.layers.Dropout(0.2),
+            keras.layers.Dense(1),
+        ]
+    )
     net.build((None, 4))
     optimizer, losses = keras.optimizers.Adam(0.01), []
     with guarded(net):
@@ -347,8 +352,10 @@ def test_nothing_is_left_behind():
         with tf.GradientTape() as tape:
             out = net(POLE)
     assert before == (
-        keras.layers.Layer.__call__, tf.GradientTape.gradient, keras.optimizers.LossScaleOptimizer.scale_loss
-    )  # fmt: skip
+        keras.layers.Layer.__call__,
+        tf.GradientTape.gradient,
+        keras.optimizers.LossScaleOptimizer.scale_loss,
+    )
     assert "call" not in vars(net)
     assert np.isnan(tape.gradient(out, net.trainable_variables)[0]).any()  # no longer guarded
 

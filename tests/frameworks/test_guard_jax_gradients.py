@@ -149,8 +149,11 @@ def mean(model, xs):
 
 
 @pytest.mark.parametrize("model", [[ROOT], []], ids=["model", "plain"])
-@pytest.mark.parametrize("differentiated", [eqx.filter_grad(mean), eqx.filter_value_and_grad(mean), jax.grad(mean)],
-                         ids=["filter_grad", "filter_value_and_grad", "grad"])  # fmt: skip
+@pytest.mark.parametrize(
+    "differentiated",
+    [eqx.filter_grad(mean), eqx.filter_value_and_grad(mean), jax.grad(mean)],
+    ids=["filter_grad", "filter_value_and_grad", "grad"],
+)
 def test_gradients_of_equinox(model, differentiated):
     error = guarded(lambda: differentiated(ROOT, jnp.ones((3, 2)).at[1].set(0)), *model)
     assert (

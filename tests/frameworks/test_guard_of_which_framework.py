@@ -87,14 +87,18 @@ SILENT = {
     "torch alone": ("import torch", "", "w = torch.ones(3)", "w = w * 2"),
     "torch, and jax before": ("import torch, jax", "", "w = torch.ones(3)", "w = w * 2"),
     "torch, and a value of jax": (
-        "import torch", "def given():\n    import jax\n    return jax.numpy.ones(3)\n",
-        "w = torch.ones(3, requires_grad=True)", "loss = (w * float(given()[0])).sum()\nloss.backward()",
+        "import torch",
+        "def given():\n    import jax\n    return jax.numpy.ones(3)\n",
+        "w = torch.ones(3, requires_grad=True)",
+        "loss = (w * float(given()[0])).sum()\nloss.backward()",
     ),
     "a batch of jax in a step of torch": (
-        "import torch", "def given():\n    import jax\n    return jax.numpy.ones(3)\n",
-        "w = torch.ones(3, requires_grad=True)", "x = given()\nloss = (w * float(x[0])).sum()\nloss.backward()",
+        "import torch",
+        "def given():\n    import jax\n    return jax.numpy.ones(3)\n",
+        "w = torch.ones(3, requires_grad=True)",
+        "x = given()\nloss = (w * float(x[0])).sum()\nloss.backward()",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("program", sampled(SILENT, "torch alone", "a batch of jax in a step of torch"))

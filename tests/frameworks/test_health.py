@@ -70,9 +70,11 @@ def test_keras_crossentropy_of_a_sigmoid_takes_its_logits(gain, apart):
     import keras
 
     keras.utils.set_random_seed(0)
-    parts = [keras.layers.Dense(1), keras.layers.Activation("sigmoid")] if apart else [
-        keras.layers.Dense(1, activation="sigmoid")
-    ]  # fmt: skip
+    parts = (
+        [keras.layers.Dense(1), keras.layers.Activation("sigmoid")]
+        if apart
+        else [keras.layers.Dense(1, activation="sigmoid")]
+    )
     model = keras.Sequential([keras.layers.Dense(8, activation="tanh"), *parts])
     x = numpy.random.RandomState(0).randn(16, 4).astype("float32")
     model(x)

@@ -16,18 +16,41 @@ import backprobe as bp
 from asked import well
 
 TORCH = SimpleNamespace(
-    name="torch", make=lambda a: torch.tensor(numpy.asarray(a, "float32")), tanh=torch.tanh, sigmoid=torch.sigmoid,
-    relu=torch.relu, mean=torch.mean, sum=torch.sum, round=torch.round, where=torch.where,
+    name="torch",
+    make=lambda a: torch.tensor(numpy.asarray(a, "float32")),
+    tanh=torch.tanh,
+    sigmoid=torch.sigmoid,
+    relu=torch.relu,
+    mean=torch.mean,
+    sum=torch.sum,
+    round=torch.round,
+    where=torch.where,
     softmax=lambda a: a.softmax(1),
-)  # fmt: skip
+)
 TENSORFLOW = SimpleNamespace(
-    name="tensorflow", make=lambda a: tf.constant(a, tf.float32), tanh=tf.tanh, sigmoid=tf.sigmoid, relu=tf.nn.relu,
-    mean=tf.reduce_mean, sum=tf.reduce_sum, round=tf.round, where=tf.where, softmax=tf.nn.softmax,
-)  # fmt: skip
+    name="tensorflow",
+    make=lambda a: tf.constant(a, tf.float32),
+    tanh=tf.tanh,
+    sigmoid=tf.sigmoid,
+    relu=tf.nn.relu,
+    mean=tf.reduce_mean,
+    sum=tf.reduce_sum,
+    round=tf.round,
+    where=tf.where,
+    softmax=tf.nn.softmax,
+)
 JAX = SimpleNamespace(
-    name="jax", make=lambda a: jnp.asarray(a, "float32"), tanh=jnp.tanh, sigmoid=jax.nn.sigmoid, relu=jax.nn.relu,
-    mean=jnp.mean, sum=jnp.sum, round=jnp.round, where=jnp.where, softmax=jax.nn.softmax,
-)  # fmt: skip
+    name="jax",
+    make=lambda a: jnp.asarray(a, "float32"),
+    tanh=jnp.tanh,
+    sigmoid=jax.nn.sigmoid,
+    relu=jax.nn.relu,
+    mean=jnp.mean,
+    sum=jnp.sum,
+    round=jnp.round,
+    where=jnp.where,
+    softmax=jax.nn.softmax,
+)
 each_framework = pytest.mark.parametrize("lib", [TORCH, TENSORFLOW, JAX], ids=lambda lib: lib.name)
 BEGINS = "'{}' is zero and has a gradient itself, as where training begins at zero (LoRA, zero-initialised layers)"
 
@@ -180,9 +203,10 @@ class NnxExperts(nnx.Module):
 
 @pytest.mark.parametrize("select", [None, ["**", "**:*"]])
 @pytest.mark.parametrize(
-    ("experts", "lib"), [(TorchExperts, TORCH), (KerasExperts, TENSORFLOW), (NnxExperts, JAX)],
+    ("experts", "lib"),
+    [(TorchExperts, TORCH), (KerasExperts, TENSORFLOW), (NnxExperts, JAX)],
     ids=["torch", "keras", "nnx"],
-)  # fmt: skip
+)
 def test_experts_that_a_router_sends_nothing_to(experts, lib, select):
     keras.utils.set_random_seed(0)
     torch.manual_seed(0)
@@ -308,13 +332,17 @@ def test_steps_of_a_keras_recurrence_that_a_mask_skips(select):
 
 
 def stacked(depth, activation, scale):
-    return [keras.layers.Dense(8, activation=activation, kernel_initializer=keras.initializers.RandomNormal(
-        0, scale, seed=at)) for at in range(depth)]  # fmt: skip
+    return [
+        keras.layers.Dense(
+            8, activation=activation, kernel_initializer=keras.initializers.RandomNormal(0, scale, seed=at)
+        )
+        for at in range(depth)
+    ]
 
 
-@pytest.mark.parametrize(("activation", "scale", "found"), [
-    ("sigmoid", 0.3, "vanishing"), ("relu", 2.5, "exploding"), ("tanh", 0.4, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("activation", "scale", "found"), [("sigmoid", 0.3, "vanishing"), ("relu", 2.5, "exploding"), ("tanh", 0.4, None)]
+)
 @pytest.mark.parametrize("select", [None, ["**", "**:*"]])
 def test_the_layers_of_keras_are_a_depth(activation, scale, found, select):
     x = normal(16, 8)

@@ -72,7 +72,8 @@ def test_a_function_has_the_programs_entries_alone(overlay, tmp_path, library):
 
 def test_a_script_is_explained(overlay, tmp_path):
     file = tmp_path / "train.py"
-    file.write_text(dedent("""
+    file.write_text(
+        dedent("""
         import jax, jax.numpy as jnp
 
         def loss(w):
@@ -80,7 +81,8 @@ def test_a_script_is_explained(overlay, tmp_path):
             return y.sum()
 
         print(jax.grad(loss)(jnp.ones(2)))
-    """))  # fmt: skip
+    """)
+    )
 
     found = run(file, overlay, "-m", "backprobe", "explain", warnings="ignore")
 

@@ -423,8 +423,10 @@ def test_a_jitted_batch_is_still_a_batch():
 
 
 @supports("`vmap`, `checkpoint`, `jit` or `grad` of a function as what is probed")
-@pytest.mark.parametrize("wrap", [jax.vmap, jax.jit, jax.checkpoint, lambda g: jax.jit(jax.vmap(g)),
-                                  lambda g: jax.checkpoint(jax.vmap(jax.jit(g)))])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrap",
+    [jax.vmap, jax.jit, jax.checkpoint, lambda g: jax.jit(jax.vmap(g)), lambda g: jax.checkpoint(jax.vmap(jax.jit(g)))],
+)
 def test_a_transformed_function_as_the_target(wrap):
     def g(t):
         u = t * 2

@@ -49,16 +49,13 @@ PAIRS = {
         lambda x: jax.value_and_grad(lambda v: weighed(v, W))(x)[1].sum(),
     ),
     "grad": (lambda x: eqx.filter_grad(weighed)(x, W).sum(), lambda x: jax.grad(weighed)(x, W).sum()),
-    "jit of vmap": (
-        lambda x: eqx.filter_jit(eqx.filter_vmap(g))(x).sum(), lambda x: jax.jit(jax.vmap(g))(x).sum()
-    ),
-    "vmap of jit": (
-        lambda x: eqx.filter_vmap(eqx.filter_jit(g))(x).sum(), lambda x: jax.vmap(jax.jit(g))(x).sum()
-    ),
+    "jit of vmap": (lambda x: eqx.filter_jit(eqx.filter_vmap(g))(x).sum(), lambda x: jax.jit(jax.vmap(g))(x).sum()),
+    "vmap of jit": (lambda x: eqx.filter_vmap(eqx.filter_jit(g))(x).sum(), lambda x: jax.vmap(jax.jit(g))(x).sum()),
     "checkpoint of vmap": (
-        lambda x: eqx.filter_checkpoint(eqx.filter_vmap(g))(x).sum(), lambda x: jax.checkpoint(jax.vmap(g))(x).sum()
+        lambda x: eqx.filter_checkpoint(eqx.filter_vmap(g))(x).sum(),
+        lambda x: jax.checkpoint(jax.vmap(g))(x).sum(),
     ),
-}  # fmt: skip
+}
 
 
 class Layer(eqx.Module):
@@ -116,11 +113,12 @@ FOLLOWED = {
     "a trivial conversion": (lambda x: eqx.filter_closure_convert(g, x)(x).sum(), "/g:h"),
     "Lambda": (lambda x: eqx.nn.Lambda(g)(x).sum(), "/g:h"),
     "Sequential of functions": (
-        lambda x: eqx.nn.Sequential([eqx.nn.Lambda(double), eqx.nn.Lambda(jax.nn.relu)])(x).sum(), "/double:d",
+        lambda x: eqx.nn.Sequential([eqx.nn.Lambda(double), eqx.nn.Lambda(jax.nn.relu)])(x).sum(),
+        "/double:d",
     ),
     "Sequential of modules": (lambda x: eqx.nn.Sequential([LAYER, eqx.nn.Identity()])(x).sum(), "/Layer:s"),
     "Sequential in Sequential": (lambda x: eqx.nn.Sequential([eqx.nn.Sequential([LAYER])])(x).sum(), "/Layer:s"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", FOLLOWED)
@@ -159,7 +157,7 @@ NOT_FOLLOWED = {
         "double was not followed: it is hidden in an object of type",
     ),
     "an activation": (mlp, "double was not followed: it is hidden in an object of type"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", NOT_FOLLOWED)
@@ -190,9 +188,9 @@ def test_locals_under_equinox_are_those_under_jax(pair):
 
 
 def test_a_module_in_equinox_wrappers_is_followed_as_in_jax():
-    ours, theirs = (bp.probe(f)(X) for f in (
-        lambda x: eqx.filter_vmap(SQUARES)(x).sum(), lambda x: jax.vmap(SQUARES)(x).sum(),
-    ))  # fmt: skip
+    ours, theirs = (
+        bp.probe(f)(X) for f in (lambda x: eqx.filter_vmap(SQUARES)(x).sum(), lambda x: jax.vmap(SQUARES)(x).sum())
+    )
     assert inside(ours).keys() == inside(theirs).keys()
     (s,) = (entry for name, entry in inside(ours).items() if name.endswith(":s"))
     assert np.array_equal(s.value, X * SQUARES.scale)

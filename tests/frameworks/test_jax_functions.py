@@ -527,23 +527,31 @@ REFUSED = {
         "a compiled function cannot be probed",
     ),
     "a function that was traced": (
-        lambda: bp.probe(jax.jit(decorated).trace(X))(X), bp.Unsupported, "a compiled function cannot be probed",
+        lambda: bp.probe(jax.jit(decorated).trace(X))(X),
+        bp.Unsupported,
+        "a compiled function cannot be probed",
     ),
     "a function that was lowered": (
-        lambda: bp.probe(jax.jit(decorated).lower(X), backend="jax")(X), bp.BadOption, "Lowered is neither",
+        lambda: bp.probe(jax.jit(decorated).lower(X), backend="jax")(X),
+        bp.BadOption,
+        "Lowered is neither",
     ),
     "a shape without numbers": (
-        lambda: bp.probe(decorated, backend="jax")(jax.ShapeDtypeStruct((), "float32")), bp.Unsupported,
+        lambda: bp.probe(decorated, backend="jax")(jax.ShapeDtypeStruct((), "float32")),
+        bp.Unsupported,
         "an argument is a shape without numbers",
     ),
     "`create_graph=True`": (
-        lambda: bp.probe(decorated, create_graph=True)(X), bp.Unsupported,
+        lambda: bp.probe(decorated, create_graph=True)(X),
+        bp.Unsupported,
         "gradients of JAX cannot be differentiated again",
     ),
     "a block around a function": (
-        lambda: bp.probe(decorated, backend="jax").__enter__(), bp.Unsupported, "a block cannot be probed in JAX",
+        lambda: bp.probe(decorated, backend="jax").__enter__(),
+        bp.Unsupported,
+        "a block cannot be probed in JAX",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)

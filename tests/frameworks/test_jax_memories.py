@@ -163,10 +163,17 @@ def as_librarys(monkeypatch, *classes):
         for name, function in [*vars(one).items()]:
             code = getattr(function, "__code__", None)
             if code is not None:
-                monkeypatch.setattr(one, name, type(function)(
-                    code.replace(co_filename=np.__file__), function.__globals__, name, function.__defaults__,
-                    function.__closure__,
-                ))  # fmt: skip
+                monkeypatch.setattr(
+                    one,
+                    name,
+                    type(function)(
+                        code.replace(co_filename=np.__file__),
+                        function.__globals__,
+                        name,
+                        function.__defaults__,
+                        function.__closure__,
+                    ),
+                )
 
 
 @pytest.mark.parametrize("first", [jnp.sin, jax.nn.relu, jax.nn.softplus])

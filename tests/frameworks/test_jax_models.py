@@ -23,8 +23,10 @@ def supports(claim, answer="yes"):
 
 
 def leaves(tree):
-    return [jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
-            for leaf in jax.tree.leaves(tree)]  # fmt: skip
+    return [
+        jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+        for leaf in jax.tree.leaves(tree)
+    ]
 
 
 def equal(found, wanted):
@@ -518,11 +520,13 @@ class Jitted(Dropped):
 @pytest.mark.parametrize(
     "kind, counter, counted, dtype",
     [
-        (Dropped, "drop.rngs.count", 0, "uint32"), (Noisy, "rngs.noise.count", 0, "uint32"),
-        (Noisy, "rngs.params.count", 2, "uint32"), (Counting, "calls", 0, "int32"),
+        (Dropped, "drop.rngs.count", 0, "uint32"),
+        (Noisy, "rngs.noise.count", 0, "uint32"),
+        (Noisy, "rngs.params.count", 2, "uint32"),
+        (Counting, "calls", 0, "int32"),
         (Jitted, "drop.rngs.count", 0, "uint32"),
     ],
-)  # fmt: skip
+)
 def test_an_integer_counter_of_nnx_has_a_value_and_no_gradient_as_it_is_not_floating(kind, counter, counted, dtype):
     model, plain = kind(nnx.Rngs(params=0, dropout=1, noise=2)), kind(nnx.Rngs(params=0, dropout=1, noise=2))
     x = jnp.ones((2, 3))

@@ -61,7 +61,7 @@ RECORDED = {
     "a linen model itself": lambda: bp.probe(LinenNet(), of=lambda returned: returned[0].mean())(
         linen_variables(), X, mutable=["batch_stats"]
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("form", RECORDED)

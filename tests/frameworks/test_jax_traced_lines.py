@@ -79,9 +79,17 @@ def other_sizes(x):
 
 
 PROGRAMS = (
-    open_while, numpy_in_jit, branch_in_scan, python_number, numpy_array, of_math, value_left_in_a_list, vector,
-    given_by_keyword, other_sizes,
-)  # fmt: skip
+    open_while,
+    numpy_in_jit,
+    branch_in_scan,
+    python_number,
+    numpy_array,
+    of_math,
+    value_left_in_a_list,
+    vector,
+    given_by_keyword,
+    other_sizes,
+)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
@@ -109,13 +117,15 @@ def places(error):
 SCRIPTS = {
     "a branch": (
         "@jax.jit\ndef loss(w):\n    h = (w * 2).sum()\n    if h > 0:\n        return h**2\n    return h\n",
-        "if h > 0:", "where JAX traces this line, it raises TracerBoolConversionError",
+        "if h > 0:",
+        "where JAX traces this line, it raises TracerBoolConversionError",
     ),
     "a loop": (
         "def loss(w):\n    h = lax.while_loop(lambda c: c.sum() < 10.0, lambda c: c * 2, w)\n    return h.sum()\n",
-        "lax.while_loop", "where JAX traces this line, it raises ValueError",
+        "lax.while_loop",
+        "where JAX traces this line, it raises ValueError",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -55,14 +55,17 @@ def test_a_parameter_that_an_inner_function_uses_is_not_said_to_be_used_nowhere(
     assert "computed from 'p.w'" not in report
 
 
-@pytest.mark.parametrize(("line", "call", "why"), [
-    ("loss, push = jax.linearize(f, p); change = push(p)", "jax.linearize(f, p)", "forward"),
-    ("loss, change = jax.jvp(f, (p,), (p,))", "jax.jvp(f, (p,), (p,))", "forward"),
-    ("change = jax.jacfwd(f)(p)", "jax.jacfwd(f)(p)", "forward"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "call", "why"),
+    [
+        ("loss, push = jax.linearize(f, p); change = push(p)", "jax.linearize(f, p)", "forward"),
+        ("loss, change = jax.jvp(f, (p,), (p,))", "jax.jvp(f, (p,), (p,))", "forward"),
+        ("change = jax.jacfwd(f)(p)", "jax.jacfwd(f)(p)", "forward"),
+    ],
+)
 def test_a_script_that_differentiates_in_another_way_is_told_which_call_is_not_seen(
     line, call, why, tmp_path, monkeypatch
-):  # fmt: skip
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(DERIVED.format(line))
     text = "".join(invoked("explain", "train.py")[1:])

@@ -55,8 +55,17 @@ def test_a_functional_model_by_the_names_of_layers_and_operations():
     model = functional()
     rec = bp.probe(model, of=squared)(X)
     tanh = next(o.name for o in model.operations if "tanh" in o.name)
-    assert list(rec) == ["first.kernel", "first.bias", "second.kernel", "second.bias", "first", tanh, "joined",
-                         "second", "of()"]  # fmt: skip
+    assert list(rec) == [
+        "first.kernel",
+        "first.bias",
+        "second.kernel",
+        "second.bias",
+        "first",
+        tanh,
+        "joined",
+        "second",
+        "of()",
+    ]
     assert rec["return"] is rec["second"]
     agree_with_a_tape(rec, model, X)
     assert same(rec["joined"].grad[:, 6:], rec[tanh].grad)
@@ -99,8 +108,17 @@ class Net(keras.Model):
         return self.heads["left"](h) + self.heads["right"](h)
 
 
-MODULES = ["blocks.0.dense", "blocks.0", "blocks.1.dense", "blocks.1", "inner.p", "inner.q", "heads.left",
-           "heads.right", "return"]  # fmt: skip
+MODULES = [
+    "blocks.0.dense",
+    "blocks.0",
+    "blocks.1.dense",
+    "blocks.1",
+    "inner.p",
+    "inner.q",
+    "heads.left",
+    "heads.right",
+    "return",
+]
 
 
 @pytest.mark.supports("Keras: subclassed models, by the path of attributes", "TensorFlow and Keras")
@@ -109,8 +127,10 @@ def test_a_subclassed_model_by_attributes():
     model(X)
     rec = bp.probe(model, of=squared)(X)
     assert [name for name in rec if name.split(".")[-1] not in ("kernel", "bias", "scale")] == [
-        *MODULES, "unused", "of()"
-    ]  # fmt: skip
+        *MODULES,
+        "unused",
+        "of()",
+    ]
     assert statuses(rec)["unused"] == "not_executed"
     assert rec["inner"] is rec["inner.q"]
     assert rec["blocks.1.scale"].shape == (5,)
@@ -191,9 +211,14 @@ def test_frozen_weights_and_gradients_before_them():
     model.trainable = False
     rec = bp.probe(model, of=squared)(X)
     assert statuses(rec) == {
-        "a.kernel": "frozen", "a.bias": "frozen", "b.kernel": "frozen", "b.bias": "frozen", "a": "ok", "b": "ok",
+        "a.kernel": "frozen",
+        "a.bias": "frozen",
+        "b.kernel": "frozen",
+        "b.bias": "frozen",
+        "a": "ok",
+        "b": "ok",
         "of()": "ok",
-    }  # fmt: skip
+    }
     assert same(rec["b"].grad, 2 * rec["b"].value)
     assert rec["a.kernel"].reason == "it is a Variable with trainable=False"
 
@@ -217,10 +242,15 @@ def test_several_inputs_by_position_and_by_name():
 
 
 def training():
-    return keras.Sequential([
-        keras.Input((5,)), keras.layers.Dense(8, name="dense"), keras.layers.Dropout(0.5, seed=3, name="drop"),
-        keras.layers.BatchNormalization(name="norm"), keras.layers.Dense(2, name="top"),
-    ])  # fmt: skip
+    return keras.Sequential(
+        [
+            keras.Input((5,)),
+            keras.layers.Dense(8, name="dense"),
+            keras.layers.Dropout(0.5, seed=3, name="drop"),
+            keras.layers.BatchNormalization(name="norm"),
+            keras.layers.Dense(2, name="top"),
+        ]
+    )
 
 
 @pytest.mark.supports("Keras: Dropout and BatchNormalization in training", "TensorFlow and Keras")
@@ -282,10 +312,13 @@ def test_masks_that_hang_on_a_layers_output_pass_through():
 
 @pytest.mark.supports("Keras: mixed precision, masks, frozen weights", "TensorFlow and Keras")
 def test_mixed_precision():
-    model = keras.Sequential([
-        keras.Input((5,)), keras.layers.Dense(3, name="a", dtype="mixed_bfloat16"),
-        keras.layers.Dense(1, name="b", dtype="mixed_bfloat16"),
-    ])  # fmt: skip
+    model = keras.Sequential(
+        [
+            keras.Input((5,)),
+            keras.layers.Dense(3, name="a", dtype="mixed_bfloat16"),
+            keras.layers.Dense(1, name="b", dtype="mixed_bfloat16"),
+        ]
+    )
     rec = bp.probe(model, of=squared)(X)
     assert (rec["a"].dtype, rec["a.kernel"].dtype, rec["a.kernel"].grad.dtype.name) == ("bfloat16", *["float32"] * 2)
     agree_with_a_tape(rec, model, X)
@@ -433,8 +466,12 @@ def test_a_probe_of_one_model_inside_that_of_another():
     before = state(model)
     rec = bp.probe(model, of=squared)(X)
     assert list(found[-1]) == ["deep.kernel", "deep.bias", "deep", "of()"]
-    assert [name for name in rec if "deep" in name] == ["inner.deep.kernel", "inner.deep.bias", "inner.deep#0",
-                                                        "inner.deep#1"]  # fmt: skip
+    assert [name for name in rec if "deep" in name] == [
+        "inner.deep.kernel",
+        "inner.deep.bias",
+        "inner.deep#0",
+        "inner.deep#1",
+    ]
     assert state(model) == before
 
 

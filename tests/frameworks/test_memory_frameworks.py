@@ -205,19 +205,21 @@ with bp.memory(backend="{backend}") as report:
 print(report.peak, grown)
 """
 OF_JAX = {
-    "backend": "jax", "imports": "import jax, jax.numpy as jnp",
+    "backend": "jax",
+    "imports": "import jax, jax.numpy as jnp",
     "made": "x = jnp.ones(20_000_000)\ndef f(x):\n    return jnp.exp(jnp.sin(x))\nsmall = jax.vjp(f, jnp.ones(3))",
     "run": "    out, pullback = jax.vjp(f, x)\n    jax.block_until_ready(jax.tree.leaves(pullback))",
-}  # fmt: skip
+}
 OF_TENSORFLOW = {
-    "backend": "tensorflow", "imports": "import tensorflow as tf",
+    "backend": "tensorflow",
+    "imports": "import tensorflow as tf",
     "made": (
         "x = tf.ones(20_000_000)\ndef run(x):\n    with tf.GradientTape(persistent=True) as tape:\n"
         "        tape.watch(x)\n        return tf.exp(tf.tanh(x)), tape\n"
         "first = run(x)  # TensorFlow's own threads take memory with it"
     ),
     "run": "    held = run(x)",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("program", [OF_JAX, OF_TENSORFLOW], ids=["jax", "tensorflow"])

@@ -131,10 +131,13 @@ def test_a_value_of_a_whole_transformation_is_refused():
 
 def network():
     keras.utils.set_random_seed(0)
-    return keras.Sequential([
-        keras.layers.Input((3,)), keras.layers.Dense(4, activation="tanh", name="one"),
-        keras.layers.Dense(2, name="two"),
-    ])  # fmt: skip
+    return keras.Sequential(
+        [
+            keras.layers.Input((3,)),
+            keras.layers.Dense(4, activation="tanh", name="one"),
+            keras.layers.Dense(2, name="two"),
+        ]
+    )
 
 
 def test_an_element_of_a_layer_of_a_keras_model():

@@ -40,8 +40,12 @@ def check_outputs(program, framework, path, tally):
         parts = [framework.numpy(gradient) for gradient in entry.grads.values()]
         if parts:
             np.testing.assert_allclose(framework.numpy(total[name].grad), sum(parts), rtol=1e-12)
-    return all([compare(text, bindings, rec.of(one), tally, framework.numpy, returning(one, PlainInterpreter))
-                for one in chosen])  # fmt: skip
+    return all(
+        [
+            compare(text, bindings, rec.of(one), tally, framework.numpy, returning(one, PlainInterpreter))
+            for one in chosen
+        ]
+    )
 
 
 @supports("`of=` a list or dict of outputs: one forward pass, and one backward pass for each", SECTION)
@@ -149,8 +153,10 @@ def test_inside_jit_and_inside_a_scan():
         assert list(grads) == ["/step:product[1]", "doubled", "last"]
     grads, total = inside(x)
     for key, by_hand in {
-        "last": lambda x: f(x)["last"], "doubled": lambda x: f(x)["doubled"], "/step:product[1]": lambda x: x[0] * x[1],
-    }.items():  # fmt: skip
+        "last": lambda x: f(x)["last"],
+        "doubled": lambda x: f(x)["doubled"],
+        "/step:product[1]": lambda x: x[0] * x[1],
+    }.items():
         np.testing.assert_allclose(grads[key], jax.grad(by_hand)(x), rtol=1e-6)
     np.testing.assert_allclose(total, jax.grad(lambda x: f(x)["last"] + 0.5 * f(x)["doubled"])(x), rtol=1e-6)
 

@@ -50,19 +50,16 @@ SEEN = {
     "y, back = jax.vjp(f, 3.0, 2.0, 1.0)\nprint(y, back(2.0))": "all 3 parameters got a gradient",
     "y, back = jax.vjp(lambda w: f(3.0, w, 1.0), 2.0)\nprint(back(1.0))": "the only parameter got a gradient",
     "y, back = jax.vjp(rows, jnp.ones(3))\nprint(back(jnp.arange(3.0)))": "the only parameter got a gradient",
-    "y, back = jax.vjp(both, jnp.ones(3))\nprint(back({'one': jnp.ones(3), 'two': 2.0}))":
-        "the only parameter got a gradient",
-    "y, back, aux = jax.vjp(lambda x: (rows(x), x), jnp.ones(3), has_aux=True)\nprint(back(jnp.ones(3)))":
-        "the only parameter got a gradient",
+    "y, back = jax.vjp(both, jnp.ones(3))\nprint(back({'one': jnp.ones(3), 'two': 2.0}))": "the only parameter got a gradient",  # noqa: E501
+    "y, back, aux = jax.vjp(lambda x: (rows(x), x), jnp.ones(3), has_aux=True)\nprint(back(jnp.ones(3)))": "the only parameter got a gradient",  # noqa: E501
     "print(jax.jacrev(rows)(jnp.ones(3)))": "the only parameter got a gradient",
     "print(jax.jacrev(f, argnums=(0, 1))(3.0, 2.0, 1.0))": "all 2 parameters got a gradient",
     "print(jax.jacrev(both)(jnp.ones(3)))": "the only parameter got a gradient",
     "print(jax.hessian(lambda x: rows(x).sum())(jnp.ones(2)))": "the only parameter got a gradient",
-    "print(jax.grad(f)(3.0, 2.0, 1.0), jax.value_and_grad(f, argnums=2)(3.0, 2.0, 1.0))":
-        "the only parameter got a gradient",
+    "print(jax.grad(f)(3.0, 2.0, 1.0), jax.value_and_grad(f, argnums=2)(3.0, 2.0, 1.0))": "the only parameter got a gradient",  # noqa: E501
     "print(jax.grad(jax.grad(lambda x: rows(x)))(2.0))": "the only parameter got a gradient",
     "print(jax.grad(lambda w, x: (f(x, w, 1.0), w), has_aux=True)(2.0, 3.0))": "the only parameter got a gradient",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("program", SEEN)
@@ -79,9 +76,9 @@ def test_a_script_prints_what_it_prints_alone(program, explain, tmp_path, capsys
     assert explain(program + "\n")[1].startswith(alone)
 
 
-@pytest.mark.parametrize("call", [
-    "y, back = jax.vjp(cut, 3.0, 2.0, 1.0); back(1.0)", "jax.jacrev(cut, argnums=(0, 1, 2))(3.0, 2.0, 1.0)",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call", ["y, back = jax.vjp(cut, 3.0, 2.0, 1.0); back(1.0)", "jax.jacrev(cut, argnums=(0, 1, 2))(3.0, 2.0, 1.0)"]
+)
 def test_a_cut_is_found_in_them(call, explain):
     status, out = explain(call + "\n")
     assert status == 1, out
@@ -168,5 +165,6 @@ def test_calls_are_read_from_the_text():
     tree = ast.parse("from jax import vjp\nimport jax\nvjp(f, 1.0)\njax.grad(g)(x)\nother.grad(g)(x)\n")
     found = derivative_calls([tree], "jax", {"grad", "vjp"})
     assert [(one.line, one.name, one.probed) for one in found] == [
-        (3, "jax.vjp", "bp.probe(f)(1.0)"), (4, "jax.grad", "bp.probe(g)(x)"),
-    ]  # fmt: skip
+        (3, "jax.vjp", "bp.probe(f)(1.0)"),
+        (4, "jax.grad", "bp.probe(g)(x)"),
+    ]

@@ -286,12 +286,18 @@ NONE = """
 """
 
 
-@pytest.mark.parametrize(("cut", "headline", "remedy"), [
-    ("tf.round(h)", "the operation Round has no derivative in TensorFlow, so no gradient comes back to 'h'",
-     "straight-through"),
-    ("tf.stop_gradient(h)", "the operation StopGradient cuts the result off from 'h'", "leave out stop_gradient"),
-    ("tf.cast(h > 0, tf.float32)", "the operation Greater is true or false", "sigmoid"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cut", "headline", "remedy"),
+    [
+        (
+            "tf.round(h)",
+            "the operation Round has no derivative in TensorFlow, so no gradient comes back to 'h'",
+            "straight-through",
+        ),
+        ("tf.stop_gradient(h)", "the operation StopGradient cuts the result off from 'h'", "leave out stop_gradient"),
+        ("tf.cast(h > 0, tf.float32)", "the operation Greater is true or false", "sigmoid"),
+    ],
+)
 def test_a_none_out_of_tf_gradients_is_the_first_finding(cut, headline, remedy, tmp_path, monkeypatch):
     body = "with tf.Graph().as_default():\n" + NONE.replace("CUT", cut)
     status, out = explained(body, tmp_path, monkeypatch)

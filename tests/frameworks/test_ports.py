@@ -11,9 +11,16 @@ STATISTICS = ("mean", "var", "moving_mean", "moving_variance")
 """Buffers of batch norms, which recordings of PyTorch do not have."""
 
 QUICK = (
-    "equinox-mlp", "keras-mlp", "keras-cnn", "keras-batch-norm", "keras-attention", "linen-cnn", "linen-batch-norm",
-    "nnx-mlp", "nnx-packed",
-)  # fmt: skip
+    "equinox-mlp",
+    "keras-mlp",
+    "keras-cnn",
+    "keras-batch-norm",
+    "keras-attention",
+    "linen-cnn",
+    "linen-batch-norm",
+    "nnx-mlp",
+    "nnx-packed",
+)
 """The others take seconds to compile, or are as these."""
 
 

@@ -25,10 +25,14 @@ def only(report):
 @pytest.fixture
 def layers():
     keras.utils.set_random_seed(1)
-    model = keras.Sequential([
-        keras.layers.Dense(3), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5),
-        keras.layers.Dense(2, activation="softmax"),
-    ])  # fmt: skip
+    model = keras.Sequential(
+        [
+            keras.layers.Dense(3),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dropout(0.5),
+            keras.layers.Dense(2, activation="softmax"),
+        ]
+    )
     model(X)
     return model
 

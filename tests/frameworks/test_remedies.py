@@ -47,10 +47,16 @@ TENSORFLOW = [
     ("tf.sqrt(tf.nn.softmax(x))", [200.0, 0.0], "tf.exp(tf.nn.log_softmax(x) / 2)"),
     ("p = tf.sigmoid(x); tf.math.log(p / (1 - p))", [200.0, 0.0], "x"),
     ("tf.math.log(tf.cumsum(tf.exp(x)))", [200.0, 0.0], "tf.math.cumulative_logsumexp(x)"),
-    ("e = tf.exp(x); tf.math.log(tf.linalg.diag_part(e) / tf.reduce_sum(e, axis=1))", [[200.0, 0.0], [0.0, 1.0]],
-     "tf.linalg.diag_part(tf.nn.log_softmax(x, axis=1))"),
-    ("tf.math.log(x / (1 - x))", [1.0, 0.5],
-     "tf.math.log(tf.clip_by_value(x, 1e-06, 1 - 1e-06)) - tf.math.log1p(-tf.clip_by_value(x, 1e-06, 1 - 1e-06))"),
+    (
+        "e = tf.exp(x); tf.math.log(tf.linalg.diag_part(e) / tf.reduce_sum(e, axis=1))",
+        [[200.0, 0.0], [0.0, 1.0]],
+        "tf.linalg.diag_part(tf.nn.log_softmax(x, axis=1))",
+    ),
+    (
+        "tf.math.log(x / (1 - x))",
+        [1.0, 0.5],
+        "tf.math.log(tf.clip_by_value(x, 1e-06, 1 - 1e-06)) - tf.math.log1p(-tf.clip_by_value(x, 1e-06, 1 - 1e-06))",
+    ),
     ("tf.math.lgamma(x)", [0.0, 0.5], "tf.math.lgamma(tf.maximum(x, 1e-12))"),
     ("tf.math.log(1e-10 + 1 - tf.sigmoid(x))", [200.0, 0.0], "tf.math.log_sigmoid(-x)"),
     ("tf.sqrt(x)", [0.0, 1.0], "tf.sqrt(x + 1e-12)"),
@@ -58,30 +64,44 @@ TENSORFLOW = [
     ("x ** 0.5", [-1e-8, 1.0], "tf.maximum(x, 1e-12) ** 0.5"),
     ("tf.math.log(x)", [-1e-8, 1.0], "tf.math.log(tf.maximum(x, 1e-12))"),
     ("tf.norm(x)", [0.0, 0.0], "tf.sqrt(tf.reduce_sum(x ** 2) + 1e-12)"),
-    ("tf.math.reduce_std(x, axis=1)", [[1.0, 1.0], [1.0, 2.0]],
-     "tf.sqrt(tf.math.reduce_variance(x, axis=1) + 1e-12)"),
+    ("tf.math.reduce_std(x, axis=1)", [[1.0, 1.0], [1.0, 2.0]], "tf.sqrt(tf.math.reduce_variance(x, axis=1) + 1e-12)"),
     ("tf.acos(x)", [1.0, 0.5], "tf.acos(tf.clip_by_value(x, -1 + 1e-06, 1 - 1e-06))"),
     ("tf.asin(x)", [-1.0, 0.5], "tf.asin(tf.clip_by_value(x, -1 + 1e-06, 1 - 1e-06))"),
     ("tf.math.atan2(x, x)", [0.0, 0.5], "tf.math.atan2(x, tf.where((x == 0) & (x == 0), 1.0, x))"),
     ("tf.math.log(x)", [0.0, 1.0], "tf.math.log(tf.maximum(x, 1e-12))"),
     ("x * tf.math.log(x)", [0.0, 1.0], "tf.math.log(tf.maximum(x, 1e-12))"),
-    ("x / tf.reduce_sum(x)", [0.0, 0.0],
-     "tf.where(tf.reduce_sum(x) == 0, 0.0, x / tf.where(tf.reduce_sum(x) == 0, 1.0, tf.reduce_sum(x)))"),
-    ("x / tf.reduce_sum(tf.abs(x))", [0.0, 0.0],
-     "tf.where(tf.reduce_sum(tf.abs(x)) == 0, 0.0, "
-     "x / tf.where(tf.reduce_sum(tf.abs(x)) == 0, 1.0, tf.reduce_sum(tf.abs(x))))"),
+    (
+        "x / tf.reduce_sum(x)",
+        [0.0, 0.0],
+        "tf.where(tf.reduce_sum(x) == 0, 0.0, x / tf.where(tf.reduce_sum(x) == 0, 1.0, tf.reduce_sum(x)))",
+    ),
+    (
+        "x / tf.reduce_sum(tf.abs(x))",
+        [0.0, 0.0],
+        "tf.where(tf.reduce_sum(tf.abs(x)) == 0, 0.0, "
+        "x / tf.where(tf.reduce_sum(tf.abs(x)) == 0, 1.0, tf.reduce_sum(tf.abs(x))))",
+    ),
     ("1 / x", [0.0, -2.0], "tf.where(x == 0, 0.0, 1 / tf.where(x == 0, 1.0, x))"),
     ("x ** 0.5", [0.0, 1.0], "(x + 1e-12) ** 0.5"),
-    ("x / tf.norm(x, axis=1, keepdims=True)", [[0.0, 0.0], [1.0, 2.0]],
-     "x / tf.sqrt(tf.reduce_sum(x ** 2, axis=1, keepdims=True) + 1e-12)"),
-    ("(x - tf.reduce_mean(x)) / tf.math.reduce_std(x)", [2.0, 2.0],
-     "(x - tf.reduce_mean(x)) / tf.sqrt(tf.math.reduce_variance(x) + 1e-12)"),
+    (
+        "x / tf.norm(x, axis=1, keepdims=True)",
+        [[0.0, 0.0], [1.0, 2.0]],
+        "x / tf.sqrt(tf.reduce_sum(x ** 2, axis=1, keepdims=True) + 1e-12)",
+    ),
+    (
+        "(x - tf.reduce_mean(x)) / tf.math.reduce_std(x)",
+        [2.0, 2.0],
+        "(x - tf.reduce_mean(x)) / tf.sqrt(tf.math.reduce_variance(x) + 1e-12)",
+    ),
     ("tf.exp(x)", [100.0, 1.0], "tf.exp(tf.minimum(x, 40))"),
     ("tf.cosh(x)", [100.0, 1.0], "tf.cosh(tf.clip_by_value(x, -80, 80))"),
     ("h = tf.where(x < 5, -1e+400, x); tf.nn.softmax(h)", [[1.0, 2.0]], "tf.nn.softmax(tf.maximum(h, -1e+09))"),
-    ("h = tf.where(x < 5, -1e+400, x); tf.exp(tf.reduce_logsumexp(h, axis=1))", [[1.0, 2.0]],
-     "tf.reduce_logsumexp(tf.maximum(h, -1e+09), axis=1)"),
-]  # fmt: skip
+    (
+        "h = tf.where(x < 5, -1e+400, x); tf.exp(tf.reduce_logsumexp(h, axis=1))",
+        [[1.0, 2.0]],
+        "tf.reduce_logsumexp(tf.maximum(h, -1e+09), axis=1)",
+    ),
+]
 
 JAX = [
     ("p = jax.nn.softmax(x); jnp.log(p)", [200.0, 0.0], "jax.nn.log_softmax(x)"),
@@ -90,8 +110,11 @@ JAX = [
     ("e = jnp.exp(x); e / jnp.sum(e, axis=1, keepdims=True)", [[200.0, 0.0]], "jax.nn.softmax(x, axis=1)"),
     ("e = jnp.exp(x); e / e.sum()", [200.0, 0.0], "jax.nn.softmax(x)"),
     ("jnp.log(jnp.cumsum(jnp.exp(x), axis=0))", [[200.0], [0.0]], "jax.lax.cumlogsumexp(x, axis=0)"),
-    ("e = jnp.exp(x); jnp.log(jnp.diagonal(e) / e.sum(1))", [[200.0, 0.0], [0.0, 1.0]],
-     "jnp.diagonal(jax.nn.log_softmax(x, axis=1))"),
+    (
+        "e = jnp.exp(x); jnp.log(jnp.diagonal(e) / e.sum(1))",
+        [[200.0, 0.0], [0.0, 1.0]],
+        "jnp.diagonal(jax.nn.log_softmax(x, axis=1))",
+    ),
     ("jnp.log(x / (1 - x))", [1.0, 0.5], "jax.scipy.special.logit(jnp.clip(x, 1e-06, 1 - 1e-06))"),
     ("jax.scipy.special.logit(x)", [0.0, 0.5], "jax.scipy.special.logit(jnp.clip(x, 1e-06, 1 - 1e-06))"),
     ("jnp.log(1 + jnp.exp(x))", [200.0, 0.0], "jax.nn.softplus(x)"),
@@ -111,8 +134,11 @@ JAX = [
     ("jnp.sqrt(x)", [0.0, 1.0], "jnp.sqrt(x + 1e-12)"),
     ("x ** 0.25", [-1e-8, 1.0], "jnp.maximum(x, 1e-12) ** 0.25"),
     ("jnp.linalg.norm(x)", [0.0, 0.0], "jnp.sqrt(jnp.sum(x ** 2) + 1e-12)"),
-    ("d = x[:, None] - x[None]; jnp.linalg.norm(d, axis=-1)", [[1.0, 2.0], [1.0, 2.0]],
-     "jnp.sqrt(jnp.sum(d ** 2, axis=-1) + 1e-12)"),
+    (
+        "d = x[:, None] - x[None]; jnp.linalg.norm(d, axis=-1)",
+        [[1.0, 2.0], [1.0, 2.0]],
+        "jnp.sqrt(jnp.sum(d ** 2, axis=-1) + 1e-12)",
+    ),
     ("jnp.std(x)", [1.0, 1.0], "jnp.sqrt(jnp.var(x) + 1e-12)"),
     ("x.std()", [1.0], "jnp.sqrt(jnp.var(x) + 1e-12)"),
     ("jnp.arccos(x)", [1.0, 0.5], "jnp.arccos(jnp.clip(x, -1 + 1e-06, 1 - 1e-06))"),
@@ -121,19 +147,27 @@ JAX = [
     ("jnp.log(x)", [0.0, 1.0], "jnp.log(jnp.maximum(x, 1e-12))"),
     ("x * jnp.log(x)", [0.0, 1.0], "jnp.log(jnp.maximum(x, 1e-12))"),
     ("x / jnp.sum(x)", [0.0, 0.0], "jnp.where(jnp.sum(x) == 0, 0.0, x / jnp.where(jnp.sum(x) == 0, 1.0, jnp.sum(x)))"),
-    ("x / jnp.sum(jnp.abs(x))", [0.0, 0.0],
-     "jnp.where(jnp.sum(jnp.abs(x)) == 0, 0.0, x / jnp.where(jnp.sum(jnp.abs(x)) == 0, 1.0, jnp.sum(jnp.abs(x))))"),
+    (
+        "x / jnp.sum(jnp.abs(x))",
+        [0.0, 0.0],
+        "jnp.where(jnp.sum(jnp.abs(x)) == 0, 0.0, x / jnp.where(jnp.sum(jnp.abs(x)) == 0, 1.0, jnp.sum(jnp.abs(x))))",
+    ),
     ("x ** 0.5", [0.0, 1.0], "(x + 1e-12) ** 0.5"),
-    ("x / jnp.linalg.norm(x, axis=1, keepdims=True)", [[0.0, 0.0], [1.0, 2.0]],
-     "x / jnp.sqrt(jnp.sum(x ** 2, axis=1, keepdims=True) + 1e-12)"),
+    (
+        "x / jnp.linalg.norm(x, axis=1, keepdims=True)",
+        [[0.0, 0.0], [1.0, 2.0]],
+        "x / jnp.sqrt(jnp.sum(x ** 2, axis=1, keepdims=True) + 1e-12)",
+    ),
     ("(x - jnp.mean(x)) / jnp.std(x)", [2.0, 2.0], "(x - jnp.mean(x)) / jnp.sqrt(jnp.var(x) + 1e-12)"),
     ("jnp.exp(x)", [100.0, 1.0], "jnp.exp(jnp.minimum(x, 40))"),
     ("jnp.cosh(x)", [100.0, 1.0], "jnp.cosh(jnp.clip(x, -80, 80))"),
-    ("h = jnp.where(x < 5, -jnp.inf, x); jax.nn.softmax(h)", [[1.0, 2.0]],
-     "jax.nn.softmax(jnp.maximum(h, -1e+09))"),
-    ("h = jnp.where(x < 5, -jnp.inf, x); jnp.exp(jax.nn.logsumexp(h, axis=1))", [[1.0, 2.0]],
-     "jax.nn.logsumexp(jnp.maximum(h, -1e+09), axis=1)"),
-]  # fmt: skip
+    ("h = jnp.where(x < 5, -jnp.inf, x); jax.nn.softmax(h)", [[1.0, 2.0]], "jax.nn.softmax(jnp.maximum(h, -1e+09))"),
+    (
+        "h = jnp.where(x < 5, -jnp.inf, x); jnp.exp(jax.nn.logsumexp(h, axis=1))",
+        [[1.0, 2.0]],
+        "jax.nn.logsumexp(jnp.maximum(h, -1e+09), axis=1)",
+    ),
+]
 
 CASES = [*(("tensorflow", *case) for case in TENSORFLOW), *(("jax", *case) for case in JAX)]
 
@@ -196,9 +230,11 @@ def test_in_a_graph(build, numbers, remedy):
 
 
 NEGATIVE = [
-    ("tensorflow", "x ** 0.5", "tf.nn.softplus"), ("tensorflow", "tf.sqrt(x)", "tf.nn.softplus"),
-    ("tensorflow", "tf.math.log(x)", "tf.nn.softplus"), ("jax", "jnp.log2(x)", "jax.nn.softplus"),
-]  # fmt: skip
+    ("tensorflow", "x ** 0.5", "tf.nn.softplus"),
+    ("tensorflow", "tf.sqrt(x)", "tf.nn.softplus"),
+    ("tensorflow", "tf.math.log(x)", "tf.nn.softplus"),
+    ("jax", "jnp.log2(x)", "jax.nn.softplus"),
+]
 
 
 @pytest.mark.parametrize(("framework", "body", "softplus"), NEGATIVE)

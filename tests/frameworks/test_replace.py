@@ -62,7 +62,7 @@ CASES = {
     "a leaf": ({"pair.k": lambda k: k * 2}, {"x": 1 + 18 * W, "pair.k": (6 * X * W, 3 * X * W, 3.0)}),
     "a number": ({"pair.n": 4}, {"x": 1 + 12 * W}),
     "an argument": ({"x": ONES}, {"u": (W, W, 9.0), "w": 9.0 * ONES}),
-}  # fmt: skip
+}
 
 
 @each
@@ -290,9 +290,12 @@ def kept(x, steps=None):
 
 
 CONSTANTS = {
-    "zeros": jnp.zeros_like, "ones": jnp.ones_like, "full": lambda h: jnp.full_like(h, 0.25),
-    "stopped": lambda h: jax.lax.stop_gradient(h) * 0.5, "array": np.array([0.5, 0.7], np.float32),
-}  # fmt: skip
+    "zeros": jnp.zeros_like,
+    "ones": jnp.ones_like,
+    "full": lambda h: jnp.full_like(h, 0.25),
+    "stopped": lambda h: jax.lax.stop_gradient(h) * 0.5,
+    "array": np.array([0.5, 0.7], np.float32),
+}
 
 
 @pytest.mark.parametrize("constant", CONSTANTS)

@@ -24,17 +24,21 @@ for step in range(2):
     optimizer.apply_gradients(zip(gradients, [w]))
 """
 CUT_IN_TENSORFLOW = {
-    "a comparison": ("y = w * x; loss = tf.reduce_mean(tf.cast(tf.equal(y, x), tf.float32))",
-                     "the operation Equal is true or false"),
+    "a comparison": (
+        "y = w * x; loss = tf.reduce_mean(tf.cast(tf.equal(y, x), tf.float32))",
+        "the operation Equal is true or false",
+    ),
     "two at once": ("loss = tf.reduce_sum(tf.floor(w * x) + tf.math.ceil(w))", "the operation Ceil has no derivative"),
     "NumPy": ("y = w * x; loss = tf.constant(np.mean(np.square(y)))", "`np.square(y)` takes 'y' out of the framework"),
-    "a list of numbers": ("parts = [float(v) for v in w * 2]; loss = tf.reduce_sum(tf.constant(parts))",
-                          "turns 'w' into a list of Python numbers"),
+    "a list of numbers": (
+        "parts = [float(v) for v in w * 2]; loss = tf.reduce_sum(tf.constant(parts))",
+        "turns 'w' into a list of Python numbers",
+    ),
     "an assignment in a loop": (
         "for i in range(2):\n            kept.assign_add(w * x)\n        loss = tf.reduce_sum(kept * 1.0)",
         "`kept.assign_add(w * x)` writes the values of 'w' into a Variable",
     ),
-}  # fmt: skip
+}
 FIT = """\
 import keras, numpy as np, tensorflow as tf
 
@@ -71,11 +75,15 @@ CUT_IN_JAX = {
     "argmax": ("k = jnp.argmax(h, -1)\n    return jnp.mean(k == 1)", "`jnp.argmax(h, -1)` gives positions"),
     "a comparison": ("return jnp.mean((h > 0.5) * 1.0)", "`h > 0.5` is true or false"),
     "round": ("k = jnp.round(h)\n    return jnp.sum(k)", "the derivative of 'k' with respect to 'h' that backward"),
-    "stop_gradient": ("k = jax.lax.stop_gradient(h)\n    return jnp.sum(k**2)",
-                      "`jax.lax.stop_gradient(h)` cuts 'k' off from 'h'"),
-    "a drawn index": ("k = jax.random.categorical(jax.random.key(0), h)\n    return jnp.sum(k * 1.0)",
-                      "draws whole numbers"),
-}  # fmt: skip
+    "stop_gradient": (
+        "k = jax.lax.stop_gradient(h)\n    return jnp.sum(k**2)",
+        "`jax.lax.stop_gradient(h)` cuts 'k' off from 'h'",
+    ),
+    "a drawn index": (
+        "k = jax.random.categorical(jax.random.key(0), h)\n    return jnp.sum(k * 1.0)",
+        "draws whole numbers",
+    ),
+}
 
 
 @pytest.fixture

@@ -237,9 +237,10 @@ def test_parameters_in_a_dict_of_jax(script, decorated):
     status, out = script(text.replace("CUT", 'h * params["spare"]'))
     assert status == 0, out
     assert out.splitlines() == [
-        "step 0", "all 4 parameters got a gradient",
+        "step 0",
+        "all 4 parameters got a gradient",
         "  note: this is gradient 2 of those that the script takes; it was stopped there",
-    ]  # fmt: skip
+    ]
 
 
 def test_an_equinox_model(script):

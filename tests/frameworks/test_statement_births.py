@@ -53,9 +53,13 @@ def subtracted(x):
 
 
 FORWARD = [
-    (items_within, "at"), (items_of_a_list, "by_zero"), (counted, "at"), (both_of_two, "zero_zero"),
-    (assigned, "by_zero"), (subtracted, "at"),
-]  # fmt: skip
+    (items_within, "at"),
+    (items_of_a_list, "by_zero"),
+    (counted, "at"),
+    (both_of_two, "zero_zero"),
+    (assigned, "by_zero"),
+    (subtracted, "at"),
+]
 
 
 @in_both
@@ -89,10 +93,15 @@ def overflow_in_a_divisor(x):
 
 
 @in_both
-@pytest.mark.parametrize(("program", "why"), [
-    (root_of_items, "pole"), (inf_as_a_factor, "zero_gradient_inf"), (nan_within_a_power, "zero_gradient_nan"),
-    (product_left_out, "pole_zero"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (root_of_items, "pole"),
+        (inf_as_a_factor, "zero_gradient_inf"),
+        (nan_within_a_power, "zero_gradient_nan"),
+        (product_left_out, "pole_zero"),
+    ],
+)
 def test_the_reason_of_a_gradient(program, why, explained):
     assert [one.fields.get("why") for one in explained(program).of_kind("born_backward")] == [why]
 

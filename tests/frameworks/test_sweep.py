@@ -42,8 +42,10 @@ def test_values_are_replaced_one_at_a_time(framework):
     assert found.output == 9 * (u**2).sum()
     assert found.outputs == {"u": 0.0, "/helper:inside": (u**2).sum(), "v": 0.0}
     assert found.approximations == {
-        "u": -18 * (u**2).sum(), "/helper:inside": -12 * (u**2).sum(), "v": -18 * (u**2).sum()
-    }  # fmt: skip
+        "u": -18 * (u**2).sum(),
+        "/helper:inside": -12 * (u**2).sum(),
+        "v": -18 * (u**2).sum(),
+    }
     assert found.agreement == pytest.approx(
         np.corrcoef([*found.effects.values()], [*found.approximations.values()])[0, 1]
     )
@@ -57,9 +59,7 @@ def test_parts_of_a_value(framework):
     toy, given = program(total), (array(X), array(W))
     clean = bp.probe(toy)(array(CLEAN), array(W))
     u, other = X * W, CLEAN * W
-    expected = {
-        "u[:, 0]": 9.0 * (other[0, 0] ** 2 + u[0, 1] ** 2), "u[:, 1]": 9.0 * (u[0, 0] ** 2 + other[0, 1] ** 2)
-    }  # fmt: skip
+    expected = {"u[:, 0]": 9.0 * (other[0, 0] ** 2 + u[0, 1] ** 2), "u[:, 1]": 9.0 * (u[0, 0] ** 2 + other[0, 1] ** 2)}
     assert bp.sweep(toy, "u", replace=clean, axis=1)(*given).outputs == expected
     assert bp.sweep(toy, "u", replace=lambda u: array(other), axis=1)(*given).outputs == expected
 

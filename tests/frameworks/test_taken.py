@@ -70,9 +70,10 @@ class OfEquinox(eqx.Module):
 
 
 MODELS = {
-    "Keras": (OfKeras, lambda: tf.ones(2)), "Flax": (OfFlax, lambda: jnp.ones(2)),
+    "Keras": (OfKeras, lambda: tf.ones(2)),
+    "Flax": (OfFlax, lambda: jnp.ones(2)),
     "Equinox": (lambda: OfEquinox(itertools.count(1)), lambda: jnp.ones(2)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("framework", MODELS)

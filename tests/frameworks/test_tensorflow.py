@@ -246,8 +246,12 @@ def test_a_variable_that_an_operation_reads_itself():
 
     rec = bp.probe(f)(vector(3.0, 4.0))
     assert inputs(rec) == {
-        "a": ["held#0"], "b": ["x", "held#0"], "c": ["held#0", "a"], "d": ["b", "held#1"], "return": ["c", "d"]
-    }  # fmt: skip
+        "a": ["held#0"],
+        "b": ["x", "held#0"],
+        "c": ["held#0", "a"],
+        "d": ["b", "held#1"],
+        "return": ["c", "d"],
+    }
     assert rec["held#0"].grad.numpy() == pytest.approx([3 * 2 + 1 + np.cos(1.0), 4 * 3 + 1 + np.cos(2.0)])
     assert rec["held#1"].grad.numpy().tolist() == [3, 8]
     says(probe(lambda v: tf.reduce_sum(tf.sin(v)))(w), grads={"return": 1})

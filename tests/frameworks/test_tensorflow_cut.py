@@ -302,9 +302,11 @@ def test_a_flat_operation_in_a_function_is_said_to_have_no_derivative(function, 
     assert tape.gradient(loss, x) is None
     findings = bp.explain(bp.probe(function)(x), "u").findings
     assert {finding.kind for finding in findings} == {"no_derivative"}
-    assert all(one.headline in [
-        f"`{text}` has no derivative in TensorFlow, so no gradient comes back to 'u'" for text in texts
-    ] for one in findings)  # fmt: skip
+    assert all(
+        one.headline
+        in [f"`{text}` has no derivative in TensorFlow, so no gradient comes back to 'u'" for text in texts]
+        for one in findings
+    )
 
 
 def test_sign_has_a_derivative_in_tensorflow_and_it_is_zero():

@@ -43,46 +43,53 @@ def with_s3(call):
 
 FIRST_LINES = {
     "tensors of two graphs": (
-        lambda a, session: bp.probe([elsewhere(s3), a], session=session)({"x": 3.0}), bp.BadOption,
+        lambda a, session: bp.probe([elsewhere(s3), a], session=session)({"x": 3.0}),
+        bp.BadOption,
         "the target holds tensors of several graphs",
     ),
     "a session that is none": (
-        lambda a, _: bp.probe(a, session="s")({"x": 3.0}), bp.BadOption,
+        lambda a, _: bp.probe(a, session="s")({"x": 3.0}),
+        bp.BadOption,
         "session is a tf.compat.v1.Session",
     ),
     "a number": (lambda *_: bp.probe(7)({"x": 3.0}), bp.BadOption, "an int is neither a function nor a model"),
     "a fed tensor of another graph": (
-        lambda a, session: bp.probe(a, session=session)({elsewhere(fed): 3.0}), bp.BadOption,
+        lambda a, session: bp.probe(a, session=session)({elsewhere(fed): 3.0}),
+        bp.BadOption,
         "a tensor of another graph cannot be fed",
     ),
     "arguments that are no feed_dict": (
-        lambda a, session: bp.probe(a, session=session)(x=3.0), bp.BadOption,
+        lambda a, session: bp.probe(a, session=session)(x=3.0),
+        bp.BadOption,
         "the probe of a graph takes a feed_dict, as Session.run does",
     ),
     "an output that no gradient reaches": (
-        lambda *_: probed(lambda: tf.stop_gradient(fed() * 2.0), {"x": 3.0}), bp.NothingToDifferentiate,
+        lambda *_: probed(lambda: tf.stop_gradient(fed() * 2.0), {"x": 3.0}),
+        bp.NothingToDifferentiate,
         "the output does not depend on any differentiated value",
     ),
     "an output of integers": (
-        lambda *_: probed(lambda: tf.cast(fed(), tf.int32), {"x": 3.0}), bp.BadOutput,
+        lambda *_: probed(lambda: tf.cast(fed(), tf.int32), {"x": 3.0}),
+        bp.BadOutput,
         "the return value holds no floating tensor",
     ),
     "wrt": (
-        lambda *_: probed(s3, {"x": 3.0}, wrt="x"), bp.BadOption,
+        lambda *_: probed(s3, {"x": 3.0}, wrt="x"),
+        bp.BadOption,
         "wrt is for functions: in a graph every value is differentiated",
     ),
     "strategy": (
-        lambda *_: probed(s3, {"x": 3.0}, strategy="hooks"), bp.StrategyRefused,
+        lambda *_: probed(s3, {"x": 3.0}, strategy="hooks"),
+        bp.StrategyRefused,
         "the strategy 'hooks' is PyTorch's",
     ),
     "create_graph": (
-        lambda *_: probed(s3, {"x": 3.0}, create_graph=True), bp.Unsupported,
+        lambda *_: probed(s3, {"x": 3.0}, create_graph=True),
+        bp.Unsupported,
         "gradients of TensorFlow cannot be differentiated again",
     ),
-    "cotangent": (
-        lambda *_: probed(s3, {"x": 3.0}, cotangent="one"), bp.BadOutput, "the cotangent is not a tensor",
-    ),
-}  # fmt: skip
+    "cotangent": (lambda *_: probed(s3, {"x": 3.0}, cotangent="one"), bp.BadOutput, "the cotangent is not a tensor"),
+}
 
 
 @pytest.mark.parametrize("call, kind, first", FIRST_LINES.values(), ids=FIRST_LINES)

@@ -90,8 +90,9 @@ def test_a_loop_and_a_branch_are_one_operation_each_and_the_notes_say_so():
     rec = bp.probe(concrete(control_flow, SCALAR, SCALAR), partials=True)(1.0, 2.0)
     says(rec, grads={"x": pytest.approx(8 * np.cos(8.0)), "w": pytest.approx(12 * np.cos(8.0))}, agree=True)
     assert [note.split(":")[0] for note in rec.notes] == [
-        "cond is one operation, a branch", "while is one operation, a loop"
-    ]  # fmt: skip
+        "cond is one operation, a branch",
+        "while is one operation, a loop",
+    ]
 
 
 def test_the_users_own_gradients_of_a_loop_are_as_before_a_probe():
@@ -196,9 +197,13 @@ def test_what_returns_a_tensor_that_is_no_scalar_needs_a_cotangent():
 
 @pytest.mark.parametrize(
     "args, kwargs, why",
-    [((), {}, "x is missing"), ((1.0, 2.0), {}, "it takes x"), ((), {"y": 1.0}, "x is missing"),
-     ((1.0,), {"y": 1.0}, "y is not an argument of it")],
-)  # fmt: skip
+    [
+        ((), {}, "x is missing"),
+        ((1.0, 2.0), {}, "it takes x"),
+        ((), {"y": 1.0}, "x is missing"),
+        ((1.0,), {"y": 1.0}, "y is not an argument of it"),
+    ],
+)
 def test_arguments_that_the_function_does_not_take(toy, args, kwargs, why):
     with pytest.raises(bp.BadOption) as caught:
         bp.probe(toy.outer.get_concrete_function(), of="a")(*args, **kwargs)

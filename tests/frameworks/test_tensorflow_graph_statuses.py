@@ -79,14 +79,24 @@ def two_ways(x):
     return (tf.stop_gradient(tf.multiply(u, 2.0, name="v"), name="first") + tf.round(u, name="second")) * x
 
 
-@pytest.mark.parametrize("program, said", [
-    (stopped_alone, {"u": "'u' goes into 'y' through StopGradient (first) alone, and no gradient comes back through "
-                          "that"}),
-    (two_ways, {"u": "'u' goes into 'y' through Round (second), StopGradient (first) alone, and no gradient comes back "
-                     "through that",
-                "v": "'v' goes into 'y' through StopGradient (first) alone, and no gradient comes back through that"}),
-    (left_out, {"u": "'u' goes into 'y', and a gradient function on the way there gives none for it"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "program, said",
+    [
+        (
+            stopped_alone,
+            {"u": "'u' goes into 'y' through StopGradient (first) alone, and no gradient comes back through that"},
+        ),
+        (
+            two_ways,
+            {
+                "u": "'u' goes into 'y' through Round (second), StopGradient (first) alone, and no gradient comes back "
+                "through that",
+                "v": "'v' goes into 'y' through StopGradient (first) alone, and no gradient comes back through that",
+            },
+        ),
+        (left_out, {"u": "'u' goes into 'y', and a gradient function on the way there gives none for it"}),
+    ],
+)
 def test_what_the_graph_cuts_off_is_not_said_to_lead_nowhere(program, said):
     rec = probed(lambda: tf.identity(program(fed()), name="y"), {"x": 1.3})
     for name, headline in said.items():

@@ -103,9 +103,7 @@ def test_a_value_that_flows_into_two_lines_of_which_nothing_tells_which_it_was()
         loss = tf.reduce_sum(h) + tf.reduce_sum(m)
     (found,) = bp.explain(rec).of_kind("unknown", "born_backward")
     assert (found.kind, found.headline) == ("unknown", "NaN is born in the backward of 'h' or 'm', on the way to 'v'")
-    assert [fact.partition("): ")[2] for fact in found.facts[:2]] == [
-        "h = tf.sin(v)", "m = spoiling(v)",
-    ]  # fmt: skip
+    assert [fact.partition("): ")[2] for fact in found.facts[:2]] == ["h = tf.sin(v)", "m = spoiling(v)"]
     assert found.remedy.startswith("bp.probe(f, nonfinite=True, partials=True)(x), with these lines in a function f")
     assert rec.outputs[0].value == loss
 

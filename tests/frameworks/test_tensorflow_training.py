@@ -320,16 +320,21 @@ ZERO = {
     signed_inside: ("zero_derivative", "tf.math.sign", "`tf.math.sign(model(X))` has a derivative of 0 everywhere"),
     signed_by_keras: ("zero_derivative", "keras.ops", "`keras.ops.sign(model(X))` has a derivative of 0 everywhere"),
     quantized_with_zeros: (
-        "own_gradient", "quantized(m", "the gradient function of `quantized(model(X))` was given a gradient and "
-        "returned zeros"),
-}  # fmt: skip
+        "own_gradient",
+        "quantized(m",
+        "the gradient function of `quantized(model(X))` was given a gradient and returned zeros",
+    ),
+}
 NONE = {
     quantized_with_none: (
-        "own_gradient", "cut_by_hand(m", "the gradient function of `cut_by_hand(model(X))` returned None"),
+        "own_gradient",
+        "cut_by_hand(m",
+        "the gradient function of `cut_by_hand(model(X))` returned None",
+    ),
     through_numpy: ("numpy", "numpy()", "are taken out of TensorFlow here, and NumPy arrays have no gradient history"),
     predicted: ("numpy", "predict(", "predict() gives NumPy arrays, which have no gradient history"),
     made_anew: ("parameter", "tf.Variable(", "`tf.Variable(model(X))` makes a new leaf from the values of `model(X)`"),
-}  # fmt: skip
+}
 PARAMETERS = "model.hidden.kernel, model.hidden.bias, model.head.kernel, model.head.bias"
 
 

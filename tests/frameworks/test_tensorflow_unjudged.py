@@ -40,9 +40,11 @@ def all_in_one_line(x, w):
 
 
 BORN = {
-    tiled_and_reshaped: "NaN is born at 'z': 0/0", tiled: "Inf is born at 'z': division by zero",
-    logarithm_of_tiled: "Inf is born at 'z': log(0)", all_in_one_line: "NaN is born at 'z': 0/0",
-}  # fmt: skip
+    tiled_and_reshaped: "NaN is born at 'z': 0/0",
+    tiled: "Inf is born at 'z': division by zero",
+    logarithm_of_tiled: "Inf is born at 'z': log(0)",
+    all_in_one_line: "NaN is born at 'z': 0/0",
+}
 
 
 @pytest.mark.parametrize("options", [{"nonfinite": True}, {}], ids=str)

@@ -33,9 +33,12 @@ def trained(optimizer, root_of_zero, *, norm=None):
 
 
 OPTIMIZERS = [
-    (keras.optimizers.SGD, {}), (keras.optimizers.SGD, {"momentum": 0.9}), (keras.optimizers.Adam, {}),
-    (keras.optimizers.AdamW, {}), (keras.optimizers.Adam, {"clipnorm": 1.0}),
-]  # fmt: skip
+    (keras.optimizers.SGD, {}),
+    (keras.optimizers.SGD, {"momentum": 0.9}),
+    (keras.optimizers.Adam, {}),
+    (keras.optimizers.AdamW, {}),
+    (keras.optimizers.Adam, {"clipnorm": 1.0}),
+]
 
 
 @pytest.mark.parametrize(("kind", "options"), OPTIMIZERS)
@@ -133,10 +136,13 @@ def test_fit_that_runs_eagerly():
 def test_the_first_bad_update_is_the_birth_and_later_ones_are_not():
     keras.utils.set_random_seed(0)
     low = keras.initializers.Constant(-10.0)
-    net = keras.Sequential([
-        keras.Input((3,)), keras.layers.Dense(2, activation="relu", bias_initializer=low, name="a"),
-        keras.layers.Dense(1, name="b"),
-    ])  # fmt: skip
+    net = keras.Sequential(
+        [
+            keras.Input((3,)),
+            keras.layers.Dense(2, activation="relu", bias_initializer=low, name="a"),
+            keras.layers.Dense(1, name="b"),
+        ]
+    )
     optimizer = keras.optimizers.Adam(0.1, epsilon=0.0)
     with bp.probe(nonfinite=True) as rec:
         for _ in range(2):

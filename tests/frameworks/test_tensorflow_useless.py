@@ -542,11 +542,15 @@ def test_a_softmax_of_single_elements_is_found_on_every_processor(tmp_path, monk
 
 
 def test_numbers_are_those_of_a_run_without_it(tmp_path, monkeypatch):
-    text = looped(1, """\
+    text = looped(
+        1,
+        """\
         h = tf.nn.dropout(net(x), 0.5) + tf.random.normal([16, 1])
         loss = tf.reduce_mean(tf.square(column - h)) + 1e-3 * tf.reduce_sum(tf.gather(head(h), t))
         print(float(loss).hex())
-        """, BOTH)  # fmt: skip
+        """,
+        BOTH,
+    )
     (tmp_path / "plain.py").write_text(text)
     with in_folder(tmp_path, monkeypatch, {"train.py": text}):
         _, out, _ = invoked("explain", "--steps", "3", "train.py")
@@ -562,8 +566,12 @@ def test_a_gate_that_gives_the_same_whatever_it_is_given(gate, tmp_path, monkeyp
         gate = keras.Sequential([{gate}])
         gate(x)
         """
-    text = looped(1, "loss = tf.reduce_mean(tf.square(net(x) * gate(x) - column))  # <- here",
-                  "net.trainable_variables + gate.trainable_variables", more)  # fmt: skip
+    text = looped(
+        1,
+        "loss = tf.reduce_mean(tf.square(net(x) * gate(x) - column))  # <- here",
+        "net.trainable_variables + gate.trainable_variables",
+        more,
+    )
     with in_folder(tmp_path, monkeypatch, {"train.py": text}):
         code, out, err = invoked("explain", "train.py")
     line = next(number for number, each in enumerate(text.splitlines(), 1) if each.endswith("# <- here"))

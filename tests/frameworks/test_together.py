@@ -69,9 +69,13 @@ def test_frameworks_in_any_order(name, tmp_path):
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
     wanted = {
-        "x": [[], 3, 108], "w": [[], 2, 108], "u#0": [[], 6, 36], "u#1": [["/helper:t"], 9, 36],
-        "v": [["/helper:q", "/helper:return"], 18, 9], "return": [[], 162, 1],
-    }  # fmt: skip
+        "x": [[], 3, 108],
+        "w": [[], 2, 108],
+        "u#0": [[], 6, 36],
+        "u#1": [["/helper:t"], 9, 36],
+        "v": [["/helper:q", "/helper:return"], 18, 9],
+        "return": [[], 162, 1],
+    }
     for each in FRAMEWORKS:
         assert found[each] == [wanted, each]
     assert found["refused"] == (

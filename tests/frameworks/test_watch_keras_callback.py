@@ -17,9 +17,13 @@ X = np.random.default_rng(0).normal(size=(32, 3)).astype("float32")
 Y = X.sum(1, keepdims=True)
 EAGER, GRAPH, XLA = {"run_eagerly": True}, {"jit_compile": False}, {"jit_compile": True}
 MODES = pytest.mark.parametrize(
-    "compiled", [pytest.param(EAGER, id="eager"), pytest.param(GRAPH, id="graph"),
-                 pytest.param(XLA, id="xla", marks=pytest.mark.sweep)],
-)  # fmt: skip
+    "compiled",
+    [
+        pytest.param(EAGER, id="eager"),
+        pytest.param(GRAPH, id="graph"),
+        pytest.param(XLA, id="xla", marks=pytest.mark.sweep),
+    ],
+)
 
 
 class TwoOptimizers(keras.Sequential):
@@ -38,8 +42,9 @@ def made(kind=keras.Sequential, **compiled):
     model = kind([keras.Input((3,)), *layers])
     if kind is TwoOptimizers:
         model.first = keras.optimizers.SGD(0.05)
-    model.compile(keras.optimizers.Adam(0.05), "mse", **({} if kind is TwoOptimizers else {"metrics": ["mae"]}),
-                  **compiled)  # fmt: skip
+    model.compile(
+        keras.optimizers.Adam(0.05), "mse", **({} if kind is TwoOptimizers else {"metrics": ["mae"]}), **compiled
+    )
     return model
 
 

@@ -19,8 +19,11 @@ def test_a_run_as_an_arrow_table_and_in_parquet(tmp_path):
     assert table.column_names == ["step", "name", "kind", *STATISTICS, "logged"]
     assert table.num_rows == 5 * 4 - 1
     assert [str(table.schema.field(name).type) for name in ("step", "name", "kind", "rms")] == [
-        "int64", "string", "string", "double"
-    ]  # fmt: skip
+        "int64",
+        "string",
+        "string",
+        "double",
+    ]
     found = {(row["step"], row["name"], row["kind"]): row for row in table.to_pylist()}
     assert found[3, "h.1", "value"]["rms"] == rms(step(3, 4), 2)
     assert (0, "h.0", "grad") not in found

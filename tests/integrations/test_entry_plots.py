@@ -62,14 +62,24 @@ def test_what_is_not_finite_is_seen_and_counted():
 @pytest.mark.parametrize(
     "tensor",
     [
-        torch.zeros(0, 3), torch.tensor(2.0), torch.tensor(NAN), torch.tensor([True, False]), torch.zeros(4, 4),
-        torch.full((3, 3), NAN), torch.full((70_000,), NAN), torch.full((70_000,), 2.0), torch.arange(6).reshape(2, 3),
-        torch.randn(5, 6, dtype=torch.complex64), torch.randn(3, 4).bfloat16(), torch.eye(3).to_sparse(),
+        torch.zeros(0, 3),
+        torch.tensor(2.0),
+        torch.tensor(NAN),
+        torch.tensor([True, False]),
+        torch.zeros(4, 4),
+        torch.full((3, 3), NAN),
+        torch.full((70_000,), NAN),
+        torch.full((70_000,), 2.0),
+        torch.arange(6).reshape(2, 3),
+        torch.randn(5, 6, dtype=torch.complex64),
+        torch.randn(3, 4).bfloat16(),
+        torch.eye(3).to_sparse(),
         torch.tensor([[1e308, -1.7e308], [NAN, 0.0]], dtype=torch.float64),
-        torch.tensor([5e-324, -1e-323], dtype=torch.float64), torch.randn(70_000, dtype=torch.float64) * 1e307,
+        torch.tensor([5e-324, -1e-323], dtype=torch.float64),
+        torch.randn(70_000, dtype=torch.float64) * 1e307,
     ],
     ids=lambda tensor: f"{tuple(tensor.shape)} {tensor.dtype}",
-)  # fmt: skip
+)
 @pytest.mark.filterwarnings("error")
 def test_every_tensor_is_drawn_without_a_warning(tensor):
     figure = plotted(tensor)

@@ -71,11 +71,15 @@ def test_parquet_is_read_by_pyarrow_pandas_and_polars(tmp_path, run):
     opened.export(tmp_path / "out")
     table = pyarrow.dataset.dataset(tmp_path / "out" / "rows", partitioning="hive").to_table()
     assert {field.name: str(field.type) for field in table.schema} == {
-        "attempt": "int32", "step": "int64", "name": "dictionary<values=string, indices=int32, ordered=0>",
+        "attempt": "int32",
+        "step": "int64",
+        "name": "dictionary<values=string, indices=int32, ordered=0>",
         "kind": "dictionary<values=string, indices=int32, ordered=0>",
         "merge": "dictionary<values=string, indices=int32, ordered=0>",
-        **dict.fromkeys(COLUMNS, "double"), "rank": "int32", "first_step": "int32",
-    }  # fmt: skip
+        **dict.fromkeys(COLUMNS, "double"),
+        "rank": "int32",
+        "first_step": "int32",
+    }
     missing = sum(at % 7 in (0, 1) for at in range(STEPS))
     assert table.num_rows == 2 * 5 * STEPS - missing
     frame = pandas.read_parquet(tmp_path / "out" / "rows")
@@ -150,7 +154,10 @@ def test_a_real_training_comes_back_with_histograms_gaps_and_lines(tmp_path):
         for name in ("0", "return"):
             own, other = run.histogram(name), again.histogram(name)
             assert (own.steps.tolist(), own.counts.tolist(), own.smallest.tolist()) == (
-                other.steps.tolist(), other.counts.tolist(), other.smallest.tolist())  # fmt: skip
+                other.steps.tolist(),
+                other.counts.tolist(),
+                other.smallest.tolist(),
+            )
             assert len(own.steps) == 6
         assert run._reader.lines() == again._reader.lines()
         assert str(run.report()).splitlines()[1:] == str(again.report()).splitlines()[1:]
@@ -174,8 +181,9 @@ def test_only_some_fields(tmp_path, run):
 
 def scalars(folder):
     events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
-    return {tag: [(one.step, one.value, one.wall_time) for one in events.Scalars(tag)] for tag in
-            events.Tags()["scalars"]}  # fmt: skip
+    return {
+        tag: [(one.step, one.value, one.wall_time) for one in events.Scalars(tag)] for tag in events.Tags()["scalars"]
+    }
 
 
 def test_event_files_have_what_the_run_has_and_go_on(tmp_path):
@@ -208,7 +216,7 @@ def test_event_files_have_what_the_run_has_and_go_on(tmp_path):
         ("", bp.BadOption, "is exported to a folder or a URL"),
         (7, bp.BadOption, "is exported to a folder or a URL"),
     ],
-)  # fmt: skip
+)
 def test_a_path_that_cannot_be_written(run, path, kind, says):
     with pytest.raises(kind, match=says):
         bp.open_run(run).export(path)
@@ -262,8 +270,11 @@ def test_a_damaged_description_is_an_error(tmp_path):
     run.export(tmp_path / "out")
     file = tmp_path / "out" / "_rank-0.json"
     whole = file.read_text()
-    for text, says in ((whole[:50], "is not a whole export"), ("[]", "is not a whole export"),
-                       (json.dumps({**json.loads(whole), "format": 99}), "another format")):  # fmt: skip
+    for text, says in (
+        (whole[:50], "is not a whole export"),
+        ("[]", "is not a whole export"),
+        (json.dumps({**json.loads(whole), "format": 99}), "another format"),
+    ):
         file.write_text(text)
         with pytest.raises(bp.BadRun, match=says):
             bp.open_run(tmp_path / "out")

@@ -96,8 +96,9 @@ def recordings(name, is_faulty):
     forward = hk.without_apply_rng(hk.transform(port))
     params = to_haiku(model, forward.init(jax.random.key(0), array))
     if is_faulty:
-        module = list(params)[[one.rpartition(".")[0] for one in model.state_dict() if "weight" in one].index(
-            faulty.rpartition(".")[0])]  # fmt: skip
+        module = list(params)[
+            [one.rpartition(".")[0] for one in model.state_dict() if "weight" in one].index(faulty.rpartition(".")[0])
+        ]
         leaf = next(one for one in ("w", "embeddings") if one in params[module])
         params[module][leaf] = params[module][leaf][::-1]
 

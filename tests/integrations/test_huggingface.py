@@ -14,8 +14,18 @@ UPDATES = EVERY + 1
 
 def gpt2():
     torch.manual_seed(0)
-    return GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=2, n_head=2, vocab_size=20, n_positions=8, bos_token_id=0,
-                                      eos_token_id=0, loss_type="ForCausalLM"))  # fmt: skip
+    return GPT2LMHeadModel(
+        GPT2Config(
+            n_embd=8,
+            n_layer=2,
+            n_head=2,
+            vocab_size=20,
+            n_positions=8,
+            bos_token_id=0,
+            eos_token_id=0,
+            loss_type="ForCausalLM",
+        )
+    )
 
 
 def texts():
@@ -25,9 +35,17 @@ def texts():
 
 def train(kind, folder, names=(), **options):
     arguments = TrainingArguments(
-        folder, max_steps=UPDATES, per_device_train_batch_size=2, use_cpu=True, report_to=[], save_strategy="no",
-        logging_strategy="no", disable_tqdm=True, learning_rate=0.01, **options,
-    )  # fmt: skip
+        folder,
+        max_steps=UPDATES,
+        per_device_train_batch_size=2,
+        use_cpu=True,
+        report_to=[],
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+        learning_rate=0.01,
+        **options,
+    )
     trainer = kind(model=gpt2(), args=arguments, train_dataset=texts())
     by_hand = ByHand(trainer.model, names)
     trainer.train()

@@ -81,8 +81,9 @@ def test_two_layers_every_tenth_step(accumulated, options):
     if accumulated > 1:
         options = options | {"gradient_accumulation_steps": accumulated}
     recipe = Recipe("Keras", LAYERS)
-    bare, hooked, model = (fit(kind, **options) for kind in (
-        of(keras.Model), by_hand(keras.Model), of(recipe["LookingModel"])))  # fmt: skip
+    bare, hooked, model = (
+        fit(kind, **options) for kind in (of(keras.Model), by_hand(keras.Model), of(recipe["LookingModel"]))
+    )
     assert all(map(np.array_equal, model.get_weights(), bare.get_weights()))
     assert [step for step, _ in recipe.seen] == [step for step in (0, 10) for _ in range(accumulated)]
     expected = [each for at, each in enumerate(hooked.by_hand) if at // accumulated % EVERY == 0]

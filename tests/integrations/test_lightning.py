@@ -29,9 +29,15 @@ class Module(lightning.LightningModule):
 
 def train(module, batches, callbacks=(), names=(), **options):
     trainer = lightning.Trainer(
-        max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, callbacks=list(callbacks), **options,
-    )  # fmt: skip
+        max_epochs=1,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=list(callbacks),
+        **options,
+    )
     by_hand = ByHand(module, names)
     rows = torch.randn(4 * batches, 4, generator=torch.Generator().manual_seed(1))
     trainer.fit(module, torch.utils.data.DataLoader(rows, batch_size=4))

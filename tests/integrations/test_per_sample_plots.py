@@ -41,7 +41,15 @@ def test_a_row_for_each_sample():
     samples = sampled()
     frame = samples.to_dataframe()
     assert [*frame.columns] == [
-        "sample", "loss", "weight", "norm", "share", "cosine", "is_finite", "norm of w", "norm of u",
-    ]  # fmt: skip
+        "sample",
+        "loss",
+        "weight",
+        "norm",
+        "share",
+        "cosine",
+        "is_finite",
+        "norm of w",
+        "norm of u",
+    ]
     assert frame["share"].to_list() == list(samples.shares)
     assert frame["norm of w"].to_list() == list(samples.norms("w")["w"])

@@ -47,9 +47,19 @@ class Seen(transformers.TrainerCallback):
 
 def trainer(folder, *callbacks, **options):
     arguments = TrainingArguments(
-        folder, **{"max_steps": STEPS, "per_device_train_batch_size": 2, "use_cpu": True, "report_to": [],
-                   "save_strategy": "no", "logging_steps": 1, "disable_tqdm": True, "learning_rate": 0.01, **options},
-    )  # fmt: skip
+        folder,
+        **{
+            "max_steps": STEPS,
+            "per_device_train_batch_size": 2,
+            "use_cpu": True,
+            "report_to": [],
+            "save_strategy": "no",
+            "logging_steps": 1,
+            "disable_tqdm": True,
+            "learning_rate": 0.01,
+            **options,
+        },
+    )
     return Trainer(
         model=gpt2(), args=arguments, train_dataset=texts(), eval_dataset=texts()[:4], callbacks=list(callbacks)
     )
@@ -199,9 +209,17 @@ def fit(module, batches, *callbacks, ckpt_path=None, **options):
     rows = torch.randn(4 * batches, 4, generator=torch.Generator().manual_seed(1))
     loader = torch.utils.data.DataLoader(rows, batch_size=4)
     one = lightning.Trainer(
-        **{"max_epochs": 1, "accelerator": "cpu", "logger": False, "enable_checkpointing": False,
-           "enable_progress_bar": False, "enable_model_summary": False, "callbacks": list(callbacks), **options}
-    )  # fmt: skip
+        **{
+            "max_epochs": 1,
+            "accelerator": "cpu",
+            "logger": False,
+            "enable_checkpointing": False,
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+            "callbacks": list(callbacks),
+            **options,
+        }
+    )
     one.fit(module, loader, loader, ckpt_path=ckpt_path)
     return one
 

@@ -6,9 +6,10 @@ import tensorflow as tf
 def by(function, *args):
     """The gradients with respect to the arguments that hold floating-point numbers, by the names of these."""
     named = {
-        name: one for name, one in zip(function.__code__.co_varnames, args, strict=False)
+        name: one
+        for name, one in zip(function.__code__.co_varnames, args, strict=False)
         if hasattr(one, "dtype") and tf.as_dtype(one.dtype).is_floating
-    }  # fmt: skip
+    }
     with tf.GradientTape() as tape:
         for one in named.values():
             tape.watch(one)

@@ -45,7 +45,8 @@ def first_order_maml():
     return {"support_loss": inner, "query_loss": outer | {"g": None}}
 
 
-@program("""
+@program(
+    """
 import torch
 
 def adapt(weights, x, y, lr=0.1):
@@ -59,7 +60,9 @@ weights = [torch.randn(2, requires_grad=True), torch.zeros(1, requires_grad=True
 fast = adapt(weights, x, y)
 meta = (x @ fast[0] + fast[1] - y).square().mean()
 meta_grads = torch.autograd.grad(meta, weights)
-""", "https://discuss.pytorch.org/t/another-way-to-implement-maml-model-agnostic-meta-learning/164439")  # fmt: skip
+""",
+    "https://discuss.pytorch.org/t/another-way-to-implement-maml-model-agnostic-meta-learning/164439",
+)
 def an_inner_step_in_a_function():
     torch.manual_seed(1)
     x, y = torch.randn(4, 2), torch.randn(4)
@@ -72,7 +75,8 @@ def an_inner_step_in_a_function():
     return {"/adapt:loss": each(loss, leaves | adapted), "meta": each(meta, leaves | adapted)}
 
 
-@program("""
+@program(
+    """
 import torch
 lr = torch.tensor(0.1, requires_grad=True)
 w = torch.tensor([1.0, -2.0], requires_grad=True)
@@ -81,7 +85,9 @@ inner = w.pow(4).sum()
 stepped = w - lr * g
 outer = stepped.square().sum()
 (d_lr,) = torch.autograd.grad(outer, lr)
-""", "https://github.com/facebookresearch/higher")  # fmt: skip
+""",
+    "https://github.com/facebookresearch/higher",
+)
 def a_learning_rate_that_is_learned():
     lr, w = torch.tensor(0.1, requires_grad=True), leaf(1.0, -2.0)
     inner = w.pow(4).sum()
@@ -93,7 +99,8 @@ def a_learning_rate_that_is_learned():
     }
 
 
-@program("""
+@program(
+    """
 import torch
 import torch.nn.functional as F
 torch.manual_seed(2)
@@ -104,7 +111,9 @@ logits = image @ weight.T
 cost = F.cross_entropy(logits, label)
 grad = torch.autograd.grad(cost, image, retain_graph=False, create_graph=False)[0]
 adversarial = torch.clamp(image + 0.03 * grad.sign(), 0, 1).detach()
-""", "https://github.com/Harry24k/adversarial-attacks-pytorch")  # fmt: skip
+""",
+    "https://github.com/Harry24k/adversarial-attacks-pytorch",
+)
 def fgsm():
     torch.manual_seed(2)
     weight, image = torch.randn(3, 4), torch.rand(1, 4, requires_grad=True)
@@ -113,7 +122,8 @@ def fgsm():
     return {"cost": each(cost, image=image, logits=logits) | {"weight": None, "adversarial": None}}
 
 
-@program("""
+@program(
+    """
 import torch
 torch.manual_seed(3)
 weight = torch.randn(4)
@@ -125,7 +135,10 @@ for step in range(2):
     (g,) = torch.autograd.grad(hinge, x_adv)
     x_adv = x_adv.detach() + 0.1 * g.sign()
     x_adv = torch.min(torch.max(x_adv, clean - 0.15), clean + 0.15)
-""", "https://github.com/Harry24k/adversarial-attacks-pytorch", loops=True)  # fmt: skip
+""",
+    "https://github.com/Harry24k/adversarial-attacks-pytorch",
+    loops=True,
+)
 def pgd():
     torch.manual_seed(3)
     weight, clean, answer = torch.randn(4), torch.rand(4), {}
@@ -139,7 +152,8 @@ def pgd():
     return answer
 
 
-@program("""
+@program(
+    """
 import torch
 torch.manual_seed(4)
 weight = torch.randn(3)
@@ -149,7 +163,9 @@ path = (baseline + alphas * (image - baseline)).requires_grad_()
 scores = torch.sigmoid(path @ weight)
 grads = torch.autograd.grad(torch.unbind(scores), path)[0]
 attribution = (image - baseline) * grads.mean(0)
-""", "https://github.com/pytorch/captum")  # fmt: skip
+""",
+    "https://github.com/pytorch/captum",
+)
 def integrated_gradients():
     torch.manual_seed(4)
     weight, image = torch.randn(3), torch.rand(3)
@@ -159,7 +175,8 @@ def integrated_gradients():
     return {key: each(scores.sum(), path=path, scores=scores) | {"image": None, "attribution": None}}
 
 
-@program("""
+@program(
+    """
 import torch
 import torch.nn as nn
 torch.manual_seed(5)
@@ -170,7 +187,9 @@ logits = head(maps.mean(dim=(2, 3)))
 target = logits[0, 1]
 (grads,) = torch.autograd.grad(target, maps)
 cam = (grads.mean(dim=(2, 3), keepdim=True) * maps).sum(1).relu()
-""", "https://github.com/jacobgil/pytorch-grad-cam")  # fmt: skip
+""",
+    "https://github.com/jacobgil/pytorch-grad-cam",
+)
 def grad_cam():
     torch.manual_seed(5)
     conv, head = torch.nn.Conv2d(1, 2, 3), torch.nn.Linear(2, 3)
@@ -180,7 +199,8 @@ def grad_cam():
     return {"target": each(target, maps=maps, logits=logits, target=target) | {"image": None, "cam": None}}
 
 
-@program("""
+@program(
+    """
 import torch
 torch.manual_seed(6)
 weight = torch.randn(3, 4)
@@ -188,7 +208,9 @@ inputs = torch.rand(2, 4, requires_grad=True)
 outputs = torch.log_softmax(inputs @ weight.T, dim=1)
 chosen = outputs.gather(1, torch.tensor([[0], [2]]))
 saliency = torch.autograd.grad(chosen, inputs, torch.ones_like(chosen))[0].abs()
-""", "https://github.com/pytorch/captum")  # fmt: skip
+""",
+    "https://github.com/pytorch/captum",
+)
 def saliency():
     torch.manual_seed(6)
     weight, inputs = torch.randn(3, 4), torch.rand(2, 4, requires_grad=True)
@@ -198,7 +220,8 @@ def saliency():
     return {"chosen": each(chosen, inputs=inputs, outputs=outputs, chosen=chosen, cotangent=ones) | {"saliency": None}}
 
 
-@program("""
+@program(
+    """
 import torch
 import torch.nn as nn
 torch.manual_seed(7)
@@ -212,7 +235,9 @@ grads = torch.autograd.grad(loss, params)
 for p, g in zip(params, grads):
     p.grad = g
 optimizer.step()
-""", "https://github.com/pytorch/pytorch/issues/4179")  # fmt: skip
+""",
+    "https://github.com/pytorch/pytorch/issues/4179",
+)
 def a_step_with_gradients_that_were_assigned():
     torch.manual_seed(7)
     model, x, y = torch.nn.Linear(2, 1), torch.randn(4, 2), torch.randn(4, 1)
@@ -229,7 +254,8 @@ def micro_batch(number):
     return each(total, {f"out#{k}": out for k, out in enumerate(outs)}, w=w)
 
 
-@program("""
+@program(
+    """
 import torch
 w = torch.tensor([2.0, 3.0], requires_grad=True)
 data = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
@@ -237,12 +263,17 @@ for row in data:
     out = (row * w).sum()
     loss = (out - 1).square() / 3
     loss.backward()
-""", ZEROED, loops=True, turn=lambda: micro_batch(1))  # fmt: skip
+""",
+    ZEROED,
+    loops=True,
+    turn=lambda: micro_batch(1),
+)
 def micro_batches():
     return {"loss#0 + loss#1 + loss#2": micro_batch(3)}
 
 
-@program("""
+@program(
+    """
 import torch
 w = torch.tensor([1.0, 2.0], requires_grad=True)
 data = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -251,13 +282,17 @@ for row in data:
     loss = (row * w).sum().exp()
     (g,) = torch.autograd.grad(loss, w)
     total = total + g
-""", "https://github.com/cybertronai/autograd-hacks", loops=True)  # fmt: skip
+""",
+    "https://github.com/cybertronai/autograd-hacks",
+    loops=True,
+)
 def gradients_of_each_sample():
     w = leaf(1.0, 2.0)
     return {f"loss#{k}": each((row * w).sum().exp(), w=w) for k, row in enumerate(torch.eye(2))}
 
 
-@program("""
+@program(
+    """
 import torch
 torch.manual_seed(8)
 shared = torch.randn(2, requires_grad=True)
@@ -272,7 +307,11 @@ for task in (task1, task2):
 balance = (norms[0] - norms[1]).abs()
 loss = task1 + task2 + balance
 loss.backward()
-""", "https://github.com/hosseinshn/GradNorm/issues/3", loops=True, backward="loss")  # fmt: skip
+""",
+    "https://github.com/hosseinshn/GradNorm/issues/3",
+    loops=True,
+    backward="loss",
+)
 def gradnorm():
     torch.manual_seed(8)
     shared, x = torch.randn(2, requires_grad=True), torch.randn(3, 2)
@@ -285,7 +324,8 @@ def gradnorm():
     return {"task1": each(task1, values), "task2": each(task2, values), "loss": each(loss, values | between)}
 
 
-@program("""
+@program(
+    """
 import torch
 torch.manual_seed(9)
 generator = torch.randn(2, requires_grad=True)
@@ -296,7 +336,9 @@ d_loss = (fake.detach() @ critic).mean() - (real @ critic).mean()
 (d_critic,) = torch.autograd.grad(d_loss, critic)
 g_loss = -(fake @ critic).mean()
 (d_generator,) = torch.autograd.grad(g_loss, generator)
-""", "https://docs.pytorch.org/tutorials/beginner/dcgan_faces_tutorial.html")  # fmt: skip
+""",
+    "https://docs.pytorch.org/tutorials/beginner/dcgan_faces_tutorial.html",
+)
 def two_players():
     torch.manual_seed(9)
     generator, critic = torch.randn(2, requires_grad=True), torch.randn(2, requires_grad=True)
@@ -310,7 +352,8 @@ def two_players():
     }
 
 
-@program("""
+@program(
+    """
 import torch
 log_alpha = torch.tensor([0.2, -0.3], requires_grad=True)
 w = torch.tensor([1.0, 0.5], requires_grad=True)
@@ -320,7 +363,9 @@ val = (w - 0.3).square().sum()
 (v,) = torch.autograd.grad(val, w)
 (mixed,) = torch.autograd.grad(g, log_alpha, grad_outputs=v)
 hypergradient = -mixed
-""", "https://github.com/lrjconan/RBP")  # fmt: skip
+""",
+    "https://github.com/lrjconan/RBP",
+)
 def a_hypergradient():
     log_alpha, w = leaf(0.2, -0.3), leaf(1.0, 0.5)
     train = (w * torch.tensor([2.0, 1.0]) - 1).square().sum() + (log_alpha.exp() * w.square()).sum()

@@ -7,7 +7,8 @@ from passes.program import Collection, each, leaf
 program = Collection()
 
 
-@program("""
+@program(
+    """
 import torch
 grads = {}
 
@@ -23,7 +24,9 @@ u.register_hook(save("u"))
 v.register_hook(save("v"))
 total = v.sum()
 (dx,) = torch.autograd.grad(total, x)
-""", "https://discuss.pytorch.org/t/why-cant-i-see-grad-of-an-intermediate-variable/94/7")  # fmt: skip
+""",
+    "https://discuss.pytorch.org/t/why-cant-i-see-grad-of-an-intermediate-variable/94/7",
+)
 def hooks_that_save():
     x = leaf(3.0, 1.0)
     u = x * 2
@@ -31,7 +34,8 @@ def hooks_that_save():
     return {"total": each(v.sum(), x=x, u=u, v=v)}
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([3.0, 1.0], requires_grad=True)
 u = x * 2
@@ -39,7 +43,9 @@ v = u.square()
 v.register_hook(lambda grad: grad * 10)
 total = v.sum()
 (dx,) = torch.autograd.grad(total, x)
-""", "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_hook.html")  # fmt: skip
+""",
+    "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_hook.html",
+)
 def a_hook_that_returns_another_gradient():
     x = leaf(3.0, 1.0)
     u = x * 2
@@ -48,7 +54,8 @@ def a_hook_that_returns_another_gradient():
     return {"total": each(v, x=x, u=u, cotangent=ten) | {"v": ten}}
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([3.0, 1.0], requires_grad=True)
 u = x * 2
@@ -56,12 +63,15 @@ u.register_hook(lambda grad: grad.clamp(max=1.0))
 loss = u.square().sum()
 (du,) = torch.autograd.grad(loss, u, retain_graph=True)
 loss.backward()
-""", "https://discuss.pytorch.org/t/gradient-clipping/2836")  # fmt: skip
+""",
+    "https://discuss.pytorch.org/t/gradient-clipping/2836",
+)
 def a_hook_that_clips_in_grad_and_backward():
     return {"loss": {"u": torch.ones(2), "x": torch.full((2,), 2.0), "loss": torch.tensor(1.0)}}
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([1.0, 2.0], requires_grad=True)
 u = x.exp()
@@ -70,7 +80,9 @@ u.retain_grad()
 v.retain_grad()
 loss = v.sum()
 loss.backward()
-""", "https://github.com/rasbt/deeplearning-models")  # fmt: skip
+""",
+    "https://github.com/rasbt/deeplearning-models",
+)
 def retain_grad():
     x = leaf(1.0, 2.0)
     u = x.exp()
@@ -78,7 +90,8 @@ def retain_grad():
     return {"loss": each(v.sum(), x=x, u=u, v=v)}
 
 
-@program("""
+@program(
+    """
 import torch
 a = torch.tensor([1.0, 2.0], requires_grad=True)
 b = torch.tensor([3.0, 4.0], requires_grad=True)
@@ -86,14 +99,17 @@ mid = a.sin()
 out = mid * b
 loss = out.sum()
 loss.backward(inputs=[b], retain_graph=True)
-""", "https://github.com/pytorch/pytorch/issues/46373")  # fmt: skip
+""",
+    "https://github.com/pytorch/pytorch/issues/46373",
+)
 def backward_into_some_leaves():
     mid, b = leaf(1.0, 2.0).sin().detach(), leaf(3.0, 4.0)
     out = mid * b
     return {"loss": each(out.sum(), b=b, out=out) | {"a": None, "mid": None}}
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([1.0, 2.0])
 w1 = torch.tensor([0.5, 0.5], requires_grad=True)
@@ -104,7 +120,9 @@ loss_a = out_a.square().sum()
 loss_b = out_b.square().sum()
 loss_a.backward(inputs=[w1], retain_graph=True)
 loss_b.backward(inputs=[w2])
-""", "https://github.com/pytorch/pytorch/issues/46373")  # fmt: skip
+""",
+    "https://github.com/pytorch/pytorch/issues/46373",
+)
 def two_models_each_with_its_own_inputs():
     w1, w2 = leaf(0.5, 0.5), leaf(2.0, 3.0)
     out_a = torch.tensor([1.0, 2.0]) * w1
@@ -113,13 +131,16 @@ def two_models_each_with_its_own_inputs():
     return {"loss_a + loss_b": first | each(out_b.square().sum(), w2=w2, out_b=out_b) | {"x": None}}
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
 u = x.sin()
 y = u * u.sum()
 (jac,) = torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True)
-""", "https://discuss.pytorch.org/t/is-grads-batched/147377")  # fmt: skip
+""",
+    "https://discuss.pytorch.org/t/is-grads-batched/147377",
+)
 def batched_cotangents():
     x = leaf(1.0, 2.0, 3.0)
     u = x.sin()
@@ -128,13 +149,16 @@ def batched_cotangents():
     return {"y": {name: torch.stack([row[name] for row in rows]) for name in ("x", "u")}}
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([1.0, 2.0], requires_grad=True)
 loss = x.prod() ** 2
 (g,) = torch.autograd.grad(loss, x, create_graph=True)
 (hessian,) = torch.autograd.grad(g, x, torch.eye(2), is_grads_batched=True)
-""", "https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad.html")  # fmt: skip
+""",
+    "https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad.html",
+)
 def a_hessian_by_batched_cotangents():
     x = leaf(1.0, 2.0)
     loss = x.prod() ** 2
@@ -142,13 +166,16 @@ def a_hessian_by_batched_cotangents():
     return {"loss": each(loss, x=x), "g": {"x": torch.stack([each(element, x=x)["x"] for element in g])}}
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([1.0, 2.0], requires_grad=True)
 y = torch.tensor([3.0], requires_grad=True)
 loss = x.square().sum()
 dx, dy = torch.autograd.grad(loss, (x, y), allow_unused=True, materialize_grads=True)
-""", "https://github.com/pytorch/pytorch/issues/168059")  # fmt: skip
+""",
+    "https://github.com/pytorch/pytorch/issues/168059",
+)
 def zeros_for_what_is_not_used():
     x = leaf(1.0, 2.0)
     return {"loss": each(x.square().sum(), x=x)}
@@ -161,7 +188,7 @@ flat = x.view(-1)
 first = x[0]
 loss = (flat * flat).sum() + first.prod()
 d_first, d_flat, d_x = torch.autograd.grad(loss, (first, flat, x))
-""")  # fmt: skip
+""")
 def views():
     x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     flat, first = x.view(-1), x[0]
@@ -175,7 +202,7 @@ h = x * 3
 h += 1
 loss = h.square().sum()
 (dx,) = torch.autograd.grad(loss, x)
-""")  # fmt: skip
+""")
 def a_value_written_in_place():
     x = leaf(1.0, 2.0)
     before = x * 3
@@ -183,7 +210,8 @@ def a_value_written_in_place():
     return {"loss": each(after.square().sum(), {"x": x, "h#0": before, "h#1": after})}
 
 
-@program("""
+@program(
+    """
 import torch
 
 class Swish(torch.autograd.Function):
@@ -203,7 +231,9 @@ h = x * 2
 y = Swish.apply(h)
 out = y.sum()
 dx, dh = torch.autograd.grad(out, (x, h))
-""", "https://docs.pytorch.org/docs/stable/notes/extending.html")  # fmt: skip
+""",
+    "https://docs.pytorch.org/docs/stable/notes/extending.html",
+)
 def a_function_of_ones_own():
     x = leaf(-1.0, 2.0)
     h = x * 2
@@ -211,7 +241,8 @@ def a_function_of_ones_own():
     return {"out": each(y.sum(), x=x, h=h, y=y)}
 
 
-@program("""
+@program(
+    """
 import torch
 import torch.nn as nn
 from torch import autograd
@@ -247,7 +278,12 @@ model = DEQ()
 out = model(x)
 loss = out.sum()
 loss.backward()
-""", "https://github.com/locuslab/deq/issues/11", loops=True, whole=False, backward="loss")  # fmt: skip
+""",
+    "https://github.com/locuslab/deq/issues/11",
+    loops=True,
+    whole=False,
+    backward="loss",
+)
 def a_deep_equilibrium():
     x, w = torch.tensor([[0.5, -0.5]], requires_grad=True), torch.tensor([[0.2, 0.1], [0.0, 0.3]])
     z = torch.zeros(1, 2)
@@ -256,7 +292,8 @@ def a_deep_equilibrium():
     return {"loss": each(z.sum(), x=x)}
 
 
-@program("""
+@program(
+    """
 import torch
 a = torch.tensor([2.0, 3.0], requires_grad=True)
 with torch.no_grad():
@@ -268,7 +305,9 @@ f = root.square() - a
 (dfdr,) = torch.autograd.grad(f, root, torch.ones(2), retain_graph=True)
 (dfda,) = torch.autograd.grad(f, a, torch.ones(2))
 drda = -dfda / dfdr
-""", "http://implicit-layers-tutorial.org/implicit_functions/")  # fmt: skip
+""",
+    "http://implicit-layers-tutorial.org/implicit_functions/",
+)
 def an_implicit_function():
     a = leaf(2.0, 3.0)
     root = a.detach().sqrt().requires_grad_()
@@ -276,7 +315,8 @@ def an_implicit_function():
     return {"f": each(f, {"a": a, "root#20": root, "f": f}, cotangent=torch.ones(2))}
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([1.0, 2.0], requires_grad=True)
 u = x * 2
@@ -284,7 +324,10 @@ c = u.detach().requires_grad_()
 loss = c.square().sum()
 (dc,) = torch.autograd.grad(loss, c)
 u.backward(dc)
-""", "https://docs.pytorch.org/docs/stable/notes/autograd.html", backward="u")  # fmt: skip
+""",
+    "https://docs.pytorch.org/docs/stable/notes/autograd.html",
+    backward="u",
+)
 def a_gradient_carried_over_a_cut():
     c, x = leaf(2.0, 4.0), leaf(1.0, 2.0)
     loss, u = c.square().sum(), x * 2
@@ -292,7 +335,8 @@ def a_gradient_carried_over_a_cut():
     return {"loss": {"c": dc, "x": None, "u": None}, "u": each(u, x=x, u=u, cotangent=dc) | {"c": None, "loss": None}}
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([1.0, 2.0], requires_grad=True)
 h = x.exp()
@@ -300,7 +344,10 @@ a = h.sum()
 b = h.square().sum()
 torch.autograd.backward([a, b], retain_graph=True)
 (dh,) = torch.autograd.grad(b, h)
-""", "https://docs.pytorch.org/docs/stable/generated/torch.autograd.backward.html", backward="a + b")  # fmt: skip
+""",
+    "https://docs.pytorch.org/docs/stable/generated/torch.autograd.backward.html",
+    backward="a + b",
+)
 def backward_of_several_beside_a_grad():
     x = leaf(1.0, 2.0)
     h = x.exp()
@@ -308,7 +355,8 @@ def backward_of_several_beside_a_grad():
     return {"a + b": each((a, b), x=x, h=h), "b": each(b, h=h) | {"x": None, "a": None}}
 
 
-@program("""
+@program(
+    """
 import torch
 
 class Explainer:
@@ -323,7 +371,9 @@ class Explainer:
 explainer = Explainer(torch.tensor([1.0, -2.0]))
 given = torch.tensor([0.5, 0.25])
 attribution = explainer.attribute(given)
-""", "https://github.com/pytorch/captum")  # fmt: skip
+""",
+    "https://github.com/pytorch/captum",
+)
 def a_pass_in_a_method():
     inputs = leaf(0.5, 0.25)
     score = (inputs * torch.tensor([1.0, -2.0])).sigmoid().sum()

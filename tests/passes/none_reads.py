@@ -225,7 +225,9 @@ for step in range(2):
 )  # fmt: skip  # noqa: E501
 
 WELL = (
-    Read("a training that reads nothing", """\
+    Read(
+        "a training that reads nothing",
+        """\
 import torch
 torch.manual_seed(0)
 model = torch.nn.Linear(2, 1)
@@ -235,8 +237,11 @@ for step in range(3):
     loss = model(torch.randn(4, 2)).square().mean()
     loss.backward()
     optimizer.step()
-"""),
-    Read("gradients that are there", """\
+""",
+    ),
+    Read(
+        "gradients that are there",
+        """\
 import torch
 x = torch.tensor([1.0, 2.0], requires_grad=True)
 u = x * 2
@@ -244,8 +249,11 @@ u.retain_grad()
 loss = u.square().sum()
 loss.backward()
 print(x.grad, u.grad)
-"""),
-    Read("a check of each parameter", """\
+""",
+    ),
+    Read(
+        "a check of each parameter",
+        """\
 import torch
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh(), torch.nn.Linear(2, 1))
@@ -256,8 +264,11 @@ for p in model.parameters():
     if p.grad is None:
         continue
     total += p.grad.norm().item()
-"""),
-    Read("gradients cleared by hand where there are any", """\
+""",
+    ),
+    Read(
+        "gradients cleared by hand where there are any",
+        """\
 import torch
 w = torch.tensor([1.0, 2.0], requires_grad=True)
 for step in range(3):
@@ -267,8 +278,12 @@ for step in range(3):
     loss.backward()
     with torch.no_grad():
         w -= 0.1 * w.grad
-""", source="https://discuss.pytorch.org/t/why-do-we-need-to-set-the-gradients-manually-to-zero-in-pytorch/4903"),
-    Read("a library that looks for gradients itself", """\
+""",
+        source="https://discuss.pytorch.org/t/why-do-we-need-to-set-the-gradients-manually-to-zero-in-pytorch/4903",
+    ),
+    Read(
+        "a library that looks for gradients itself",
+        """\
 import torch
 torch.manual_seed(0)
 model = torch.nn.Linear(2, 1)
@@ -278,13 +293,17 @@ loss = model(torch.randn(4, 2)).square().mean()
 loss.backward()
 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
 optimizer.step()
-"""),
-    Read("inputs that may be unused and are not", """\
+""",
+    ),
+    Read(
+        "inputs that may be unused and are not",
+        """\
 import torch
 w = torch.tensor([1.0, 2.0], requires_grad=True)
 b = torch.tensor([0.5], requires_grad=True)
 loss = (w * 3 + b).sum()
 grads = torch.autograd.grad(loss, (w, b), allow_unused=True)
 norm = sum(g.norm() for g in grads if g is not None)
-"""),
-)  # fmt: skip
+""",
+    ),
+)

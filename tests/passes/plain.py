@@ -8,7 +8,8 @@ from passes.program import Collection, each, leaf
 program = Collection()
 
 
-@program("""
+@program(
+    """
 import torch
 import torch.nn.functional as F
 from torch.autograd import grad
@@ -23,7 +24,9 @@ d_a_u = grad(a, u, retain_graph=True)
 d_a_b = grad(a, b, retain_graph=True)
 d_a_w = grad(a, w, retain_graph=True)
 d_a_x = grad(a, x)
-""", "https://github.com/rasbt/deeplearning-models")  # fmt: skip
+""",
+    "https://github.com/rasbt/deeplearning-models",
+)
 def a_call_for_each_value():
     x, w, b = leaf(3.0, -1.0), leaf(2.0, 5.0), leaf(1.0, 0.5)
     u = x * w
@@ -32,7 +35,8 @@ def a_call_for_each_value():
     return {"a": each(a, x=x, w=w, b=b, u=u, v=v, a=a)}
 
 
-@program("""
+@program(
+    """
 import torch
 from torch.autograd import grad
 x = torch.tensor([0.5, -0.25], requires_grad=True)
@@ -41,7 +45,9 @@ h = w @ x
 a = torch.tanh(h)
 loss = a.square().sum()
 partials = grad(loss, (x, w, h, a))
-""", "https://discuss.pytorch.org/t/why-cant-i-see-grad-of-an-intermediate-variable/94")  # fmt: skip
+""",
+    "https://discuss.pytorch.org/t/why-cant-i-see-grad-of-an-intermediate-variable/94",
+)
 def one_call_for_all_values():
     x, w = leaf(0.5, -0.25), torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     h = w @ x
@@ -58,7 +64,7 @@ u = x * w
 v = u.sin() + b
 loss = v.square().sum()
 (d_loss_u,) = torch.autograd.grad(loss, u)
-""")  # fmt: skip
+""")
 def a_pass_that_ends_within():
     u, b = leaf(1.0, 2.0) * leaf(3.0, 4.0), leaf(0.5, 0.5)
     v = u.sin() + b
@@ -73,7 +79,7 @@ hidden = torch.sigmoid(x * scale)
 energy = hidden.pow(3).sum()
 along_x = torch.autograd.grad(energy, x, create_graph=True)[0]
 along_scale = torch.autograd.grad(energy, scale)[0]
-""")  # fmt: skip
+""")
 def two_calls_that_ask_for_different_leaves():
     x, scale = torch.linspace(-1, 1, 4, requires_grad=True), torch.tensor(1.5, requires_grad=True)
     hidden = torch.sigmoid(x * scale)
@@ -81,12 +87,15 @@ def two_calls_that_ask_for_different_leaves():
     return {"energy": each(energy, x=x, scale=scale, hidden=hidden, energy=energy)}
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([1.0, -2.0, 3.0], requires_grad=True)
 y = x ** 3
 dydx = torch.autograd.grad(y.sum(), x)[0]
-""", "https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad.html")  # fmt: skip
+""",
+    "https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad.html",
+)
 def an_output_without_a_name():
     x = leaf(1.0, -2.0, 3.0)
     y = x**3
@@ -99,35 +108,41 @@ x = torch.tensor([1.0, -2.0, 3.0], requires_grad=True)
 y = x.exp()
 total = torch.autograd.grad(y.sum(), x, retain_graph=True)[0]
 product = torch.autograd.grad(y.prod(), x)[0]
-""")  # fmt: skip
+""")
 def two_outputs_without_a_name():
     x = leaf(1.0, -2.0, 3.0)
     y = x.exp()
     return {"grad()#0": each(y.sum(), x=x, y=y), "grad()#1": each(y.prod(), x=x, y=y)}
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([0.1, 0.2], requires_grad=True)
 h = x.cos()
 first = h.sum()
 second = (h * x).sum()
 (both,) = torch.autograd.grad((first, second), x)
-""", "https://github.com/meta-pytorch/captum/issues/901")  # fmt: skip
+""",
+    "https://github.com/meta-pytorch/captum/issues/901",
+)
 def several_outputs_in_one_call():
     x = leaf(0.1, 0.2)
     h = x.cos()
     return {"first + second": each((h.sum(), (h * x).sum()), x=x, h=h)}
 
 
-@program("""
+@program(
+    """
 import torch
 torch.manual_seed(0)
 inputs = torch.randn(3, 2, requires_grad=True)
 weight = torch.randn(2)
 outputs = (inputs @ weight).sigmoid()
 grads = torch.autograd.grad(torch.unbind(outputs), inputs)
-""", "https://github.com/meta-pytorch/captum/issues/901")  # fmt: skip
+""",
+    "https://github.com/meta-pytorch/captum/issues/901",
+)
 def the_outputs_of_a_batch_unbound():
     torch.manual_seed(0)
     inputs, weight = torch.randn(3, 2, requires_grad=True), torch.randn(2)
@@ -144,7 +159,7 @@ c = x.exp()
 b = (c * x).sum()
 (da,) = torch.autograd.grad(a, x)
 (db,) = torch.autograd.grad(b, x)
-""")  # fmt: skip
+""")
 def two_outputs_apart():
     x = leaf(1.0, 2.0)
     u, c = x * 3, x.exp()
@@ -152,14 +167,17 @@ def two_outputs_apart():
     return {"a": each(a, x=x, u=u, c=c, a=a), "b": each(b, x=x, u=u, c=c, b=b)}
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
 y = x.square()
 z = y * x
 v = torch.tensor([1.0, 0.1, 0.01])
 vjp = torch.autograd.grad(z, x, grad_outputs=v)[0]
-""", "https://docs.pytorch.org/tutorials/beginner/introyt/autogradyt_tutorial.html")  # fmt: skip
+""",
+    "https://docs.pytorch.org/tutorials/beginner/introyt/autogradyt_tutorial.html",
+)
 def an_output_that_is_no_scalar():
     x, v = leaf(1.0, 2.0, 3.0), torch.tensor([1.0, 0.1, 0.01])
     y = x.square()
@@ -170,7 +188,8 @@ def an_output_that_is_no_scalar():
 JACOBIAN = "https://gist.github.com/apaszke/226abdf867c4e9d6698bd198f3b45fb7"
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
 s = x.sin()
@@ -179,7 +198,10 @@ jac = []
 for row in torch.eye(3):
     jac.append(torch.autograd.grad(y, x, row, retain_graph=True)[0])
 jacobian = torch.stack(jac)
-""", JACOBIAN, loops=True)  # fmt: skip
+""",
+    JACOBIAN,
+    loops=True,
+)
 def the_rows_of_a_jacobian():
     x = leaf(1.0, 2.0, 3.0)
     s = x.sin()
@@ -188,14 +210,18 @@ def the_rows_of_a_jacobian():
     return {key: each(y, x=x, s=s, y=y, cotangent=row) for key, row in zip(keys, torch.eye(3), strict=True)}
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([1.0, 2.0], requires_grad=True)
 h = x.tanh()
 y = torch.stack([h.sum(), h.prod()])
 rows = [torch.autograd.grad(y[i], x, retain_graph=True)[0] for i in range(2)]
 jacobian = torch.stack(rows)
-""", "https://discuss.pytorch.org/t/is-grads-batched/147377", loops=True)  # fmt: skip
+""",
+    "https://discuss.pytorch.org/t/is-grads-batched/147377",
+    loops=True,
+)
 def the_elements_of_an_output_one_by_one():
     x = leaf(1.0, 2.0)
     h = x.tanh()
@@ -210,7 +236,7 @@ y = x * x.sum()
 up = torch.autograd.grad(y, x, torch.tensor([1.0, 0.0]), retain_graph=True)[0]
 again = torch.autograd.grad(y, x, torch.tensor([1.0, 0.0]), retain_graph=True)[0]
 down = torch.autograd.grad(y, x, torch.tensor([0.0, 1.0]))[0]
-""")  # fmt: skip
+""")
 def the_same_output_with_the_same_and_other_cotangents():
     x = leaf(2.0, 3.0)
     y = x * x.sum()
@@ -218,7 +244,8 @@ def the_same_output_with_the_same_and_other_cotangents():
     return {"y": each(y, x=x, y=y, cotangent=up), "y, pass 2": each(y, x=x, y=y, cotangent=down)}
 
 
-@program("""
+@program(
+    """
 import torch
 torch.manual_seed(0)
 wide = torch.randn(3, requires_grad=True)
@@ -227,7 +254,9 @@ unused = torch.randn(3, requires_grad=True)
 score = wide.sum() + deep.square().sum()
 prob = torch.sigmoid(score)
 grads = torch.autograd.grad(prob, (wide, deep, unused), allow_unused=True)
-""", "https://github.com/meta-pytorch/captum/issues/1063")  # fmt: skip
+""",
+    "https://github.com/meta-pytorch/captum/issues/1063",
+)
 def an_input_that_is_not_used():
     torch.manual_seed(0)
     wide, deep, unused = (torch.randn(3, requires_grad=True) for _ in range(3))
@@ -244,7 +273,7 @@ loss = u.square().sum()
 (plain,) = torch.autograd.grad(loss, w, retain_graph=True)
 loss = loss + 0.1 * w.abs().sum()
 (penalized,) = torch.autograd.grad(loss, w)
-""")  # fmt: skip
+""")
 def a_loss_that_is_bound_again():
     x, w = torch.tensor([1.0, 2.0]), leaf(0.5, -0.5)
     u = x * w
@@ -265,7 +294,7 @@ def slope(y, x):
 x = torch.tensor([0.5, 1.5], requires_grad=True)
 y = x.sin()
 dy = slope(y, x)
-""")  # fmt: skip
+""")
 def a_pass_in_a_function():
     x = leaf(0.5, 1.5)
     y = x.sin()
@@ -283,7 +312,7 @@ def value_and_slope(q):
 
 q0 = torch.tensor([1.0, 2.0], requires_grad=True)
 number, slope = value_and_slope(q0)
-""")  # fmt: skip
+""")
 def an_output_that_is_a_local():
     q = leaf(1.0, 2.0)
     squared = q * q
@@ -304,7 +333,7 @@ p = torch.tensor([1.0, 2.0], requires_grad=True)
 r = torch.tensor([3.0, 4.0], requires_grad=True)
 first = step(p)
 second = step(r)
-""")  # fmt: skip
+""")
 def a_function_that_is_called_twice():
     answer = {}
     for call, name, other, q in ((0, "p", "r", leaf(1.0, 2.0)), (1, "r", "p", leaf(3.0, 4.0))):
@@ -313,14 +342,17 @@ def a_function_that_is_called_twice():
     return answer
 
 
-@program("""
+@program(
+    """
 import torch
 z = torch.tensor([1 + 2j, 3 - 1j], requires_grad=True)
 w = torch.tensor([0.5 + 0.5j, -1j], requires_grad=True)
 product = z * w
 power = product.abs().square().sum()
 dz, dw = torch.autograd.grad(power, (z, w))
-""", "https://docs.pytorch.org/docs/stable/notes/autograd.html")  # fmt: skip
+""",
+    "https://docs.pytorch.org/docs/stable/notes/autograd.html",
+)
 def complex_values():
     z, w = leaf(1 + 2j, 3 - 1j), leaf(0.5 + 0.5j, -1j)
     product = z * w
@@ -333,7 +365,7 @@ x = torch.tensor([-1.0, -2.0], requires_grad=True)
 h = torch.relu(x)
 loss = (h * 3).sum()
 (dead,) = torch.autograd.grad(loss, x)
-""")  # fmt: skip
+""")
 def a_gradient_of_zeros_is_one():
     x = leaf(-1.0, -2.0)
     h = torch.relu(x)
@@ -346,7 +378,7 @@ x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
 parts = [x * 2, x.square()]
 whole = {"sum": parts[0].sum() + parts[1].sum()}
 (dx,) = torch.autograd.grad(whole["sum"], x)
-""")  # fmt: skip
+""")
 def values_in_containers():
     x = leaf(1.0, 2.0, 3.0)
     double, squared = x * 2, x.square()

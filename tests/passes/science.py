@@ -7,7 +7,8 @@ from passes.program import Collection, each, leaf
 program = Collection()
 
 
-@program("""
+@program(
+    """
 import torch
 import torch.nn as nn
 torch.manual_seed(0)
@@ -19,7 +20,10 @@ u_xx = torch.autograd.grad(u_x, x, torch.ones_like(u_x), create_graph=True)[0]
 residual = u_xx + u
 loss = residual.square().mean()
 loss.backward()
-""", "https://amm.zanotp.com/pinn", backward="loss")  # fmt: skip
+""",
+    "https://amm.zanotp.com/pinn",
+    backward="loss",
+)
 def pinn_of_a_second_order_equation():
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
@@ -36,7 +40,8 @@ def pinn_of_a_second_order_equation():
     }
 
 
-@program("""
+@program(
+    """
 import torch
 import torch.nn as nn
 
@@ -61,7 +66,10 @@ ts = torch.rand(3, 1, requires_grad=True)
 f = residual(model, xs, ts)
 loss = f.pow(2).mean()
 loss.backward()
-""", "https://deepwiki.com/jayroxis/PINNs/6.4-automatic-differentiation-for-pdes", backward="loss")  # fmt: skip
+""",
+    "https://deepwiki.com/jayroxis/PINNs/6.4-automatic-differentiation-for-pdes",
+    backward="loss",
+)
 def pinn_of_burgers_equation():
     torch.manual_seed(1)
     net = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
@@ -104,14 +112,17 @@ def the_logistic_equation():
     }
 
 
-@program("""
+@program(
+    """
 import torch
 positions = torch.tensor([[0.0, 0.0], [1.0, 0.5], [0.2, 1.1]], requires_grad=True)
 i, j = torch.triu_indices(3, 3, offset=1)
 r = (positions[i] - positions[j]).norm(dim=1)
 energy = (r ** -12 - 2 * r ** -6).sum()
 forces = -torch.autograd.grad(energy, positions)[0]
-""", "https://aiqm.github.io/torchani-test-docs/examples/nnp_training_force.html")  # fmt: skip
+""",
+    "https://aiqm.github.io/torchani-test-docs/examples/nnp_training_force.html",
+)
 def forces_from_an_energy():
     positions = torch.tensor([[0.0, 0.0], [1.0, 0.5], [0.2, 1.1]], requires_grad=True)
     i, j = torch.triu_indices(3, 3, offset=1)
@@ -120,7 +131,8 @@ def forces_from_an_energy():
     return {"energy": each(energy, positions=positions, r=r, energy=energy)}
 
 
-@program("""
+@program(
+    """
 import torch
 import torch.nn as nn
 
@@ -145,7 +157,10 @@ pos = torch.randn(3, 2, requires_grad=True)
 energy, forces = model.forces(pos)
 loss = energy.square() + (forces - 0.5).square().mean()
 loss.backward()
-""", "https://aiqm.github.io/torchani-test-docs/examples/nnp_training_force.html", backward="loss")  # fmt: skip
+""",
+    "https://aiqm.github.io/torchani-test-docs/examples/nnp_training_force.html",
+    backward="loss",
+)
 def training_with_forces():
     torch.manual_seed(2)
     layer, pos = torch.nn.Linear(2, 3), torch.randn(3, 2, requires_grad=True)
@@ -193,7 +208,8 @@ def the_virial_of_each_atom():
     return {f"grad()#{k}": each(atom_energy[k], displacement=displacement, atom_energy=atom_energy) for k in range(2)}
 
 
-@program("""
+@program(
+    """
 import torch
 q = torch.tensor([1.0, 0.0], requires_grad=True)
 p = torch.tensor([0.0, 0.5], requires_grad=True)
@@ -201,14 +217,17 @@ hamiltonian = p.square().sum() / 2 + q.pow(4).sum() / 4
 dq, dp = torch.autograd.grad(hamiltonian, (q, p))
 q_next = q + 0.1 * dp
 p_next = p - 0.1 * dq
-""", "https://github.com/greydanus/hamiltonian-nn")  # fmt: skip
+""",
+    "https://github.com/greydanus/hamiltonian-nn",
+)
 def a_hamiltonian_step():
     q, p = leaf(1.0, 0.0), leaf(0.0, 0.5)
     hamiltonian = p.square().sum() / 2 + q.pow(4).sum() / 4
     return {"hamiltonian": each(hamiltonian, q=q, p=p) | {"q_next": None, "p_next": None}}
 
 
-@program("""
+@program(
+    """
 import torch
 torch.manual_seed(3)
 a = torch.randn(2, 2, requires_grad=True)
@@ -219,7 +238,10 @@ e_dzdz = torch.autograd.grad(dz, z, e, create_graph=True)[0]
 divergence = (e_dzdz * e).sum(dim=1)
 loss = divergence.mean()
 loss.backward()
-""", "https://github.com/rtqichen/ffjord", backward="loss")  # fmt: skip
+""",
+    "https://github.com/rtqichen/ffjord",
+    backward="loss",
+)
 def divergence_after_hutchinson():
     torch.manual_seed(3)
     a, z, e = torch.randn(2, 2, requires_grad=True), torch.randn(3, 2, requires_grad=True), torch.randn(3, 2)
@@ -232,21 +254,26 @@ def divergence_after_hutchinson():
     }
 
 
-@program("""
+@program(
+    """
 import torch
 z = torch.tensor([[0.5, -0.5]], requires_grad=True)
 dz = torch.stack([z[:, 0] * z[:, 1], z[:, 1] ** 2], dim=1)
 trace = 0.0
 for i in range(2):
     trace = trace + torch.autograd.grad(dz[:, i].sum(), z, create_graph=True)[0][:, i]
-""", "https://github.com/rtqichen/ffjord", loops=True)  # fmt: skip
+""",
+    "https://github.com/rtqichen/ffjord",
+    loops=True,
+)
 def the_trace_of_a_jacobian_exactly():
     z = torch.tensor([[0.5, -0.5]], requires_grad=True)
     dz = torch.stack([z[:, 0] * z[:, 1], z[:, 1] ** 2], dim=1)
     return {f"grad()#{i}": each(dz[:, i].sum(), z=z, dz=dz) for i in range(2)}
 
 
-@program("""
+@program(
+    """
 import torch
 w = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], requires_grad=True)
 y0 = torch.tensor([1.0, 0.0], requires_grad=True)
@@ -255,7 +282,9 @@ for k in range(3):
     y = y + 0.1 * torch.tanh(w @ y)
 loss = (y - torch.tensor([0.0, 1.0])).square().sum()
 dw, dy0 = torch.autograd.grad(loss, (w, y0))
-""", "https://github.com/rtqichen/torchdiffeq")  # fmt: skip
+""",
+    "https://github.com/rtqichen/torchdiffeq",
+)
 def an_equation_integrated_by_euler():
     w, y0 = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], requires_grad=True), leaf(1.0, 0.0)
     ys = [y0]
@@ -265,7 +294,8 @@ def an_equation_integrated_by_euler():
     return {"loss": each(loss, {f"y#{k}": y for k, y in enumerate(ys) if k}, w=w, y0=y0)}
 
 
-@program("""
+@program(
+    """
 import torch
 w = torch.tensor([0.5, 0.2], requires_grad=True)
 end = torch.tensor([1.0, -1.0], requires_grad=True)
@@ -273,14 +303,17 @@ rate = torch.sin(w * end)
 adjoint = torch.tensor([1.0, 2.0])
 vjp_y, vjp_w = torch.autograd.grad(rate, (end, w), -adjoint, allow_unused=True)
 adjoint = adjoint + 0.1 * vjp_y
-""", "https://github.com/rtqichen/torchdiffeq")  # fmt: skip
+""",
+    "https://github.com/rtqichen/torchdiffeq",
+)
 def a_step_of_the_adjoint_method():
     w, end = leaf(0.5, 0.2), leaf(1.0, -1.0)
     rate = torch.sin(w * end)
     return {"rate": each(rate, w=w, end=end, rate=rate, cotangent=torch.tensor([-1.0, -2.0]))}
 
 
-@program("""
+@program(
+    """
 import torch
 torch.manual_seed(4)
 theta = torch.tensor([1.0, 0.5], requires_grad=True)
@@ -293,7 +326,10 @@ for k in range(2):
     e = energy(x)
     (g,) = torch.autograd.grad(e, x)
     x = (x - 0.1 * g + 0.01 * torch.randn(2)).detach().requires_grad_()
-""", "https://soran-ghaderi.github.io/torchebm/latest/examples/samplers", loops=True)  # fmt: skip
+""",
+    "https://soran-ghaderi.github.io/torchebm/latest/examples/samplers",
+    loops=True,
+)
 def langevin_dynamics():
     torch.manual_seed(4)
     theta, x, answer = leaf(1.0, 0.5), torch.randn(2, requires_grad=True), {}
@@ -304,7 +340,8 @@ def langevin_dynamics():
     return answer
 
 
-@program("""
+@program(
+    """
 import torch
 torch.manual_seed(5)
 w = torch.randn(2, 2, requires_grad=True)
@@ -316,7 +353,11 @@ for i in range(2):
     trace = trace + torch.autograd.grad(score[:, i].sum(), data, create_graph=True)[0][:, i]
 loss = (trace + score.square().sum(1) / 2).mean()
 loss.backward()
-""", "https://github.com/ermongroup/sliced_score_matching", loops=True, backward="loss")  # fmt: skip
+""",
+    "https://github.com/ermongroup/sliced_score_matching",
+    loops=True,
+    backward="loss",
+)
 def score_matching():
     torch.manual_seed(5)
     w, data = torch.randn(2, 2, requires_grad=True), torch.randn(3, 2).requires_grad_()
@@ -332,7 +373,8 @@ def score_matching():
     }
 
 
-@program("""
+@program(
+    """
 import torch
 torch.manual_seed(6)
 w = torch.randn(2, requires_grad=True)
@@ -343,7 +385,9 @@ logp = -(w * noisy.square()).sum()
 score = torch.autograd.grad(logp, noisy, create_graph=True)[0]
 loss = (score + noise / 0.09).square().sum(1).mean()
 (dw,) = torch.autograd.grad(loss, w)
-""", "https://github.com/ermongroup/ncsn")  # fmt: skip
+""",
+    "https://github.com/ermongroup/ncsn",
+)
 def denoising_score_matching():
     torch.manual_seed(6)
     w, data, noise = torch.randn(2, requires_grad=True), torch.randn(4, 2), 0.3 * torch.randn(4, 2)

@@ -7,7 +7,8 @@ from passes.program import Collection, each, leaf
 program = Collection()
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([0.1, 0.2], requires_grad=True)
 u = x * 3
@@ -17,7 +18,10 @@ score = v.sum()
 penalty = slope.norm()
 loss = score + penalty
 loss.backward()
-""", "https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-penalty", backward="loss")  # fmt: skip
+""",
+    "https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-penalty",
+    backward="loss",
+)
 def gradient_penalty():
     x = leaf(0.1, 0.2)
     u = x * 3
@@ -29,7 +33,8 @@ def gradient_penalty():
     return {"score": each(score, values) | {"slope": None}, "loss": each(loss, values, slope=slope)}
 
 
-@program("""
+@program(
+    """
 import torch
 import torch.nn as nn
 torch.manual_seed(0)
@@ -44,7 +49,10 @@ gradients = torch.autograd.grad(outputs=disc, inputs=interpolates, grad_outputs=
 penalty = ((gradients.norm(2, dim=1) - 1) ** 2).mean() * 10
 d_loss = critic(fake).mean() - critic(real).mean() + penalty
 d_loss.backward()
-""", "https://github.com/caogang/wgan-gp/issues/28", backward="d_loss")  # fmt: skip
+""",
+    "https://github.com/caogang/wgan-gp/issues/28",
+    backward="d_loss",
+)
 def wgan_gp():
     torch.manual_seed(0)
     critic = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
@@ -61,7 +69,8 @@ def wgan_gp():
     }
 
 
-@program("""
+@program(
+    """
 import torch
 import torch.nn as nn
 torch.manual_seed(1)
@@ -72,7 +81,10 @@ pred = torch.nn.functional.softplus(layer(real))
 (grad_real,) = torch.autograd.grad(outputs=pred.sum(), inputs=real, create_graph=True)
 r1 = grad_real.pow(2).reshape(grad_real.shape[0], -1).sum(1).mean()
 (5.0 * r1).backward()
-""", "https://github.com/rosinality/stylegan2-pytorch", backward="backward()")  # fmt: skip
+""",
+    "https://github.com/rosinality/stylegan2-pytorch",
+    backward="backward()",
+)
 def r1_penalty():
     torch.manual_seed(1)
     layer, real = torch.nn.Linear(3, 1), torch.randn(2, 3, requires_grad=True)
@@ -85,7 +97,8 @@ def r1_penalty():
     }
 
 
-@program("""
+@program(
+    """
 import torch
 torch.manual_seed(2)
 w = torch.randn(3, requires_grad=True)
@@ -94,7 +107,9 @@ loss = (u * u.cumsum(0)).sum()
 v = torch.tensor([1.0, 0.0, -1.0])
 g = torch.autograd.grad(loss, w, create_graph=True)[0]
 hvp = torch.autograd.grad(g, w, grad_outputs=v)[0]
-""", "https://github.com/noahgolmant/pytorch-hessian-eigenthings")  # fmt: skip
+""",
+    "https://github.com/noahgolmant/pytorch-hessian-eigenthings",
+)
 def hessian_vector_product():
     torch.manual_seed(2)
     w = torch.randn(3, requires_grad=True)
@@ -105,7 +120,8 @@ def hessian_vector_product():
     return {"loss": each(loss, w=w, u=u) | {"g": None}, "g": each(g, w=w, u=u, g=g, cotangent=v)}
 
 
-@program("""
+@program(
+    """
 import torch
 w = torch.tensor([0.5, -1.0], requires_grad=True)
 b = torch.tensor([0.1], requires_grad=True)
@@ -113,7 +129,9 @@ loss = ((w * w).sum() + b).pow(3).sum()
 gw, gb = torch.autograd.grad(loss, (w, b), create_graph=True)
 dot = (gw * torch.tensor([1.0, 2.0])).sum() + (gb * 3.0).sum()
 hw, hb = torch.autograd.grad(dot, (w, b))
-""", "https://github.com/anh-tong/second")  # fmt: skip
+""",
+    "https://github.com/anh-tong/second",
+)
 def hessian_vector_product_of_a_dot():
     w, b = leaf(0.5, -1.0), leaf(0.1)
     loss = ((w * w).sum() + b).pow(3).sum()
@@ -122,7 +140,8 @@ def hessian_vector_product_of_a_dot():
     return {"loss": each(loss, w=w, b=b), "dot": each(dot, w=w, b=b, gw=gw, gb=gb)}
 
 
-@program("""
+@program(
+    """
 import torch
 
 def jvp(outputs, inputs, vector):
@@ -133,7 +152,9 @@ def jvp(outputs, inputs, vector):
 x = torch.tensor([0.3, 0.6], requires_grad=True)
 y = torch.stack([x.prod(), x.sum(), x[0].exp()])
 tangent = jvp(y, x, torch.tensor([1.0, -1.0]))
-""", "https://j-towns.github.io/2017/06/12/A-new-trick.html")  # fmt: skip
+""",
+    "https://j-towns.github.io/2017/06/12/A-new-trick.html",
+)
 def forward_mode_by_two_passes():
     x, tangent = leaf(0.3, 0.6), torch.tensor([1.0, -1.0])
     y = torch.stack([x.prod(), x.sum(), x[0].exp()])
@@ -145,7 +166,8 @@ def forward_mode_by_two_passes():
     }
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([1.0, 2.0], requires_grad=True)
 f = x[0] ** 2 * x[1] + x[1] ** 3
@@ -153,7 +175,10 @@ f = x[0] ** 2 * x[1] + x[1] ** 3
 hessian = torch.zeros(2, 2)
 for i in range(2):
     (hessian[i],) = torch.autograd.grad(g[i], x, retain_graph=True)
-""", "https://github.com/suswei/RLCT/blob/master/utils.py", loops=True)  # fmt: skip
+""",
+    "https://github.com/suswei/RLCT/blob/master/utils.py",
+    loops=True,
+)
 def hessian_by_rows():
     x = leaf(1.0, 2.0)
     f = x[0] ** 2 * x[1] + x[1] ** 3
@@ -161,7 +186,8 @@ def hessian_by_rows():
     return {"f": each(f, x=x)} | {f"grad()#{i}": each(g[i], x=x, g=g) for i in range(2)}
 
 
-@program("""
+@program(
+    """
 import torch
 
 def jacobian(y, x):
@@ -176,7 +202,10 @@ x = torch.tensor([1.0, -1.0], requires_grad=True)
 loss = (x ** 4).sum() + x.prod()
 gradient = jacobian(loss, x)
 hessian = jacobian(gradient, x)
-""", "https://gist.github.com/apaszke/226abdf867c4e9d6698bd198f3b45fb7", loops=True)  # fmt: skip
+""",
+    "https://gist.github.com/apaszke/226abdf867c4e9d6698bd198f3b45fb7",
+    loops=True,
+)
 def hessian_as_the_jacobian_of_a_jacobian():
     x = leaf(1.0, -1.0)
     loss = (x**4).sum() + x.prod()
@@ -198,7 +227,7 @@ y = x ** 4
 (d1,) = torch.autograd.grad(y, x, create_graph=True)
 (d2,) = torch.autograd.grad(d1, x, create_graph=True)
 (d3,) = torch.autograd.grad(d2, x)
-""")  # fmt: skip
+""")
 def three_derivatives():
     x = torch.tensor(2.0, requires_grad=True)
     y = x**4
@@ -207,7 +236,8 @@ def three_derivatives():
     return {"y": each(y, x=x, y=y), "d1": each(d1, x=x, d1=d1), "d2": each(d2, x=x, d2=d2, y=y)}
 
 
-@program("""
+@program(
+    """
 import torch
 w = torch.tensor([1.0, 2.0], requires_grad=True)
 h = w * w
@@ -217,7 +247,9 @@ first = w.grad
 w.grad = None
 first.sum().backward()
 second = w.grad
-""", "https://gist.github.com/delta2323/9bbca950ee32c523c7aec2e02ad7f85a")  # fmt: skip
+""",
+    "https://gist.github.com/delta2323/9bbca950ee32c523c7aec2e02ad7f85a",
+)
 def double_backward():
     w = leaf(1.0, 2.0)
     h = w * w
@@ -236,7 +268,7 @@ y = torch.sin(x * w)
 loss = y.sum()
 (dx,) = torch.autograd.grad(loss, x, retain_graph=True)
 loss.backward()
-""")  # fmt: skip
+""")
 def grad_and_backward_from_the_same_loss():
     torch.manual_seed(3)
     x, w = (torch.randn(3, requires_grad=True) for _ in range(2))
@@ -244,7 +276,8 @@ def grad_and_backward_from_the_same_loss():
     return {"loss": each(y.sum(), x=x, w=w, y=y)}
 
 
-@program("""
+@program(
+    """
 import torch
 torch.manual_seed(4)
 params = [torch.randn(2, requires_grad=True), torch.randn(1, requires_grad=True)]
@@ -252,7 +285,10 @@ loss = (params[0].prod() * params[1]).sum().exp()
 grads = torch.autograd.grad(loss, params, create_graph=True)
 norm = sum(g.square().sum() for g in grads)
 norm.backward()
-""", "https://github.com/anh-tong/second", backward="norm")  # fmt: skip
+""",
+    "https://github.com/anh-tong/second",
+    backward="norm",
+)
 def the_norm_of_all_gradients():
     torch.manual_seed(4)
     params = [torch.randn(2, requires_grad=True), torch.randn(1, requires_grad=True)]
@@ -264,7 +300,8 @@ def the_norm_of_all_gradients():
     return {"loss": each(loss, values), "norm": each(norm, values, **between)}
 
 
-@program("""
+@program(
+    """
 import torch
 torch.manual_seed(5)
 w = torch.randn(3, requires_grad=True)
@@ -275,7 +312,10 @@ for step in range(2):
     (hv,) = torch.autograd.grad(g, w, v, retain_graph=True)
     v = hv / hv.norm()
 eigenvalue = (v * hv).sum()
-""", "https://github.com/amirgholami/PyHessian", loops=True)  # fmt: skip
+""",
+    "https://github.com/amirgholami/PyHessian",
+    loops=True,
+)
 def power_iteration():
     torch.manual_seed(5)
     w = torch.randn(3, requires_grad=True)
@@ -286,7 +326,8 @@ def power_iteration():
     return {"loss": each(loss, w=w), "g": first, "g, pass 2": each(g, w=w, g=g, cotangent=v)}
 
 
-@program("""
+@program(
+    """
 import torch
 
 class Cube(torch.autograd.Function):
@@ -306,7 +347,10 @@ total = y.sum()
 (dx,) = torch.autograd.grad(total, x, create_graph=True)
 smooth = dx.square().sum()
 smooth.backward()
-""", "https://gist.github.com/arthurmensch/b02c45f3440c9d3de0ef2c0ae5ea1107", backward="smooth")  # fmt: skip
+""",
+    "https://gist.github.com/arthurmensch/b02c45f3440c9d3de0ef2c0ae5ea1107",
+    backward="smooth",
+)
 def a_function_of_ones_own_differentiated_twice():
     x = leaf(1.0, 2.0)
     dx = 3 * x**2
@@ -316,7 +360,8 @@ def a_function_of_ones_own_differentiated_twice():
     }
 
 
-@program("""
+@program(
+    """
 import torch
 
 def trace_of_hessian(loss, w, samples):
@@ -329,7 +374,9 @@ torch.manual_seed(6)
 theta = torch.randn(4, requires_grad=True)
 cost = theta.cos().prod() + theta.pow(4).sum()
 trace = trace_of_hessian(cost, theta, torch.randn(4))
-""", "https://github.com/amirgholami/adahessian")  # fmt: skip
+""",
+    "https://github.com/amirgholami/adahessian",
+)
 def the_trace_of_a_hessian():
     torch.manual_seed(6)
     theta = torch.randn(4, requires_grad=True)

@@ -25,23 +25,32 @@ def inside():
     return q, u, u * u.sum()
 
 
-@program(FUNCTIONAL + """
+@program(
+    FUNCTIONAL
+    + """
 out, pulled = torch.autograd.functional.vjp(f, x, torch.tensor([1.0, 2.0]))
-""", DOCS + ".autograd.functional.vjp.html")  # fmt: skip
+""",
+    DOCS + ".autograd.functional.vjp.html",
+)
 def functional_vjp():
     q, u, y = inside()
     return {"/f:y": each(y, {"/f:q": q, "/f:u": u, "/f:y": y}, cotangent=torch.tensor([1.0, 2.0]))}
 
 
-@program(FUNCTIONAL + """
+@program(
+    FUNCTIONAL
+    + """
 jac = torch.autograd.functional.jacobian(f, x)
-""", DOCS + ".autograd.functional.jacobian.html")  # fmt: skip
+""",
+    DOCS + ".autograd.functional.jacobian.html",
+)
 def functional_jacobian():
     q, u, y = inside()
     return {f"grad()#{i}": each(y[i], {"/f:q": q, "/f:u": u, "/f:y": y}) for i in range(2)}
 
 
-@program("""
+@program(
+    """
 import torch
 
 def energy(q):
@@ -53,14 +62,19 @@ w = torch.tensor([0.5, 0.5], requires_grad=True)
 value, product = torch.autograd.functional.hvp(energy, x, torch.tensor([1.0, 0.0]))
 loss = (w * product).sum()
 loss.backward()
-""", DOCS + ".autograd.functional.hvp.html", whole=False, backward="loss")  # fmt: skip
+""",
+    DOCS + ".autograd.functional.hvp.html",
+    whole=False,
+    backward="loss",
+)
 def functional_hvp():
     q, w = leaf(1.0, 2.0), leaf(0.5, 0.5)
     product = 6 * q.detach() * torch.tensor([1.0, 0.0])
     return {"/energy:e": each(q.pow(3).sum(), {"/energy:q": q}), "loss": each((w * product).sum(), w=w)}
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([1.0, 2.0])
 w = torch.tensor([0.5, 0.5], requires_grad=True)
@@ -68,14 +82,18 @@ hessian = torch.autograd.functional.hessian(lambda q: q.pow(4).sum(), x)
 u = hessian @ w
 loss = u.square().sum()
 (dw,) = torch.autograd.grad(loss, w)
-""", DOCS + ".autograd.functional.hessian.html", whole=False)  # fmt: skip
+""",
+    DOCS + ".autograd.functional.hessian.html",
+    whole=False,
+)
 def functional_hessian():
     w = leaf(0.5, 0.5)
     u = torch.diag(torch.tensor([12.0, 48.0])) @ w
     return {"loss": each(u.square().sum(), w=w, u=u)}
 
 
-@program("""
+@program(
+    """
 import torch
 from torch.func import grad
 
@@ -88,21 +106,29 @@ slope = grad(f)(x)
 u = slope * w
 loss = u.sum()
 loss.backward()
-""", DOCS + ".func.grad.html", whole=False, backward="loss")  # fmt: skip
+""",
+    DOCS + ".func.grad.html",
+    whole=False,
+    backward="loss",
+)
 def func_grad_beside_a_backward():
     w = leaf(2.0, 3.0)
     u = torch.tensor([0.5, 1.0]).cos() * w
     return {"loss": each(u.sum(), w=w, u=u)}
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([0.5, 1.0], requires_grad=True)
 jac = torch.func.jacrev(torch.tanh)(x.detach())
 h = torch.tanh(x)
 y = jac @ h
 (dx,) = torch.autograd.grad(y.sum(), x)
-""", DOCS + ".func.jacrev.html", whole=False)  # fmt: skip
+""",
+    DOCS + ".func.jacrev.html",
+    whole=False,
+)
 def func_jacrev_beside_a_grad():
     x = leaf(0.5, 1.0)
     h = torch.tanh(x)
@@ -110,7 +136,8 @@ def func_jacrev_beside_a_grad():
     return {"grad()": each(y.sum(), x=x, h=h, y=y)}
 
 
-@program("""
+@program(
+    """
 import torch
 x = torch.tensor([0.5, 1.0], requires_grad=True)
 out, pull = torch.func.vjp(torch.sin, x.detach())
@@ -118,7 +145,10 @@ out, pull = torch.func.vjp(torch.sin, x.detach())
 u = x * pulled
 loss = u.square().sum()
 (dx,) = torch.autograd.grad(loss, x)
-""", DOCS + ".func.vjp.html", whole=False)  # fmt: skip
+""",
+    DOCS + ".func.vjp.html",
+    whole=False,
+)
 def func_vjp_beside_a_grad():
     x = leaf(0.5, 1.0)
     u = x * x.detach().cos()

@@ -8,13 +8,18 @@ program = Collection("Calls of your functions")
 
 
 @program(
-    "a function called twice: `/inner#0:v`, `/inner#1:v`, and the cells it closes over", (3.0, 2.0),
+    "a function called twice: `/inner#0:v`, `/inner#1:v`, and the cells it closes over",
+    (3.0, 2.0),
     {
-        "x": (3, 10), "w": (2, 35), "scale": (5.0, "not_tensor"), "/inner#0:v": (30, 1), "/inner#1:v": (20, 1),
+        "x": (3, 10),
+        "w": (2, 35),
+        "scale": (5.0, "not_tensor"),
+        "/inner#0:v": (30, 1),
+        "/inner#1:v": (20, 1),
         "return": (50, 1),
     },
     readings={"/inner#0": "/inner#0:v", "/inner#0:t": "x", "/inner#1:t": "w"},
-)  # fmt: skip
+)
 def closures(ops):
     def f(x, w):
         scale = 5.0
@@ -29,13 +34,18 @@ def closures(ops):
 
 
 @program(
-    "a function of a module, and one that it calls in turn", (1.0,),
+    "a function of a module, and one that it calls in turn",
+    (1.0,),
     {"x": (1, 6), "/outer:h": (2, 3), "return": (6, 1)},
     readings={
-        "/outer:t": "x", "/outer/double:t": "x", "/outer/double": "/outer:h", "/outer/double:d": "/outer:h",
-        "/outer:g": "return", "/outer": "return",
+        "/outer:t": "x",
+        "/outer/double:t": "x",
+        "/outer/double": "/outer:h",
+        "/outer/double:d": "/outer:h",
+        "/outer:g": "return",
+        "/outer": "return",
     },
-)  # fmt: skip
+)
 def nested(ops):
     def f(x):
         return outer(x)
@@ -55,10 +65,11 @@ def outer(t):
 
 
 @program(
-    "a closure that changes its cell", (3.0, 2.0),
+    "a closure that changes its cell",
+    (3.0, 2.0),
     {"x": (3, 8), "w": (2, 12), "state": (6, 4), "/step#0:state": (12, 2), "return": (24, 1)},
     readings={"/step#1:state": "return"},
-)  # fmt: skip
+)
 def nonlocal_cell(ops):
     def f(x, w):
         state = x * w
@@ -75,10 +86,11 @@ def nonlocal_cell(ops):
 
 
 @program(
-    "lambdas, two on one line", (3.0, 2.0),
+    "lambdas, two on one line",
+    (3.0, 2.0),
     {"x": (3, 12), "w": (2, 18), "/<lambda>#0:return": (6, 6), "/<lambda>#1:return": (6, 6), "return": (36, 1)},
     readings={"/<lambda>#0": "/<lambda>#0:return", "/<lambda>#1:t": "w"},
-)  # fmt: skip
+)
 def lambdas(ops):
     def f(x, w):
         double, triple = (lambda t: t * 2), (lambda t: t * 3)
@@ -88,13 +100,19 @@ def lambdas(ops):
 
 
 @program(
-    "recursion: `/power/power:out`", (2.0, 2),
+    "recursion: `/power/power:out`",
+    (2.0, 2),
     {
-        "x": (2, 4), "n": (2, "not_tensor"), "/power:n": (1, "not_tensor"), "/power/power:n": (0, "not_tensor"),
-        "/power:rest": (1, 4), "rest": (2, 2), "out": (4, 1),
+        "x": (2, 4),
+        "n": (2, "not_tensor"),
+        "/power:n": (1, "not_tensor"),
+        "/power/power:n": (0, "not_tensor"),
+        "/power:rest": (1, 4),
+        "rest": (2, 2),
+        "out": (4, 1),
     },
     readings={"/power:out": "rest", "/power/power": "/power:rest", "/power/power:x": "x"},
-)  # fmt: skip
+)
 def recursion(ops):
     def power(x, n):
         if n == 0:
@@ -107,13 +125,21 @@ def recursion(ops):
 
 
 @program(
-    "generators", (2.0,),
+    "generators",
+    (2.0,),
     {
-        "x": (2, 48), "total#0": (0, 1), "/terms:count": (2, "not_tensor"), "/terms:_#0": (0, "not_tensor"),
-        "term#0": (4, 9), "total#1": (12, 1), "/terms:_#1": (1, "not_tensor"), "term#1": (8, 3), "total#2": (36, 1),
+        "x": (2, 48),
+        "total#0": (0, 1),
+        "/terms:count": (2, "not_tensor"),
+        "/terms:_#0": (0, "not_tensor"),
+        "term#0": (4, 9),
+        "total#1": (12, 1),
+        "/terms:_#1": (1, "not_tensor"),
+        "term#1": (8, 3),
+        "total#2": (36, 1),
     },
     readings={"/terms:t#1": "term#0", "/terms:t#-1": "term#1"},
-)  # fmt: skip
+)
 def generators(ops):
     def terms(x, count):
         t = x
@@ -131,13 +157,20 @@ def generators(ops):
 
 
 @program(
-    "defaults, keywords, `*args` and `**kwargs`", (3.0, 2.0),
+    "defaults, keywords, `*args` and `**kwargs`",
+    (3.0, 2.0),
     {
-        "x": (3, 44), "w": (2, 12), "power": (2, "not_tensor"), "/helper:scale": (3.0, "not_tensor"),
-        "/helper:h#0": (11, 6), "/helper:h#1": (13, 6), "u": (39, 2), "return": (78, 1),
+        "x": (3, 44),
+        "w": (2, 12),
+        "power": (2, "not_tensor"),
+        "/helper:scale": (3.0, "not_tensor"),
+        "/helper:h#0": (11, 6),
+        "/helper:h#1": (13, 6),
+        "u": (39, 2),
+        "return": (78, 1),
     },
     readings={"/helper:t": "x", "/helper:named.factor": "x", "/helper:others.0": "w", "/helper:shift": "w"},
-)  # fmt: skip
+)
 def signatures(ops):
     def helper(t, scale=2.0, *others, shift, **named):
         h = t * scale + shift
@@ -190,29 +223,31 @@ class Child(Model):
 
 
 @program(
-    "methods, private names and attributes set by a method: `self.cache`", (3.0,),
+    "methods, private names and attributes set by a method: `self.cache`",
+    (3.0,),
     {"x": (3, 10), "/__private:hidden": (15, 2), "y": (30, 1), "self.cache": (90, "not_connected")},
-)  # fmt: skip
+)
 def methods(ops):
     return Model(5.0).method
 
 
 @program(
-    "`super()`", (3.0,),
+    "`super()`",
+    (3.0,),
     {
-        "x": (3, 100), "/method/__private:hidden": (15, 20), "base": (30, 10),
-        "/method:self.cache": (90, "not_connected"), "return": (300, 1),
+        "x": (3, 100),
+        "/method/__private:hidden": (15, 20),
+        "base": (30, 10),
+        "/method:self.cache": (90, "not_connected"),
+        "return": (300, 1),
     },
     readings={"/method": "base", "/method:y": "base"},
-)  # fmt: skip
+)
 def inherited(ops):
     return Child(5.0).method
 
 
-@program(
-    "class and static methods", (3.0,),
-    {"x": (3, 6), "/made:z": (6, 1), "/plain:q": (12, 1), "return": (18, 1)},
-)  # fmt: skip
+@program("class and static methods", (3.0,), {"x": (3, 6), "/made:z": (6, 1), "/plain:q": (12, 1), "return": (18, 1)})
 def class_methods(ops):
     def f(x):
         return Model.made(x) + Model.plain(x)
@@ -221,21 +256,26 @@ def class_methods(ops):
 
 
 @program(
-    "objects with `__call__`", (3.0,),
+    "objects with `__call__`",
+    (3.0,),
     {
-        "x": (3, 40), "/method/__private:hidden": (15, 8), "called": (30, 4), "/method:self.cache": (90, 1),
+        "x": (3, 40),
+        "/method/__private:hidden": (15, 8),
+        "called": (30, 4),
+        "/method:self.cache": (90, 1),
         "return": (120, 1),
     },
     readings={"/method": "called"},
-)  # fmt: skip
+)
 def callable_objects(ops):
     return Model(5.0)
 
 
 @program(
-    "`functools.partial`", (3.0, 2.0),
+    "`functools.partial`",
+    (3.0, 2.0),
     {"x": (3, 12), "w": (2, 9), "power": (2, "not_tensor"), "u": (9, 2), "return": (18, 1)},
-)  # fmt: skip
+)
 def partial_objects(ops):
     def f(x, w, *, power):
         u = x**power
@@ -259,12 +299,10 @@ def decorated(x, w):
 
 
 @program(
-    "decorated functions", (3.0, 2.0),
-    {
-        "x": (3, 8), "w": (2, 26), "/decorated:u": (6, 4), "/decorated:return": (7, 4), "h": (14, 2),
-        "return": (28, 1),
-    },
-)  # fmt: skip
+    "decorated functions",
+    (3.0, 2.0),
+    {"x": (3, 8), "w": (2, 26), "/decorated:u": (6, 4), "/decorated:return": (7, 4), "h": (14, 2), "return": (28, 1)},
+)
 def decorators(ops):
     def f(x, w):
         h = decorated(x, w)
@@ -274,19 +312,21 @@ def decorators(ops):
 
 
 @program(
-    "a decorator around the probed function: what each of them returns", (3.0, 2.0),
+    "a decorator around the probed function: what each of them returns",
+    (3.0, 2.0),
     {"x": (3, 4), "w": (2, 6), "u": (6, 2), "return#0": (7, 2), "return#1": (14, 1)},
     readings={"return#-1": "return#1"},
-)  # fmt: skip
+)
 def decorated_root(ops):
     return decorated
 
 
 @program(
-    "`map` and `functools.reduce`", (3.0, 2.0),
+    "`map` and `functools.reduce`",
+    (3.0, 2.0),
     {"x": (3, 2), "w": (2, 2), "/double#0:d": (6, 1), "/double#1:d": (4, 1), "return": (10, 1)},
     readings={"/<lambda>:a": "/double#0:d", "/<lambda>:b": "/double#1:d", "/<lambda>": "return"},
-)  # fmt: skip
+)
 def higher_order(ops):
     def f(x, w):
         return functools.reduce(lambda a, b: a + b, map(double, (x, w)))
@@ -295,9 +335,8 @@ def higher_order(ops):
 
 
 @program(
-    "a function without source text is called, and not followed", (3.0,),
-    {"x": (3, 6), "u": (6, 3), "return": (18, 1)},
-)  # fmt: skip
+    "a function without source text is called, and not followed", (3.0,), {"x": (3, 6), "u": (6, 3), "return": (18, 1)}
+)
 def sourceless(ops):
     space = {}
     exec("def made(x):\n    h = x * 2\n    return h", space)

@@ -11,12 +11,18 @@ A = [[1.0, 2.0], [3.0, 4.0]]
 
 
 @program(
-    "matrix products, sums and means", (A, X),
+    "matrix products, sums and means",
+    (A, X),
     {
-        "a": (A, [[5, 10], [11, 22]]), "x": (X, [38, 54]), "h#0": ([[5], [11]], [[5], [11]]),
-        "h#1": ([5, 11], [5, 11]), "s": (16, "not_connected"), "m": (8, 0), "return": (73, 1),
+        "a": (A, [[5, 10], [11, 22]]),
+        "x": (X, [38, 54]),
+        "h#0": ([[5], [11]], [[5], [11]]),
+        "h#1": ([5, 11], [5, 11]),
+        "s": (16, "not_connected"),
+        "m": (8, 0),
+        "return": (73, 1),
     },
-)  # fmt: skip
+)
 def linear(ops):
     def f(a, x):
         h = ops.matmul(a, ops.reshape(x, (2, 1)))
@@ -29,12 +35,16 @@ def linear(ops):
 
 
 @program(
-    "broadcasting", (A, X),
+    "broadcasting",
+    (A, X),
     {
-        "a": (A, [[4, 20], [8, 36]]), "x": (X, [28, 92]), "u": ([[1, 4], [3, 8]], [[4, 10], [8, 18]]),
-        "v": ([[2, 5], [4, 9]], [[4, 10], [8, 18]]), "return": (126, 1),
+        "a": (A, [[4, 20], [8, 36]]),
+        "x": (X, [28, 92]),
+        "u": ([[1, 4], [3, 8]], [[4, 10], [8, 18]]),
+        "v": ([[2, 5], [4, 9]], [[4, 10], [8, 18]]),
+        "return": (126, 1),
     },
-)  # fmt: skip
+)
 def broadcast(ops):
     def f(a, x):
         u = a * x
@@ -45,9 +55,10 @@ def broadcast(ops):
 
 
 @program(
-    "elements and slices", (A,),
+    "elements and slices",
+    (A,),
     {"a": (A, [[0, 2], [3, 1]]), "row": ([3, 4], [3, 1]), "corner": (2, 2), "part": ([3], [3]), "return": (17, 1)},
-)  # fmt: skip
+)
 def indexing(ops):
     def f(a):
         row = a[1]
@@ -59,13 +70,17 @@ def indexing(ops):
 
 
 @program(
-    "stack, concatenate and reshape", (X, W),
+    "stack, concatenate and reshape",
+    (X, W),
     {
-        "x": (X, [4, 8]), "w": (W, [12, -4]), "s": ([X, W], [[4, 8], [12, -4]]),
+        "x": (X, [4, 8]),
+        "w": (W, [12, -4]),
+        "s": ([X, W], [[4, 8], [12, -4]]),
         "c": ([X, W, X, W], [[2, 4], [6, -2], [2, 4], [6, -2]]),
-        "r": ([*X, *W, *X, *W], [2, 4, 6, -2, 2, 4, 6, -2]), "return": (30, 1),
+        "r": ([*X, *W, *X, *W], [2, 4, 6, -2, 2, 4, 6, -2]),
+        "return": (30, 1),
     },
-)  # fmt: skip
+)
 def joined(ops):
     def f(x, w):
         s = ops.stack([x, w], 0)
@@ -76,9 +91,7 @@ def joined(ops):
     return f
 
 
-@program(
-    "`where`", (X, W), {"x": (X, [6, 2]), "w": (W, [2, 0]), "chosen": ([3, 2], [2, 2]), "return": (10, 1)},
-)  # fmt: skip
+@program("`where`", (X, W), {"x": (X, [6, 2]), "w": (W, [2, 0]), "chosen": ([3, 2], [2, 2]), "return": (10, 1)})
 def where(ops):
     def f(x, w):
         chosen = ops.where(w > 0, x * w, x)
@@ -92,14 +105,18 @@ TANH = math.tanh(math.exp(SIN))
 
 
 @program(
-    "sin, cos, exp, tanh, sqrt, relu, abs", (0.5,),
+    "sin, cos, exp, tanh, sqrt, relu, abs",
+    (0.5,),
     {
         "x": (0.5, -(3 - TANH**0.5) * SIN - COS**2 * (1 - TANH**2) * math.exp(SIN) / (2 * TANH**0.5)),
         "a": (SIN, -COS * (1 - TANH**2) * math.exp(SIN) / (2 * TANH**0.5)),
-        "b": (math.exp(SIN), -COS * (1 - TANH**2) / (2 * TANH**0.5)), "c": (TANH, -COS / (2 * TANH**0.5)),
-        "d": (TANH**0.5, -COS), "e": (3 - TANH**0.5, COS), "return": ((3 - TANH**0.5) * COS, 1),
+        "b": (math.exp(SIN), -COS * (1 - TANH**2) / (2 * TANH**0.5)),
+        "c": (TANH, -COS / (2 * TANH**0.5)),
+        "d": (TANH**0.5, -COS),
+        "e": (3 - TANH**0.5, COS),
+        "return": ((3 - TANH**0.5) * COS, 1),
     },
-)  # fmt: skip
+)
 def functions(ops):
     def f(x):
         a = ops.sin(x)
@@ -113,12 +130,10 @@ def functions(ops):
 
 
 @program(
-    "powers, quotients, negation, reflected operators", (2.0, 4.0),
-    {
-        "x": (2, 15 + 4 * math.log(2)), "w": (4, -1.5), "a": (1.5, -4), "b": (-4, 1.5), "c": (1, 6),
-        "return": (-2, 1),
-    },
-)  # fmt: skip
+    "powers, quotients, negation, reflected operators",
+    (2.0, 4.0),
+    {"x": (2, 15 + 4 * math.log(2)), "w": (4, -1.5), "a": (1.5, -4), "b": (-4, 1.5), "c": (1, 6), "return": (-2, 1)},
+)
 def arithmetic(ops):
     def f(x, w):
         a = 3 / x

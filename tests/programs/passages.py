@@ -7,9 +7,7 @@ from programs.program import Collection
 program = Collection("Values by other ways")
 
 
-@program(
-    "a value kept in a list before it is bound", (3.0,), {"x": (3, 16), "u": (6, 8), "return": (48, 1)},
-)  # fmt: skip
+@program("a value kept in a list before it is bound", (3.0,), {"x": (3, 16), "u": (6, 8), "return": (48, 1)})
 def kept_first(ops):
     def f(x):
         kept, table = [], {}
@@ -21,9 +19,7 @@ def kept_first(ops):
     return f
 
 
-@program(
-    "a value that code out of sight creates and keeps", (3.0,), {"x": (3, 16), "u": (6, 8), "return": (48, 1)},
-)  # fmt: skip
+@program("a value that code out of sight creates and keeps", (3.0,), {"x": (3, 16), "u": (6, 8), "return": (48, 1)})
 def kept_out_of_sight(ops):
     space = {}
     exec("def made(x, kept):\n    kept.append(x * 2)\n    return kept[0]", space)
@@ -38,10 +34,11 @@ def kept_out_of_sight(ops):
 
 
 @program(
-    "`yield from`", (2.0,),
+    "`yield from`",
+    (2.0,),
     {"x": (2, 16), "total#0": (0, 1), "term#0": (4, 3), "total#1": (4, 1), "term#1": (8, 1), "total#2": (12, 1)},
     readings={"/terms/inner:first": "term#0", "/terms/inner:second": "term#1"},
-)  # fmt: skip
+)
 def yield_from(ops):
     def inner(x):
         first = x * x
@@ -62,13 +59,19 @@ def yield_from(ops):
 
 
 @program(
-    "containers passed in and out of functions", (3.0, 2.0),
+    "containers passed in and out of functions",
+    (3.0, 2.0),
     {"x": (3, 16), "w": (2, 22), "out.sum": (5, 6), "out.both.0": (6, 5), "return": (32, 1)},
     readings={
-        "s": "out.sum", "/parts:return.sum": "out.sum", "p": "out.both.0", "q": "w", "out.both.1.0": "w",
-        "/parts:pair.0": "x", "/parts:table.w": "w",
+        "s": "out.sum",
+        "/parts:return.sum": "out.sum",
+        "p": "out.both.0",
+        "q": "w",
+        "out.both.1.0": "w",
+        "/parts:pair.0": "x",
+        "/parts:table.w": "w",
     },
-)  # fmt: skip
+)
 def through_containers(ops):
     def parts(pair, *, table):
         a, b = pair
@@ -83,10 +86,11 @@ def through_containers(ops):
 
 
 @program(
-    "`*` and `**` in a call", (3.0, 2.0),
+    "`*` and `**` in a call",
+    (3.0, 2.0),
     {"x": (3, 8), "w": (2, 6), "/inner:c": (6, 2), "h": (12, 2), "return": (24, 1)},
     readings={"/inner:a": "x", "/inner:b": "w", "/inner": "h"},
-)  # fmt: skip
+)
 def unpacked_calls(ops):
     def inner(a, b, c):
         return a * b + c
@@ -99,12 +103,19 @@ def unpacked_calls(ops):
 
 
 @program(
-    "an unpacked tensor: `p, q = x`, `for row in x`", ([2.0, 3.0],),
+    "an unpacked tensor: `p, q = x`, `for row in x`",
+    ([2.0, 3.0],),
     {
-        "x": ([2, 3], [6, 10]), "p": (2, 3), "q": (3, 7), "s#0": (6, 1), "row#0": (2, 3), "s#1": (12, 1),
-        "row#1": (3, 3), "s#2": (21, 1),
+        "x": ([2, 3], [6, 10]),
+        "p": (2, 3),
+        "q": (3, 7),
+        "s#0": (6, 1),
+        "row#0": (2, 3),
+        "s#1": (12, 1),
+        "row#1": (3, 3),
+        "s#2": (21, 1),
     },
-)  # fmt: skip
+)
 def taken_apart(ops):
     def f(x):
         p, q = x
@@ -117,13 +128,21 @@ def taken_apart(ops):
 
 
 @program(
-    "Python's own `sum`, `max`, `abs`, `sorted`, `zip`, `int`", (3.0, 2.0),
+    "Python's own `sum`, `max`, `abs`, `sorted`, `zip`, `int`",
+    (3.0, 2.0),
     {
-        "x": (3, 40), "w": (2, 20), "largest": (6, -4), "low": (4, 8), "high": (6, 12), "size": (4, "not_tensor"),
-        "total": (26, 4), "return": (80, 1),
+        "x": (3, 40),
+        "w": (2, 20),
+        "largest": (6, -4),
+        "low": (4, 8),
+        "high": (6, 12),
+        "size": (4, "not_tensor"),
+        "total": (26, 4),
+        "return": (80, 1),
     },
-    readings={"a#0": "x", "a#1": "w", "b#0": "high", "b#1": "low"}, smooth=False,
-)  # fmt: skip
+    readings={"a#0": "x", "a#1": "w", "b#0": "high", "b#1": "low"},
+    smooth=False,
+)
 def builtins(ops):
     def f(x, w):
         largest = max(x * w, x)
@@ -136,9 +155,11 @@ def builtins(ops):
 
 
 @program(
-    "a conditional expression and `or`: aliases of what was chosen", (3.0, 2.0),
-    {"x": (3, 4), "w": (2, 6), "v": (4, 3), "return": (12, 1)}, readings={"u": "x"},
-)  # fmt: skip
+    "a conditional expression and `or`: aliases of what was chosen",
+    (3.0, 2.0),
+    {"x": (3, 4), "w": (2, 6), "v": (4, 3), "return": (12, 1)},
+    readings={"u": "x"},
+)
 def chosen(ops):
     def f(x, w):
         u = x if x > w else w
@@ -164,13 +185,18 @@ class Layer:
 
 
 @program(
-    "an object created inside, its properties and what it collects", (3.0, 2.0),
+    "an object created inside, its properties and what it collects",
+    (3.0, 2.0),
     {"x": (3, 36), "w": (2, 78), "y": (12, 9), "z": (48, 1), "return": (108, 1)},
     readings={
-        "layer.scale": "w", "/apply#1:self.scale": "w", "/apply#0:h": "y", "/apply#1:self.seen.0": "y",
-        "/apply#1:x": "y", "/apply#1": "z",
+        "layer.scale": "w",
+        "/apply#1:self.scale": "w",
+        "/apply#0:h": "y",
+        "/apply#1:self.seen.0": "y",
+        "/apply#1:x": "y",
+        "/apply#1": "z",
     },
-)  # fmt: skip
+)
 def objects(ops):
     def f(x, w):
         layer = Layer(w)
@@ -181,10 +207,7 @@ def objects(ops):
     return f
 
 
-@program(
-    "`:=` in an f-string, and values in texts", (3.0,),
-    {"x": (3, 6), "u": (6, 3), "return": (18, 1)},
-)  # fmt: skip
+@program("`:=` in an f-string, and values in texts", (3.0,), {"x": (3, 6), "u": (6, 3), "return": (18, 1)})
 def texts(ops):
     def f(x):
         text = f"{int(u := x * 2)}.0"
@@ -194,10 +217,8 @@ def texts(ops):
 
 
 @program(
-    "`try … except … finally`", (3.0,),
-    {"x": (3, 6), "u": (6, 3), "v": (18, 1), "w": (19, 1)},
-    readings={"return": "w"},
-)  # fmt: skip
+    "`try … except … finally`", (3.0,), {"x": (3, 6), "u": (6, 3), "v": (18, 1), "w": (19, 1)}, readings={"return": "w"}
+)
 def tried(ops):
     def f(x):
         try:
@@ -213,15 +234,18 @@ def tried(ops):
 
 
 STEPS = {
-    name: said for step in range(12)
+    name: said
+    for step in range(12)
     for name, said in ((f"_#{step}", (step, "not_tensor")), (f"h#{step + 1}", (step + 2, 1)))
-}  # fmt: skip
+}
 
 
 @program(
-    "many bindings of one name: `h#10` after `h#9`", (1.0,), {"x": (1, 13), **STEPS},
+    "many bindings of one name: `h#10` after `h#9`",
+    (1.0,),
+    {"x": (1, 13), **STEPS},
     readings={"h#0": "x", "h#-1": "h#12"},
-)  # fmt: skip
+)
 def many(ops):
     def f(x):
         h = x
@@ -233,9 +257,10 @@ def many(ops):
 
 
 @program(
-    "numbers computed from numbers stay numbers", (3.0, 2),
+    "numbers computed from numbers stay numbers",
+    (3.0, 2),
     {"x": (3, 0.5), "n": (2, "not_tensor"), "half": (0.5, "not_tensor"), "return": (1.5, 1)},
-)  # fmt: skip
+)
 def integer_quotient(ops):
     def f(x, n):
         half = n / 4
@@ -245,13 +270,11 @@ def integer_quotient(ops):
 
 
 @program(
-    "two functions of one name, and a function that returns one", (3.0,),
-    {
-        "x": (3, 8), "/scaled#0:factor": (2, "not_tensor"), "/apply#0:s": (6, 1), "/apply#1:s": (9, 1),
-        "return": (15, 1),
-    },
+    "two functions of one name, and a function that returns one",
+    (3.0,),
+    {"x": (3, 8), "/scaled#0:factor": (2, "not_tensor"), "/apply#0:s": (6, 1), "/apply#1:s": (9, 1), "return": (15, 1)},
     readings={"/scaled#1:factor": "x", "/apply#1:t": "x"},
-)  # fmt: skip
+)
 def made_functions(ops):
     def scaled(factor):
         def apply(t):

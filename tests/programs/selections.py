@@ -28,17 +28,21 @@ def only(*names):
 
 program("one name; the output always has its entry", (3.0, 2.0), only("u", "return"), options={"select": "u"})(two)
 program(
-    "`/helper:*`: a scope", (3.0, 2.0), {"/helper:t": ALL["u"], "/helper:q": ALL["v"], "return": ALL["return"]},
+    "`/helper:*`: a scope",
+    (3.0, 2.0),
+    {"/helper:t": ALL["u"], "/helper:q": ALL["v"], "return": ALL["return"]},
     options={"select": "/helper:*"},
-)(two)  # fmt: skip
+)(two)
 program("`!x`: all but one", (3.0, 2.0), only("w", "u", "v", "return"), options={"select": ["**", "!x"]})(two)
 program("`re:`: a regular expression", (3.0, 2.0), only("u", "v", "return"), options={"select": "re::[uv]"})(two)
 
 
 @program(
-    "`*()`: operations without a name, named as the source spells them", (3.0, 2.0),
-    {"mul()": (6, 2), "add()": (9, 2), "relu()": (9, 2), "return": (18, 1)}, options={"select": ":*()"},
-)  # fmt: skip
+    "`*()`: operations without a name, named as the source spells them",
+    (3.0, 2.0),
+    {"mul()": (6, 2), "add()": (9, 2), "relu()": (9, 2), "return": (18, 1)},
+    options={"select": ":*()"},
+)
 def operations(ops):
     def f(x, w):
         return ops.relu(x * w + x) * 2
@@ -47,10 +51,11 @@ def operations(ops):
 
 
 @program(
-    "`**:*()`: in every function that is called, too", (3.0, 2.0),
+    "`**:*()`: in every function that is called, too",
+    (3.0, 2.0),
     {"mul()": (6, 6), "/tripled:mul()": (12, 2), "tripled()": (18, 2), "add()": (21, 2), "return": (42, 1)},
     options={"select": "**:*()"},
-)  # fmt: skip
+)
 def operations_everywhere(ops):
     def f(x, w):
         return (tripled(x * w) + x) * 2
@@ -62,9 +67,7 @@ def tripled(t):
     return t * 2 + t
 
 
-@program(
-    "`u#1`: one binding of several", (3.0, 2.0), {"u#1": (12, 3), "return": (36, 1)}, options={"select": "u#1"},
-)  # fmt: skip
+@program("`u#1`: one binding of several", (3.0, 2.0), {"u#1": (12, 3), "return": (36, 1)}, options={"select": "u#1"})
 def one_binding(ops):
     def f(x, w):
         u = x * w
@@ -75,9 +78,11 @@ def one_binding(ops):
 
 
 @program(
-    "values that are not selected are skipped, wherever they stand", (3.0, 2.0),
-    {"x": (3, 16), "v": (15, 2), "return": (30, 1)}, options={"select": ["x", "v"]},
-)  # fmt: skip
+    "values that are not selected are skipped, wherever they stand",
+    (3.0, 2.0),
+    {"x": (3, 16), "v": (15, 2), "return": (30, 1)},
+    options={"select": ["x", "v"]},
+)
 def stepped_over(ops):
     def f(x, w):
         u = x * x

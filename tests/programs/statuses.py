@@ -8,9 +8,10 @@ program = Collection("Gradients that are not there")
 
 
 @program(
-    "`not_connected`: a value that no path leads from", (3.0, 2.0),
+    "`not_connected`: a value that no path leads from",
+    (3.0, 2.0),
     {"x": (3, 2), "w": (2, 3), "unused": (15, "not_connected"), "after": (16, "not_connected"), "return": (6, 1)},
-)  # fmt: skip
+)
 def not_connected(ops):
     def f(x, w):
         unused = x * 5
@@ -20,9 +21,7 @@ def not_connected(ops):
     return f
 
 
-@program(
-    "`not_connected`: an unused argument", (3.0, 2.0), {"x": (3, 6), "w": (2, "not_connected"), "u": (9, 1)},
-)  # fmt: skip
+@program("`not_connected`: an unused argument", (3.0, 2.0), {"x": (3, 6), "w": (2, "not_connected"), "u": (9, 1)})
 def unused_argument(ops):
     def f(x, w):
         u = x * x
@@ -31,9 +30,7 @@ def unused_argument(ops):
     return f
 
 
-@program(
-    "a gradient of 0 is a gradient", (3.0, 2.0), {"x": (3, 0), "w": (2, 1), "u": (6, 0), "return": (2, 1)},
-)  # fmt: skip
+@program("a gradient of 0 is a gradient", (3.0, 2.0), {"x": (3, 0), "w": (2, 1), "u": (6, 0), "return": (2, 1)})
 def zero(ops):
     def f(x, w):
         u = x * 2
@@ -43,13 +40,11 @@ def zero(ops):
 
 
 @program(
-    "`detached`: the graph was cut (`detach`, `stop_gradient`), and what follows", (3.0, 2.0),
-    {
-        "x": (3, 2), "w": (2, 3), "u": (6, 1), "cut": (6, "detached"), "after": (12, "detached"),
-        "mixed": (18, 1),
-    },
+    "`detached`: the graph was cut (`detach`, `stop_gradient`), and what follows",
+    (3.0, 2.0),
+    {"x": (3, 2), "w": (2, 3), "u": (6, 1), "cut": (6, "detached"), "after": (12, "detached"), "mixed": (18, 1)},
     smooth=False,
-)  # fmt: skip
+)
 def detached(ops):
     def f(x, w):
         u = x * w
@@ -62,9 +57,10 @@ def detached(ops):
 
 
 @program(
-    "`not_float`: integers and booleans", ([1.0, 3.0],),
+    "`not_float`: integers and booleans",
+    ([1.0, 3.0],),
     {"x": ([1, 3], [2, 6]), "index": (1, "not_float"), "mask": ([False, True], "not_float"), "return": (10, 1)},
-)  # fmt: skip
+)
 def not_float(ops):
     def f(x):
         index = ops.cast(ops.argmax(x, 0), ops.integer)
@@ -75,9 +71,10 @@ def not_float(ops):
 
 
 @program(
-    "integer arguments beside floating ones", ([1.0, 3.0], np.array([2, 5], "int32")),
+    "integer arguments beside floating ones",
+    ([1.0, 3.0], np.array([2, 5], "int32")),
     {"x": ([1, 3], [2, 5]), "n": ([2, 5], "not_float"), "scale": ([2, 5], "frozen"), "return": (17, 1)},
-)  # fmt: skip
+)
 def integer_arguments(ops):
     def f(x, n):
         scale = ops.cast(n, ops.single)
@@ -87,12 +84,10 @@ def integer_arguments(ops):
 
 
 @program(
-    "`not_tensor`: plain numbers and None, beside floating arguments", (3.0, 2, None),
-    {
-        "x": (3, 2), "n": (2, "not_tensor"), "mask": (None, "not_tensor"), "flag": (True, "not_tensor"),
-        "return": (6, 1),
-    },
-)  # fmt: skip
+    "`not_tensor`: plain numbers and None, beside floating arguments",
+    (3.0, 2, None),
+    {"x": (3, 2), "n": (2, "not_tensor"), "mask": (None, "not_tensor"), "flag": (True, "not_tensor"), "return": (6, 1)},
+)
 def not_tensor(ops):
     def f(x, n, mask):
         flag = mask is None
@@ -102,9 +97,11 @@ def not_tensor(ops):
 
 
 @program(
-    "`frozen`: computed from no differentiated argument; `wrt` says which are differentiated", (3.0, 2.0),
-    {"x": (3, "frozen"), "w": (2, 3), "u": (9, "frozen"), "v": (6, 1), "return": (15, 1)}, options={"wrt": "w"},
-)  # fmt: skip
+    "`frozen`: computed from no differentiated argument; `wrt` says which are differentiated",
+    (3.0, 2.0),
+    {"x": (3, "frozen"), "w": (2, 3), "u": (9, "frozen"), "v": (6, 1), "return": (15, 1)},
+    options={"wrt": "w"},
+)
 def frozen(ops):
     def f(x, w):
         u = x * x

@@ -12,14 +12,21 @@ PyTorch refuses a backward pass over what was saved for it and then overwritten.
 results of operations on others, go where an operation saves its operand; a few programs do as they please.
 """
 NAMES: dict[Kind, tuple[str, ...]] = {
-    (3, True): ("x", "y", "e", "g"), (3, False): ("z", "u", "v", "w"), (2, True): ("h", "o"),
-    (2, False): ("p", "q", "r"), (0, True): ("k", "m"), (0, False): ("s", "n"),
-}  # fmt: skip
+    (3, True): ("x", "y", "e", "g"),
+    (3, False): ("z", "u", "v", "w"),
+    (2, True): ("h", "o"),
+    (2, False): ("p", "q", "r"),
+    (0, True): ("k", "m"),
+    (0, False): ("s", "n"),
+}
 NUMBERS = (0.5, -0.7, 1.2, 0.9, -1.1)
 INDEXES = {  # how a subscript is written, by the size of what is indexed and the size of what comes out
-    (3, 3): ("0:3", "::1"), (3, 2): ("0:2", "1:3", "::2"), (3, 0): ("0", "1", "-1"),
-    (2, 2): ("0:2",), (2, 0): ("0", "1"),
-}  # fmt: skip
+    (3, 3): ("0:3", "::1"),
+    (3, 2): ("0:2", "1:3", "::2"),
+    (3, 0): ("0", "1", "-1"),
+    (2, 2): ("0:2",),
+    (2, 0): ("0", "1"),
+}
 
 
 def combined(operator: str, left: str, right: str) -> str:
@@ -162,9 +169,12 @@ class Expressions:
         """A method that works in place and returns the tensor that it has written."""
         method = self.pick(["mul", "add", "sub", "div", "sin", "cos", "neg", "copy", "zero"])
         arguments: dict[str, Callable[[], str]] = {
-            "mul": self.number, "add": lambda: self.operand(size), "sub": lambda: self.operand(size),
-            "div": lambda: "1.4", "copy": lambda: self.fresh(size, 1),
-        }  # fmt: skip
+            "mul": self.number,
+            "add": lambda: self.operand(size),
+            "sub": lambda: self.operand(size),
+            "div": lambda: "1.4",
+            "copy": lambda: self.fresh(size, 1),
+        }
         return f"{target}.{method}_({arguments[method]() if method in arguments else ''})"
 
     def operand(self, size: int) -> str:

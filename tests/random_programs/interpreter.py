@@ -15,14 +15,28 @@ from random_programs.names import Names, Scope
 
 ARGUMENTS = ((0.31, -0.83, 1.13), (-0.57, 0.92, 0.44), (1.07, 0.23, -0.68))
 OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.Eq: operator.eq, ast.Lt: operator.lt,
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Eq: operator.eq,
+    ast.Lt: operator.lt,
+}
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "exp": np.exp, "neg": np.negative, "clone": np.positive,
-    "sum": lambda value: value.sum(axis=1, keepdims=True), "zero": np.zeros_like, "copy": lambda old, new: new,
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
-}  # fmt: skip
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "exp": np.exp,
+    "neg": np.negative,
+    "clone": np.positive,
+    "sum": lambda value: value.sum(axis=1, keepdims=True),
+    "zero": np.zeros_like,
+    "copy": lambda old, new: new,
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+}
 
 
 @dataclass(frozen=True)

@@ -86,9 +86,7 @@ def local_blocks(program: str, run: Plain, step: float) -> Blocks:
     rows, nudges = 0, {}
     for moment, value in held.items():
         size = value.shape[1]
-        nudges[moment] = (
-            np.arange(rows, rows + 2 * size), np.tile(np.arange(size), 2), np.repeat([step, -step], size)
-        )  # fmt: skip
+        nudges[moment] = (np.arange(rows, rows + 2 * size), np.tile(np.arange(size), 2), np.repeat([step, -step], size))
         rows += 2 * size
     moved = StillInterpreter(nudges, rows, held)
     moved.run(program)

@@ -43,10 +43,9 @@ def found(framework):
     """The rows of a framework, each with its cells."""
     module = score.programs_of(framework)
     return {
-        title(make): [
-            changed(module, make), *(said(*score.left_by(module, make, verb)) for verb in score.VERBS)
-        ] for make in module.PROGRAMS
-    }  # fmt: skip
+        title(make): [changed(module, make), *(said(*score.left_by(module, make, verb)) for verb in score.VERBS)]
+        for make in module.PROGRAMS
+    }
 
 
 @functools.cache

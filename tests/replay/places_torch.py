@@ -474,9 +474,26 @@ def result_that_is_written_to():
 
 
 PROGRAMS = [
-    slots, code_that_reads_attributes, attributes_of_a_class, attributes_of_a_function, dataclasses_and_tuples,
-    weak_references, what_a_cache_or_generator_holds, threads_and_contexts, average_and_replay_buffer,
-    containers_of_other_classes, cache_in_a_model, cache_in_a_model_that_is_looked_up, eval_inside_of_train,
-    lazy_modules, hooks_of_leaves, hooks_of_a_module_that_count, object_that_trains, names_that_are_rebound,
-    result_that_is_written_to, defaults_of_parameters, decorator_that_counts, global_of_another_module,
-]  # fmt: skip
+    slots,
+    code_that_reads_attributes,
+    attributes_of_a_class,
+    attributes_of_a_function,
+    dataclasses_and_tuples,
+    weak_references,
+    what_a_cache_or_generator_holds,
+    threads_and_contexts,
+    average_and_replay_buffer,
+    containers_of_other_classes,
+    cache_in_a_model,
+    cache_in_a_model_that_is_looked_up,
+    eval_inside_of_train,
+    lazy_modules,
+    hooks_of_leaves,
+    hooks_of_a_module_that_count,
+    object_that_trains,
+    names_that_are_rebound,
+    result_that_is_written_to,
+    defaults_of_parameters,
+    decorator_that_counts,
+    global_of_another_module,
+]

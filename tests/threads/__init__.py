@@ -51,10 +51,13 @@ class Thread:
         text = Path(inspect.getsourcefile(self.program)).read_text().splitlines()
         marks = ((at, MARK.search(line)) for at, line in enumerate(text, 1))
         return [
-            at for at, found in marks
-            if found and word in found["words"].split() and (found["name"] or self.name) == self.name
+            at
+            for at, found in marks
+            if found
+            and word in found["words"].split()
+            and (found["name"] or self.name) == self.name
             and (found["name"] or first <= at < last)
-        ]  # fmt: skip
+        ]
 
     def marked(self, words):
         """The marked lines for those words, and for all that have a mark."""

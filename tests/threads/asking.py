@@ -63,9 +63,11 @@ def of_report(report):
     remedies = dict.fromkeys(finding.remedy.replace("\n", " ") for finding in causes if finding.remedy)
     lines = sorted({finding.source.line for finding in causes if finding.source})
     return Verdict(
-        tuple(finding.kind for finding in causes), {"here": lines}, (*rows, *(f"next: {one}" for one in remedies)),
+        tuple(finding.kind for finding in causes),
+        {"here": lines},
+        (*rows, *(f"next: {one}" for one in remedies)),
         str(report),
-    )  # fmt: skip
+    )
 
 
 def of_note(note):

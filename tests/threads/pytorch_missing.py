@@ -15,8 +15,10 @@ missing = thread("missing", THREADS)
     "https://github.com/thuml/predrnn-pytorch/issues/11",
     "the decoupling losses are averaged by `torch.tensor(losses).mean()`, and play no role in training",
     "`torch.stack(losses)` keeps their history",
-    "copied", asked="memory", says=("torch.stack",),
-)  # fmt: skip
+    "copied",
+    asked="memory",
+    says=("torch.stack",),
+)
 def decoupling(probe):
     cell = nn.Linear(2, 2)
     x = torch.ones(1, 2)
@@ -34,8 +36,10 @@ def decoupling(probe):
     "https://github.com/guopengf/FL-MRCM/issues/10",
     "the adversarial loss is turned into a number before it is added",
     "a bug: only the copy that is logged should be detached",
-    "number", asked="adversarial", says=("Python numbers",),
-)  # fmt: skip
+    "number",
+    asked="adversarial",
+    says=("Python numbers",),
+)
 def logged_too_early(probe):
     model = nn.Linear(2, 2)
     with probe() as rec:
@@ -51,8 +55,10 @@ def logged_too_early(probe):
     "https://github.com/lululxvi/deepxde/pull/1318",
     "`torch.as_tensor` of a pair of tensors, with `requires_grad` set on the result",
     "`as_tensor` loses the gradients of the tensors in a tuple: use `torch.stack`",
-    "copied", asked="a", says=("torch.stack",),
-)  # fmt: skip
+    "copied",
+    asked="a",
+    says=("torch.stack",),
+)
 def joined(probe):
     a = torch.tensor(1.0, requires_grad=True)
     b = torch.tensor(2.0, requires_grad=True)
@@ -68,8 +74,10 @@ def joined(probe):
     "https://github.com/pytorch/pytorch/issues/7617",
     "the result of a checkpoint does not require a gradient, though the layer inside has parameters",
     "the reentrant checkpoint looks at its inputs alone: give it one that requires a gradient",
-    "checkpoint", asked="hidden", says=("use_reentrant=False",),
-)  # fmt: skip
+    "checkpoint",
+    asked="hidden",
+    says=("use_reentrant=False",),
+)
 def checkpointed(probe):
     first, last = nn.Linear(4, 3), nn.Linear(3, 1)
     x = torch.ones(2, 4)
@@ -96,8 +104,10 @@ class Agent(nn.Module):
     "https://github.com/rll-research/cic/issues/5",
     "observations are encoded under `torch.no_grad()`, so the CNN is never trained",
     "no answer; the asker has seen the line",
-    "no_grad", asked="encoder.weight", says=("torch.no_grad()",),
-)  # fmt: skip
+    "no_grad",
+    asked="encoder.weight",
+    says=("torch.no_grad()",),
+)
 def encoded_without_gradients(probe):
     model = Agent()
     with probe(model) as rec:
@@ -123,8 +133,10 @@ class TextHead(nn.Module):
     "https://github.com/edreisMD/ConVIRT-pytorch/issues/7",
     "the projection after a frozen text encoder stands in the same `with torch.no_grad()`",
     "without the block the loss falls quickly: both were meant to learn",
-    "no_grad", asked="text.projection.weight", says=("torch.no_grad()",),
-)  # fmt: skip
+    "no_grad",
+    asked="text.projection.weight",
+    says=("torch.no_grad()",),
+)
 def projection_frozen_too(probe):
     model = nn.ModuleDict({"text": TextHead(), "image": nn.Linear(4, 2)})
     with probe(model) as rec:
@@ -139,8 +151,10 @@ def projection_frozen_too(probe):
     "https://github.com/jankrepl/deepdow/pull/106",
     "weights of a portfolio are drawn by `sample()` of a distribution",
     "`rsample()`, through which gradients flow",
-    "sample", asked="mean", says=("rsample()",),
-)  # fmt: skip
+    "sample",
+    asked="mean",
+    says=("rsample()",),
+)
 def drawn(probe):
     network = nn.Linear(2, 2)
     with probe() as rec:
@@ -155,8 +169,10 @@ def drawn(probe):
     "https://github.com/jolibrain/joliGEN/pull/20",
     "to silence an in-place error, the prediction of a segmentation network is detached",
     "not merged: with the `detach()` that loss is useless",
-    "detach", asked="fake", says=("leave out detach()",),
-)  # fmt: skip
+    "detach",
+    asked="fake",
+    says=("leave out detach()",),
+)
 def semantic_loss(probe):
     generator, segment = nn.Linear(2, 2), nn.Linear(2, 3)
     with probe() as rec:
@@ -171,8 +187,9 @@ def semantic_loss(probe):
     "https://github.com/sonack/How_to_write_cuda_extensions_in_pytorch/issues/2",
     "`x.grad` is None after `x = x.cuda()` (here to another dtype), and a custom function is suspected",
     "the new `x` is not a leaf, and keeps no `.grad`; the function is right",
-    asked="x", says=("has its gradient",),
-)  # fmt: skip
+    asked="x",
+    says=("has its gradient",),
+)
 def moved(probe):
     plain = torch.ones(2, requires_grad=True)
     with probe() as rec:
@@ -206,8 +223,10 @@ class PassesBoth(torch.autograd.Function):
     "https://github.com/pytorch/pytorch/issues/58511",
     "an output that goes into no loss gets a gradient of zeros, not None, through a custom function",
     "as designed: the function is differentiated as a whole, with zeros for the output that is not used",
-    "zero_derivative", asked="b", says=("zero",),
-)  # fmt: skip
+    "zero_derivative",
+    asked="b",
+    says=("zero",),
+)
 def zeros_of_a_function(probe):
     first, second = nn.Linear(1, 1), nn.Linear(1, 1)
     with probe() as rec:
@@ -232,8 +251,10 @@ class Spare(nn.Module):
     "https://github.com/ImprintLab/MedSegDiff/issues/27",
     "DistributedDataParallel finds parameters that were not used in producing the loss",
     "a layer is made in `__init__` and not used in `forward`",
-    "not_executed", asked="spare.weight", says=("no call of that module was seen",),
-)  # fmt: skip
+    "not_executed",
+    asked="spare.weight",
+    says=("no call of that module was seen",),
+)
 def layer_not_used(probe):
     model = Spare()
     with probe(model) as rec:
@@ -246,8 +267,9 @@ def layer_not_used(probe):
     "https://github.com/openai/spinningup/issues/171",
     "does drawing an action break the gradient of a policy?",
     "no: only the log probability of the drawn action is differentiated",
-    asked="logits", says=("has its gradient",),
-)  # fmt: skip
+    asked="logits",
+    says=("has its gradient",),
+)
 def policy(probe):
     network = nn.Linear(2, 3)
     with probe() as rec:
@@ -263,8 +285,9 @@ def policy(probe):
     "https://github.com/pytorch/pytorch/issues/48574",
     "is the gradient of `y_hard - y_soft.detach() + y_soft` that of `y_soft` alone?",
     "yes: `y_hard` has no gradient",
-    asked="y_soft", says=("no gradient flows back along `y_soft.detach()`",),
-)  # fmt: skip
+    asked="y_soft",
+    says=("no gradient flows back along `y_soft.detach()`",),
+)
 def hard_gumbel(probe):
     logits = torch.tensor([0.1, 0.2, 0.3], requires_grad=True)
     with probe() as rec:
@@ -281,8 +304,10 @@ def hard_gumbel(probe):
     "https://github.com/caogang/wgan-gp/issues/4",
     "a gradient penalty does not require a gradient",
     "answer not seen",
-    "derivative", asked="score", says=("create_graph=True",),
-)  # fmt: skip
+    "derivative",
+    asked="score",
+    says=("create_graph=True",),
+)
 def penalty(probe):
     critic = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
     mixed = torch.ones(3, 2, requires_grad=True)

@@ -16,8 +16,9 @@ nonfinite = thread("nonfinite", THREADS)
     "https://github.com/pytorch/pytorch/issues/187297",
     "`torch.where` with a square root in the branch that is not taken",
     "closed, answer not seen",
-    "born_backward", says=("the square root of a negative number",),
-)  # fmt: skip
+    "born_backward",
+    says=("the square root of a negative number",),
+)
 def root_not_taken(probe):
     x = torch.tensor([-1.0, 4.0], requires_grad=True)
     with probe() as rec:
@@ -31,8 +32,9 @@ def root_not_taken(probe):
     "https://github.com/pytorch/pytorch/issues/68425",
     "`torch.where` with an exponential that overflows in the branch that is not taken",
     "closed, answer not seen",
-    "born_backward", says=("overflow", "in the branch torch.exp(a) of where"),
-)  # fmt: skip
+    "born_backward",
+    says=("overflow", "in the branch torch.exp(a) of where"),
+)
 def exponential_not_taken(probe):
     a = torch.tensor(100.0, requires_grad=True)
     with probe() as rec:
@@ -45,8 +47,9 @@ def exponential_not_taken(probe):
     "https://github.com/pytorch/pytorch/issues/36923",
     "`t * (x / t)` with t = 0, of which `where` takes nothing",
     "a duplicate of a thread that explains why",
-    "born_backward", says=("the derivative of div is infinite at 0", "'y' is healed at 'z', by where"),
-)  # fmt: skip
+    "born_backward",
+    says=("the derivative of div is infinite at 0", "'y' is healed at 'z', by where"),
+)
 def quotient_not_taken(probe):
     x = torch.ones((), requires_grad=True)
     with probe() as rec:
@@ -61,8 +64,9 @@ def quotient_not_taken(probe):
     "https://github.com/pytorch/pytorch/issues/116349",
     "cross-entropy of a batch in which every label is `ignore_index`",
     "expected: a mean over nothing is 0/0",
-    "born", says=("0/0",),
-)  # fmt: skip
+    "born",
+    says=("0/0",),
+)
 def all_ignored(probe):
     network = nn.Linear(2, 3)
     with probe() as rec:
@@ -77,8 +81,10 @@ def all_ignored(probe):
     "https://github.com/allenai/allennlp/issues/890",
     "log-softmax of a row in which the log of the mask is -inf everywhere",
     "a bug of the helper: add a tiny number to the mask before its log",
-    "born", "born_backward", says=("log(0)", "0 · NaN: a zero gradient"),
-)  # fmt: skip
+    "born",
+    "born_backward",
+    says=("log(0)", "0 · NaN: a zero gradient"),
+)
 def masked_log_softmax(probe):
     vector = torch.tensor([[0.3, 0.5], [0.3, 0.3]], requires_grad=True)
     mask = torch.tensor([[1.0, 1.0], [0.0, 0.0]])
@@ -94,8 +100,12 @@ def masked_log_softmax(probe):
     "https://github.com/pytorch/pytorch/pull/196170",
     "attention weights of a query that may attend to nothing",
     "a softmax over a row of -inf is 0/0, and the gradients of the whole batch are lost with it",
-    "came_in", "born", "born_backward", "born_backward", says=("Inf − Inf: a row that is Inf or all −Inf",),
-)  # fmt: skip
+    "came_in",
+    "born",
+    "born_backward",
+    "born_backward",
+    says=("Inf − Inf: a row that is Inf or all −Inf",),
+)
 def attends_to_nothing(probe):
     project = nn.Linear(2, 2)
     x = torch.ones(2, 2)
@@ -114,8 +124,10 @@ def attends_to_nothing(probe):
     "https://github.com/pytorch/pytorch/issues/8069",
     "`acos` of a cosine that is clamped to [-1, 1]",
     "clamp it to just inside of -1 and 1: at the ends the derivative is infinite",
-    "born_backward", "born_backward", says=("the derivative of acos is infinite at 1", "0 · Inf: a gradient of Inf"),
-)  # fmt: skip
+    "born_backward",
+    "born_backward",
+    says=("the derivative of acos is infinite at 1", "0 · Inf: a gradient of Inf"),
+)
 def angle(probe):
     u = torch.tensor([1.0, 0.0], requires_grad=True)
     v = torch.tensor([1.0, 0.0])
@@ -130,8 +142,9 @@ def angle(probe):
     "https://github.com/pytorch/pytorch/issues/29372",
     "the standard deviation of a single number is NaN, unlike NumPy's",
     "the default is the unbiased estimate, which divides by n - 1: use `unbiased=False`",
-    "born", says=("`scores.std()` gives NaN: 0/0: of too few numbers",),
-)  # fmt: skip
+    "born",
+    says=("`scores.std()` gives NaN: 0/0: of too few numbers",),
+)
 def deviation_of_one(probe):
     scores = torch.tensor([4.0], requires_grad=True)
     with probe() as rec:
@@ -146,8 +159,10 @@ def deviation_of_one(probe):
     "https://github.com/adambielski/siamese-triplet/issues/18",
     "a siamese loss whose distance is zero for two equal samples",
     "add a small epsilon under the square root",
-    "born_backward", "born_backward", says=("the derivative of pow is infinite at 0",),
-)  # fmt: skip
+    "born_backward",
+    "born_backward",
+    says=("the derivative of pow is infinite at 0",),
+)
 def equal_samples(probe):
     network = nn.Linear(2, 2)
     with probe() as rec:
@@ -162,8 +177,10 @@ def equal_samples(probe):
     "https://github.com/kornia/kornia/issues/918",
     "a focal loss with gamma = 0.5, where the prediction is certain",
     "add epsilon inside the power as well",
-    "born_backward", "born_backward", says=("the derivative of pow is infinite at 0",),
-)  # fmt: skip
+    "born_backward",
+    "born_backward",
+    says=("the derivative of pow is infinite at 0",),
+)
 def focal(probe):
     prediction = torch.tensor([-100.0, 100.0], requires_grad=True)
     target = torch.tensor([0.0, 1.0])
@@ -179,8 +196,9 @@ def focal(probe):
     "https://github.com/KevinMusgrave/pytorch-metric-learning/issues/107",
     "a triplet loss averaged over the triplets that still cost something, of which there are none",
     "divide only if there are any",
-    "born", says=("0/0",),
-)  # fmt: skip
+    "born",
+    says=("0/0",),
+)
 def no_triplets_left(probe):
     network = nn.Linear(2, 1)
     with probe() as rec:
@@ -195,9 +213,10 @@ def no_triplets_left(probe):
     "https://github.com/fastino-ai/GLiNER2/pull/155",
     "a probability is clamped to `1 - 1e-6` in bfloat16, where that is 1",
     "an epsilon that the dtype can hold",
-    "born_backward", says=("Log1P", "'survival' of shape (2,): 1 Inf of 2"),
+    "born_backward",
+    says=("Log1P", "'survival' of shape (2,): 1 Inf of 2"),
     lacks="the reason: lines are evaluated again in float32, where this clamp holds",
-)  # fmt: skip
+)
 def clamp_in_half(probe):
     logits = torch.tensor([100.0, 0.0], dtype=torch.bfloat16, requires_grad=True)
     with probe() as rec:
@@ -212,8 +231,10 @@ def clamp_in_half(probe):
     "https://github.com/pytorch/pytorch/issues/49844",
     "`BCEWithLogitsLoss` of a logit of -inf",
     "use `sigmoid` and `BCELoss` for such logits",
-    "came_in", "born", says=("Inf comes in with 'logits'",),
-)  # fmt: skip
+    "came_in",
+    "born",
+    says=("Inf comes in with 'logits'",),
+)
 def infinite_logits(probe):
     logits = torch.tensor([-math.inf, 1.0], requires_grad=True)
     targets = torch.zeros(2)

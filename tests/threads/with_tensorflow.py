@@ -20,8 +20,11 @@ def dense(name, units=2, value=0.5):
     "https://github.com/tensorflow/tensorflow/issues/56968",
     "a tape is asked for the gradient of a constant with respect to another",
     "the one must be computed from the other, and the tape must watch it",
-    "frozen_leaf", "not_watched", asked="ones", says=("tape.watch(ones)",),
-)  # fmt: skip
+    "frozen_leaf",
+    "not_watched",
+    asked="ones",
+    says=("tape.watch(ones)",),
+)
 def constant(probe):
     with probe() as rec:
         ones = tf.ones([1, 4])  # <- here
@@ -36,8 +39,10 @@ def constant(probe):
     "https://github.com/tensorflow/tensorflow/issues/36596",
     "the gradient with respect to an image is None, with a loss function of one's own",
     "no NumPy between the model and the loss",
-    "numpy", asked="scores", says=("numpy",),
-)  # fmt: skip
+    "numpy",
+    asked="scores",
+    says=("numpy",),
+)
 def loss_in_numpy(probe):
     model = dense("head")
     image = tf.Variable([[1.0, 2.0]])
@@ -52,8 +57,10 @@ def loss_in_numpy(probe):
     "https://github.com/tensorflow/tensorflow/issues/50661",
     "the gradient of a convolution with respect to its inputs is None",
     "a tape watches Variables by itself, and tensors only after `watch`",
-    "not_watched", asked="image", says=("tape.watch(image)",),
-)  # fmt: skip
+    "not_watched",
+    asked="image",
+    says=("tape.watch(image)",),
+)
 def not_watched(probe):
     image, kernel = tf.ones([1, 4, 4, 1]), tf.ones([3, 3, 1, 1])
     with probe() as rec:
@@ -72,8 +79,10 @@ def square(value):
     "https://github.com/tensorflow/tensorflow/issues/27660",
     "the function is called only in the call of `tape.gradient`, after the tape was closed",
     "compute it inside the `with` of the tape",
-    "outside_tape", asked="x", says=("with tf.GradientTape() as tape:",),
-)  # fmt: skip
+    "outside_tape",
+    asked="x",
+    says=("with tf.GradientTape() as tape:",),
+)
 def called_too_late(probe):
     x = tf.Variable(9.0)
     with probe() as rec:
@@ -88,8 +97,10 @@ def called_too_late(probe):
     "https://github.com/tensorflow/tensorflow/issues/31919",
     "the generator of a GAN gets no gradients: its samples go through `.numpy()` into their moments",
     "compute the moments with TensorFlow's operations",
-    "numpy", asked="g_fake_data", says=("numpy",),
-)  # fmt: skip
+    "numpy",
+    asked="g_fake_data",
+    says=("numpy",),
+)
 def moments(probe):
     generator, discriminator = dense("generator"), dense("discriminator", 1)
     with probe() as rec:
@@ -105,8 +116,10 @@ def moments(probe):
     "https://github.com/tensorflow/tensorflow/issues/30234",
     "weights are updated with `assign_sub` in an inner loop of meta-learning",
     "TensorFlow does not track what is assigned to a Variable: use a plain tensor",
-    "assigned", asked="x", says=("assign",),
-)  # fmt: skip
+    "assigned",
+    asked="x",
+    says=("assign",),
+)
 def assigned(probe):
     v, x = tf.Variable(1.0), tf.Variable(2.0)
     with probe() as rec:
@@ -119,8 +132,10 @@ def assigned(probe):
     "https://github.com/keras-team/keras/issues/16663",
     "a loss that compares the order of predictions, by `argsort`",
     "with the loss `mse` in its place it trains",
-    "index", asked="y_pred", says=("positions",),
-)  # fmt: skip
+    "index",
+    asked="y_pred",
+    says=("positions",),
+)
 def order_of_predictions(probe):
     model = dense("head", 3)
     y_true = tf.constant([[2.0, 0.0, 1.0]])
@@ -136,8 +151,10 @@ def order_of_predictions(probe):
     "https://github.com/keras-team/keras/issues/4175",
     "predictions are rounded in a loss function",
     "none; without the rounding it works",
-    "no_derivative", asked="y_pred", says=("round",),
-)  # fmt: skip
+    "no_derivative",
+    asked="y_pred",
+    says=("round",),
+)
 def rounded(probe):
     model = dense("head", 1)
     with probe() as rec:
@@ -150,8 +167,10 @@ def rounded(probe):
     "https://github.com/keras-team/keras/issues/11157",
     "`argmax` and `cast` between the layers of a model",
     "the error itself names `argmax` and `round` as operations without a gradient",
-    "index", asked="encoded", says=("positions",),
-)  # fmt: skip
+    "index",
+    asked="encoded",
+    says=("positions",),
+)
 def argmax_between(probe):
     encoder, decoder = dense("encoder", 3), keras.layers.Embedding(3, 2, name="decoder")
     with probe() as rec:
@@ -177,8 +196,10 @@ class WithPooler(keras.Model):
     "https://github.com/huggingface/transformers/issues/2256",
     "“Gradients do not exist for variables”: the pooler's, when only the hidden states are used",
     "closed, answer not seen",
-    "unused", asked="pooler.kernel", says=("nothing",),
-)  # fmt: skip
+    "unused",
+    asked="pooler.kernel",
+    says=("nothing",),
+)
 def pooler_not_used(probe):
     model = WithPooler()
     with probe(model, ["**", ":*"]) as rec:
@@ -190,8 +211,10 @@ def pooler_not_used(probe):
     "https://github.com/tensorflow/tensorflow/issues/24849",
     "None, and not zero, for a Variable that the expression does not contain",
     "no answer; the asker wishes for zeros",
-    "unused", asked="other", says=("nothing",),
-)  # fmt: skip
+    "unused",
+    asked="other",
+    says=("nothing",),
+)
 def other_variable(probe):
     x, y = tf.Variable(1.0), tf.Variable(2.0)
     with probe() as rec:
@@ -204,8 +227,9 @@ def other_variable(probe):
     "https://github.com/tensorflow/tensorflow/issues/27684",
     "`tf.where` over `alpha * log(x)`: the gradient of `alpha` is NaN where `x` is negative",
     "protect what goes into the logarithm as well: `tf.where` inside and outside",
-    "born_backward", says=("where",),
-)  # fmt: skip
+    "born_backward",
+    says=("where",),
+)
 def branch_not_taken(probe):
     x, alpha = tf.constant([-1.0, 2.0]), tf.Variable(1.0)
     with probe() as rec:
@@ -218,8 +242,9 @@ def branch_not_taken(probe):
     "https://github.com/tensorflow/tensorflow/issues/12071",
     "the gradient of `tf.norm` at zero",
     "open; later pull requests keep the root from 0",
-    "born_backward", says=("the derivative of norm is 0/0 at 0",),
-)  # fmt: skip
+    "born_backward",
+    says=("the derivative of norm is 0/0 at 0",),
+)
 def norm_at_zero(probe):
     x = tf.Variable([0.0, 0.0])
     with probe() as rec:
@@ -231,8 +256,9 @@ def norm_at_zero(probe):
     "https://github.com/tensorflow/tensorflow/issues/2295",
     "gamma correction: `tf.pow(y, 1 / 2.4)` of a colour that was clamped at 0",
     "clamp it at a small number instead",
-    "born_backward", says=("the derivative of pow is infinite at 0",),
-)  # fmt: skip
+    "born_backward",
+    says=("the derivative of pow is infinite at 0",),
+)
 def gamma_correction(probe):
     colour = tf.Variable([0.0, 0.5])
     with probe() as rec:
@@ -246,8 +272,9 @@ def gamma_correction(probe):
     "https://github.com/tensorflow/addons/issues/2447",
     "a triplet loss divided by the number of positive pairs, of which the batch has none",
     "test whether there are any",
-    "born", says=("0/0",),
-)  # fmt: skip
+    "born",
+    says=("0/0",),
+)
 def no_positives(probe):
     distances = tf.Variable([1.0, 2.0])
     mask = tf.constant([0.0, 0.0])

@@ -176,8 +176,10 @@ def report(rows):
     counts = [Counter(row["fault"]["kind"] for row in some) for some in (faulty, found, named)]
     yield from (f"| {kind} | {' | '.join(str(each[kind]) for each in counts)} |" for kind in sorted(counts[0]))
     yield "\n| alert | after a fault | in healthy trainings |\n|---|---|---|"
-    said = [Counter(kind for row in faulty for kind in {each["kind"] for each in after(row)}),
-            Counter(kind for row in healthy for kind in {each["kind"] for each in row["alerts"]})]  # fmt: skip
+    said = [
+        Counter(kind for row in faulty for kind in {each["kind"] for each in after(row)}),
+        Counter(kind for row in healthy for kind in {each["kind"] for each in row["alerts"]}),
+    ]
     yield from (f"| `{kind}` | {said[0][kind]} | {said[1][kind]} |" for kind in sorted(said[0] | said[1]))
     yield "\n| training with a fault | seeds | found | named | said from the fault on |\n|---|---|---|---|---|"
     yield from (of_label(label, [row for row in faulty if row["label"] == label]) for label in labels(faulty))

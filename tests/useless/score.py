@@ -40,9 +40,10 @@ SOURCE = HERE.parents[1] / "src"
 SECONDS = 300  # for one program, on a machine that does other work too
 OURS = "backprobe.cli backprobe.check backprobe.explain backprobe.probe.script"
 IMPORTED = {  # before a program is forked: what takes long, and most programs or the answer import
-    "torch": f"torch torch._dynamo {OURS}", "tensorflow": f"tensorflow keras {OURS}",
+    "torch": f"torch torch._dynamo {OURS}",
+    "tensorflow": f"tensorflow keras {OURS}",
     "jax": f"jax flax.linen flax.nnx optax equinox {OURS}",
-}  # fmt: skip
+}
 RECORDED = """
 import runpy, sys
 import backprobe as bp

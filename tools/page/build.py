@@ -21,8 +21,14 @@ htm 3.1.1, copyright 2018 Google Inc., is under the Apache License, version 2.0,
 text, and so has https://www.apache.org/licenses/LICENSE-2.0. It is bundled without changes of its own.
 """
 INDENTED = re.compile(r"\n +")  # of what is minified only templates have lines, and htm leaves out where they begin
-ESBUILD = [MODULES / ".bin" / "esbuild", "--bundle", "--minify", "--charset=utf8", "--legal-comments=none",
-           "--log-level=warning"]  # fmt: skip
+ESBUILD = [
+    MODULES / ".bin" / "esbuild",
+    "--bundle",
+    "--minify",
+    "--charset=utf8",
+    "--legal-comments=none",
+    "--log-level=warning",
+]
 
 
 def digest() -> str:

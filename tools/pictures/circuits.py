@@ -40,8 +40,14 @@ def main(to: Path) -> None:
     recorded(model(12)).save(to / "reference", overwrite=True)
     recorded(model(12, port=7)).save(to / "port", overwrite=True)
     torch.manual_seed(1)
-    swept = bp.sweep(model(6), ["blocks.*", "blocks.*.up"], of=lambda logits: logits[0, -1, 3],
-                     replace=torch.zeros_like, axis=1, approximate=True)  # fmt: skip
+    swept = bp.sweep(
+        model(6),
+        ["blocks.*", "blocks.*.up"],
+        of=lambda logits: logits[0, -1, 3],
+        replace=torch.zeros_like,
+        axis=1,
+        approximate=True,
+    )
     swept(torch.randint(0, 24, (2, 8))).save(to / "sweep.html")
 
 

@@ -38,10 +38,28 @@ from backprobe.record.containers import SIMPLE
 
 CONTAINERS = (list, dict, set, deque, bytearray)
 NOT_OPENED = (ModuleType, BuiltinFunctionType, MethodType, CodeType, CellType)
-OF_PROCESS = frozenset({
-    "backprobe", "logging", "warnings", "re", "linecache", "tokenize", "inspect", "traceback", "importlib", "unittest",
-    "asyncio", "concurrent", "multiprocessing", "pytest", "_pytest", "pluggy", "hypothesis", "coverage",
-})  # fmt: skip
+OF_PROCESS = frozenset(
+    {
+        "backprobe",
+        "logging",
+        "warnings",
+        "re",
+        "linecache",
+        "tokenize",
+        "inspect",
+        "traceback",
+        "importlib",
+        "unittest",
+        "asyncio",
+        "concurrent",
+        "multiprocessing",
+        "pytest",
+        "_pytest",
+        "pluggy",
+        "hypothesis",
+        "coverage",
+    }
+)
 """Packages whose objects are no state of a program."""
 
 DEEPEST = 12

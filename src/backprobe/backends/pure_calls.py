@@ -44,9 +44,24 @@ def items_of(tensor: Any) -> tuple[Any, ...]:
 WITHOUT_CALL = (attribute_of, with_element, items_of)
 """Attributes and the like that compute something from a tensor without a call or an operator, as functions."""
 FIXED: tuple[type, ...] = (
-    int, float, complex, bool, str, bytes, type, slice, range, frozenset, enum.Enum,
-    BuiltinFunctionType, FunctionType, MethodType, NoneType, EllipsisType, NotImplementedType,
-)  # fmt: skip
+    int,
+    float,
+    complex,
+    bool,
+    str,
+    bytes,
+    type,
+    slice,
+    range,
+    frozenset,
+    enum.Enum,
+    BuiltinFunctionType,
+    FunctionType,
+    MethodType,
+    NoneType,
+    EllipsisType,
+    NotImplementedType,
+)
 """Types of values that a call can't change, or that are not part of the program's state: a function is called."""
 
 

@@ -17,58 +17,71 @@ MISSING = {
     "blocks": ("a block cannot be probed in {}", BY_ARGUMENTS, IN_FUNCTION),
     "cells": ("a cell cannot be probed in {}", BY_ARGUMENTS, IN_FUNCTION),
     "partials": (
-        "{} has no local partials in backprobe", "its tape takes gradients of the output alone",
+        "{} has no local partials in backprobe",
+        "its tape takes gradients of the output alone",
         "rec = bp.probe(f)(x), and rec['u'].grad",
     ),
     "second_order": (
-        "gradients of {} cannot be differentiated again", "backprobe keeps no graph of its backward pass",
+        "gradients of {} cannot be differentiated again",
+        "backprobe keeps no graph of its backward pass",
         "differentiate a function that calls bp.probe(f)(x) and returns rec['u'].grad",
     ),
     "hessian": (
-        "there are no products of Hessians in {}", "backprobe cannot differentiate its gradients again",
+        "there are no products of Hessians in {}",
+        "backprobe cannot differentiate its gradients again",
         "differences of rec['u'].grad between two runs",
     ),
     "graph_facts": (
-        "a tensor of {} alone cannot be explained", "it does not know what it was computed from",
+        "a tensor of {} alone cannot be explained",
+        "it does not know what it was computed from",
         "rec = bp.probe(f)(x), with what computes the loss in a function f, and bp.explain(rec, 'u')",
     ),
     "guards": (
-        "a model cannot be guarded in {}", "backprobe does not hear of its calls",
+        "a model cannot be guarded in {}",
+        "backprobe does not hear of its calls",
         "rec = bp.probe(model, nonfinite=True)(x), and bp.explain(rec)",
     ),
     "block_guards": (
-        "a block cannot be guarded in {}", "backprobe hears there of the calls of a model alone",
+        "a block cannot be guarded in {}",
+        "backprobe hears there of the calls of a model alone",
         "with bp.guard(model):",
     ),
     "watches": (
-        "a model cannot be watched in {}", "backprobe hears there of no steps of its training",
+        "a model cannot be watched in {}",
+        "backprobe hears there of no steps of its training",
         "rec = bp.probe(model)(x) at some steps, and bp.health(rec)",
     ),
     "replacing": (
-        "values cannot be replaced in {}", "backprobe cannot let the program go on with others",
+        "values cannot be replaced in {}",
+        "backprobe cannot let the program go on with others",
         "rec = bp.probe(f)(x), with the other value written into f",
     ),
     "variations": (
-        "the noise of a program cannot be measured in {}", "backprobe cannot vary its arguments",
+        "the noise of a program cannot be measured in {}",
+        "backprobe cannot vary its arguments",
         "noise=[rec, ...] of bp.diff, with other recordings of the reference",
     ),
     "memory": (
-        "the memory of a program cannot be measured in {}", "backprobe does not hear what it keeps",
+        "the memory of a program cannot be measured in {}",
+        "backprobe does not hear what it keeps",
         "the memory of its process, before and after a step",
     ),
     "vectorized": (
-        "there are no per-sample gradients in {}", "backprobe cannot run its programs on many samples at once",
+        "there are no per-sample gradients in {}",
+        "backprobe cannot run its programs on many samples at once",
         "rec = bp.probe(f)(x[i : i + 1]) for each sample i",
     ),
     "recheck": (
-        "derivatives cannot be checked in {}", "backprobe cannot repeat its calls in double precision",
+        "derivatives cannot be checked in {}",
+        "backprobe cannot repeat its calls in double precision",
         "rec = bp.probe(f)(x), and rec['u'].grad beside a difference quotient of f",
     ),
     "trials": (
-        "no input that breaks it can be searched in {}", "backprobe cannot run its programs again and again alike",
+        "no input that breaks it can be searched in {}",
+        "backprobe cannot run its programs again and again alike",
         "bp.explain(bp.probe(f, nonfinite=True)(x)), at the inputs that you have",
     ),
-}  # fmt: skip
+}
 """Capabilities that a backend may not have, in the words of whoever needs one: headline, why, and what to write."""
 
 

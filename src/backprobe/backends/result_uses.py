@@ -30,8 +30,19 @@ from backprobe.source.by_code import by_code
 from backprobe.source.user_code import package
 
 MOST = 8  # names that are followed
-NOT_PASSED_ON = ("shape", "detach", "data", "number", "numpy", "copied", "parameter", "index", "integer", "comparison",
-                 "count")  # fmt: skip
+NOT_PASSED_ON = (
+    "shape",
+    "detach",
+    "data",
+    "number",
+    "numpy",
+    "copied",
+    "parameter",
+    "index",
+    "integer",
+    "comparison",
+    "count",
+)
 LOOPS = ast.For | ast.AsyncFor | ast.While
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")

@@ -19,10 +19,21 @@ from backprobe.record.source import Source
 from backprobe.source.sites import CallSite
 from backprobe.tracing.values import ScopeId
 
-UNJUDGED = frozenset({
-    "captured", "derives", "derives_off", "may_have_rule", "unseen_own", "hooked", "input_unsettled",
-    "gradient_not_finite", "spread", "outputs_unsettled", "hidden_write",
-})  # fmt: skip
+UNJUDGED = frozenset(
+    {
+        "captured",
+        "derives",
+        "derives_off",
+        "may_have_rule",
+        "unseen_own",
+        "hooked",
+        "input_unsettled",
+        "gradient_not_finite",
+        "spread",
+        "outputs_unsettled",
+        "hidden_write",
+    }
+)
 """Codes of remarks that leave a part unjudged."""
 PARTIAL = UNJUDGED | {"skipped"}
 """Codes of remarks after which the heading claims no more than what was checked."""

@@ -20,12 +20,23 @@ from backprobe.watch.options import KINDS, PACES, WHAT
 from backprobe.watch.options import OPTIONS as WATCHING
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-OPTIONS = {one.name: one for one in (
-    *PROBING, *DRAWING, *PROVOKING, *WATCHING, *PACES, VIEWING[0], ORDER,
-    replace(CONVENTION, allowed=tuple(CONVENTIONS), next='"flax"', says=""),  # a command line has no pairs of them
-    replace(WHAT, kind=str, allowed=KINDS, next="'grad'", says=""),  # and repeats what is several
-    replace(EXPORTING, name="to", next="'parquet'"), Option("steps", int, 1, "2"), Option("step", int, 0, "10"),
-)}  # fmt: skip
+OPTIONS = {
+    one.name: one
+    for one in (
+        *PROBING,
+        *DRAWING,
+        *PROVOKING,
+        *WATCHING,
+        *PACES,
+        VIEWING[0],
+        ORDER,
+        replace(CONVENTION, allowed=tuple(CONVENTIONS), next='"flax"', says=""),  # a command line has no pairs of them
+        replace(WHAT, kind=str, allowed=KINDS, next="'grad'", says=""),  # and repeats what is several
+        replace(EXPORTING, name="to", next="'parquet'"),
+        Option("steps", int, 1, "2"),
+        Option("step", int, 0, "10"),
+    )
+}
 """Those that commands have, by their names."""
 
 

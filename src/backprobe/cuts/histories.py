@@ -107,7 +107,7 @@ def _cuts(mention: Mention) -> bool:
 
 
 def _is_reentrant(mention: Mention) -> bool:
-    # Does the line call a checkpoint that is reentrant, as it is where nothing else is said?
+    # Does the line call a reentrant checkpoint? A checkpoint is reentrant by default.
     text = mention.use.text if mention.use.kind == CHECKPOINT else "use_reentrant="
     return "use_reentrant=True" in text or "use_reentrant=" not in text
 

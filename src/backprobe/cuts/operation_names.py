@@ -40,10 +40,22 @@ WHOLE_SAMPLES = frozenset({"multinomial", "bernoulli", "poisson", "categorical"}
 """Functions that draw whole numbers, whatever the dtype that these are given."""
 MAPPING = frozenset({"map", "tree_map", "map_structure", "vectorized_map", "map_fn"})
 """Functions that call a given function with each item of the arguments after it."""
-TRANSFORMING = frozenset({
-    "vmap", "jit", "pmap", "checkpoint", "remat", "vectorize", "filter_jit", "filter_vmap", "filter_checkpoint",
-    "function", "compile", "partial",
-})  # fmt: skip
+TRANSFORMING = frozenset(
+    {
+        "vmap",
+        "jit",
+        "pmap",
+        "checkpoint",
+        "remat",
+        "vectorize",
+        "filter_jit",
+        "filter_vmap",
+        "filter_checkpoint",
+        "function",
+        "compile",
+        "partial",
+    }
+)
 """Transformations of a function that leave what it computes as it is."""
 OWN_METHODS = frozenset({"detach", "detach_", "item", "tolist", "numpy", "data"})
 """Those that are methods of the value itself, or an attribute: what another object's method of such a name is given is

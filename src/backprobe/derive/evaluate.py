@@ -52,15 +52,39 @@ def _multiply(*factors: Any) -> Any:
 ERF = numpy.frompyfunc(math.erf, 1, 1)
 JUMPING = ("step", "sign")
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    **{name: getattr(numpy, name) for name in ("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sqrt", "abs",
-                                               "sign", "maximum", "minimum")},
-    "asin": numpy.arcsin, "acos": numpy.arccos, "atan": numpy.arctan,
-    "add": _add, "mul": _multiply, "neg": numpy.negative, "div": numpy.divide, "pow": numpy.power,
+    **{
+        name: getattr(numpy, name)
+        for name in (
+            "exp",
+            "log",
+            "sin",
+            "cos",
+            "tan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "sqrt",
+            "abs",
+            "sign",
+            "maximum",
+            "minimum",
+        )
+    },
+    "asin": numpy.arcsin,
+    "acos": numpy.arccos,
+    "atan": numpy.arctan,
+    "add": _add,
+    "mul": _multiply,
+    "neg": numpy.negative,
+    "div": numpy.divide,
+    "pow": numpy.power,
     "erf": lambda x: numpy.asarray(ERF(x), numpy.float64),
-    "relu": lambda x: numpy.maximum(x, 0.0), "step": lambda x: numpy.heaviside(x, 0.5),
+    "relu": lambda x: numpy.maximum(x, 0.0),
+    "step": lambda x: numpy.heaviside(x, 0.5),
     "sigmoid": lambda x: numpy.exp(-numpy.logaddexp(0.0, -x)),
-    "pi": lambda: numpy.float64(math.pi), "e": lambda: numpy.float64(math.e),
-}  # fmt: skip
+    "pi": lambda: numpy.float64(math.pi),
+    "e": lambda: numpy.float64(math.e),
+}
 
 
 def evaluate(tree: Tree, values: Sequence[Any], rounding: NumberRounding) -> tuple[Any, Any]:

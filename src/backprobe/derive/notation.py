@@ -231,10 +231,22 @@ FUNCTIONS: Mapping[str, str] = {
     "log10": r"\log_{10}",
 }
 ESCAPES = {
-    "\\": r"\backslash ", "{": r"\{", "}": r"\}", "$": r"\$", "_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#",
-    "^": r"{\wedge}", "~": r"{\sim}", " ": r"\ ", "'": r"\text{'}", '"': r'\text{"}', "`": r"\text{`}",
+    "\\": r"\backslash ",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "_": r"\_",
+    "%": r"\%",
+    "&": r"\&",
+    "#": r"\#",
+    "^": r"{\wedge}",
+    "~": r"{\sim}",
+    " ": r"\ ",
+    "'": r"\text{'}",
+    '"': r'\text{"}',
+    "`": r"\text{`}",
     **{character: f"{{{character}}}" for character in ":/-+*=<>|,;!?"},
-}  # fmt: skip
+}
 
 
 def _added(terms: Sequence[str], room: str = "") -> str:

@@ -45,9 +45,22 @@ Tree: TypeAlias = Number | Symbol | Leaf | Apply
 ARITHMETIC = {"add": 2, "sub": 2, "mul": 2, "div": 2, "pow": 2, "neg": 1}
 KINKED = {"relu": 1, "abs": 1, "maximum": 2, "minimum": 2}
 PRIMITIVE = {
-    "exp": 1, "log": 1, "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "sinh": 1, "cosh": 1,
-    "tanh": 1, "erf": 1, "sqrt": 1, "sigmoid": 1, **KINKED,
-}  # fmt: skip
+    "exp": 1,
+    "log": 1,
+    "sin": 1,
+    "cos": 1,
+    "tan": 1,
+    "asin": 1,
+    "acos": 1,
+    "atan": 1,
+    "sinh": 1,
+    "cosh": 1,
+    "tanh": 1,
+    "erf": 1,
+    "sqrt": 1,
+    "sigmoid": 1,
+    **KINKED,
+}
 """How many operands each function has that is not defined by others."""
 
 

@@ -20,13 +20,32 @@ holds three.
 """
 
 ROLES = {
-    "weight": WEIGHT, "kernel": WEIGHT, "embedding": WEIGHT, "embeddings": WEIGHT, "scale": WEIGHT, "gamma": WEIGHT,
-    "w": WEIGHT, "bias": BIAS, "beta": BIAS, "b": BIAS, "offset": BIAS, "running_mean": MEAN, "mean": MEAN,
-    "moving_mean": MEAN, "running_var": VARIANCE, "var": VARIANCE, "moving_variance": VARIANCE,
-    "weight_ih": INPUT + WEIGHT, "bias_ih": INPUT + BIAS, "weight_hh": STATE + WEIGHT, "bias_hh": STATE + BIAS,
-    "recurrent_kernel": STATE + WEIGHT, "bias_n": STATE + BIAS,
-    "in_proj_weight": PACKED + WEIGHT, "in_proj_bias": PACKED + BIAS,
-}  # fmt: skip
+    "weight": WEIGHT,
+    "kernel": WEIGHT,
+    "embedding": WEIGHT,
+    "embeddings": WEIGHT,
+    "scale": WEIGHT,
+    "gamma": WEIGHT,
+    "w": WEIGHT,
+    "bias": BIAS,
+    "beta": BIAS,
+    "b": BIAS,
+    "offset": BIAS,
+    "running_mean": MEAN,
+    "mean": MEAN,
+    "moving_mean": MEAN,
+    "running_var": VARIANCE,
+    "var": VARIANCE,
+    "moving_variance": VARIANCE,
+    "weight_ih": INPUT + WEIGHT,
+    "bias_ih": INPUT + BIAS,
+    "weight_hh": STATE + WEIGHT,
+    "bias_hh": STATE + BIAS,
+    "recurrent_kernel": STATE + WEIGHT,
+    "bias_n": STATE + BIAS,
+    "in_proj_weight": PACKED + WEIGHT,
+    "in_proj_bias": PACKED + BIAS,
+}
 """What a parameter is to its layer, by the last part of its name."""
 
 LAYER = re.compile(r"_(l\d+(_reverse)?)$")

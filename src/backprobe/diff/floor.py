@@ -17,20 +17,46 @@ from backprobe.findings.phrasing import plural
 from backprobe.record.entries import Entry, GradStatus
 
 EPS = {
-    "float64": 2.0**-52, "complex128": 2.0**-52, "float32": 2.0**-23, "complex64": 2.0**-23,
-    "float16": 2.0**-10, "complex32": 2.0**-10, "bfloat16": 2.0**-7, "float8_e4m3fn": 2.0**-3,
-    "float8_e4m3fnuz": 2.0**-3, "float8_e4m3": 2.0**-3, "float8_e5m2": 2.0**-2, "float8_e5m2fnuz": 2.0**-2,
-}  # fmt: skip
+    "float64": 2.0**-52,
+    "complex128": 2.0**-52,
+    "float32": 2.0**-23,
+    "complex64": 2.0**-23,
+    "float16": 2.0**-10,
+    "complex32": 2.0**-10,
+    "bfloat16": 2.0**-7,
+    "float8_e4m3fn": 2.0**-3,
+    "float8_e4m3fnuz": 2.0**-3,
+    "float8_e4m3": 2.0**-3,
+    "float8_e5m2": 2.0**-2,
+    "float8_e5m2fnuz": 2.0**-2,
+}
 """The distance from 1 to the next number of a dtype."""
 ABSOLUTE = 10  # eps
 ONE = 2  # eps: what the rounding of one operation can change
-SUMS = frozenset({"add", "sub", "sum", "mean", "matmul", "mm", "bmm", "addmm", "dot", "einsum", "linear", "tensordot",
-                  "reduce_sum", "reduce_mean", "subtract"})  # fmt: skip
+SUMS = frozenset(
+    {
+        "add",
+        "sub",
+        "sum",
+        "mean",
+        "matmul",
+        "mm",
+        "bmm",
+        "addmm",
+        "dot",
+        "einsum",
+        "linear",
+        "tensordot",
+        "reduce_sum",
+        "reduce_mean",
+        "subtract",
+    }
+)
 """Operations, as a source spells them, whose result can be far smaller than what they add up."""
 
 
 def eps_of(dtype: str | None) -> float:
-    """That of a floating dtype, and 0 of any other.
+    """The machine epsilon of a floating dtype; 0 for any other dtype.
 
     >>> eps_of("float32") == 2**-23, eps_of("int64")
     (True, 0.0)

@@ -21,11 +21,21 @@ from backprobe.recording import Recording
 from backprobe.tracing.exchanging import Exchange
 
 OPTIONS = (
-    Option("backend", object, lambda given: not isinstance(given, list | tuple) or len(given) == 2,
-           '("torch", "jax")', says="a name, or one for each program"),
-    Option("of", object, lambda given: not isinstance(given, tuple) or len(given) == 2,
-           "(first_loss, second_loss)", says="one output, or one for each program"),
-)  # fmt: skip
+    Option(
+        "backend",
+        object,
+        lambda given: not isinstance(given, list | tuple) or len(given) == 2,
+        '("torch", "jax")',
+        says="a name, or one for each program",
+    ),
+    Option(
+        "of",
+        object,
+        lambda given: not isinstance(given, tuple) or len(given) == 2,
+        "(first_loss, second_loss)",
+        says="one output, or one for each program",
+    ),
+)
 
 One = str | int | Callable[[Any], Any] | None
 Of = One | tuple[One, One]

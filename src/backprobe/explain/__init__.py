@@ -1,4 +1,4 @@
-"""The verb ``explain``: why a gradient is missing, zero or of something else, with the line that caused it."""
+"""The verb ``explain``: why a gradient is missing, zero or otherwise notable, and the line that caused it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["explain"]
 def explain(
     recording: Any, name: Any = None, *, experiments: bool = True, seconds: float = 30.0, runs: int = 40
 ) -> Report:
-    """Why a value has no gradient, or what is notable about the one that it has: the lines, and what to write instead.
+    """Explain why a value has no gradient, or what is notable about its gradient, with the lines and a remedy.
 
     >>> import torch, backprobe as bp
     >>> def f(x, w):
@@ -48,15 +48,18 @@ def explain(
     >>> report.findings[0].kind, report.findings[0].source.text, report.findings[0].chain
     ('detach', 'd = u.detach()', ('x', 'u', 'd'))
 
-    Of a recording, and a name in it, the report lists every line that cuts the way from that value to the output, or
-    says where what is computed from it ends. Without a name it lists every cause in the recording, each once, with the
-    gradients that are missing for it. Recordings that were saved and loaded are explained alike.
+    Given a recording and a name in it, the report lists every line that cuts the way from that value to the output, or
+    says where the computation that begins at the value ends. Without a name it lists every cause in the recording once,
+    each with the gradients that are missing because of it. Recordings that were saved and loaded are explained in the
+    same way.
 
-    Where the recording is of several outputs, it says which of them reaches what; of a value, why others do not.
+    If the recording has several outputs, the report says which output reaches which value; for a single value, it says
+    why the other outputs do not reach it.
 
-    Of a recording with ``nonfinite=True`` and no name, it says where NaN and Inf began: the places where they were
-    *born* first (finite inputs, and an output that is not; or a finite gradient, and one made of it that is not) and
-    those where they *came in*; then where they were *healed*, as by a ``where``, and what they *propagated* to.
+    Given a recording made with ``nonfinite=True``, and no name, it says where NaN and Inf began. First come the places
+    where they were *born* (finite inputs gave an output that is not finite, or a finite gradient gave one that is not)
+    and those where they *came in*; then those where they were *healed*, as by a ``where``, and the values that they
+    *propagated* to.
 
     >>> def g(x):
     ...     y = torch.log(x)
@@ -65,26 +68,28 @@ def explain(
     >>> report.findings[0].kind, report.findings[0].name, report.findings[0].headline
     ('born', 'y', "Inf is born at 'y': log(0)")
 
-    Of a function or model that was probed in this process, and no name, it runs the program once or twice more to look
-    for gradients that are there and useless (docs/useless.md). Random numbers, buffers, gradients and the rest of its
-    state are put back. It ends at the first side effect, as a file that is opened for writing, which a note says.
+    If the recording is of a function or model that was probed in this process, and no name is given, the program runs
+    once or twice more to look for gradients that exist and are useless (docs/useless.md). Random numbers, buffers,
+    gradients and the rest of its state are put back. Such a run ends at its first side effect, such as opening a file
+    for writing, and a note says so.
 
     Parameters:
         experiments: may the program run again?
         seconds: not where the recorded run took longer than this.
         runs: how often, at most.
 
-    Of a loss and a tensor of PyTorch, without a recording, it says what the graph alone tells: no line of code.
+    Given a loss and a tensor of PyTorch instead of a recording, it says what the graph alone shows, which includes no
+    line of code.
 
     >>> w = torch.ones(3, requires_grad=True) * 0.1
     >>> bp.explain((w * 2).sum(), w).of_kind("not_retained")[0].headline
     'w is not a leaf, so its .grad stays None: nothing is wrong'
 
-    A report holds ``findings`` with ``kind``, ``source``, ``facts``, ``chain`` and ``remedy``, and prints itself.
-    Where neither the recording nor the graph tells why, the kind is ``unknown`` and the facts are what was seen.
+    A report holds ``findings`` with ``kind``, ``source``, ``facts``, ``chain`` and ``remedy``, and prints itself. Where
+    neither the recording nor the graph shows the cause, the kind is ``unknown`` and the facts say what was seen.
 
-    Raises UnknownName and AmbiguousName as the recording does, BadOption for anything else than these, and Unsupported
-    for tensors of TensorFlow and JAX without a recording.
+    Raises UnknownName and AmbiguousName as the recording does, BadOption for any other argument, and Unsupported for
+    tensors of TensorFlow and JAX without a recording.
     """
     check_options({"experiments": experiments, "seconds": seconds, "runs": runs}, EXPERIMENTS)
     if isinstance(recording, Recording):
@@ -99,7 +104,7 @@ def explain(
 
 
 def _with_lines(report: Report, record: Record) -> Report:
-    # The report, whose findings know the lines of their chains.
+    # The report with the source line of each name in the chains of its findings.
     lines = {entry.name: entry.source for entry in record.entries}
     found = [replace(one, lines=tuple([lines.get(name) for name in one.chain])) for one in report]
     return replace(report, findings=tuple(found))
@@ -147,7 +152,7 @@ def _explain_entry(record: Record, at: int) -> Report:
 
 
 def _explain_whole(record: Record, *asks: Callable[[str, tuple[int, ...], str], Any]) -> Report:
-    # NaN and Inf come first: they spoil every gradient, also those that are there.
+    # NaN and Inf come first: they spoil every gradient, also the ones that exist.
     from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
 
     flow = Dataflow.of(record)
@@ -157,7 +162,8 @@ def _explain_whole(record: Record, *asks: Callable[[str, tuple[int, ...], str], 
         zero = zero_by_rule(flow, arrays)
         missing = replace(missing, notes=(*missing.notes, *zero))
     born = explain_nonfinite(record, *asks)
-    if any(entry.finiteness is not None for entry in record.entries):  # asked for: that is the answer
+    # if finiteness was recorded, then NaN and Inf are the answer
+    if any(entry.finiteness is not None for entry in record.entries):
         note = () if missing.ok else (say("see_names", heading=missing.heading),)
         return replace(born, notes=(*born.notes, *note))
     if born.ok:

@@ -1,4 +1,4 @@
-"""Findings about entries: what their sentences name, and several that say the same of one line made into one."""
+"""Findings about entries: the fields of their sentences, and merging findings that say the same about one line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def about(
     known: Known = Known.NOTHING,
     **fields: str,
 ) -> Finding:
-    """The finding of a cause about an entry; the fields of its sentence that are not given are those of the entry."""
+    """A finding of the cause ``code`` about an entry. Fields of its sentence that are not given come from the entry."""
     words = {
         "value": repr(entry.name),
         "target": repr(entry.name),
@@ -46,11 +46,11 @@ def about(
 
 
 def by_status(flow: Dataflow, entry: Entry) -> Finding:
-    """The finding of an entry whose status says all that is known."""
+    """The finding for an entry whose status already says everything that is known."""
     line = entry.cause or _rewriting(flow, entry) if entry.status is GradStatus.OPAQUE else entry.cause
     is_apart = entry.is_because(
         "partly_updated", "variable_read_unseen", "written_past_unsaved", "written_within_function"
-    )  # whose reason says all
+    )  # the reason of such an entry already says everything
     is_overwritten = entry.status is GradStatus.OPAQUE and line is not None and not is_apart
     code = "not_float" if is_of_whole_numbers(entry) else "overwritten" if is_overwritten else str(entry.status)
     code = "checkpoint" if entry.is_because("reentrant_checkpoint") else code
@@ -61,13 +61,14 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
     code = "backward_not_run.model" if entry.is_because("backward_not_called") and entry.source is None else code
     facts = [entry.reason] if code in ("overwritten", "checkpoint") else []
     instead = "" if entry.why is None else entry.why.fields.get("next", "")
-    is_at_fault = is_overwritten or entry.is_because("reentrant_checkpoint", "nothing_given")  # a line of the program
+    # then a line of the program is the cause
+    is_at_fault = is_overwritten or entry.is_because("reentrant_checkpoint", "nothing_given")
     known = Known.NOTHING if is_at_fault else Known.STATUS
     return about(flow, code, entry, line or entry.source, facts=facts, instead=instead, known=known)
 
 
 def _rewriting(flow: Dataflow, entry: Entry) -> Source | None:
-    # The line that made the next version of a value, where both have one gradient together.
+    # The line that wrote the next version of this value, if both versions share one gradient.
     alike = (other for other in flow.entries if other.why == entry.why)
     return next((other.source for other in alike if any(way.name == entry.name for way in other.indirect)), None)
 
@@ -78,7 +79,7 @@ def with_fact(found: Finding, fact: str) -> Finding:
 
 
 def merged(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings that say the same of one line, as in each iteration of a loop, as one with the names of all."""
+    """Merges findings that say the same about one line, as in each iteration of a loop: one finding with all names."""
 
     def said(found: Finding) -> object:
         line = found.source
@@ -91,40 +92,40 @@ def merged(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def as_one(findings: Sequence[Finding]) -> Finding:
-    """The first of several findings, with the names of the others."""
+    """The first of several findings, with a fact that lists the names of the others."""
     first, *others = findings
     names = list(dict.fromkeys(other.name for other in others if other.name != first.name))
     return with_fact(first, say("same_of", names=listed(names))) if names else first
 
 
 def is_said(line: Source | None, findings: Sequence[Finding]) -> bool:
-    """Is a line named by one of these findings?"""
+    """Does one of these findings name the line?"""
     said = {(one.source.file, one.source.line) for one in findings if one.source is not None}
     return line is not None and (line.file, line.line) in said
 
 
 def mode_of(entry: Entry) -> str:
-    """The mode in which gradients were switched off for an entry, as the framework's adapter reported it."""
+    """The words for the mode that switched gradients off for an entry, from the reason that the backend reported."""
     mode = "" if entry.why is None else entry.why.fields.get("mode", "")
     if mode == "torch.no_grad()":
-        return f"under {mode} or set_grad_enabled(False)"  # which PyTorch does not tell apart
+        return f"under {mode} or set_grad_enabled(False)"  # PyTorch does not distinguish these two
     return f"under {mode}" if mode else "while gradients were switched off"
 
 
 def line_in(fields: Mapping[str, str]) -> Source | None:
-    """The line that a reason speaks of."""
+    """The line that the fields of a reason refer to, if any."""
     file, _, line = fields.get("at", "").rpartition(":")
     return Source(file, int(line), fields.get("text", "")) if file else None
 
 
 def is_none(entry: Entry) -> bool:
-    """Does its name hold None?"""
+    """Is the entry's name bound to None?"""
     codes = ("not_tensor", "no_attention_weights")
     return entry.is_because(*codes) and entry.why is not None and entry.why.fields.get("kind") == "None"
 
 
 def is_of_whole_numbers(entry: Entry) -> bool:
-    """Has its dtype no derivatives, also where nothing else is known of it?"""
+    """Is the entry's dtype one without derivatives, such as an integer? This also covers entries of unknown status."""
     is_floating = entry.dtype is None or entry.dtype.startswith(("float", "bfloat", "complex"))
     return entry.status is GradStatus.NOT_FLOAT or (entry.status is GradStatus.OPAQUE and not is_floating)
 
@@ -135,8 +136,7 @@ def own_name(name: str) -> str:
 
 
 def as_code(name: str) -> str:
-    """A name as the program may spell it in its code: an item by its number, and without the scope of what a framework
-    names itself.
+    """A name as the program may spell it in its code: items as ``[1]``, and without the scopes that a framework adds.
 
     >>> as_code("/step#1:pair#0.0"), as_code("layers.1.weight"), as_code("dense/kernel:0")
     ('pair[0]', 'layers[1].weight', 'kernel')
@@ -156,5 +156,5 @@ def scopes_of(flow: Dataflow, at: int) -> set[str]:
 
 
 def is_returned(flow: Dataflow, at: int) -> bool:
-    """Is it what a module returned?"""
+    """Is the entry the return value of a module?"""
     return flow.entries[at].source is None and any(name.endswith(":return") for name in names_of(flow, at))

@@ -1,4 +1,6 @@
-"""Gradients that are exactly 0: every one of a training, and where they become it; or one behind a flat operation."""
+"""Gradients that are exactly 0: all gradients of a training and the line behind which they are, or a single one behind
+an operation with a flat derivative.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ KNOWN = Known.GRADIENT_THERE | Known.MOMENTARY
 
 
 def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
-    """The report, with the gradients that are all 0 before all else, or the single ones that are."""
+    """Puts findings about gradients that are exactly 0 first in the report."""
     behind = tuple(
         finding(
             BEHIND,
@@ -34,7 +36,7 @@ def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
         for one in flow.record.notes
         if one.code == BEHIND
     )
-    if behind:  # the others have numbers: the first line says so of these
+    if behind:  # the other gradients have numbers, so the heading names only these
         zero = say("zero_everywhere.exactly", gradients=gradients_of([one.name for one in behind]))
         return Report(f"{report.heading}; {zero}", (*behind, *report.findings), report.notes)
     note = next((note for note in flow.record.notes if note.code == CODE), None)
@@ -50,7 +52,8 @@ def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
 
 
 def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
-    # At the line nearest to the output behind which all is 0, as far as values have names.
+    # The finding is placed at the line nearest to the output behind which all gradients are 0, as far as values have
+    # names.
     record = flow.record
     facts = [say("zero_for", names=note.fields["names"])]
     begin = next(_begins(flow, arrays), None)
@@ -84,7 +87,7 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
 
 
 def _begins(flow: Dataflow, arrays: Arrays) -> Iterator[tuple[int, int]]:
-    # A value whose gradient is not 0, and one that it is computed from and whose gradient is; the last first.
+    # Pairs of a value with a nonzero gradient and one of its inputs with a zero gradient, the last ones first.
     entries = flow.entries
     zero = [entry.status is GradStatus.OK and is_zero(arrays, entry.held_grad) for entry in entries]
     for at in reversed(range(len(entries))):
@@ -93,7 +96,7 @@ def _begins(flow: Dataflow, arrays: Arrays) -> Iterator[tuple[int, int]]:
 
 
 def gradients_of(names: Sequence[str], count: int = 0) -> str:
-    """How those of some values are called, of which there may be more than are named.
+    """The words for the gradients of some values; ``count`` may be larger than the number of given names.
 
     >>> gradients_of(["w"]), gradients_of(["w", "b"]), gradients_of(["w"], 3)
     ("the gradient of 'w'", "the gradient of 'w' and 1 more", "the gradient of 'w' and 2 more")
@@ -103,6 +106,6 @@ def gradients_of(names: Sequence[str], count: int = 0) -> str:
 
 
 def is_zero(arrays: Arrays, gradient: object) -> bool:
-    """Is it 0 everywhere?"""
+    """Is the gradient 0 everywhere?"""
     known = arrays.summary(gradient) if arrays.is_tensor(gradient) else None
     return known is not None and not known.nonfinite and known.size > 0 and known.largest == 0

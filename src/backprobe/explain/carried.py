@@ -1,4 +1,6 @@
-"""Values that a program carries from one step into the next, and what detaches them, spelled as the program does."""
+"""Values that a program carries from one step into the next, and the statement that detaches them, as the program would
+spell it.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +22,25 @@ ITEM = re.compile(r"(?:\.\d+)+$")
 
 
 def is_bound_again(record: Record, entry: Entry) -> bool:
-    """Has a later value one of the names of a value, as the state of a step has that of the state before?"""
+    """Does a later entry reuse one of this entry's names, as the state of the next step does?"""
     at = record.entries.index(entry)
     return any(position > at for position in _namesakes(record, at))
 
 
 def has_earlier(record: Record, entry: Entry) -> bool:
-    """Has an earlier value one of its names?"""
+    """Did an earlier entry have one of this entry's names?"""
     at = record.entries.index(entry)
     return any(position < at for position in _namesakes(record, at))
 
 
 def _namesakes(record: Record, at: int) -> list[int]:
-    # The positions of the values that have a name of one, whatever its count.
+    # The positions of all entries that share a name with this one, apart from its count.
     own = {strip(name) for name, position in record.names.items() if position == at}
     return [position for name, position in record.names.items() if strip(name) in own]
 
 
 def users_of(record: Record, value: Entry) -> list[Entry]:
-    """What is computed from a value since another has its name."""
+    """The entries computed from a value after its name was bound to another value."""
     at = record.entries.index(value)
     later = min((position for position in _namesakes(record, at) if position > at), default=len(record.entries))
     consumers = Graph.of(record).consumers[at]
@@ -46,8 +48,8 @@ def users_of(record: Record, value: Entry) -> list[Entry]:
 
 
 def unrecorded(record: Record, users: Iterable[Entry]) -> list[str]:
-    """What these lines read as an earlier step had left it, out of sight, by what it holds now: attributes, and the
-    variables of the functions themselves, which are global or another function's.
+    """The attributes and outer variables that these lines read and that hold a value from an earlier step which was not
+    recorded there.
     """
     found: dict[str, None] = {}
     for user in users:
@@ -64,9 +66,9 @@ def unrecorded(record: Record, users: Iterable[Entry]) -> list[str]:
 
 
 def filled_lists(users: Sequence[Entry], values: Sequence[Entry]) -> list[str]:
-    """The lists that the program appends to and that these lines read, where all of the values lie in them.
+    """The lists that the program appends to and these lines read, if every one of the values lies in them.
 
-    Of values that have no name it is not known where they lie: then the line reads nothing else that may hold them.
+    It is not known where values without a name lie. For these, the line may read nothing else that could hold them.
     """
     read = {name: None for user in users for name in _kept_in(user, is_alone=not values)}
     holding = [ITEM.sub("", own_name(value.name)) for value in values]
@@ -95,10 +97,10 @@ def _kept_in(user: Entry, *, is_alone: bool) -> list[str]:
 
 
 def detaching(record: Record, values: Sequence[Entry], users: Iterable[Entry]) -> str:
-    """What cuts values off before the next step uses them again; empty where there are none.
+    """The remedy that detaches values before the next step uses them again; empty where there are none.
 
-    It is written out where each is known to be used again by a name that it has: ``h = torch.tanh(y)`` may be kept in a
-    list, and then the name is another's by the time that the list is read.
+    A statement is written only if each value is known to be used again by its name. In ``h = torch.tanh(y)``, the value
+    may be kept in a list, and ``h`` may mean another value by the time the list is read.
     """
     used = [*users]
     spelled = [next(_spelled(record, value, used), "") for value in values]
@@ -108,7 +110,7 @@ def detaching(record: Record, values: Sequence[Entry], users: Iterable[Entry]) -
 
 
 def detached(spelled: Iterable[str]) -> str:
-    """The statement that detaches what is spelled like this.
+    """The statement that detaches the variables with these spellings.
 
     >>> detached(["h", "self.state.0", "self.state.1"])
     'h = h.detach(); self.state = tuple(part.detach() for part in self.state)'
@@ -130,7 +132,7 @@ def _spelled(record: Record, value: Entry, used: Sequence[Entry]) -> Iterator[st
 
 
 def _reads(user: Entry, name: str) -> bool:
-    # Does the line of an entry read a name, or an attribute that is spelled like this?
+    # Does the line of an entry read this name or attribute?
     line = user.source
     tree = None if line is None else parsed(line.expression or line.statement)
     parts = [] if tree is None else parts_of(tree, name, (ast.Name, ast.Attribute))

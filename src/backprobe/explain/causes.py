@@ -1,9 +1,9 @@
-"""The causes that ``explain`` knows: for each code the headline of its finding, and with ``_next`` the remedy.
+"""The causes that ``explain`` knows: for each code the headline of its finding, and under ``<code>_next`` the remedy.
 
-The kind of the finding is the code as far as a dot: ``inside.recorded`` is a special case of ``inside``. The fields in
-braces come from the recording: ``value`` is the entry that the gradient would go to, ``target`` what is computed from
-it, ``text`` and ``call`` parts of the line, ``reason`` what the framework's adapter reported. Other fields are words
-of the framework (``framework_words.py``).
+The kind of a finding is its code up to the first dot: ``inside.recorded`` is a special case of ``inside``. The fields
+in braces come from the recording: ``value`` is the entry whose gradient is missing, ``target`` is the value computed
+from it, ``text`` and ``call`` are parts of the line, and ``reason`` is the backend's own. Other fields are words of the
+framework (``framework_words.py``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The parameters that optimizers and models hold, but for the leaves that the graph reached: why each got no gradient.
+"""The census: parameters that optimizers and models hold and that the graph did not reach, each with the reason.
 
-Three facts say why: did its module run, is another tensor in its place, and was the result differentiated? So there
-are few kinds of causes: ``not_executed``, ``replaced``, ``dropped``, ``unused`` or ``unknown``, and those of lines that
-cut.
+Three facts give the reason: did its module run, did another tensor take its place, and was the result differentiated?
+So there are only a few kinds of causes: ``not_executed``, ``replaced``, ``dropped``, ``unused``, ``unknown``, and the
+lines that cut.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from backprobe.record.entries import GradStatus
 from backprobe.record.training import ModuleRan, Stray, Training, Unregistered, Untrained
 
 NAMED_ALONE = (Stray.PARAMETER, Stray.CONSTANT, Stray.BUFFER)
-MOST = 12  # names of parameters
+MOST = 12  # names of parameters that a finding lists
 
 
 def heading(training: Training) -> str:
@@ -42,7 +42,7 @@ def heading(training: Training) -> str:
 
 
 def trained_leaves(flow: Dataflow) -> set[int]:
-    """The entries of leaves that nothing is said of: they got their gradient, or were not to be trained."""
+    """The leaf entries that need no explanation: they got their gradient, or are not trained."""
     states = {at for at, entry in enumerate(flow.entries) if entry.is_because("state_no_path")}
     training = flow.record.training
     if training is None:
@@ -58,29 +58,30 @@ def trained_leaves(flow: Dataflow) -> set[int]:
 
 
 def _given(flow: Dataflow) -> set[int]:
-    # What a block of TensorFlow reads that it has not computed, and that no tape was asked for: the probe's own tape
-    # watches data as well, and nothing says that they are leaves.
+    # Inputs of a block in TensorFlow for which no tape was asked: the probe's own tape also watches data, so nothing
+    # says that these are leaves.
     asked = {one.at for one in flow.record.none_given}
     is_watched = dialect_of(flow.record.framework).is_watched_by_tape
     return {at for at in range(len(flow.entries)) if is_watched and at not in asked and not flow.sources(at)}
 
 
 def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings about values, and what keeps parameters from their gradients: of one line, one finding."""
+    """The findings about values, joined with the findings about parameters: one finding for each line."""
     training, framework = flow.record.training, flow.record.framework
     if training is None:
         return [*findings]
-    untrained = [one for one in training.untrained if one.ran is not ModuleRan.CUT_SHORT]  # of which the error is said
+    # a finding about the error covers these
+    untrained = [one for one in training.untrained if one.ran is not ModuleRan.CUT_SHORT]
     unread = {one.name for one in untrained if one.ran is ModuleRan.NEVER_READ and not one.carriers}
     causes = [(cause, one) for one in untrained for cause in _causes(flow, one, len(unread) > 1)]
-    if not (causes or findings):  # of tensors with an entry of their own
+    if not (causes or findings):  # only tensors that have an entry of their own
         causes = [(_unknown(flow, one.name), one) for one in untrained]
     groups = grouped(causes, lambda pair: _place(pair[0]))
     new = {_place(group[0][0]): _of_parameters(flow, group[0][0], [one for _, one in group]) for group in groups}
     known = [_merged(found, new.pop(_place(found), None)) for found in findings]
     frozen = [finding("frozen.all", "", None, framework)] if training.stepped and not training.count else []
     stray = training.unregistered
-    found = sorted([*new.values(), *known], key=lambda one: -len(one.lost))  # what explains most comes first
+    found = sorted([*new.values(), *known], key=lambda one: -len(one.lost))  # the causes that explain most come first
     others = (*_cleared(training, framework), *_unregistered(stray, framework))
     return [*frozen, *_not_held(stray, framework), *found, *others]
 
@@ -91,7 +92,8 @@ def _place(found: Finding) -> object:
 
 
 def _merged(found: Finding, of_parameters: Finding | None) -> Finding:
-    # A finding about a value that parameters lack their gradient for as well: the last fact is who holds them.
+    # A finding about a value, to which the parameters are added that lack their gradient for the same reason. Its last
+    # fact says who holds them.
     if of_parameters is None:
         return found
     held = [fact for fact in of_parameters.facts[-1:] if fact not in found.facts]
@@ -108,15 +110,14 @@ def _of_parameters(flow: Dataflow, cause: Finding, lost: Sequence[Untrained]) ->
 
 
 def _is_entry_alone(one: Untrained) -> bool:
-    # Is nothing known of a parameter but its own entry?
+    # Is the parameter's own entry all that is known about it?
     return one.own is not None and one.ran is ModuleRan.UNKNOWN
 
 
 def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
-    # What keeps the gradient from one parameter: where what leads back to it is cut off, or else what its module did.
-    #
-    # That of a parameter with an entry of its own is found with the other entries.
-    if one.own is not None and flow.entries[one.own].status is GradStatus.OK:  # of another output
+    # The causes that keep the gradient from one parameter: cuts on the ways that lead back to it, else what its module
+    # did. A parameter with an entry of its own is explained with the other entries.
+    if one.own is not None and flow.entries[one.own].status is GradStatus.OK:  # its gradient exists, of another output
         return
     yield from dropped_results(flow, one)
     if _is_entry_alone(one):
@@ -124,7 +125,7 @@ def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Findi
     own = [] if one.own is None else _cutting(taken_away(flow, one.own))
     if one.ran is ModuleRan.RETURNED_NONE:
         yield from (said(flow, "silent.parameters", one.name, call) for call in one.calls)
-    elif own:  # it was given to a function of the program by itself
+    elif own:  # the program passed the parameter itself to a function
         yield from own
     elif one.carriers and flow.record.outputs:
         causes = [cause for at in one.carriers for cause in _of_carrier(flow, at)]
@@ -134,7 +135,8 @@ def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Findi
 
 
 def _cutting(causes: Sequence[Finding]) -> list[Finding]:
-    # Those with a line that cuts: beside one, what holds of values of an earlier iteration as well is not the cause.
+    # The causes with a line that cuts. If there is one, the causes that are also true in earlier iterations are not the
+    # reason.
     return [cause for cause in causes if not cause.known & Known.NO_CUT]
 
 
@@ -155,7 +157,7 @@ def _by_facts(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Fin
         yield _unknown(flow, one.name, facts)
     else:
         cuts = [*_of_variable(flow, one.name)]
-        is_variable = ".param_groups[" not in one.name  # or the optimizer alone has it
+        is_variable = ".param_groups[" not in one.name  # otherwise only the optimizer holds it
         is_open = is_variable or not one.held_by
         stepped = None if is_open or not one.calls else one.calls[0]
         yield from cuts or [_unknown(flow, one.name) if is_open else said(flow, "replaced.held", one.name, stepped)]
@@ -166,7 +168,8 @@ def _unknown(flow: Dataflow, name: str, facts: Sequence[str] = ()) -> Finding:
 
 
 def _by_others(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
-    # Where the tensors were made that a module ran with in the place of its parameters, or else where it was called.
+    # The lines where the tensors were made that the module used in place of its parameters, or else the lines that
+    # called the module.
     known = [flow.entries[at] for at in one.instead if flow.entries[at].source is not None]
     calls = [say("called_at", text=f"`{call.text}`", at=location(call.source)) for call in one.calls]
     for entry in known:
@@ -177,12 +180,12 @@ def _by_others(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
 
 
 def dropped_results(flow: Dataflow, one: Untrained) -> list[Finding]:
-    """The calls that something of a parameter went into, and whose results nothing uses."""
+    """The calls that a parameter went into and whose results nothing uses."""
     return [said(flow, "dropped", one.name, call, known=Known.NOWHERE) for call in one.dropped]
 
 
 def _of_variable(flow: Dataflow, name: str) -> Iterator[Finding]:
-    # The lines that take out what has the name of a variable, as a global one that a function reads.
+    # The lines that read a variable of this name, such as a global variable that a function uses, and cut it off.
     for at in sorted(flow.to_outputs):
         entry = flow.entries[at]
         for text, use, place in (*hidden_cuts(entry), *hidden_beside(entry)):
@@ -201,9 +204,10 @@ def _of_variable(flow: Dataflow, name: str) -> Iterator[Finding]:
 
 
 def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
-    # Why nothing comes back to an entry that leads back to a parameter.
+    # The reasons why no gradient arrives at an entry through which it would flow back to a parameter.
     entry = flow.entries[at]
-    if entry.status is GradStatus.BACKWARD_NOT_RUN and not entry.is_because("block_raised"):  # the error is said
+    # the error is reported elsewhere
+    if entry.status is GradStatus.BACKWARD_NOT_RUN and not entry.is_because("block_raised"):
         yield by_status(flow, entry)
         return
     if entry.status is GradStatus.OK:
@@ -258,7 +262,7 @@ def _unregistered(found: Sequence[Unregistered], framework: str) -> Iterator[Fin
 
 
 def constants(training: Training | None) -> list[str]:
-    """What models compute with that is not a parameter and is not trained: it may be meant so."""
+    """Tensors that models compute with and that are neither parameters nor trained. They may be meant so."""
     found = () if training is None else training.unregistered
     kinds = {Stray.BUFFER: "a buffer", Stray.CONSTANT: "a plain tensor"}
     names = [f"{one.name!r} ({kinds[Stray(one.kind)]})" for one in found if one.kind in tuple(kinds)]
@@ -266,6 +270,6 @@ def constants(training: Training | None) -> list[str]:
 
 
 def dropped_beside(training: Training | None) -> list[str]:
-    """Calls whose results nothing uses, and that take no gradient from a parameter: it has one by other ways."""
+    """Calls whose results nothing uses, though their parameters still get a gradient by other ways."""
     found = () if training is None else training.dropped
     return [say("dropped_beside", text=f"`{call.text}`", at=path(call.source.file, call.source.line)) for call in found]

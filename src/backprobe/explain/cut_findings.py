@@ -1,6 +1,6 @@
-"""One cut as a finding: what the line does, what it does it to, and what is usually written instead.
+"""Findings about cuts: what the line does, to which value, and what is usually written instead.
 
-A cut beside which gradients flow by other ways is a note, not a finding.
+If gradients also flow past the cut by other ways, it becomes a note instead of a finding.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OF_OTHER_LINES = ("checkpoint", "limited", "nothing_given")
 
 
 def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
-    """What a cut does, at its line."""
+    """The finding of one cut: what its line does."""
     source, target, use = flow.entries[cut.mention.source], flow.entries[cut.target], cut.mention.use
     kind = _kind(cut, source, target, flow.record.framework)
     whole = target.name if target.source is None else target.source.expression or uncommented(target.source)
@@ -82,7 +82,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
 
 
 def _all_facts(flow: Dataflow, cut: Cut, kind: str, cause: str, function: str) -> list[str]:
-    # What is said of a cut beside its headline.
+    # The facts of a cut besides its headline.
     source, target = flow.entries[cut.mention.source], flow.entries[cut.target]
     facts = _facts(kind, cut, source, target)
     if kind == "no_grad":
@@ -96,13 +96,13 @@ def _all_facts(flow: Dataflow, cut: Cut, kind: str, cause: str, function: str) -
 
 
 def _converted(kind: str, text: str) -> str:
-    # What is converted into a number; of what gives a list of numbers that is all of it.
+    # The part that a text converts into a number. If it makes a list of numbers, the whole text is the part.
     return converted(text) if kind == "number" and not gives_list(text) else ""
 
 
 def _inside(flow: Dataflow, call: str, function: str, target: Entry) -> tuple[str, str]:
-    # Which function a value is lost in: one inside of a transformation, one whose lines are recorded, a partial, one of
-    # a library, one that has no lines under whatever name it is called, or another.
+    # The code and name of the function in which a value is lost: inside a transformation, recorded, a partial, of a
+    # library, without source lines, or any other.
     unseen = [read.spelled for read in target.reads if flow.entries[read.at].is_because("unseen_transform")]
     if unseen:
         return "inside.unseen", unseen[0].removesuffix("()")
@@ -119,7 +119,7 @@ def _inside(flow: Dataflow, call: str, function: str, target: Entry) -> tuple[st
 
 
 def _of_numbers(source: Entry, text: str, inside: str) -> str:
-    # Are the numbers those of the value, or of what contains it, and how many are they?
+    # Does the line convert the value itself or its container, and into one number or several?
     if gives_list(text):
         return "number.list"
     if inside and inside != own_name(source.name):
@@ -128,7 +128,7 @@ def _of_numbers(source: Entry, text: str, inside: str) -> str:
 
 
 def _special(flow: Dataflow, kind: str, cut: Cut, text: str) -> str:
-    # The code of a special case of a kind, if it is one.
+    # The code of the special case of this kind that applies, if any.
     source, target = flow.entries[cut.mention.source], flow.entries[cut.target]
     is_special = {
         "index.beside": kind == "index" and not cut.mention.use.kind,
@@ -145,14 +145,14 @@ def _is_hooked(flow: Dataflow, cut: Cut) -> bool:
 
 
 def _known(kind: str) -> Known:
-    # Does the line show how it cuts, or at least that it has used the value?
+    # Is it known how the line cuts, or at least that it used the value?
     if kind == "unknown":
         return Known.NOT_HOW | Known.UNSURE
     return Known.NOT_HOW if kind == "inside" else Known.NOTHING
 
 
 def line_of_cut(flow: Dataflow, cut: Cut) -> Source | None:
-    """The line of a cut, as its finding has it."""
+    """The line that the finding of a cut points to."""
     target = flow.entries[cut.target]
     line = cut.mention.place or target.cause or target.source
     kind = _kind(cut, flow.entries[cut.mention.source], target, flow.record.framework)
@@ -160,14 +160,14 @@ def line_of_cut(flow: Dataflow, cut: Cut) -> Source | None:
 
 
 def _is_update(source: Entry, target: Entry) -> bool:
-    # Does a step of gradient descent put a new tensor into the place of a leaf: ``w = w - 0.1 * w.grad``?
+    # Does a step of gradient descent rebind the leaf's name to a new tensor, as ``w = w - 0.1 * w.grad`` does?
     name = own_name(source.name)
     is_same = bool(source.is_leaf) and own_name(target.name) == name
     return is_same and target.source is not None and has_part(target.source.statement, f"{name}.grad")
 
 
 def gives_list(text: str) -> bool:
-    """Does a text that converts a value into numbers give a list of them?
+    """Does the text, which converts a value into numbers, give a list of them?
 
     >>> gives_list("u.tolist()"), gives_list("[float(e) for e in u]"), gives_list("u.item()")
     (True, True, False)
@@ -176,7 +176,7 @@ def gives_list(text: str) -> bool:
 
 
 def draws_whole_numbers(text: str) -> bool:
-    """Is it a call of a function that draws whole numbers?
+    """Is the text a call of a function that samples integers?
 
     >>> draws_whole_numbers("torch.multinomial(p, 1)"), draws_whole_numbers("Normal(u, 1).sample()")
     (True, False)
@@ -185,7 +185,7 @@ def draws_whole_numbers(text: str) -> bool:
 
 
 def converted(text: str) -> str:
-    """What a text converts into numbers; empty where that is not seen.
+    """The expression that a text converts into a number; empty if it is not recognized.
 
     >>> converted("f(net(x)).item()"), converted("float(x.sum())"), converted("x.detach().item()")
     ('f(net(x))', 'x.sum()', 'x')
@@ -199,7 +199,7 @@ def converted(text: str) -> str:
 
 
 def _with_history(expression: ast.expr) -> str:
-    # The text of an expression without what would cut it off at its end.
+    # The text of an expression without trailing calls that would cut it off, such as ``.detach()``.
     match expression:
         case ast.Call(func=ast.Attribute(value=inside, attr="detach" | "cpu" | "numpy"), args=[]):
             return _with_history(inside)
@@ -209,15 +209,16 @@ def _with_history(expression: ast.expr) -> str:
 
 
 def _is_of_library(function: str, target: Entry) -> bool:
-    # Is a function one of a library, as its spelling or what was called shows? Probed by itself it shows nothing.
+    # Is this a library function, judging by its spelling or by what was called? Probing it by itself would show
+    # nothing.
     calls = [call.partition(".") for call in target.source.calls] if target.source is not None else []
     imported = [name.rpartition(".")[2] for package, _, name in calls if package in MODULES]
     return function.partition(".")[0] in MODULES or _called(function) in imported
 
 
 def _without_lines(target: Entry) -> str | None:
-    # Of a line that calls nothing but what is Python's own or a framework's: the last of these, empty for Python's own.
-    # Nothing there can be probed by itself.
+    # If the line calls only functions of Python itself or of a framework: the name of the last one, empty for Python
+    # itself. Probing these by themselves would show nothing.
     calls = () if target.source is None else target.source.calls
     if not calls or not all(call in PYTHONS or call.partition(".")[0] in MODULES for call in calls):
         return None
@@ -225,17 +226,17 @@ def _without_lines(target: Entry) -> str | None:
 
 
 def _is_partial(target: Entry) -> bool:
-    # Is all that its line calls one ``functools.partial``? That of a function of the program's own is followed.
+    # Is ``functools.partial`` the only thing that its line calls? A partial of a function of the program is followed.
     return target.source is not None and target.source.calls == ("functools.partial",)
 
 
 def _flat(text: str) -> str:
-    # The name of a flat operation, by its text.
+    # The name of the operation with a flat derivative that a text calls, if any.
     return flat_operation(parsed(text)) if text else ""
 
 
 def _called(call: str) -> str:
-    # The last part of the name of what a text calls.
+    # The last part of the name of the called function.
     return call.partition("(")[0].rpartition(".")[2]
 
 
@@ -250,28 +251,28 @@ def _facts(kind: str, cut: Cut, source: Entry, target: Entry) -> list[str]:
 
 
 def _switched(flow: Dataflow, cut: Cut) -> list[str]:
-    # The line that switched gradients off, where it stands around that of a cut or the call of a module.
+    # The line that switched gradients off around the cut, or around the call of the module.
     calls = [call for one in flow.record.used_at if one.at == cut.target for call in one.uses]
     lines = [call.switched for call in calls] or [cut.mention.line and switch_around(cut.mention.line)]
     return [say("switched_at", at=location(line)) for line in lines if line is not None]
 
 
 def hooks(flow: Dataflow) -> str:
-    """The functions that are hooked to modules, with their lines; empty where none is known."""
+    """The hook functions of modules, with their lines; empty if none is known."""
     calls = [call for one in flow.record.used_at for call in one.uses if call.mode == HOOK]
     at = listed([f"{call.text!r} has {location(call.source)}" for call in calls], MOST)
     return say("hooks", at=at) if calls else ""
 
 
 def with_hooks(flow: Dataflow, found: Finding) -> Finding:
-    """A finding that does not say what cuts, with the hooks that may."""
+    """A finding of unknown cause, with the hooks that may be the cause."""
     said = hooks(flow) if found.kind == "unknown" else ""
     remedy = f"{say('unknown.hook_next')};\nor {found.remedy}"
     return replace(found, facts=(*found.facts, said), remedy=remedy) if said else found
 
 
 def cut_findings(flow: Dataflow, at: int, cuts: Iterable[Cut]) -> list[Finding]:
-    """Cuts of what one value goes into, each with the way to it."""
+    """The findings of the cuts that a value runs into, each with the chain that leads to it."""
     after = flow.after(at)
     return [
         cut_finding(flow, cut, (*flow.chain(after, cut.mention.source), flow.entries[cut.target].name)) for cut in cuts
@@ -279,7 +280,7 @@ def cut_findings(flow: Dataflow, at: int, cuts: Iterable[Cut]) -> list[Finding]:
 
 
 def _followed(flow: Dataflow, call: str) -> str:
-    # The function among those that a text calls, or hands on to be called, whose lines are recorded.
+    # A function with recorded lines among those that a text calls, or passes on to be called.
     scopes = {step for name in flow.record.names for step in strip(name).partition(":")[0].split("/")[1:]}
     handed = ["<lambda>" if word == "lambda" else word for word in re.findall(r"\w+", call)]
     return next((name for name in [*re.findall(r"(\w+)\(", call)[::-1], *handed] if name in scopes), "")
@@ -290,7 +291,7 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
 
 
 def _by_edge(cut: Cut, source: Entry, target: Entry) -> str:
-    # The kind of a cut whatever the line does, as the graph and the mode in which it ran show it.
+    # The kind of a cut as the graph and the grad mode show it, without looking at the text of the line.
     use = cut.mention.use
     if cut.is_silent:
         return "limited" if cut.is_limited else "silent"
@@ -307,7 +308,7 @@ def _by_edge(cut: Cut, source: Entry, target: Entry) -> str:
 
 
 def _by_outcome(cut: Cut, target: Entry, framework: str) -> str:
-    # The kind of a cut by what the line has made, where its text does not show one.
+    # The kind of a cut by its result, if the text of the line does not show the kind.
     use = cut.mention.use
     if target.status is GradStatus.NOT_FLOAT:
         return "index" if target.op in POSITIONS else "not_float"
@@ -316,7 +317,7 @@ def _by_outcome(cut: Cut, target: Entry, framework: str) -> str:
     dialect = dialect_of(framework)
     if use.flat and dialect.flat_cut and _flat(use.flat) not in dialect.flat_without_cut:
         return dialect.flat_cut
-    is_taken = use.is_argument or target.status not in HISTORY  # or it may be an index, or give a shape alone
+    is_taken = use.is_argument or target.status not in HISTORY  # otherwise it may be an index, or only give a shape
     return "inside" if use.call and is_taken and not use.is_conditional else "unknown"
 
 
@@ -329,7 +330,7 @@ def _state(entry: Entry) -> str:
 
 
 def lost_beside(flow: Dataflow, mentions: Sequence[Mention]) -> list[str]:
-    """Lines along which no gradient flows back, beside others along which it does. Often that is intended."""
+    """Lines through which no gradient flows back, though it does by other ways. Often that is intended."""
     lines: dict[tuple[str, str], dict[str, None]] = {}
     for mention in mentions:
         target = flow.entries[mention.target]
@@ -341,7 +342,7 @@ def lost_beside(flow: Dataflow, mentions: Sequence[Mention]) -> list[str]:
 
 
 def part_of_line(mention: Mention, target: Entry) -> str:
-    """The part of a line that a value is mentioned in, and which line that is."""
+    """The part of a line that mentions the value, and the place of that line."""
     line = mention.place or target.source
     return (
         repr(target.name)

@@ -1,6 +1,6 @@
-"""The words of ``explain`` about errors, about names that were rebound, and about gradients that were read as None.
+"""The words of ``explain`` for errors, for rebound names, and for gradients that the program read as None.
 
-They are as those of ``text.py``: a headline by its code, and the remedy by the same with ``_next``.
+They are laid out as in ``text.py``: each code has a headline, and the remedy stands under the same code with ``_next``.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ ERRORS = {
     "unconnected": "the result does not depend on any differentiated value",
     "incomplete": "what had not arrived when it was raised is missing in the gradients",
     "ends_here": "what comes after this line was not recorded, and gradients are those that had arrived by then",
-    # names that were rebound: what they meant, what took them, what to write
+    # names that were rebound: the old meaning, the statement that rebound it, what to write
     "meant": "what it was",
     "meant.builtin": "Python's own {kind}",
     "meant.import": "the imported {kind}",

@@ -1,4 +1,4 @@
-"""Values that have no gradient without a fault of their own, such as numbers for people: a note for each reason."""
+"""Values that have no gradient and need none, such as numbers for printing: one note for each reason."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ OF_GRADIENTS, NOT_ASKED = "no_path_of_gradient", ("beside_inputs", "beside_sourc
 
 
 def without_fault(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator[str]:
-    """Notes on what has no gradient without a fault of its own: it is not used, or can have none.
+    """Notes on values whose missing gradient is no fault: they are not used, or can have none.
 
-    Examples are numbers for people, the losses of earlier steps, and values of which only the derivative is used. What
-    is computed from nothing that requires a gradient, as a mask, has its status and is not worth a line.
+    Examples are numbers for printing, losses of earlier steps, and values of which only the derivative is used. A value
+    computed from nothing that requires a gradient, such as a mask, has a status that says so and gets no note.
     """
     untrained = {one.name for one in flow.record.training.untrained} if flow.record.training is not None else set()
     groups = _of_no_use(flow, missing, lost)
-    if flow.record.training is None:  # which says what is not trained: the rest needs no gradient
+    if flow.record.training is None:  # the census names what is not trained; everything else needs no gradient
         groups |= _of_no_gradient(flow, missing)
     versions = _versions(flow.record)
     for code, positions in groups.items():
@@ -39,8 +39,9 @@ def without_fault(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Ite
 
 
 def _of_no_use(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> dict[str, Collection[int]]:
-    # By the code of a note: what has a history, and what is computed from it is no part of an output.
-    asked = {one.at for one in flow.record.none_given}  # these are named to be differentiated, and not used by that
+    # By the code of a note: values with a history from which no output is computed.
+    # a call that differentiates with respect to a value does not use it
+    asked = {one.at for one in flow.record.none_given}
     derived = {at for at in lost if at in flow.derived and at not in asked}
     in_graph = {at for at in lost if flow.entries[at].is_because(*CUT_IN_GRAPH)}
     unused = lost - in_graph - flow.before(derived) - replaced_leaves(flow)
@@ -55,7 +56,7 @@ def _of_no_use(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> dict[s
 
 
 def _of_no_gradient(flow: Dataflow, missing: Sequence[int]) -> dict[str, Collection[int]]:
-    # By the code of a note: what can have none, and what was never computed.
+    # By the code of a note: values that can have no gradient, or were never computed.
     idle = [at for at in missing if flow.entries[at].status is GradStatus.NOT_EXECUTED]
     return {
         "not_tensors": [at for at in missing if flow.entries[at].status is GradStatus.NOT_TENSOR],
@@ -67,14 +68,14 @@ def _of_no_gradient(flow: Dataflow, missing: Sequence[int]) -> dict[str, Collect
 
 
 def _made_at(flow: Dataflow, at: int) -> str:
-    # The line of a single number that is differentiated and leads nowhere: perhaps it was to be part of the loss.
+    # The line of a scalar that has a history and leads nowhere: perhaps it was meant to be part of the loss.
     entry = flow.entries[at]
     is_number = entry.status is GradStatus.NOT_CONNECTED and entry.shape == ()
     return f" ({path(entry.source.file, entry.source.line)})" if is_number and entry.source is not None else ""
 
 
 def _versions(record: Record) -> Mapping[str, Sequence[int]]:
-    # The values of each name without its count.
+    # The positions of all versions of each name, by the name without its count.
     found: dict[str, list[int]] = {}
     for name, at in record.names.items():
         found.setdefault(strip(record.printed.get(name, name)).removeprefix(":"), []).append(at)
@@ -82,28 +83,28 @@ def _versions(record: Record) -> Mapping[str, Sequence[int]]:
 
 
 def _spelled(full: str, versions: Mapping[str, Sequence[int]], among: Set[int]) -> str:
-    # A name without its count, unless another version of it is not among these.
+    # A name without its count, unless one of its versions is missing from ``among``.
     name = strip(full).removeprefix(":")
     return name if all(other in among for other in versions.get(name, ())) else full.removeprefix(":")
 
 
 def _are_outputs_read(flow: Dataflow) -> bool:
-    # Is it known of each output what its line mentions? It is not of what has no name, nor of a module.
+    # Is it known what the line of each output mentions? It is unknown for outputs without a name and for modules.
     return all(flow.entries[at].reads for at in flow.record.outputs)
 
 
 def _is_item(entry: Entry) -> bool:
-    # Is it what a loop or a comprehension goes through, and not computed?
+    # Is the entry the variable of a loop or comprehension, rather than computed?
     return entry.source is not None and not entry.source.expression and not entry.op
 
 
 def is_of_update(flow: Dataflow, at: int) -> bool:
-    """Is it what a step of training names after its loss: gradients, and the parameters beside them?"""
+    """Does the entry belong to the update after the loss, such as gradients and updated parameters?"""
     return flow.record.training is not None and at > max(flow.record.outputs, default=at)
 
 
 def replaced_leaves(flow: Dataflow) -> set[int]:
-    """Leaves as they were before, or are after, the version that was used: all of them are one parameter."""
+    """Leaves in versions before or after the one that was used: all versions are one parameter."""
     trained = {strip(e.name) for e in flow.entries if e.is_leaf and e.status is GradStatus.OK}
     return {
         at
@@ -113,5 +114,5 @@ def replaced_leaves(flow: Dataflow) -> set[int]:
 
 
 def is_of_gradients(flow: Dataflow, at: int) -> bool:
-    """Is it a derivative that the program took itself, or computed from such alone, as what an update is given?"""
+    """Is the entry a derivative that the program took itself, or computed only from such derivatives?"""
     return flow.entries[at].is_because(OF_GRADIENTS)

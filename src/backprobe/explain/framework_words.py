@@ -8,7 +8,7 @@ from backprobe.backends.dialects import dialect_of
 
 
 class FrameworkWords(dict[str, Any]):
-    """The fields of a text: what is not among them is a word of the framework's."""
+    """The fields of a text. A field that is not given is looked up among the framework's words."""
 
     def __init__(self, framework: str, fields: dict[str, Any]) -> None:
         super().__init__(fields)

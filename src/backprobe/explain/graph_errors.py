@@ -1,4 +1,4 @@
-"""Errors that a framework raises about its graph, in words: the named values that they are about, and their lines."""
+"""Errors that a framework raises about its graph, put into words with the names and lines of the values involved."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b
 """What in a line is seen to write in place."""
 
 REENTRANT = re.compile(r"\bcheckpoint\(.*\buse_reentrant=True", re.DOTALL)
-LONGEST = 60  # characters of an expression that a remedy goes on from
+LONGEST = 60  # characters of an expression that a remedy may continue
 NAMED_LIKE = {"floor_divide": "floordiv"}
 """Operations by their names in PyTorch's errors, and by those that they have here."""
 GRAD_NONE = "grad_none."
@@ -55,7 +55,7 @@ Parts = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class FailureContext:
-    """A failure with the entries that it is about."""
+    """A failure together with the entries that it is about."""
 
     record: Record
     failure: Failure
@@ -64,7 +64,7 @@ class FailureContext:
     writers: list[Entry]
     users: list[Entry]
     carried: list[Entry]
-    in_place: Collection[str]  # the paths of modules that are set to write in place
+    in_place: Collection[str]  # the paths of modules that are configured to write in place
 
     def say(self, code: str, **fields: object) -> str:
         """A sentence about the values."""
@@ -78,20 +78,20 @@ class FailureContext:
 
 
 def spelling(record: Record, entry: Entry) -> str:
-    """A value as the program may write it: a name of its own, or an item of one; empty where it has neither, as what a
-    module gives.
+    """The spelling of a value in the program: a name or an item of a name; empty if it has neither, like a module's
+    output.
     """
     if _module(record, entry):
         return ""
     names = [own_name(name) for name in (entry.name, *entry.aliases) if "()" not in name]
     plain = [name for name in names if name.isidentifier() and name != "return"]
     items = [as_written(record, name) for name in names if not name.startswith("return")]
-    bound = [name for name in names[:1] if name.endswith("]")]  # states[0] = ...: as an item, not by another name
+    bound = [name for name in names[:1] if name.endswith("]")]  # for ``states[0] = ...``, the spelling as an item
     return next(iter([*bound, *plain, *(name for name in items if name.isascii() and name[:1].isalpha())]), "")
 
 
 def _expression(entry: Entry) -> str:
-    # The text that computes a value without a name, where it can stand before a dot.
+    # The text that computes a value without a name, if it can stand in front of a dot.
     text = expression_of(entry.source)
     tree = parsed(text) if text and len(text) <= LONGEST else None
     match tree:
@@ -101,10 +101,10 @@ def _expression(entry: Entry) -> str:
 
 
 def note(failure: Failure, record: Record, captured: Sequence[int], in_place: Collection[str] = ()) -> str | None:
-    """What there is to say about an error; ``captured`` are the positions of the entries that the failure speaks of.
+    """The note on an error, or None; ``captured`` maps the failure's values to positions of entries.
 
-    ``in_place`` are the paths of modules that are set to write in place. None where nothing more is known than the
-    message says.
+    ``in_place`` are the paths of modules that are configured to write in place. The result is None if the error's own
+    message already says all that is known.
     """
 
     def entries(positions: Iterable[int]) -> list[Entry]:
@@ -155,7 +155,7 @@ def _with_rule(context: FailureContext) -> str:
 
 
 def _none_given(record: Record) -> str | None:
-    # Why a tape of the program's own gave no gradient at all.
+    # Why one of the program's own tapes returned no gradient at all.
     parts = []
     for found in none_given(record)[:MOST]:
         line = "" if found.source is None else location(found.source)
@@ -176,14 +176,14 @@ def _lines(context: FailureContext) -> Parts:
 
 
 def _refused(context: FailureContext) -> str | None:
-    # A write that is not allowed: what was to be written to, and where.
+    # A forbidden in-place write: what was to be written to, and where.
     failure = context.failure
     module = shorten(failure.module)
     if not context.values and not module:
         return None
     code = f"{failure.kind}.hook" if failure.hook else failure.kind
     by = [("by", module)] if module else []
-    # of the tuple that split() or unbind() gives, no item can be given another value
+    # the items of the tuple that split() or unbind() returns cannot be reassigned
     is_item = bool(context.values) and spelling(context.record, context.values[0]).endswith("]")
     remedy = f"{code}_next.item" if is_item and code == "view_written" else f"{code}_next"
     remedy = "write_of_module" if module and "inplace" in module else remedy
@@ -207,13 +207,14 @@ def _in_place(context: FailureContext) -> Parts:
 
 
 def _way_to(entry: Entry) -> str:
-    # Where an operation is that a value is computed by, or what goes into it: of a module no line is known.
+    # The place of the operation that computes a value. No line is known for values inside modules: then, on the way to
+    # which value.
     at = _at(entry)
     return at if at != repr(entry.name) else f"on the way to {at}"
 
 
 def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
-    # What to do instead of the write.
+    # What to write instead of the in-place write.
     sources = [entry.source for entry in context.writers if entry.source is not None]
     is_update = any(value.source is None or value.is_leaf for value in context.values[:1])
     if detach := _detaching_carried(context):
@@ -230,14 +231,14 @@ def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
 
 
 def _detaching_carried(context: FailureContext) -> str:
-    # What detaches values that one step carries into the next, where there are any.
+    # The statement that detaches values which one step carries into the next, if there are any.
     carried = [entry for entry in context.carried if is_bound_again(context.record, entry)]
     using = [user for entry in carried for user in users_of(context.record, entry)]
     return detaching(context.record, carried, using) if context.failure.lines and carried else ""
 
 
 def _without_write_at(context: FailureContext, sources: Sequence[Source]) -> str:
-    # The same for the program's own lines that write.
+    # What to write instead, for writes on lines of the program.
     if not any(WRITES.search(source.statement) for source in sources):
         return context.say("write_in_call")
     names = [name for entry in (*context.writers, *context.values) if (name := spelling(context.record, entry))]
@@ -252,7 +253,7 @@ def _without_write_at(context: FailureContext, sources: Sequence[Source]) -> str
 
 
 def _viewed(context: FailureContext, written: Sequence[str]) -> str:
-    # The value that backward needs, where what the program writes to is another, a view of it; else empty.
+    # The value that backward needs, if the program wrote to a view of it under another name; else empty.
     value = next(iter(context.values), None)
     others = [entry for entry in context.writers if value is not None and strip(entry.name) != strip(value.name)]
     spelled = {own_name(name) for entry in others for name in (entry.name, *entry.aliases)}
@@ -262,7 +263,7 @@ def _viewed(context: FailureContext, written: Sequence[str]) -> str:
 
 
 def written_name(statement: str) -> str:
-    """The name that a statement writes to in place; empty where it is not seen to do so.
+    """The name that a statement writes to in place; empty if no such write is seen.
 
     >>> written_name("h[:, 0] = 0"), written_name("h += x"), written_name("h.mul_(2)"), written_name("y = f(h)")
     ('h', 'h', 'h', '')
@@ -289,12 +290,12 @@ def written_name(statement: str) -> str:
 
 
 def _module(record: Record, entry: Entry) -> str:
-    # The path of the module that gave an entry which no line of the program's own gave.
+    # The path of the module that returned an entry, if no line of the program did.
     if entry.source is not None and package(entry.source.file) is None:
         return ""
     names = [strip(full) for full, at in record.names.items() if record.entries[at] is entry]
     paths = [name.removesuffix(":return") for name in names if name.endswith(":return") and not name.startswith("/")]
-    return max(paths, key=len, default="")  # the innermost: those around it give the same
+    return max(paths, key=len, default="")  # the innermost module: the ones around it return the same value
 
 
 def _freed(context: FailureContext) -> str:
@@ -316,7 +317,7 @@ def _freed(context: FailureContext) -> str:
 
 
 def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:
-    # The remedy where a later step goes back into what an earlier one has freed, and its fields; else empty.
+    # The remedy, with its fields, for a step that backpropagates into the freed graph of an earlier step; else empty.
     record, failure, values = context.record, context.failure, context.values
     is_before = failure.earlier is None
     if failure.is_one_forward or (is_before and not context.users):
@@ -334,7 +335,7 @@ def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:
 
 
 def _of_values(code: str, context: FailureContext) -> tuple[str, dict[str, str]]:
-    # The fields of a remedy that detaches all values, if each can be spelled.
+    # The fields of a remedy that detaches all the values, if each of them can be spelled.
     names = [spelling(context.record, value) for value in context.values]
     if not names or not all(names):
         return "", {}
@@ -342,12 +343,13 @@ def _of_values(code: str, context: FailureContext) -> tuple[str, dict[str, str]]
 
 
 def _grad_none(context: FailureContext) -> str:
-    # A ``.grad`` that was read, and is None.
+    # The note for an error because a ``.grad`` that the program read was None.
     kind, text, entry = context.failure.kind, context.failure.text, next(iter(context.values), None)
     value = repr(entry.name if entry is not None else text.removesuffix(".grad"))
     parts = [*_lines(context), *_made(context)]
     held = text.removesuffix(".grad")
-    own = "" if entry is None else spelling(context.record, entry)  # params['w'], and not params[k] of a loop
+    # the actual key as in params['w'], rather than a loop's params[k]
+    own = "" if entry is None else spelling(context.record, entry)
     remedy = context.say(f"{kind}_next", text=text, name=own if kind == "grad_none.frozen" and own else held)
     is_update = any(f"{held} = " in line.statement for line in context.failure.lines)
     is_again = entry is not None and (is_update or has_earlier(context.record, entry) or _reads(entry, text))
@@ -369,14 +371,14 @@ def _without_history(context: FailureContext) -> Parts:
     at = [flow.position[context.values[0].name]]
     before = flow.before(at)
     cuts = _cuts_among(flow, before, at)
-    is_apart = len(before) == 1 and not cuts  # as where only modules are recorded: then all may be on the way
+    is_apart = len(before) == 1 and not cuts  # then anything may lie between, as where only modules are recorded
     among = set(range(len(flow.entries))) if is_apart else before
     cuts, checkpoints = cuts or _cuts_among(flow, among, at), _checkpoints(flow, among)
     return [*cuts, *checkpoints] or _frozen(context, flow, among, at)
 
 
 def _disconnected(context: FailureContext, outputs: Sequence[int]) -> Parts:
-    # The lines after which what was to be differentiated leads to no output, where they are recorded.
+    # The lines behind which values that were to be differentiated lead to no output, if they are recorded.
     flow = Dataflow.of(context.record, has_run=False)
     before, found = flow.before(outputs), list[Finding]()
     for value in context.values:
@@ -384,7 +386,7 @@ def _disconnected(context: FailureContext, outputs: Sequence[int]) -> Parts:
         after = flow.after(at)
         found += [cut_finding(flow, cut) for cut in flow.severing(after.keys() & before, outputs)]
         found += [one for each in after for one in loaded(flow, each)]
-    if not context.values:  # parameters without an entry: a line that spells one of them
+    if not context.values:  # such as parameters without an entry, found by a line that spells one of them
         names = re.compile("|".join(rf"(?<![\w.]){re.escape(name)}\b" for name in context.failure.text.split(", ")))
         cuts = [cut_finding(flow, cut) for cut in flow.severing(before, outputs)]
         found += [one for one in cuts if one.source is not None and names.search(one.source.text)]
@@ -392,7 +394,7 @@ def _disconnected(context: FailureContext, outputs: Sequence[int]) -> Parts:
 
 
 def _checkpoints(flow: Dataflow, among: Iterable[int]) -> Parts:
-    # Reentrant checkpoints whose inputs require no gradient: not even parameters that they read get one.
+    # Reentrant checkpoints none of whose inputs requires a gradient: then even the parameters used inside get none.
     found = []
     for entry in (flow.entries[each] for each in sorted(among)):
         text = expression_of(entry.source)
@@ -404,7 +406,7 @@ def _checkpoints(flow: Dataflow, among: Iterable[int]) -> Parts:
 
 
 def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: Sequence[int]) -> Parts:
-    # What requires no gradient: what a call gives that is not recorded, such as a model's, and leaves.
+    # The values that require no gradient: leaves, and results of calls that are not recorded, such as a model's.
     frozen = {
         each: unseen_calls(flow.entries[each])
         for each in sorted(among)
@@ -422,7 +424,7 @@ def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: S
 
 
 def _requiring(context: FailureContext, leaves: Sequence[Entry], calls: Sequence[str]) -> str:
-    # How these leaves, or what these calls give, would require a gradient.
+    # How to make these leaves, or the results of these calls, require a gradient.
     names = " or ".join(as_written(context.record, own_name(entry.name)) for entry in leaves[:3])
     words = FrameworkWords(context.record.framework, {"text": ", ".join(f"`{text}`" for text in calls[:3])})
     remedy = words["require_inside"]
@@ -434,17 +436,17 @@ def _requiring(context: FailureContext, leaves: Sequence[Entry], calls: Sequence
 
 
 def cut_note(record: Record) -> str | None:
-    """The note about a result that does not depend on what is differentiated: the lines that cut it off, if any."""
+    """The note for a result that does not depend on what is differentiated: the lines that cut it off, if any."""
     flow = Dataflow.of(record, has_run=False)
-    if any(flow.has_history(at) for at in record.outputs):  # the error is about something else, such as its shape
+    if any(flow.has_history(at) for at in record.outputs):  # then the error is about something else, such as its shape
         return None
     parts = _cuts_among(flow, flow.before(record.outputs), record.outputs)
     return _note(say("unconnected"), parts) if parts else None
 
 
 def of_note(record: Record, functions: Sequence[Callable[..., Any]]) -> str | None:
-    """The same where what was recorded is differentiated, and what a function given as ``of=`` made of it is not; or
-    where nothing that was recorded is.
+    """The note for a result that depends on nothing differentiated because of a function given as ``of=``, or because
+    nothing recorded requires a gradient.
     """
     found = [one for one in (cut_in_function(record, function) for function in functions) if one is not None]
     parts = _said(found) or frozen_parts(record)
@@ -452,7 +454,7 @@ def of_note(record: Record, functions: Sequence[Callable[..., Any]]) -> str | No
 
 
 def frozen_note(read: Sequence[tuple[Reason, Source]]) -> str | None:
-    """The note about a result that was computed from Variables which are not differentiated."""
+    """The note for a result that was computed only from Variables that are not differentiated."""
     parts = [("read", f"{location(line)}\n{why}") for why, line in read[:MOST]]
     return _note(say("unconnected"), [*parts, ("next", say("frozen_variables"))]) if parts else None
 
@@ -463,7 +465,7 @@ def _cuts_among(flow: Dataflow, among: set[int], ends: Sequence[int]) -> Parts:
 
 
 def _said(cuts: Sequence[Finding]) -> Parts:
-    # of one line one: that of a module of the framework's does it to each
+    # one finding for each line: a framework's module may cut many values in one line
     groups = grouped(merged(cuts), lambda found: (found.kind, found.source or found.name))
     parts = []
     for found, *_ in groups[:MOST]:

@@ -1,4 +1,4 @@
-"""Remedies of cuts that are made of the program's own text: the same line with what keeps its gradient."""
+"""Remedies for cuts, written by editing the program's own line so that the gradient is kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ DIMENSIONS = ("dim", "axis")
 
 
 def value_at(text: str, framework: str) -> str:
-    """The values at the positions that a text gives; empty where it gives those of nothing, or is not known.
+    """The expression for the values at the positions that a text computes, such as ``x.max()`` for ``x.argmax()``;
+    empty if there is none.
 
     >>> value_at("h.argmin(dim=1)", "torch"), value_at("torch.topk(h, 2).indices", "torch")
     ('h.min(dim=1).values', 'torch.topk(h, 2).values')
@@ -43,7 +44,7 @@ def value_at(text: str, framework: str) -> str:
 
 
 def _over_first_axis(function: str, args: Sequence[ast.expr], words: Sequence[ast.keyword]) -> str:
-    # Positions are along the first axis where a call names none, and values over all: the axis has to be said.
+    # argmax takes the first axis by default, but max takes all axes: so the axis has to be written out.
     kept = [word for word in words if word.arg in ("axis", "direction")]
     of_first = [ast.keyword("axis", ast.Constant(0))] * (not function.endswith("sort") and len(args) == 1 and not kept)
     given = ", ".join(ast.unparse(one) for one in (*args[:2], *kept, *of_first))
@@ -51,7 +52,8 @@ def _over_first_axis(function: str, args: Sequence[ast.expr], words: Sequence[as
 
 
 def drawn_smoothly(text: str) -> tuple[str, str] | None:
-    """What a text draws a sample from, and the call that would let gradients through, if that is a distribution.
+    """The distribution that a text samples from, and the reparametrized call that lets gradients through; None if it is
+    none.
 
     >>> drawn_smoothly("policy.dist.sample((4,))"), drawn_smoothly("torch.randn(3)")
     (('policy.dist', 'policy.dist.rsample((4,))'), None)
@@ -64,7 +66,8 @@ def drawn_smoothly(text: str) -> tuple[str, str] | None:
 
 
 def joined(text: str, own: str, framework: str) -> str:
-    """What makes one tensor of those that a text copies the numbers of; ``own`` is the name of one.
+    """The expression that joins tensors into one, for a text that copies their numbers; ``own`` is the name of one of
+    them.
 
     >>> joined("torch.tensor([u[0], u[1]])", "u", "torch"), joined("torch.tensor(u)", "u", "torch")
     ('torch.stack([u[0], u[1]])', 'u.clone()')
@@ -95,7 +98,7 @@ def _stacked(node: ast.expr, stack: str) -> str:
 
 
 def _tensor(node: ast.expr) -> str:
-    # A text that may be that of a tensor: a number is none.
+    # The text of a node that may be a tensor; empty for a number.
     return "" if isinstance(node, ast.Constant | ast.Starred | ast.UnaryOp) else ast.unparse(node)
 
 

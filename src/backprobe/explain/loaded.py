@@ -1,6 +1,6 @@
-"""Values that a program loads into a module: that copies their numbers, and nothing in the recording shows it.
+"""Values that a program loads into a module. Loading copies their numbers, and the recording does not show it.
 
-The statement binds no name. It is read in the file, which has to be the one that ran.
+The statement binds no name, so it is read from the source file, which must be the version that ran.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from backprobe.explain.about_entries import about, as_one, own_name
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.source import Source
 
-MOST = 100  # lines that are read after the value's own
+MOST = 100  # lines below the value that are searched
 
 
 def loaded(flow: Dataflow, at: int) -> Iterator[Finding]:
-    """The line that loads a value which nothing recorded is computed from, if there is one below it."""
+    """The line below a value that loads it into a module, if no recorded value is computed from it."""
     entry = flow.entries[at]
     loading = dialect_of(flow.record.framework).loading
     if not loading or entry.source is None or flow.consumers[at]:
@@ -33,9 +33,10 @@ def loaded(flow: Dataflow, at: int) -> Iterator[Finding]:
 
 
 def loaded_steps(flow: Dataflow, lost: Iterable[int]) -> list[Finding]:
-    """The lines that load what was made with gradients that are to be differentiated: one finding a line.
+    """The lines that load tensors which were computed with gradients and should stay differentiable: one finding each
+    line.
 
-    A moving average that is loaded likewise needs no gradient.
+    Loading a moving average in this way is fine: it needs no gradient.
     """
     found = [
         one for at in sorted(lost) if flow.has_history(at) and _is_of_gradients(flow, at) for one in loaded(flow, at)
@@ -54,7 +55,7 @@ def _loading(line: Source, name: str, loading: Sequence[str]) -> Source | None:
 
 
 def lines_below(line: Source) -> Iterator[Source]:
-    """The lines below one in its file, up to the end of its function; none where the file is another by now."""
+    """The lines below a given one up to the end of its function; none if the file has changed since."""
     if linecache.getline(line.file, line.line).strip() != line.text.strip():
         return
     indent = _indent(linecache.getline(line.file, line.line))
@@ -70,6 +71,6 @@ def _indent(text: str) -> int:
 
 
 def _loads(text: str, name: str, loading: Sequence[str]) -> bool:
-    # Does a statement load what has this name, as it is?
+    # Does the statement pass this name itself to a function that loads?
     given = [call.args[:1] for call in calls_in(text) if ast.unparse(call.func).rpartition(".")[2] in loading]
     return any(isinstance(one, ast.Name) and one.id == name for args in given for one in args)

@@ -1,4 +1,6 @@
-"""Lines that make a leaf and compute with it at once, ``rand(4, requires_grad=True) * 2``: the leaf has no name."""
+"""Lines that create a leaf and compute with it at once, as in ``rand(4, requires_grad=True) * 2``: the leaf has no
+name.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ FLAG, METHOD, PARAMETER = "requires_grad", "requires_grad_", "Parameter"
 
 
 def leaf_in(expression: str) -> str:
-    """The part of an expression that makes a leaf, where that is not all of it; empty where there is none, or several.
+    """The part of an expression that creates a leaf, if it is only a part; empty if there is none, or several.
 
     >>> leaf_in("torch.rand(4, requires_grad=True) * 0.1"), leaf_in("torch.rand(4, requires_grad=True)")
     ('torch.rand(4, requires_grad=True)', '')
@@ -23,7 +25,7 @@ def leaf_in(expression: str) -> str:
 
 
 def made_a_leaf(expression: str) -> str:
-    """The same expression with the leaf made of all of it, last; empty where it makes none.
+    """The expression rewritten so that the leaf is created last, from the whole result; empty if it creates no leaf.
 
     >>> made_a_leaf("torch.rand(4, requires_grad=True) * 0.1"), made_a_leaf("nn.Parameter(torch.ones(3)).cuda()")
     ('(torch.rand(4) * 0.1).requires_grad_()', 'nn.Parameter(torch.ones(3).cuda())')
@@ -48,7 +50,7 @@ def _tree(expression: str) -> ast.expr | None:
 
 
 def _leaf(tree: ast.expr | None) -> ast.Call | None:
-    # The only call in an expression that makes a leaf, if it is not the outermost.
+    # The only call in an expression that creates a leaf, unless it is the outermost.
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _makes_leaf(node)] if tree else []
     return found[0] if len(found) == 1 and found[0] is not tree else None
 
@@ -67,7 +69,7 @@ def _is_flag(keyword: ast.keyword) -> bool:
 
 
 class _Without(ast.NodeTransformer):
-    # Takes away what makes a leaf.
+    # Removes the call that creates a leaf.
     def __init__(self, leaf: ast.Call) -> None:
         self.leaf = leaf
 

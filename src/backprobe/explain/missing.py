@@ -1,7 +1,7 @@
 """The causes of a missing gradient of one entry, each with its line.
 
-Of a value that has a history of its own, it is that nothing leads on from it: it is cut off, computed a second time,
-or not used there.
+If the value has a history, the cause is that nothing leads from it to the output: it is cut off, recomputed, or not
+used.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ After = dict[int, int | None]
 
 
 def explain_missing(flow: Dataflow, entry: Entry) -> Report:
-    """Every cause that keeps a gradient from one entry."""
+    """All causes that keep the gradient from one entry."""
     at, beside = flow.position[entry.name], []
     if entry.status is GradStatus.NOT_CONNECTED:
         findings = not_connected(flow, at)
@@ -70,18 +70,18 @@ def explain_missing(flow: Dataflow, entry: Entry) -> Report:
 
 
 def not_connected(flow: Dataflow, at: int) -> list[Finding]:
-    """The first explanation that there is; the last one always is."""
+    """The findings of the first explanation that applies; the last in ``EXPLANATIONS`` always does."""
     after = flow.after(at)
     return next(found for explain in EXPLANATIONS if (found := list(explain(flow, at, after))))
 
 
 def taken_away(flow: Dataflow, at: int) -> list[Finding]:
-    """The same, but for a derivative that was used in place of the value: by that nothing is lost."""
+    """The same, without values whose derivative was used in their place, since nothing is lost there."""
     return [one for one in not_connected(flow, at) if Known.NOTHING_LOST not in one.known]
 
 
 def _cut(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # Every cut on a way to an output, and each value on one that took the place of another.
+    # Every cut on a way to an output, and every value on the way that was replaced by another.
     replaced = {mention.target: mention for mention in flow.replaced(after)}
     return [
         about(
@@ -97,7 +97,7 @@ def _cut(flow: Dataflow, at: int, after: After) -> list[Finding]:
 
 
 def _in_graph(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # What the framework's graph, which knows more than the recording, has on every path to the output.
+    # The operations that the framework's graph shows on every path to the output. It knows more than the recording.
     entry = flow.entries[at]
     if entry.why is not None and entry.is_because(*CUT_IN_GRAPH):
         operations = entry.why.fields.get("operations")
@@ -106,14 +106,14 @@ def _in_graph(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _assigned(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # The assignment that cuts it off, where the framework told of it.
+    # The assignment that cuts it off, if the backend reported one.
     entry = flow.entries[at]
     if entry.is_because("assigned") and entry.cause is not None:
         yield about(flow, "assigned", entry, entry.cause, text=f"`{entry.cause.text.strip()}`")
 
 
 def _differentiated(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # The first line on the way to an output that uses the derivative of a value alone, as a gradient penalty does.
+    # The first line on the way to an output that uses only the derivative of a value, as a gradient penalty does.
     first = next((flow.derived[each] for each in after if each in flow.derived), None)
     if first is None or first.target not in flow.leading:
         return
@@ -132,7 +132,7 @@ def _differentiated(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Is it a parameter of a module that did not run, or that lies in one?
+    # Is the entry a parameter of a module that did not run, or of a submodule of one?
     above = flow.modules_above(at) if len(after) == 1 else ()
     idle = next((flow.entries[one] for one in above if flow.entries[one].status is GradStatus.NOT_EXECUTED), None)
     if idle is not None:
@@ -143,7 +143,7 @@ def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _not_taken(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Does each way on from it lead into a branch that was not taken?
+    # Does every use of the entry lie in a branch that was not taken?
     idle, pending, seen = list[int](), [at], {at}
     while pending:
         following = flow.consumers[pending.pop()]
@@ -158,19 +158,19 @@ def _not_taken(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _written_since(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # The output may be computed from a later version, as in the steps of training after the first.
+    # The output may be computed from a later version of the entry, as in later steps of a training.
     entry = flow.entries[at]
     if entry.is_because(*WRITTEN_SINCE):
         yield about(flow, "written_since", entry, entry.source, facts=_ends(flow, at, after), known=Known.ANOTHER)
 
 
 def _left_out(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # The first line on the way to an output that may not have used the value, where nothing else is found.
+    # The first line on the way to an output that may not have used the value, if no cut is found.
     return cut_findings(flow, at, flow.left_out(at))
 
 
 def _out_of_sight(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # Cuts where the way to the output is not seen to its end: of what leaves a function, and of a closure's names.
+    # Cuts whose way to the output is only partly visible: values that leave a function, and variables of a closure.
     dead = [cut for cut in flow.among({*after}) if flow.entries[cut.target].status in LINES_OF_THEIR_OWN]
     left = [cut for cut in dead if _leaves(flow, cut.target)]
     if left:
@@ -184,9 +184,8 @@ def _out_of_sight(flow: Dataflow, at: int, after: After) -> list[Finding]:
 
 
 def _into_backward(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Cuts before the expression without a name that backward ran from, as ``(y * w).sum().backward()``.
-    #
-    # What that mentions is not recorded: it is read in the file.
+    # Cuts before an unnamed expression that backward ran from, as ``(y * w).sum().backward()``. The recording does not
+    # show what it mentions, so it is read from the file.
     outputs = [flow.entries[one] for one in flow.record.outputs]
     is_unnamed = any(entry.source is None and strip(entry.name) == "backward()" for entry in outputs)
     for cut in flow.among({*after}) if is_unnamed else ():
@@ -208,43 +207,45 @@ def _names(statement: str) -> Sequence[str]:
 
 
 def _as_others(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # What cuts off others that the same line made, where a list passes on more values than are followed.
+    # The cuts of the first value of a line, if a list on that line passes on more values than are followed.
     limits = passing_on_many(flow.record)
     first = flow.first_of_line.get(at) if limits else None
     if first is None or not (cuts := flow.cuts(first)):
         return []
     fact = say("as_another", value=repr(flow.entries[first].name), limit=limits[0])
-    return [with_fact(found, fact) for found in cut_findings(flow, first, cuts)]  # on the way of that one
+    # found for the first value of the line
+    return [with_fact(found, fact) for found in cut_findings(flow, first, cuts)]
 
 
 def passing_on_many(record: Record) -> list[Note]:
-    """Where a list passed on more values than are followed: of what a line does to the others nothing is known."""
+    """The notes that a list passed on more values than are followed. What its line does to the others is unknown."""
     return [note for note in record.notes if note.code == "passes_on_many"]
 
 
 def _leaves(flow: Dataflow, at: int) -> bool:
-    # Is it kept or given where others may take it: what is returned, attributes and items of objects?
+    # Is the value returned, or kept in an attribute or item, where other code may use it?
     names = names_of(flow, at)
     return any(name.endswith(":return") or "." in name.rpartition(":")[2] or "[" in name for name in names)
 
 
 def _is_partial(flow: Dataflow, at: int) -> bool:
-    # Is there a name that was not selected, where a value has its own? The value may go into that.
+    # Was a name not selected in a scope where this value has its name? The value may flow into that name.
     scopes = {split(name)[0] for name in names_of(flow, at)}
     return flow.entries[at].source is not None and any(split(name)[0] in scopes for name in flow.record.unseen)
 
 
 def _made_again(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Another line computes the very same expression once more, of the same values.
+    # Another line that computes the same expression from the same values.
     entry = flow.entries[at]
     text = expression_of(entry.source)
     read = {read.spelled: read.name for read in entry.reads}
-    for target in sorted(flow.leading) if text and not (entry.is_leaf and not read) else ():  # two leaves are two
+    # two identical lines that create leaves create different ones
+    for target in sorted(flow.leading) if text and not (entry.is_leaf and not read) else ():
         other = flow.entries[target]
         if target == at or other.source is None or not has_part(other.source.expression, text):
             continue
         is_known = not unread(text, frozenset(read))
-        is_one_line = entry.source == other.source  # which ran again, and what it read may be something else
+        is_one_line = entry.source == other.source  # then the line ran again, perhaps with other inputs
         is_same = is_known or (scopes_of(flow, at) == scopes_of(flow, target) and not is_one_line)
         if is_same and {one.spelled: one.name for one in other.reads if one.spelled in read} == read:
             chain = (*dict.fromkeys(read.values()), entry.name)
@@ -263,7 +264,7 @@ def _made_again(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _other_call(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Another entry of the same name, from another run of the same code, has a gradient.
+    # Another entry of the same name, from another run of the same code, that has a gradient.
     entry = flow.entries[at]
     others = [
         one.name
@@ -283,7 +284,7 @@ def _other_call(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # The lines of the program that take on what modules returned, where no more is recorded of it.
+    # The lines of the program that use the return values of modules, if nothing more is recorded there.
     used = {one.at: one.uses for one in flow.record.used_at if one.uses[0].mode != HOOK}
     for end in after if used else ():
         for call in used.get(end, ()):
@@ -292,7 +293,7 @@ def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _cut_before(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # The lines that cut it off, where a statement is given the result and no more is recorded of it.
+    # The cutting lines among statements that receive the result, if nothing more is recorded there.
     after = flow.after(at, to_leaves=False)
     cuts = [cut for cut in flow.among({*after}) if cut.mention.use.kind and _is_passed_on(flow, cut.target)]
     return cut_findings(flow, at, cuts)
@@ -303,7 +304,7 @@ def _is_passed_on(flow: Dataflow, at: int) -> bool:
 
 
 def _reading(flow: Dataflow, at: int) -> Source | None:
-    # The statement that is given a value which was computed, and of which nothing more is recorded.
+    # The statement that receives a computed value and of which nothing more is recorded.
     last = flow.entries[at]
     if last.source is None or last.is_leaf or at in flow.record.outputs or flow.consumers[at]:
         return None
@@ -311,7 +312,7 @@ def _reading(flow: Dataflow, at: int) -> Source | None:
 
 
 def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # No recorded value leads on, as far as the selection lets see.
+    # No recorded value leads on to the output, as far as the selected names show.
     after = flow.after(at, to_leaves=False)
     end = _last(flow, after)
     lost = [cut_finding(flow, cut).headline for cut in flow.among({*after}) if cut.mention.use.kind]
@@ -325,7 +326,7 @@ def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _leading_nowhere(flow: Dataflow, at: int, end: int, chain: tuple[str, ...], facts: Sequence[str]) -> Finding:
-    # At the line that was given the last of what was recorded, and that passes nothing on, if there is one.
+    # The finding, placed at the statement that received the last recorded value and passes nothing on, if there is one.
     entry, last = flow.entries[at], flow.entries[end]
     if _is_partial(flow, end):
         return about(flow, "unknown.selection", entry, last.source, chain=chain, facts=facts)
@@ -348,7 +349,7 @@ def _leading_nowhere(flow: Dataflow, at: int, end: int, chain: tuple[str, ...], 
 
 
 def _loaded(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # A line in the file that loads the value, or what was computed from it and leads no further, into a module.
+    # A line in the file that loads the value into a module, or a value computed from it that leads no further.
     for each in after:
         found = list(loaded(flow, each))
         if found:
@@ -357,17 +358,18 @@ def _loaded(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _ends(flow: Dataflow, at: int, after: After) -> list[str]:
-    # Where what is computed from a value ends.
+    # Facts about where the computation from a value ends.
     ends = [each for each in after if each != at and not flow.consumers[each]]
     if not ends:
         nothing = say("nothing_from_it", value=repr(flow.entries[at].name))
         return [nothing] if flow.entries[at].source is not None else [nothing, say("callers")]
-    ends = [each for each in ends if each not in flow.record.outputs]  # which a line mentions it for, and that is all
+    # an output may be mentioned by a line and used for nothing else
+    ends = [each for each in ends if each not in flow.record.outputs]
     return [say("ends_at", at=listed([named(flow.entries[each]) for each in ends], 3))] if ends else []
 
 
 def _replaced(flow: Dataflow) -> list[str]:
-    # What went on in the place of other values, which may have been computed from one that leads nowhere.
+    # The values that ``replace=`` supplied: they may have been computed from a value that leads nowhere.
     names = [repr(entry.name) for entry in flow.entries if entry.replaced]
     return [say("replaced_values", names=listed(names, 3))] if names else []
 
@@ -378,6 +380,20 @@ def _last(flow: Dataflow, after: After) -> int:
 
 
 EXPLANATIONS: Sequence[Callable[[Dataflow, int, After], Iterable[Finding]]] = (
-    _cut, _in_graph, _assigned, _differentiated, _not_run, _not_taken, _written_since, _made_again, _out_of_sight,
-    _as_others, _other_call, _left_out, _loaded, _called, _cut_before, _unused,
-)  # fmt: skip
+    _cut,
+    _in_graph,
+    _assigned,
+    _differentiated,
+    _not_run,
+    _not_taken,
+    _written_since,
+    _made_again,
+    _out_of_sight,
+    _as_others,
+    _other_call,
+    _left_out,
+    _loaded,
+    _called,
+    _cut_before,
+    _unused,
+)

@@ -1,4 +1,4 @@
-"""Gradients that the program itself has read and found None: what was read, why, and where the gradient is."""
+"""Gradients that the program itself read as None: what was read, why it was None, and where the gradient is."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LATER = (WhyEmpty.NOT_RUN, WhyEmpty.NOT_REACHED)
 
 @dataclass(frozen=True)
 class _Read:
-    # A read, the entry of its tensor, if that has one, and what this name held before, if that was a leaf.
+    # A read; the entry of its tensor, if there is one; and the leaf that had this name before, if any.
     one: NoneRead
     code: str
     entry: Entry | None
@@ -52,17 +52,17 @@ class _Read:
 
     @property
     def value(self) -> str:
-        # What the tensor is called in a sentence.
+        # The words for the tensor in a sentence.
         return repr(self.one.text.removesuffix(KEPT) if self.entry is None else self.entry.name)
 
     @property
     def is_there(self) -> bool:
-        # Has the recording its gradient?
+        # Does the recording have its gradient?
         return self.entry is not None and self.entry.status is GradStatus.OK
 
 
 def opened_by_reads(record: Record, report: Report, arrays: Arrays) -> Report:
-    """The report, with what the program has read and found None before all else."""
+    """Puts findings about gradients that the program read as None first in the report."""
     reads = _reads(record)
     if not reads:
         return report
@@ -76,7 +76,7 @@ def opened_by_reads(record: Record, report: Report, arrays: Arrays) -> Report:
 
 
 def _beneath(found: Finding, known: Sequence[Finding]) -> Finding:
-    # The finding of a read, which follows from another whose headline its facts state.
+    # The finding of a read, marked as a consequence of the finding whose headline its facts repeat.
     causes = [
         one.headline for one in known if not one.cause and any(fact.startswith(one.headline) for fact in found.facts)
     ]
@@ -84,7 +84,7 @@ def _beneath(found: Finding, known: Sequence[Finding]) -> Finding:
 
 
 def _reads(record: Record) -> list[_Read]:
-    # The reads but for those that an error of the program says all of.
+    # The reads, without those that the note on an error already covers.
     known = [note.fields.get("known", "") for note in record.notes]
     told = [one for one in record.none_reads if not any(f"{one.text} is None" in text for text in known)]
     flow = Dataflow.of(record)
@@ -92,12 +92,12 @@ def _reads(record: Record) -> list[_Read]:
 
 
 def _text(read: _Read) -> str:
-    # What was read, but for inputs of one call, which are one finding.
+    # The text that was read. Reads of the inputs of one call have none, so that they form one finding.
     return "" if read.one.why is WhyEmpty.GIVEN else read.one.text
 
 
 def _read(flow: Dataflow, one: NoneRead) -> _Read:
-    # What the source has to say beside what the framework reported: the name may hold another tensor than a leaf.
+    # The read with what its source line shows: the name may be bound to something other than a leaf.
     code, entry = str(one.why), None if one.at is None else flow.entries[one.at]
     if entry is None or one.at is None:
         return _Read(one, code, entry)
@@ -114,8 +114,7 @@ def _read(flow: Dataflow, one: NoneRead) -> _Read:
 
 
 def _leaf_before(record: Record, at: int) -> Entry | None:
-    # The leaf that the name of this entry held before, where a line of its own computes the entry: the variable of a
-    # loop holds one thing after the other.
+    # The leaf that had this entry's name before, if the entry is computed by a line of its own. A loop variable is not.
     entry = record.entries[at]
     if not expression_of(entry.source):
         return None
@@ -128,7 +127,7 @@ def _leaf_before(record: Record, at: int) -> Entry | None:
 
 
 def _finding(record: Record, group: Sequence[_Read], known: Sequence[Finding], arrays: Arrays) -> Finding:
-    # One line that reads, of one tensor or of several.
+    # The finding for one line that reads the gradient of one or more tensors.
     first, each = group[0], _each_name_once(group)
     facts = list(dict.fromkeys(fact for read in each[:MOST] for fact in _seen(record, read, arrays)))
     reasons = [_why(record, read, known) for read in each]
@@ -156,7 +155,7 @@ def _finding(record: Record, group: Sequence[_Read], known: Sequence[Finding], a
 
 
 def _remedies(read: _Read) -> dict[str, str]:
-    # Where else the gradient is: in a recording, or at the same index of the gradient of the whole.
+    # Where the gradient can be read instead: in a recording, or at the same index of the whole tensor's gradient.
     owner, _, index = read.one.text.removesuffix(f"]{KEPT}").rpartition("[")
     is_kept = read.entry is None or read.entry.is_leaf
     code = "none_read_item" if is_kept else "none_read_item_retained"
@@ -167,7 +166,7 @@ def _remedies(read: _Read) -> dict[str, str]:
 
 
 def _each_name_once(group: Sequence[_Read]) -> list[_Read]:
-    # Of what a loop computes again and again, the first.
+    # One read for each name: for values that a loop computes again and again, the first.
     def name(read: _Read) -> str:
         is_computed = read.entry is not None and bool(expression_of(read.entry.source))
         return strip(read.value) if is_computed else read.value
@@ -176,7 +175,7 @@ def _each_name_once(group: Sequence[_Read]) -> list[_Read]:
 
 
 def _values(each: Sequence[_Read]) -> list[str]:
-    # What they are called: by the recording, or as the program reads one alone that has no plain name there.
+    # The names of the tensors: those of the recording, or the program's own path if there is only one.
     owner = each[0].one.text.removesuffix(KEPT)
     is_path = len(each) == 1 and each[0].one.why is not WhyEmpty.ITEM and not owner.isidentifier() and owner
     return [repr(owner)] if is_path else [read.value for read in each]
@@ -190,7 +189,7 @@ def _both(names: Sequence[str]) -> str:
 
 
 def _calls(names: Sequence[str], call: str) -> str:
-    # A call of a method of each, as one types them.
+    # A call of this method on each tensor, as the program would write it.
     if not all(names):
         return f"{call} on it"
     more = f"; and so for {len(names) - FEW} more," if len(names) > FEW else ""
@@ -198,20 +197,20 @@ def _calls(names: Sequence[str], call: str) -> str:
 
 
 def _spelled(record: Record, read: _Read) -> str:
-    # The tensor as the program writes it, and not as the variable of a loop.
+    # The tensor as the program writes it, rather than by the variable of a loop.
     own = "" if read.entry is None else spelling(record, read.entry)
     return own or read.one.text.removesuffix(KEPT)
 
 
 def _seen(record: Record, read: _Read, arrays: Arrays) -> list[str]:
-    # The lines that it is about, and that the recording has the gradient.
+    # The facts: the lines involved, and that the recording has the gradient.
     cause, entry = read.one.cause, read.entry
     found = [] if cause is None else [say(f"none_read_by.{read.one.why}", at=location(cause))]
     if entry is not None and entry.source is not None and read.code in MADE:
         found.append(say("none_read_made", value=repr(entry.name), at=location(entry.source)))
     there = [one for one in (read.before, entry) if one is not None]
     if entry is not None and entry.status is not GradStatus.OK:
-        there += [record.entries[edge.at] for edge in entry.inputs]  # as of what it is a view of
+        there += [record.entries[edge.at] for edge in entry.inputs]  # a view shares the gradient of its base
     shown = [*THERE, *LATER, WhyEmpty.FROZEN] if read.before is not None else [*THERE, *LATER]
     for one in there if read.one.why in shown else ():
         code = "none_read_later" if read.one.why in LATER and one is entry else "none_read_there"
@@ -223,7 +222,7 @@ def _seen(record: Record, read: _Read, arrays: Arrays) -> list[str]:
 
 
 def _held(entry: Entry) -> list[tuple[str, object]]:
-    # The gradients of an entry, each with how it is read: one, or that of each output.
+    # The gradients of an entry, each with the expression that reads it: one, or one for each output.
     if entry.is_of_several:
         return [(f"rec[{entry.name!r}].grads[{key!r}]", gradient) for key, gradient in entry.grads.items()]
     return [(f"rec[{entry.name!r}].grad", entry.held_grad)] if entry.status is GradStatus.OK else []
@@ -240,7 +239,7 @@ def _number(gradient: object, arrays: Arrays) -> str:
 
 
 def _why(record: Record, read: _Read, known: Sequence[Finding]) -> tuple[list[str], str]:
-    # What took the gradient away, where the recording shows it, and what to write instead.
+    # The line that took the gradient away, if the recording shows it, and what to write instead.
     if read.code not in BECAUSE:
         return [], ""
     if read.entry is None:
@@ -270,7 +269,7 @@ def _as_reasons(found: Sequence[Finding]) -> tuple[list[str], str]:
 
 
 def _of_leaf(read: _Read) -> dict[str, str]:
-    # What a leaf is in the program's words, and the line that makes one of what the name holds.
+    # The program's word for the leaf, and the line that would make one of the current value.
     entry, before = read.entry, read.before
     source = None if entry is None else entry.source
     text = expression_of(source)

@@ -51,9 +51,9 @@ SAMPLING = ("normal", "bernoulli", "poisson")
 
 
 def explain_all(flow: Dataflow) -> Report:
-    """Every cause in a recording, each once, with the names whose gradients are missing because of it.
+    """Every cause in a recording, once, with the names whose gradients are missing because of it.
 
-    Leaves that were trained, or were not to be, lack nothing.
+    Leaves that were trained, and leaves that need no training, are not missing anything.
     """
     missing = [at for at, entry in enumerate(flow.entries) if _lacks(entry)]
     lost = {at for at in missing if _is_lost(flow.entries[at])} - trained_leaves(flow)
@@ -67,7 +67,7 @@ def explain_all(flow: Dataflow) -> Report:
     asked = none_given(flow.record, findings=findings)
     failed = raised(flow.record)
     missed = undifferentiated(flow, [*findings, *asked, *failed])
-    is_trained = _is_trained(flow.record)  # by tapes of the program's own, whatever becomes of the probe's
+    is_trained = _is_trained(flow.record)  # trained by the program's own tapes, whatever the probe's tape says
     findings = with_parameters(flow, [*findings, *asked, *(() if is_trained else missed)])
     findings = _each_line_once(flow.record, [*findings, *_in_vain(flow, findings)])
     beside = _unsaid(_beside(flow, missing, spared), findings, failed)
@@ -87,7 +87,7 @@ def explain_all(flow: Dataflow) -> Report:
 
 
 def _beside(flow: Dataflow, missing: Sequence[int], spared: Sequence[Mention]) -> list[Mention]:
-    # The lines that take nothing away, as gradients flow past them.
+    # Lines that cut, though gradients flow past them by other ways: nothing is lost there.
     beside = [*flow.lost_beside(flow.to_outputs), *flow.beside(flow.leading), *spared]
     if not _has_run(flow, missing) and not is_undifferentiated(flow.record):  # no output is known
         beside += [cut.mention for cut in flow.among(set(range(len(flow.entries)))) if not cut.is_behind]
@@ -95,7 +95,7 @@ def _beside(flow: Dataflow, missing: Sequence[int], spared: Sequence[Mention]) -
 
 
 def _unsaid(beside: Sequence[Mention], findings: Sequence[Finding], failed: Sequence[Finding]) -> list[Mention]:
-    # Those of these lines that no finding names, nor an error.
+    # The mentions whose lines are named neither by a finding nor by an error.
     told = "\n".join(fact for one in failed for fact in one.facts)
     return [
         mention
@@ -105,24 +105,24 @@ def _unsaid(beside: Sequence[Mention], findings: Sequence[Finding], failed: Sequ
 
 
 def _in_vain(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding]:
-    # The checkpoints that record nothing, but for lines of which something is said already.
+    # The checkpoints that record nothing, unless a finding already names their line.
     found = [each for each in flow.entries if each.is_because("reentrant_checkpoint")]
     return merged([by_status(flow, each) for each in found if not is_said(each.cause, findings)])
 
 
 def _lacks(entry: Entry) -> bool:
-    # Has it no gradient, of the output that is meant or of any other?
+    # Does the entry have no gradient of any output?
     return GradStatus.OK not in (entry.status, *entry.statuses.values())
 
 
 def _is_lost(entry: Entry) -> bool:
-    # Does no gradient come to it, though the program asked for some that would come by it?
+    # Does no gradient reach the entry, although the program asked for one that would pass it?
     return entry.status is GradStatus.NOT_CONNECTED and not entry.is_because(*NOT_ASKED)
 
 
 def _each_line_once(record: Record, findings: Sequence[Finding]) -> list[Finding]:
-    # The findings, where the operation that a tape saw takes the place of one that does not know how the same line
-    # cuts; and of two that do not, that of the recording stays.
+    # The findings, where an operation that a tape observed replaces a finding that does not know how the same line
+    # cuts. If both do not know, the recording's finding stays.
     asked = none_given(record)
     seen = [one for one in asked if Known.OBSERVED in one.known]
     told = [one for one in findings if Known.NOT_HOW not in one.known or not is_said(one.source, seen)]
@@ -135,7 +135,8 @@ def _each_line_once(record: Record, findings: Sequence[Finding]) -> list[Finding
 
 
 def _sampled(flow: Dataflow) -> list[str]:
-    # Samples that a gradient flows back through as zero, as from ``torch.normal(mean, deviation)``.
+    # Notes on samples whose gradient with respect to the parameters is zero, as ``torch.normal(mean, deviation)``
+    # gives.
     found = []
     for at, entry in enumerate(flow.entries):
         if entry.op in SAMPLING and flow.edges[at] and entry.status is GradStatus.OK:
@@ -146,9 +147,8 @@ def _sampled(flow: Dataflow) -> list[str]:
 
 
 def _noted(record: Record) -> list[str]:
-    # What the recording has notes of that may be meant: zero gradients behind functions whose backward the program has
-    # written itself, what these call, parameters taken out of the graph beside the call of their model, loops over
-    # datasets, functions that a library was given.
+    # The recording's notes on things that may be intended: zero gradients from a backward that the program defines, and
+    # from what it calls; parameters removed from the graph; loops over datasets; functions passed to a library.
     codes = (
         "zero_by_hand",
         "zero_behind",
@@ -162,7 +162,7 @@ def _noted(record: Record) -> list[str]:
 
 
 def _heading(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
-    # The first line, which is of another program than the user's where a loop that TensorFlow compiles ran as Python.
+    # The heading. If a loop that TensorFlow compiles ran as Python, it says that this program differs from the user's.
     counted = _counted(flow, missing, lost)
     is_other = any(note.code == "dataset_loop" for note in flow.record.notes)
     return say("line_by_line", counted=counted) if is_other else counted
@@ -181,7 +181,7 @@ def _counted(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
 
 
 def _may_have_one(entry: Entry, is_any: bool) -> bool:
-    # May a value have a gradient? Inputs, labels and counters may not, unless nothing has one.
+    # Could a value have a gradient? Inputs, labels and counters could not, unless nothing in the recording has one.
     if entry.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_EXECUTED) or is_of_whole_numbers(entry):
         return False
     if entry.is_because("is_gradient", OF_GRADIENTS, *NOT_ASKED):
@@ -190,9 +190,8 @@ def _may_have_one(entry: Entry, is_any: bool) -> bool:
 
 
 def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], list[str], list[Mention]]:
-    # The lines that gradients cannot flow past, and the values that are lost because of them.
-    #
-    # Two things are not faults and are returned apart: updates, and cuts whose leaves are all reached by other ways.
+    # The lines that gradients cannot pass, and the values lost because of them. Two kinds are no faults and are
+    # returned separately: updates, and cuts whose leaves are all reached by other ways.
     findings, explained, updates, spared = [], set(), [], []
     is_replaced, meant, settled = _replaced(flow), set[int](), trained_leaves(flow)
     for group in _by_line(flow, _without_outer(flow, flow.severing(flow.leading))):
@@ -204,14 +203,14 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
         if _is_update(flow, group, is_replaced(behind)):
             updates.append(part_of_line(group[0].mention, flow.entries[group[0].target]))
         elif not behind and _is_all_behind(group):
-            continue  # nothing that is differentiated lies before it, as before the first state of a recurrence
+            continue  # no differentiated value lies before it: for example, the first state of a recurrence
         elif (behind and behind <= meant) or _are_taken_for_themselves(flow, group):
             meant |= behind
         elif behind and not is_silent and _may_be_meant(flow, behind):
             spared += [cut.mention for cut in group]
         else:
             findings.append(_of_group(flow, group, behind))
-    if passing_on_many(flow.record):  # what the same line does to others is not followed
+    if passing_on_many(flow.record):  # what the line does to further values is not followed
         explained |= {at for at in lost if flow.first_of_line.get(at) in explained}
     return findings, explained, updates, spared
 
@@ -222,12 +221,12 @@ def _of_group(flow: Dataflow, group: Sequence[Cut], behind: set[int]) -> Finding
 
 
 def _are_settled(group: Sequence[Cut], settled: set[int]) -> bool:
-    # Do they cut off what is to get no gradient, as a mask that is data?
+    # Do these cuts only concern values that need no gradient, such as a mask that is data?
     return settled.issuperset(cut.mention.source for cut in group)
 
 
 def _is_update(flow: Dataflow, group: Sequence[Cut], is_replaced: bool) -> bool:
-    # Do they write what later values have replaced into a Variable, or what is computed of gradients alone?
+    # Do these cuts write a value into a Variable whose later version is used, or a value computed only from gradients?
     is_assigned = all(cut.mention.use.kind == "assigned" for cut in group)
     return is_assigned and (is_replaced or all(is_of_gradients(flow, cut.mention.source) for cut in group))
 
@@ -237,15 +236,15 @@ def _is_all_behind(group: Sequence[Cut]) -> bool:
 
 
 def _is_all_trained(flow: Dataflow) -> bool:
-    # Has each parameter of the optimizers that stepped got its gradient, and no tape a zero or None in its place?
+    # Did every parameter of the optimizers that stepped get its gradient, with no zero or None from a tape in its
+    # place?
     training = flow.record.training
     return training is not None and training.stepped and _is_trained(flow.record) and not flow.record.none_given
 
 
 def _are_taken_for_themselves(flow: Dataflow, group: Sequence[Cut]) -> bool:
-    # Are they derivatives that the program itself takes out of the graph, or of which it uses the signs alone?
-    #
-    # So it is in an adversarial example: that a derivative has no history of its own takes nothing away.
+    # Are these derivatives that the program itself detaches, or of which it only uses the sign? Adversarial examples do
+    # so. A derivative without a history takes nothing away.
     is_returned = any(flow.entries[cut.target].is_because("is_gradient") for cut in group)
     return (is_returned or _is_all_trained(flow)) and all(_is_taken_for_itself(flow, cut) for cut in group)
 
@@ -254,7 +253,7 @@ def _is_taken_for_itself(flow: Dataflow, cut: Cut) -> bool:
     if cut.mention.use.kind not in ("derivative", DIFFERENTIATED):
         return False
     pending, seen = [cut.target], {cut.target}
-    for at in pending:  # which grows
+    for at in pending:  # the list grows during the loop
         if at in flow.ends:
             return False
         for target in flow.consumers[at]:
@@ -267,8 +266,8 @@ def _is_taken_for_itself(flow: Dataflow, cut: Cut) -> bool:
 
 
 def _without_outer(flow: Dataflow, cuts: Sequence[Cut]) -> list[Cut]:
-    # The cuts but those whose line shows nothing, where a cut inside what that line calls says why; and but those of
-    # what a model holds and never uses, which is said by itself.
+    # The cuts, without those of lines that show nothing if a cut inside the called function explains it, and without
+    # tensors that a model holds and never uses, which have a finding of their own.
     said = {at for at in trained_leaves(flow) if flow.entries[at].status is not GradStatus.OK}
     shown = [cut for cut in cuts if cut.mention.use.kind or cut.mention.use.flat]
     behind = [(cut, flow.before([cut.mention.source])) for cut in shown]
@@ -292,32 +291,30 @@ def _without_outer(flow: Dataflow, cuts: Sequence[Cut]) -> list[Cut]:
 
 def _scope(flow: Dataflow, at: int) -> str:
     scope, local = split(flow.entries[at].name)
-    return "" if local is None else scope  # of a bare name
+    return "" if local is None else scope  # the scope of a name without one is empty
 
 
 def _may_be_meant(flow: Dataflow, lost: set[int]) -> bool:
-    # Does nothing go untrained for it, or is it what a training does on purpose that trains all of its parameters?
+    # Is the cut probably intentional: are its leaves reached by other ways, or all parameters trained?
     return _are_leaves_reached(flow, lost) or _is_all_trained(flow)
 
 
 def _are_leaves_reached(flow: Dataflow, lost: set[int]) -> bool:
-    # Has backward come to all leaves behind these by other ways, so that nothing goes untrained for them?
-    #
-    # The program may have asked for the gradient of one by this way, as of what an inner loop began with.
+    # Does backward reach all leaves behind these cuts by other ways? It does not count if the program asked for the
+    # gradient along this very way, such as for the start values of an inner loop.
     asked = {(one.output, flow.position[name]) for one in flow.record.passes for name in one.inputs}
     in_vain = {at for key, at in asked if flow.entries[at].statuses.get(key) is GradStatus.NOT_CONNECTED}
     return all(flow.entries[at].leaves_reached for at in lost) and in_vain.isdisjoint(flow.before(lost))
 
 
 def _has_run(flow: Dataflow, missing: Sequence[int]) -> bool:
-    # Has backward? Then what it did not come to has its reasons.
+    # Did any backward run? Then every entry that it did not reach has its own reason.
     return len(missing) < len(flow.entries)
 
 
 def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], list[str]]:
-    # Gradients that could not be captured, and those of backward passes that did not run, one finding a reason.
-    #
-    # Those that are not faults come as notes.
+    # The findings about gradients that could not be captured, and about backward passes that did not run: one for each
+    # reason. Cases that are no faults become notes.
     entries = [flow.entries[at] for at in missing]
     opaque = [entry for entry in entries if entry.status is GradStatus.OPAQUE and not is_of_whole_numbers(entry)]
     not_run = [
@@ -327,7 +324,8 @@ def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], l
     ]
     groups = grouped([*opaque, *not_run], lambda entry: (entry.status, entry.why, entry.cause))
     if flow.record.training is not None:
-        groups = [group for group in groups if not group[0].is_because("named_late")]  # as in a loop that clips
+        # such as in a loop that clips gradients
+        groups = [group for group in groups if not group[0].is_because("named_late")]
     found = [(group[0].status, as_one([by_status(flow, entry) for entry in group])) for group in groups]
     is_known = _is_known_not_to_run(flow, missing, opaque)
     harmless = [one for status, one in found if Known.STATUS in one.known and (is_known or status is GradStatus.OPAQUE)]
@@ -337,21 +335,23 @@ def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], l
 
 def _is_known_not_to_run(flow: Dataflow, missing: Sequence[int], opaque: Sequence[Entry]) -> bool:
     # Did some backward pass run, or is it known why none did?
-    is_functional = any(entry.is_because("func_transform") for entry in opaque)  # gradients come without backward()
+    # functional transforms give gradients without backward()
+    is_functional = any(entry.is_because("func_transform") for entry in opaque)
     return _has_run(flow, missing) or bool(raised(flow.record)) or _is_all_trained(flow) or is_functional
 
 
 def _is_trained(record: Record) -> bool:
-    # Is it known that each parameter got its gradient?
+    # Is it certain that each parameter got its gradient?
     training = record.training
     return training is not None and not (training.untrained or training.cleared)
 
 
 def _of_leaves(flow: Dataflow, lost: set[int]) -> Iterator[Finding]:
-    # Why leaves have no gradient that no cut explains; of what is computed from them that is not said again.
+    # The reasons of leaves whose missing gradient no cut explains. Values computed from these leaves are not listed
+    # again.
     def cause(one: tuple[int, Finding]) -> object:
         found = one[1]
-        if found.source is None:  # that may be another line for each
+        if found.source is None:  # the line may be a different one for each
             return found.kind, found.chain[-1:]
         return found.kind, None if found.kind == "no_grad" and _is_of_library(found.source) else found.source
 
@@ -366,7 +366,8 @@ def _is_of_library(line: Source | None) -> bool:
 
 
 def _inside(found: Finding, names: Sequence[str], missing: str) -> Finding:
-    # A finding with the module in which all these names lie, if that is known, and what is missing for it.
+    # The finding with the names that lack a gradient because of it, and the module that contains them all, if there is
+    # one.
     paths = [partition(split(strip(name))[0], ".") for name in names]
     common = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))]
     if common and _is_of_library(found.source):
@@ -375,25 +376,27 @@ def _inside(found: Finding, names: Sequence[str], missing: str) -> Finding:
 
 
 def _is_leaf(flow: Dataflow, at: int) -> bool:
-    # Is it what one differentiates for its own sake: an argument or a parameter, not named after the outputs were?
+    # Is it something that one would differentiate for its own sake: an argument or parameter, and not bound after the
+    # outputs?
     entry = flow.entries[at]
     is_made = entry.op or expression_of(entry.source)
-    is_leaf = entry.is_leaf or not (is_made or is_returned(flow, at))  # an argument is a view of what it was given
-    if entry.leaves_reached:  # or those that it comes from want no gradient
+    # an argument is a view of the value that was passed
+    is_leaf = entry.is_leaf or not (is_made or is_returned(flow, at))
+    if entry.leaves_reached:  # otherwise none of the leaves behind it requires a gradient
         return False
     is_first = not any(flow.entries[source].status in HISTORY for source in flow.sources(at))
     return is_leaf and is_first and at <= max(flow.record.outputs, default=at)
 
 
 def _returned_beside(flow: Dataflow) -> set[int]:
-    # What a function returns beside the output that was differentiated, as the new state of an optimizer.
+    # What a function returns besides the differentiated output, such as the new state of an optimizer.
     returned = {at for full, at in flow.record.names.items() if strip(full).startswith(":return")}
     return returned - set(flow.record.outputs)
 
 
 def _by_line(flow: Dataflow, cuts: Sequence[Cut]) -> list[list[Cut]]:
-    # Cuts of the same line. Where the program's own line is not known, cuts of the same value are one group, and all
-    # under ``no_grad``: that may be one line.
+    # Cuts of the same line form a group. If the program's own line is unknown, cuts of the same value do, and so do all
+    # cuts under ``no_grad``, which may be one line.
     def key(cut: Cut) -> object:
         line = cut.mention.line
         if flow.entries[cut.target].status is GradStatus.NO_GRAD and (line is None or _is_of_library(line)):
@@ -404,10 +407,10 @@ def _by_line(flow: Dataflow, cuts: Sequence[Cut]) -> list[list[Cut]]:
 
 
 def _replaced(flow: Dataflow) -> Callable[[set[int]], bool]:
-    # Are these all superseded where they begin, by later values, or those of the same names that have their gradients?
-    #
-    # What an earlier step of training has computed is: what it wrote into the Variables is meant to stay.
-    own = [strip(entry.name) for entry in flow.entries]  # other names, as that of a loop's variable, are many values'
+    # Are all these values superseded at the leaves by later values, or by others of the same name that have a gradient?
+    # Values of an earlier training step are: the step is meant to end in Variables.
+    # only the main names count: an alias such as a loop's variable belongs to many values
+    own = [strip(entry.name) for entry in flow.entries]
     there = {name for name, entry in zip(own, flow.entries, strict=True) if entry.status is GradStatus.OK}
     later = {at for at, entry in enumerate(flow.entries) if own[at] in there or entry.is_because(*WRITTEN_SINCE)}
     return lambda lost: all(at in later for at in lost if not lost & flow.sources(at).keys())
@@ -424,10 +427,11 @@ def _line(place: Source | None) -> tuple[str, int] | None:
 def _hidden(
     flow: Dataflow, missing: Sequence[int], said: Set[tuple[str, int] | None], findings: Sequence[Finding]
 ) -> Iterator[str]:
-    # Lines on the way to an output that would cut off what is not recorded, each once, but those that are ``said``.
+    # Calls on the way to an output that would cut off values which are not recorded, each once, without those in
+    # ``said``.
     training = flow.record.training
     is_open = any(one.known & (Known.STATUS | Known.NOT_HOW) for one in findings)
-    if training is not None and training.untrained and not is_open:  # which says what lacks its gradient
+    if training is not None and training.untrained and not is_open:  # then the census says what lacks its gradient
         return
     ways = [at for at in [*missing, *sorted(flow.to_outputs)] if at in flow.to_outputs]
     hidden = {at: [*hidden_cuts(flow.entries[at]), *hidden_beside(flow.entries[at])] for at in ways}
@@ -445,6 +449,6 @@ def _hidden(
 
 
 def _kind(cut: Hidden) -> str:
-    # How a call that is not recorded may cut, with the line that switches gradients off around it.
+    # How an unrecorded call may cut, and the line that switches gradients off around it.
     switch = switch_around(cut.line) if cut.use.kind == "no_grad" else None
     return cut.use.kind if switch is None else f"{cut.use.kind}, {location(switch)}"

@@ -1,4 +1,4 @@
-"""Functions whose derivative is a rule of the program's own, which is what backward uses."""
+"""Functions whose backward uses a derivative rule that the program itself defines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rules_of(record: Record) -> list[Note]:
 
 
 def rules_in(record: Record, entry: Entry) -> list[str]:
-    """A sentence for each that the line of a value calls: its rule, and where that is."""
+    """A sentence for each such function that the line of a value calls: the rule, and where it is defined."""
     text = expression_of(entry.source)
     called = set(re.findall(r"(\w+)\(", text))
     found = [note.fields for note in rules_of(record) if note.fields["name"].rpartition(".")[2] in called]

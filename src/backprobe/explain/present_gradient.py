@@ -25,7 +25,7 @@ from backprobe.record.source import expression_of
 
 
 def explain_present(flow: Dataflow, entry: Entry, arrays: Arrays) -> Report:
-    """What there is to say about an entry that has its gradient."""
+    """The report on an entry that has its gradient."""
     at = flow.position[entry.name]
     findings = [*_overwritten(flow, at), *_zero(flow, at, arrays)]
     after = flow.after(at).keys() & flow.to_outputs
@@ -51,7 +51,7 @@ def _notes(flow: Dataflow, entry: Entry, arrays: Arrays) -> list[str]:
 
 
 def _overwritten(flow: Dataflow, at: int) -> list[Finding]:
-    # Values on the way to the output that were modified out of sight: the gradient is that of the new numbers.
+    # Values on the way to the output that were modified unseen: the gradient belongs to the new numbers.
     after = flow.after(at)
     return [
         about(flow, "overwritten", entry, entry.cause, facts=[entry.reason], chain=flow.chain(after, each))
@@ -64,7 +64,7 @@ def _overwritten(flow: Dataflow, at: int) -> list[Finding]:
 
 
 def _zero(flow: Dataflow, at: int, arrays: Arrays) -> list[Finding]:
-    # Where a gradient that is zero everywhere became so: the nearest values that it comes from and that have one.
+    # Where a gradient that is zero everywhere became zero: at the nearest values after it that have a gradient.
     if not is_zero(arrays, flow.entries[at].held_grad):
         return []
     found: list[Finding] = []
@@ -89,7 +89,7 @@ def _zero(flow: Dataflow, at: int, arrays: Arrays) -> list[Finding]:
 
 
 def _added_up(flow: Dataflow, source: int, before: dict[int, int | None], arrays: Arrays) -> list[Finding]:
-    # A gradient that is the sum of several contributions, of which none is known to be 0: they may cancel.
+    # A gradient that is the sum of several contributions, none of which is known to be 0: they may cancel.
     value = flow.entries[source]
     parts = [
         target
@@ -123,7 +123,7 @@ def _added_up(flow: Dataflow, source: int, before: dict[int, int | None], arrays
 
 
 def _is_flat(flow: Dataflow, source: int, target: int) -> bool:
-    # Does the line, or a rule of the program's own, show that nothing comes back along this edge?
+    # Does the line, or a derivative rule of the program's own, show that nothing flows back along this edge?
     entry = flow.entries[target]
     return bool(
         instead_of_flat(entry.op, flow.record.framework)
@@ -141,12 +141,13 @@ def _cut_for_certain(flow: Dataflow, source: int, target: int) -> Use | None:
 
 
 def _cut_in_a_loop(flow: Dataflow, at: int) -> list[Cut]:
-    # The cuts behind a value in a loop that has no gradient: what flows into the loop gets zeros from there.
+    # The cuts after a value in a loop that has no gradient: they send zeros to everything that flows into the loop.
     return [cut for cut in flow.among({*flow.after(at)}) if not cut.is_behind] if flow.entries[at].axes else []
 
 
 def _became_zero(flow: Dataflow, source: int, target: int, before: dict[int, int | None], arrays: Arrays) -> Finding:
-    # A derivative that is 0; where a value has a hook of the program's, nobody knows what came to it.
+    # The finding about a derivative that is 0. If the program set a hook on the value, it is unknown what the hook
+    # received.
     value, entry = flow.entries[source], flow.entries[target]
     facts = [say("became_zero", target=repr(entry.name), value=repr(value.name))]
     if Note("hooked", about=value.name) in flow.record.notes:
@@ -178,14 +179,14 @@ def _became_zero(flow: Dataflow, source: int, target: int, before: dict[int, int
 
 
 def _of_part(flow: Dataflow, source: int, target: int) -> str:
-    # The remedy for a part of a line that is flat, where all that the line does with a value goes through it.
+    # The remedy for a flat part of a line, if everything that the line does with the value goes through that part.
     flats = {mention.use.flat for mention in flow.mentions[target] if mention.source == source}
     text = flats.pop() if len(flats) == 1 else ""
     return instead_of_flat(flat_operation(parsed(text)), flow.record.framework) if text else ""
 
 
 def zero_by_rule(flow: Dataflow, arrays: Arrays) -> list[str]:
-    """Where a gradient becomes zero everywhere in a function with a derivative rule of its own, and that rule."""
+    """Functions with their own derivative rule in which a gradient becomes zero everywhere, and the rule."""
     return [
         "; ".join([found.headline, *([location(found.source)] if found.source else ()), *found.facts[1:]])
         for target, entry in enumerate(flow.entries)

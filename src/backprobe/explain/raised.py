@@ -12,8 +12,8 @@ from backprobe.findings.phrasing import shorten
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Record
 
-MOST = 200  # characters of the first line of an error
-LINES = 20  # of the others
+MOST = 200  # characters of an error's first line that are shown
+LINES = 20  # lines of an error that are shown
 RAISED = {
     "raised": "raised",
     "raised_at": "raised",
@@ -46,6 +46,6 @@ def _finding(code: str, fields: Mapping[str, str], framework: str) -> Finding:
     after = say("ends_here" if code == "raised" else "incomplete")
     error, rest = fields.get("error", ""), _shortened(fields.get("rest", ""))
     short = shorten(error, MOST)
-    whole = error if short != error else ""  # the headline has only the beginning of a long one
+    whole = error if short != error else ""  # shown in full only if the headline had to shorten it
     facts = [*filter(None, [whole, rest, fields.get("known", "")]), after]
     return finding(code, "", line_in(fields), framework, facts=facts, error=short)

@@ -1,4 +1,4 @@
-"""Errors that come from a name which was bound to something else before: what it was, what took it, what to write."""
+"""Errors because a name was bound to something new: what it meant before, which line rebound it, and a remedy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType)
 
 
 def rebound_reason(error: BaseException) -> Reason | None:
-    """What is known of a name that was rebound, if an error comes from one."""
+    """The facts about the rebound name behind an error, if there is one."""
     found = rebound_name(error)
     if found is None:
         return None
@@ -56,7 +56,7 @@ def rebound_reason(error: BaseException) -> Reason | None:
 
 
 def rebound_note(error: BaseException) -> str | None:
-    """The note on an error that comes from a name which was bound to something else before."""
+    """The note on an error because a name was bound to something new."""
     reason = rebound_reason(error)
     if reason is None:
         return None
@@ -67,7 +67,7 @@ def rebound_note(error: BaseException) -> str | None:
 
 
 def rebound_finding(reason: Reason, framework: str, *after: str) -> Finding:
-    """The finding of such an error; ``after`` is what follows from it."""
+    """The finding of such an error; ``after`` are further facts."""
     said = reason.fields
     facts = [
         say("rebound_raised", error=said["error"], at=said["raised"]),
@@ -81,7 +81,9 @@ def rebound_finding(reason: Reason, framework: str, *after: str) -> Finding:
 
 
 def with_rebound(report: Report | None, error: BaseException) -> Report | None:
-    """The report on a script with the finding of such an error, also where nothing was recorded when it was raised."""
+    """The report on a script with the finding of such an error, even if nothing had been recorded when it was
+    raised.
+    """
     reason = rebound_reason(error)
     if reason is None or (report is not None and report.of_kind(CODE)):
         return report
@@ -101,7 +103,7 @@ def _headline(found: Rebound) -> str:
 
 
 def _place(scope: SourceScope) -> str:
-    # Where a name means something else than outside; empty for a module.
+    # The scope in which the name has another meaning than outside; empty for a module.
     node = scope.node
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return f"{node.name}()"
@@ -129,7 +131,7 @@ def _meant(found: Rebound) -> str:
 
 
 def _remedy(found: Rebound) -> str:
-    # What to type: another name in the line that took it, or the definition by a name that is still there.
+    # The remedy: another name in the line that rebound it, or a way to reach the definition that still works.
     last = found.rebound[-1]
     line = uncommented(Source("", 1, renamed(last, found)))
     fields = {"line": line, "name": found.name, "meant": _meant(found), "scope": _place(found.scope)}
@@ -147,8 +149,8 @@ def _remedy(found: Rebound) -> str:
 
 
 def _is_unclear(found: Rebound, last: Binding) -> bool:
-    # May the program mean what took the name? So it may in the body of a loop, of an argument, and of what it does
-    # nothing with but call it.
+    # Could the program mean the new value instead? It could for arguments and loop variables, and for values that the
+    # failing line does not call.
     is_of_data = found.failed.use is not BoundUse.CALL and not found.means.is_of_code
     if last.how in (How.ARGUMENT, How.COMPREHENSION) or is_of_data:
         return True
@@ -159,7 +161,7 @@ def _is_unclear(found: Rebound, last: Binding) -> bool:
 
 
 def _by_module(found: Rebound) -> str:
-    # The definition, spelled from a module that the failing line can use; empty where there is none.
+    # The definition, spelled as an attribute of a module that the failing line can use; empty if there is none.
     one, failed = found.defined, found.failed
     if one is None or one.how is not How.IMPORT or failed.use is BoundUse.ITEM or failed.is_unbound:
         return ""
@@ -174,7 +176,7 @@ def _by_module(found: Rebound) -> str:
 
 
 def _of_held(found: Rebound) -> str:
-    # The definition as an attribute of the module that took its name, as in ``import tqdm``.
+    # The definition as an attribute of the module that now has its name, as after ``import tqdm``.
     held, means, name = found.failed.held, found.means.value, found.name
     is_module = issubclass(type(held), ModuleType) and not found.failed.attribute
     is_there = is_module and vars(held).get(name) is means
@@ -182,7 +184,7 @@ def _of_held(found: Rebound) -> str:
 
 
 def _again(found: Rebound) -> str:
-    # A notebook keeps what a name holds, also when the line is repaired.
+    # In a notebook, the name stays rebound even after the line is repaired.
     if found.scope.parent is not None or not is_cell(found.text.file) or "." in found.name:
         return ""
     if found.defined is None:

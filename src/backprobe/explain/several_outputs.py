@@ -1,4 +1,4 @@
-"""The reach of each of several outputs, and the reasons where one does not reach an entry."""
+"""The reach of each of several outputs: the entries it reaches, and the reasons why it does not reach others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backprobe.record.several import of_output
 
 
 def explain_outputs(record: Record) -> Report:
-    """What no output reaches, and why; NaN and Inf of each; and in the notes which output reaches what."""
+    """What no output reaches, and why; NaN and Inf of each output; and notes on which output reaches what."""
     from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
 
     missing, reached = explain_all(Dataflow.of(record)), tuple(_reached(record))
@@ -34,7 +34,7 @@ def explain_outputs(record: Record) -> Report:
 
 
 def explain_in_each(record: Record, name: str, explain: Callable[[Record], Report]) -> Report:
-    """What one output after another has to say of a value, whose printed name is given."""
+    """The reports of all outputs on one value, given its printed name, as one report."""
     reports = {key: explain(of_output(record, key)) for key in record.by_output}
     (entry,) = (entry for entry in record.entries if entry.name == name)
     there = [key for key, one in entry.by_output.items() if one.status is GradStatus.OK]
@@ -42,12 +42,12 @@ def explain_in_each(record: Record, name: str, explain: Callable[[Record], Repor
     code = "of_some" if there and without else "of_all" if there else "of_none"
     heading = say(code, value=repr(name), outputs=_both(there), others=_both(without))
     notes = dict.fromkeys(note for one in reports.values() for note in one.notes)
-    notes.pop(say("own_grad", value=repr(name)), None)  # which says where the one gradient is
+    notes.pop(say("own_grad", value=repr(name)), None)  # redundant: the heading says which gradients exist
     return Report(heading, tuple(_merged(reports)), tuple(notes))
 
 
 def _both(keys: Sequence[str]) -> str:
-    """Keys as text.
+    """Keys joined as text.
 
     >>> _both(["ce", "kl", "l2"])
     'ce, kl and l2'
@@ -56,14 +56,15 @@ def _both(keys: Sequence[str]) -> str:
 
 
 def _hung(reports: Mapping[str, Report]) -> Iterator[Finding]:
-    # The same, where NaN in a gradient that the program has taken itself hangs beneath its birth in that backward: to
-    # this value it has spread from there.
+    # The findings of all outputs about one value. A bad gradient that the program took itself is placed beneath its
+    # birth in that backward pass, from where it spread to this value.
     causes: dict[str, str] = {}
     for report in reports.values():
         began = next((one.headline for one in report.of_kind("born_backward") if not one.cause), "")
         if began:
             causes |= {one.name: began for one in report.of_kind("propagated", "propagated_to")}
-    beneath: dict[str, str] = {}  # by headline of what hangs beneath another, which itself has none beneath it
+    # by headline: the cause beneath which a finding is placed, which is itself beneath nothing
+    beneath: dict[str, str] = {}
     for one in _merged(reports):
         cause = beneath.get(one.cause, "")
         if one.kind == "born" and not one.cause and one.name in causes:
@@ -81,7 +82,7 @@ def _merged(reports: Mapping[str, Report]) -> Iterator[Finding]:
 
 
 def _reached(record: Record) -> Iterator[str]:
-    # The values that the same outputs reach, the outputs themselves left out.
+    # Groups of values that are reached by the same outputs, without the outputs themselves.
     keys = tuple(record.by_output)
     groups: dict[tuple[str, ...], list[str]] = {}
     for at, entry in enumerate(record.entries):

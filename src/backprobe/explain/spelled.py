@@ -1,4 +1,4 @@
-"""Spelling of a value that lies in a container: by an index, by a key, or as an attribute."""
+"""The spelling of a value inside a container: by an index, a key, or an attribute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backprobe.record.entries import Record
 def as_written(record: Record, name: str) -> str:
     """A dotted name as the lines of a recording spell it: ``params['weight']`` where ``params`` is used with keys.
 
-    Where no line shows how, a number is an index and anything else an attribute.
+    If no line shows the spelling, a number is an index and anything else an attribute.
     """
     written, *steps = name.split(".")
     if "[" in name or not all(step.isidentifier() or step.isdecimal() for step in (written, *steps)):
@@ -24,7 +24,7 @@ def as_written(record: Record, name: str) -> str:
 
 
 def _is_key(record: Record, held: str, step: str) -> bool:
-    # Is this read by a key? A line that reads ``held[k]`` shows it as well, where none reads the attribute.
+    # Is this item read by a key? A line that reads ``held[k]`` also shows that, if no line reads the attribute.
     uses = [node for tree in _lines(record, held) for node in ast.walk(tree)]
     attributes = {node.attr for node in uses if isinstance(node, ast.Attribute) and ast.unparse(node.value) == held}
     keys = [node.slice for node in uses if isinstance(node, ast.Subscript) and ast.unparse(node.value) == held]

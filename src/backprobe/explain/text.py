@@ -1,7 +1,7 @@
-"""The words of ``explain``: a sentence for each code, and the one place that makes findings of them.
+"""The words of ``explain``: a sentence for each code. All its findings are made here.
 
-Where ``SENTENCES`` has a code and the same with ``_next``, these are the headline of a finding and its remedy: a cause
-(``causes.py``).
+If ``SENTENCES`` has both a code and the code with ``_next``, it is a cause (``causes.py``): its headline and its
+remedy.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ SENTENCES = {
     "hidden_to": "{value} is not recorded: nothing of its history passes this line",
     "hidden_of": "{value} appears in that line, and is this value unless something else has the same name there",
     "hooks": "what a hook on the forward of a module returns takes the place of what it was given: {at}",
-    # facts about what leads nowhere
+    # facts about values that lead nowhere
     "nothing_from_it": "no recorded value was seen to be computed from {value}",
     "called_at": "it ran in {text}, at {at}",
     "look": "print({names}) in front of that line",
@@ -99,7 +99,7 @@ SENTENCES = {
     "callers": "inputs and outputs of a module are recorded where its caller's locals are selected, as with ':*'",
     "shape_only": "only what says nothing of its value, as its shape or its .grad, is used of {names}",
     "from_frozen": "computed from {at}, which does not require a gradient",
-    # facts about gradients that are there
+    # facts about gradients that exist
     "own_rule": "the derivative of {function} is a rule of the program's own, {rule} ({at})",
     "see_rule": "look at what that rule returns: it is what backward uses, whatever the function computes",
     "zero_for": "the gradients of: {names}",
@@ -241,12 +241,12 @@ FLAT = {
 
 
 def say(code: str, **fields: object) -> str:
-    """A fact, a heading or a note."""
+    """The sentence of a code: a fact, a heading or a note."""
     return reasons.render(code, SENTENCES[code], fields)
 
 
 def instead_of_flat(operation: str, framework: str) -> str:
-    """The remedy for an operation that is flat; empty for any other."""
+    """The remedy for an operation with a flat derivative; empty for any other operation."""
     return FLAT.get(operation, "").format_map(FrameworkWords(framework, {"op": operation}))
 
 
@@ -262,24 +262,25 @@ def finding(
     known: Known = Known.NOTHING,
     **fields: str,
 ) -> Finding:
-    """The finding of a cause: its headline and remedy filled in with these fields."""
+    """The finding of a cause: its headline and remedy, filled in with these fields."""
     text, own = fields.get("text", "").strip("`"), fields.get("own", "")
     if code == "index":
         fields["at_position"] = fields.get("at_position") or value_at(text, framework)
         code = code if fields["at_position"] else "index.other"
     elif code == "copied" and (made := joined(text, own, framework)):
         fields["join"] = made
-    argument = re.split(r"[.\[]", fields.get("plain", ""))[0]  # that holds the value, which wrt= takes
+    argument = re.split(r"[.\[]", fields.get("plain", ""))[0]  # the argument that contains the value, for wrt=
     words = FrameworkWords(framework, {"argument": argument, **fields})
     headline, remedy = (reasons.render(each, SENTENCES[each], words) for each in (code, f"{code}_next"))
     why = next((each for each in (f"{code}_why", f"{code.partition('.')[0]}_why") if each in SENTENCES), "")
     facts = (*((reasons.render(why, SENTENCES[why], words),) if SENTENCES.get(why) else ()), *facts)
-    kept = (*_fields(SENTENCES[code]), *(field for field in ("join",) if field in fields))  # which is tried as it is
+    # the remedy is tried exactly as it is written
+    kept = (*_fields(SENTENCES[code]), *(field for field in ("join",) if field in fields))
     named = {field: fields[field] for field in kept}
     return Finding(code.partition(".")[0], name, headline, source, tuple(facts), chain, remedy, named, known=known)
 
 
 @cache
 def _fields(sentence: str) -> tuple[str, ...]:
-    # The fields that a sentence names.
+    # The names of the fields in a sentence.
     return tuple(name for _, name, _, _ in Formatter().parse(sentence) if name)

@@ -1,4 +1,4 @@
-"""A block that could not be differentiated: why, and what disconnects the value that it computed last."""
+"""Blocks that could not be differentiated: the reason, and the lines that cut off the value computed last."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ CUT = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.NOT_FLOAT, GradStatus
 
 
 def undifferentiated(flow: Dataflow, findings: Sequence[Finding] = ()) -> list[Finding]:
-    """Why the block was not differentiated, after the lines that cut off what it computed last, where that is cut.
+    """The reason why the block was not differentiated, preceded by the lines that cut off the last value, if any.
 
-    Of lines that one of these findings names already, nothing more is said; nor of an error, where there are any. That
-    there was nothing to differentiate follows from what they say.
+    Lines that one of ``findings`` names are not repeated, and neither is an error if there are such lines. That there
+    was nothing to differentiate follows from them.
     """
     why = next((note for note in flow.record.notes if note.code == CODE), None)
     if why is None:
@@ -31,7 +31,7 @@ def undifferentiated(flow: Dataflow, findings: Sequence[Finding] = ()) -> list[F
     cuts = [cut for cut in last_cut(flow.record) if not is_said(cut.source, findings)]
     if findings and "error" not in why.fields:
         return cuts
-    if cuts and flow.record.training is not None:  # in a script, where these are why
+    if cuts and flow.record.training is not None:  # in a script these lines are the reason
         return cuts
     names = [entry.name for entry in flow.entries if entry.is_because(CODE)]
     found = finding(
@@ -46,7 +46,7 @@ def undifferentiated(flow: Dataflow, findings: Sequence[Finding] = ()) -> list[F
 
 
 def is_undifferentiated(record: Record) -> bool:
-    """Was it tried to differentiate the block, and not done?"""
+    """Was the block to be differentiated, and could not be?"""
     return any(note.code == CODE for note in record.notes) or any(entry.is_because(RAISED) for entry in record.entries)
 
 

@@ -1,4 +1,4 @@
-"""Gradients that the program asked a tape of its own for, and that came back as None."""
+"""Gradients that the program requested from a tape of its own and received as None."""
 
 from __future__ import annotations
 
@@ -51,30 +51,33 @@ CUT_BY = {
 
 
 def none_given(record: Record, name: str | None = None, findings: Sequence[Finding] = ()) -> list[Finding]:
-    """What tapes of the program's own did not give: for one entry, or each cause once for all.
+    """The findings about gradients that the program's own tapes did not give: for one entry, or each cause once for
+    all.
 
-    Of lines that one of these findings names already, nothing more is said.
+    Lines that one of ``findings`` already names are not repeated.
     """
     asked = [one for one in record.none_given if name in (None, one.name) and not _is_explained(record, one)]
     groups = grouped(asked, lambda one: (one.source, one.why, one.outside, _operations(one), one.targets))
     found = [finding for group in groups for finding in _findings(record, group)]
-    same = grouped(found, lambda one: (one.kind, one.source, COUNT.sub("", one.headline)))  # in each iteration
+    same = grouped(found, lambda one: (one.kind, one.source, COUNT.sub("", one.headline)))  # once for all iterations
     return [one for one, *_ in same if not is_said(one.source, findings)]
 
 
 def _operations(one: NoneGiven) -> tuple[CutOperation, ...]:
-    # The cuts, whatever is nearest to them on the way from this one.
+    # The cuts, compared without the values that are nearest to each.
     return tuple([replace(cut, values=()) for cut in one.cuts])
 
 
 def _is_explained(record: Record, one: NoneGiven) -> bool:
-    # Is what cuts it off a finding of its own?
-    if one.in_graph:  # which shows all of the way
+    # Does another finding already explain the cut?
+    if one.in_graph:  # a graph shows the whole way by itself
         return False
-    is_there = one.at is not None and record.entries[one.at].status is GradStatus.OK  # of another output
+    # it has a gradient, of another output
+    is_there = one.at is not None and record.entries[one.at].status is GradStatus.OK
     if record.training is not None and one.is_variable and one.why is WhyNone.NO_WAY and not (one.cuts or is_there):
         carried = {each.name for each in record.training.untrained if each.carriers}
-        return bool(record.outputs) or one.name not in carried  # of a block that raised an error no output is known
+        # for a block that raised an error, the output is unknown
+        return bool(record.outputs) or one.name not in carried
     is_unknown = one.why is WhyNone.NO_WAY and one.at is not None and not one.cuts
     return is_unknown and record.entries[one.at or 0].status is GradStatus.NOT_CONNECTED
 
@@ -95,8 +98,8 @@ def _findings(record: Record, group: list[NoneGiven]) -> list[Finding]:
 
 
 def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Finding:
-    # An operation that lets no gradient through.
-    asked = {each.at: each.name for each in record.none_given}  # which is what the program calls it
+    # The finding about an operation that lets no gradient through.
+    asked = {each.at: each.name for each in record.none_given}  # the program's own name for it
     values = [asked.get(at, record.entries[at].name) for at in cut.values] or [one.name]
     value, plain = listed([*map(repr, values)]), values[0]
     flat = instead_of_flat(cut.operation.lower(), record.framework)
@@ -115,7 +118,7 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
     )
     text = _text(cut)
     code = "parameter" if code == "assigned" and MAKING in text else code
-    if code == "index" and not _is_argument(plain, cut.source.text):  # its operand has no name
+    if code == "index" and not _is_argument(plain, cut.source.text):  # the operand has no name
         value, plain = f"what is computed from {value}", "..."
     if code in ("assigned", "parameter") and not _is_mentioned(plain, text):
         value = f"`{given}`" if (given := argument_of(text.strip("`"))) else value
@@ -140,13 +143,13 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
 
 
 def _known(one: NoneGiven, cut: CutOperation) -> Known:
-    # Zeros are a gradient; where their cause is out of sight, other numbers may bring others.
+    # Zeros are a gradient. If their cause is out of sight, other inputs may give other numbers.
     known = Known.OBSERVED | (Known.GRADIENT_THERE if one.why is WhyNone.ZERO else Known.NOTHING)
     return known | (Known.MOMENTARY if cut.by is CutBy.INSIDE_ZERO else Known.NOTHING)
 
 
 def _text(cut: CutOperation) -> str:
-    # The operation in the program's words, where its line shows them, else as TensorFlow calls it.
+    # The operation as the program spells it, if its line does, else by TensorFlow's name.
     is_own = cut.by in OWN
     names = (
         {*ASSIGNING, MAKING} if cut.by is CutBy.ASSIGNED else (cut.operation.rpartition(".")[2], cut.operation.lower())
@@ -157,7 +160,7 @@ def _text(cut: CutOperation) -> str:
 
 
 def _is_argument(name: str, line: str) -> bool:
-    # Is the value of this name, as it is, given to a call on this line?
+    # Is the value with this name passed unchanged to a call on this line?
     plain = re.escape(name.rpartition(":")[2].partition("#")[0])
     return re.search(rf"[(,=]\s*([\w.]+\.)?{plain}\s*([,)]|$)", line.strip()) is not None
 
@@ -168,7 +171,8 @@ def _is_mentioned(name: str, line: str) -> bool:
 
 
 def _mentioned(record: Record, one: NoneGiven) -> list[Finding]:
-    # The lines that cut off what the tape differentiated, as the program's text says it: NumPy does it unseen.
+    # The lines that cut off what the tape differentiated, judging by the program's text. NumPy cuts without TensorFlow
+    # seeing it.
     flow = Dataflow.of(record, has_run=False)
     before = flow.before(one.targets)
     training = record.training
@@ -184,8 +188,8 @@ def _mentioned(record: Record, one: NoneGiven) -> list[Finding]:
 
 
 def _left(record: Record, one: NoneGiven, names: str) -> list[Finding]:
-    # The lines that took what is computed from a Variable out of TensorFlow, on the way to what was differentiated; if
-    # nothing is recorded of that, all but those of the line that asked, as those of ``fit`` itself.
+    # The lines that converted a Variable's results to numbers on the way to the differentiated value. If no recorded
+    # line is on that way: all such lines except the one that asked for the gradient, such as the call of ``fit``.
     flow = Dataflow.of(record, has_run=False)
     entries = [record.entries[at] for at in flow.before(one.targets)]
     lines = [line for entry in entries for line in (entry.source, *(way.source for way in entry.indirect)) if line]
@@ -214,12 +218,12 @@ def _left(record: Record, one: NoneGiven, names: str) -> list[Finding]:
 
 
 def _giver(one: NoneGiven) -> str:
-    # What gave None.
+    # The words for whatever returned None.
     return "tf.gradients" if one.in_graph else "a tape"
 
 
 def _is_within(line: Source, statement: Source) -> bool:
-    # Is a line one of those of a statement?
+    # Does the line belong to this statement?
     length = statement.statement.count("\n")
     return line.file == statement.file and statement.line <= line.line <= statement.line + length
 

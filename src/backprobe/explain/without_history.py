@@ -25,9 +25,9 @@ DIFFERENTIATED = "values that are differentiated"
 
 
 def without_history(flow: Dataflow, at: int) -> list[Finding]:
-    """The cuts between differentiated values and an entry; or what it is computed from requires no gradient."""
+    """The cuts between differentiated values and an entry; or the finding that its inputs require no gradient."""
     entry, flow = flow.entries[at], Dataflow.of(flow.record, has_run=False)
-    if is_none(entry):  # of which nothing was made: no line has cut it off
+    if is_none(entry):  # nothing was computed from it, so no line has cut it off
         return [by_status(flow, entry)]
     before = flow.before([at])
     severing = flow.severing(before, {at})
@@ -45,10 +45,10 @@ def without_history(flow: Dataflow, at: int) -> list[Finding]:
 def hidden_findings(
     flow: Dataflow, among: Iterable[int], *, to: int | None = None, of: int | None = None
 ) -> list[Finding]:
-    """Lines that cut off what has no entry, such as what a model gives.
+    """Lines that cut off values without an entry, such as a model's result.
 
-    ``to`` is what they lead to. ``of`` is a value: only lines in which its name stands where it was not seen, as in a
-    function inside of the one that it belongs to.
+    ``to`` is the entry that they lead to. ``of`` is a value: only lines that mention it by name where it was not
+    recorded count, such as lines in an inner function.
     """
     found = []
     for each in sorted(among):
@@ -74,7 +74,7 @@ def hidden_findings(
 
 
 def _name_in(flow: Dataflow, at: int, line: int) -> str:
-    # What a value is called where another is computed: ``self.weight`` in the module that has that parameter.
+    # The name of a value in the scope where another is computed: ``self.weight`` in the module that has the parameter.
     name = strip(flow.entries[at].name)
     module, _, last = name.rpartition(".")
     is_own = flow.entries[at].source is None and module in scopes_of(flow, line)
@@ -100,7 +100,7 @@ def _no_history_seen(flow: Dataflow, at: int, before: set[int]) -> Finding:
 
 
 def _frozen(flow: Dataflow, at: int, before: set[int]) -> Finding:
-    # What an entry is computed from requires no gradient.
+    # The finding that the inputs of an entry require no gradient.
     entry = flow.entries[at]
     leaves = [
         each
@@ -121,7 +121,7 @@ def _frozen(flow: Dataflow, at: int, before: set[int]) -> Finding:
 
 
 def _drawn(found: Finding, leaves: Iterable[Entry]) -> Finding:
-    # The finding of what requires no gradient, which may be a sample of a distribution that does.
+    # The finding about leaves that require no gradient. One may be a sample from a distribution whose parameters do.
     texts = (entry.source.expression for entry in leaves if entry.source is not None)
     drawn = next(filter(None, map(drawn_smoothly, texts)), None)
     if drawn is None:
@@ -131,7 +131,7 @@ def _drawn(found: Finding, leaves: Iterable[Entry]) -> Finding:
 
 
 def _inherited(flow: Dataflow, at: int) -> int:
-    # The value that was cut off first of those that one without a history is computed from.
+    # For an entry without a history: the first value among its inputs that was cut off.
     while flow.entries[at].is_because("inherited"):
         status = flow.entries[at].status
         before = next((one for one in flow.sources(at) if one < at and flow.entries[one].status is status), at)
@@ -142,14 +142,14 @@ def _inherited(flow: Dataflow, at: int) -> int:
 
 
 def _uses_no_number(entry: Entry) -> bool:
-    # Does the line of an entry ask of all that it mentions only for the shape and the like?
+    # Does the entry's line only use the shape, dtype and so on of everything that it mentions?
     text = expression_of(entry.source)
     known = [use for read in entry.reads for use in uses(text, read.spelled) or (Use(),)]
     return bool(known) and all(use.kind == NO_NUMBERS for use in known)
 
 
 def made_leaves(flow: Dataflow) -> list[Finding]:
-    """Outputs that were computed from recorded values, and are leaves: made to require a gradient by themselves."""
+    """Outputs that were computed from recorded values and then made leaves, by making them require a gradient."""
     found = []
     for at in flow.record.outputs:
         entry = flow.entries[at]

@@ -16,7 +16,7 @@ Rules = Sequence[tuple[object, str, Sequence[str]]]
 
 
 def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Callable[[Any], str], framework: str) -> Report:
-    """What keeps a gradient from a tensor. ``named`` gives what the caller calls a tensor, or an empty text."""
+    """The report on why a tensor has no gradient. ``named`` returns the caller's name of a tensor, or an empty text."""
 
     def leaves(tensors: Sequence[Any]) -> str:
         return listed([named(one) or f"a leaf of shape {tuple(one.shape)}" for one in tensors]) or "no leaf"
@@ -59,7 +59,7 @@ def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Callable[[Any
 
 
 def _of_loss(facts: GraphFacts) -> Rules:
-    # What is said of the loss: the first that holds.
+    # The first condition that holds gives the finding about the loss.
     return (
         (not facts.output_requires_grad, "no_history", ["loss_without"]),
         (facts.output_is_leaf, "made_leaf.loss", ["loss_leaf"]),
@@ -68,7 +68,7 @@ def _of_loss(facts: GraphFacts) -> Rules:
 
 
 def _of_tensor(facts: GraphFacts) -> Rules:
-    # What is said of the tensor: the first that holds; of one that has its gradient nothing.
+    # The first condition that holds gives the finding about the tensor; if its gradient exists, there is none.
     return (
         (not facts.is_floating, "not_float.leaf", []),
         (facts.is_inference, "inference", []),

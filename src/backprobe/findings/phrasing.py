@@ -53,7 +53,7 @@ def listed(names: Sequence[object], most: int = MOST) -> str:
 
 
 def quoted(names: Sequence[str], most: int = MOST) -> str:
-    """The same with each name in quotes.
+    """Names as text like ``listed``, with each name in quotes.
 
     >>> quoted(["u", "v"])
     "'u', 'v'"

@@ -20,10 +20,25 @@ MULTIPLYING = frozenset((
     "sum", "mean", "squeeze", "unsqueeze", "flatten", "view", "reshape", "transpose", "permute", "expand",
     "contiguous", "clone", "to", "float", "double", "half",
 ))  # fmt: skip
-ACTIVATIONS = frozenset((
-    "relu", "leakyrelu", "silu", "gelu", "elu", "selu", "celu", "softplus", "mish", "tanh", "sigmoid",
-    "logsigmoid", "hardswish", "softmax", "logsoftmax",
-))  # fmt: skip
+ACTIVATIONS = frozenset(
+    (
+        "relu",
+        "leakyrelu",
+        "silu",
+        "gelu",
+        "elu",
+        "selu",
+        "celu",
+        "softplus",
+        "mish",
+        "tanh",
+        "sigmoid",
+        "logsigmoid",
+        "hardswish",
+        "softmax",
+        "logsoftmax",
+    )
+)
 """Functions that are not flat for a number between 0 and LARGE."""
 LARGE = 6
 ITEM = re.compile(r"\['?(\w+)'?\]")  # of a container, which a recording calls ``p.a``

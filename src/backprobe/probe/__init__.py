@@ -45,7 +45,7 @@ def probe(
     backend: BackendName | None = None,
     session: Any = None,
 ) -> Probe[..., Any, Any]:
-    """Make a function or model that, called with its arguments, returns a ``Recording``; or a block of code.
+    """Make a function or model that returns a ``Recording`` when it is called with its arguments; or a block of code.
 
     >>> import torch, backprobe as bp
     >>> def f(x, w, b):
@@ -57,15 +57,16 @@ def probe(
     (tensor(6.), tensor(1.))
 
     A *function* is recorded whole: its arguments, every value that it or a function of yours that it calls binds to a
-    name, and the gradient of its output with respect to each. ``select``, a pattern or a list of them, records only
-    those. If no floating argument requires a gradient, all of them are differentiated, or those that ``wrt`` names.
+    name, and the gradient of its output with respect to each. ``select``, a pattern or a list of patterns, limits this
+    to matching names. If no floating argument requires a gradient, all of them are differentiated, or those that
+    ``wrt`` names.
 
-    A *model* is recorded by what its modules return and by its parameters, or by ``select``: module paths and, after
-    a colon, locals of their ``forward``. Nothing of it is altered.
+    A *model* is recorded by the return values of its modules and by its parameters, or by ``select``: module paths and,
+    after a colon, locals of their ``forward``. The model is not altered.
 
-    A *graph* of TensorFlow is recorded by the names that it has. The target is a tensor of it, or several in a dict or
-    list, and ``session`` what runs it (the default session where it is left out): the probe takes a ``feed_dict``. Or
-    it is a ``ConcreteFunction``, such as the signature of a SavedModel, and the probe takes its arguments.
+    A *graph* of TensorFlow is recorded by its own names. The target is a tensor of the graph, or several in a dict or
+    list, and ``session`` runs it (the default session if left out): the probe takes a ``feed_dict``. Or the target is a
+    ``ConcreteFunction``, such as the signature of a SavedModel, and the probe takes its arguments.
 
     A *block*, ``with bp.probe(model, select) as rec:`` or ``with bp.probe() as rec:``, records your own code as it
     stands, around a model or by its variables. In PyTorch you call ``backward()`` in it, once or several times; in
@@ -100,18 +101,18 @@ def probe(
     >>> rec["x"].grads["a"], rec["x"].grads["v"]
     (tensor(0.), tensor(2.))
 
-    ``replace`` puts other values into the place of named ones, and the program goes on with them: a tensor, a function
-    of the value, which is differentiated through, or an entry of another recording, by name or pattern. The entry has
-    ``replaced`` and, beside its ``value``, the ``original``. ``replace_grad`` does the same to gradients: what
-    the function returns flows on from the named value, and is the ``grad`` of its entry.
+    ``replace`` puts other values in the place of named ones, and the program continues with them. Each is a tensor, a
+    function of the value, which is differentiated through, or an entry of another recording, given by name or pattern.
+    The entry has ``replaced`` and, besides its ``value``, the ``original``. ``replace_grad`` does the same to
+    gradients: the function's result flows on from the named value, and is the ``grad`` of its entry.
 
     >>> rec = bp.probe(f, replace={"u": lambda u: u * 0})(3.0, 2.0, 1.0)
     >>> rec["u"].value, rec["u"].original, rec["v"].value, rec["x"].grad
     (tensor(0.), tensor(6.), tensor(1.), tensor(0.))
 
-    ``partials=True`` also takes the derivative of each value with respect to each of its direct inputs alone: the edges
-    of the circuit that ``bp.draw`` shows, and the factors of ``bp.derive``. Each value costs one short pass of its own,
-    and what the function returned keeps its graph. ``partials="full"`` adds the whole Jacobian block of each edge
+    ``partials=True`` also takes the derivative of each value with respect to each of its direct inputs alone. These are
+    the edges of the circuit that ``bp.draw`` shows, and the factors of ``bp.derive``. Each value costs one short pass
+    of its own, and the returned result keeps its graph. ``partials="full"`` adds the whole Jacobian block of each edge
     between values of several elements.
 
     >>> rec = bp.probe(f, partials=True)(3.0, 2.0, 1.0)
@@ -119,14 +120,14 @@ def probe(
     {'x': tensor(2.), 'w': tensor(3.)}
 
     ``nonfinite=True`` also checks each value and each gradient for NaN and Inf; ``bp.explain(rec)`` says where they
-    came from. Where nothing is selected, a function then records its unnamed operations too, and a model
-    what its own forward takes and binds; ``["**", "**:*"]`` adds the lines of all its modules.
+    came from. If nothing is selected, a function then also records its unnamed operations, and a model the arguments
+    and locals of its own forward; ``["**", "**:*"]`` adds the lines of all its modules.
 
     >>> bp.explain(bp.probe(lambda x: torch.log(x) * 2, nonfinite=True)(0.0)).findings[0].headline
     "Inf is born at 'log()': log(0)"
 
     Raises BadOption, NoBackend, NoSource, NothingToDifferentiate, BadOutput, NothingMatched, StrategyRefused and
-    Unsupported; what the program itself raises comes out as it is, with a note added.
+    Unsupported. An error of the program itself passes through unchanged, with a note added.
     """
     options = Options(strategy, values, create_graph, partials, nonfinite, several=is_several(of))
     return Probe(target, select, of, names_in(wrt), cotangent, replace, replace_grad, options, backend, session)

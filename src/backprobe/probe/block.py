@@ -1,7 +1,7 @@
-"""The block form: a probe around code that runs as it is written, with its own ``backward()`` where it has one.
+"""The block form: a probe around code that runs unchanged, including any ``backward()`` that it calls itself.
 
-PyTorch's programs run backward themselves, and the block only observes. In TensorFlow the probe's own tape is open as
-long as the block, and differentiates one of its variables when the block ends.
+In PyTorch the program runs backward itself, and the block only observes. In TensorFlow the probe's own tape is open
+during the block, and differentiates one of its variables when the block ends.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class BlockRun(Form):
 
     tape: BlockTape
     schema: Schema
-    has_own_options = False  # are they those of a cell's magic, or of a command?
-    takes_partials = False  # is each call of the framework that differentiates heard of before it does?
+    has_own_options = False  # True for a notebook cell or command, whose options are their own
+    takes_partials = False  # can partials be taken: is each differentiating call announced before it runs?
 
     def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
         self.frame: FrameType | None = frame
@@ -61,8 +61,8 @@ class BlockRun(Form):
         if not self.has_own_options:
             is_run_backward = isinstance(self.tape, Differentiator)
             refuse_options_of_block(probe, is_run_backward, self.takes_partials and not is_run_backward)
-        self.outputs: list[int] = []  # the numbers of what the program takes gradients of
-        self.summed: dict[int, None] = {}  # of these, what it runs backward from
+        self.outputs: list[int] = []  # the numbers of the values that the program takes gradients of
+        self.summed: dict[int, None] = {}  # the outputs among these that ``backward()`` ran from
         self.versions: Versions = {}
         self.installed = ExitStack()
         self.process = os.getpid()
@@ -78,7 +78,7 @@ class BlockRun(Form):
         return self.backend.blocks or refuse(self.backend, "blocks", self.spelled(), self._derivatives())
 
     def _derivatives(self) -> list[DerivativeCall]:
-        # The calls in the block that differentiate, where the source of it can be read.
+        # The calls inside the block that differentiate, if its source can be read.
         frame = self.frame
         found = None if frame is None else block_at(frame.f_code.co_filename, frame.f_lineno)
         return [] if found is None else derivative_calls([found], self.backend.name, self.backend.derivatives)
@@ -99,9 +99,9 @@ class BlockRun(Form):
         return self.recording
 
     def exit(self, error: BaseException | None) -> None:
-        """End the block. Raises NothingMatched, and BadOutput for an ``of`` or a cotangent that is not there."""
+        """End the block. Raises NothingMatched, and BadOutput for an ``of`` or a cotangent that does not exist."""
         if isinstance(error, SystemExit) and not error.code:
-            error = None  # the program has ended as it should
+            error = None  # exit status 0: the program ended normally
         try:
             self.installed.close()
             self.closing()
@@ -118,8 +118,10 @@ class BlockRun(Form):
             for missed in missed_in(self.replacing):
                 self.trace.note(missed.code, **missed.fields)
             try:
-                if isinstance(self.tape, Differentiator) and not self.outputs:  # else the program has done so itself
-                    if os.getpid() != self.process:  # no thread of the framework's is in a forked child: it would wait
+                # otherwise the program took gradients itself
+                if isinstance(self.tape, Differentiator) and not self.outputs:
+                    # a forked child has no threads of the framework, and would wait for them forever
+                    if os.getpid() != self.process:
                         self.tape.give_up(Reason("block_forked"))
                     elif error is None or self.has_taken_gradients(self.tape):
                         self.differentiate(self.tape)
@@ -132,7 +134,7 @@ class BlockRun(Form):
             if error is None and is_read and not self.tape.unseen():
                 self.refuse_missed(self.schema)
             if error is None and self.replacing is not None and self.replacing.failed is not None:
-                raise self.replacing.failed  # the program has caught it
+                raise self.replacing.failed  # raise it again, since the program caught it
         finally:
             self._release()
 
@@ -140,12 +142,12 @@ class BlockRun(Form):
         return self.caught.what_is_known(self, error)
 
     def has_taken_gradients(self, differentiator: Differentiator) -> bool:
-        """Is it known what to differentiate, also where the program has raised an error since?"""
+        """Is it known what to differentiate, even if the program raised an error since?"""
         return False
 
     def differentiate(self, differentiator: Differentiator) -> None:
-        """Run backward from what the block has computed. Where that cannot be done, it is noted: a program that runs
-        without a block runs with one.
+        """Run backward from the block's result. If that is impossible, a note says so: a program that runs without a
+        block also runs with one.
         """
         try:
             self.noting(partial(self._run_backward, differentiator))
@@ -171,14 +173,13 @@ class BlockRun(Form):
         differentiator.differentiate(Ran(None, roots, captures))
 
     def _of_program(self, differentiator: Differentiator, tensors: Sequence[Any]) -> list[Root]:
-        # The passes that the program has run itself, if these tensors are all that they began at.
-        #
-        # Where they are more, as those of all steps around ``model.fit``, they are differentiated together.
+        # The passes that the program ran itself, if they began at exactly these tensors. If there are more tensors,
+        # such as those of all steps around ``model.fit``, they are differentiated together.
         own = list(differentiator.own_roots())
         return own if {id(one) for root in own for one in root.targets} == set(map(id, tensors)) else []
 
     def to_differentiate(self, differentiator: Differentiator) -> list[ProbedOutput]:
-        """What is differentiated when the block is over. Raises BadOutput or NothingToDifferentiate."""
+        """What to differentiate at the end of the block. Raises BadOutput or NothingToDifferentiate."""
         assert self.frame is not None
         return outputs_of(self.frame, differentiator, self.probe, self.trace, self.spelled(), self.backend.name)
 
@@ -189,7 +190,7 @@ class BlockRun(Form):
         return self.trace.hold(output.tensor, local, dot + leaf)
 
     def closing(self) -> None:
-        """The program no longer reports; modules that never ran may still get a name."""
+        """Called when the program stops reporting; modules that never ran may still get a name."""
 
     def _release(self) -> None:
         OPEN.pop(id(self), None)
@@ -203,9 +204,8 @@ class BlockRun(Form):
         self.frame = None
 
     def _began(self, tensors: Sequence[Any], beside: bool = False) -> list[Any]:
-        # The program takes gradients of these tensors: as outputs they have entries whatever is selected.
-        #
-        # ``beside`` says that these do not add up in the leaves, as those of ``backward()`` do.
+        # The program takes gradients of these tensors: as outputs they have entries, whatever is selected. ``beside``
+        # means that these gradients are not summed into the leaves, unlike those of ``backward()``.
         numbers = [self.trace.hold(tensor, "grad()" if beside else "backward()", "") for tensor in tensors]
         self.summed |= {} if beside else dict.fromkeys(numbers)
         self.outputs[:] = dict.fromkeys([*self.outputs, *numbers])
@@ -218,12 +218,12 @@ class BlockRun(Form):
         with self.tape.quiet():
             passes = self.tape.backward(self.trace.captures(self.schema))
         live, keys = self.probe.options.create_graph, self.probe.keys
-        if len(passes) < len(keys):  # backward has not run
+        if len(passes) < len(keys):  # backward did not run for some output
             passes = [*passes] * len(keys)
         return self.judged(over(self.trace, self.backend, self.schema, passes, live=live, code=self.code, keys=keys))
 
     def _progress(self) -> tuple[int, ...]:
-        # Changes when ``_record`` does.
+        # A key that changes whenever ``_record`` would give something else.
         return len(self.trace.events), len(self.outputs), self.tape.progress
 
     def subject(self) -> str:
@@ -242,7 +242,7 @@ class ModelBlock(BlockRun):
     def starts_at(self) -> Any:
         return models_of(self).call(self.probe.target, (), {}).forward
 
-    fit: Collection[str] = ()  # the parameters that were finite when it began, with ``nonfinite``
+    fit: Collection[str] = ()  # with ``nonfinite``: the parameters that were finite at the beginning
 
     def watching(self) -> AbstractContextManager[object]:
         self.modules, self.unfit = (
@@ -252,7 +252,8 @@ class ModelBlock(BlockRun):
         self.code = self.modules.code
         models, target = models_of(self), self.probe.target
         self.call = models.call(target, (), {})
-        if self.replacing is not None:  # by a call of its own: what is known of the modules now may be another later
+        # a call object of its own, since what is known about the modules may change later
+        if self.replacing is not None:
             refuse_unknown_paths(self.replacing, models.call(target, (), {}), models, target, in_block=True)
         observer, tape = self.modules.observer(journals=True), self.tape
         if isinstance(tape, Differentiator):
@@ -262,7 +263,7 @@ class ModelBlock(BlockRun):
 
     @contextmanager
     def _looked_at_first(self, observing: AbstractContextManager[object]) -> Iterator[None]:
-        # The same, with a look at the parameters as they are when the block begins.
+        # The same, and also checks the parameters at the beginning of the block.
         with observing:
             held = unfit({name: tensor for name, (tensor, _) in self.versions.items()}, self.backend.arrays)
             self.fit = self.versions.keys() - held.keys()
@@ -312,12 +313,12 @@ class PlainBlock(BlockRun):
             observer.stop()
 
     def read(self) -> dict[str, Any]:
-        """What holds tensors now among the names that the block may read."""
+        """The names that the block may read and that hold tensors now."""
         assert self.frame is not None
         return tensors_read(self.frame, self.tape)
 
     def begin(self, observer: FrameObserver, frame: FrameType, read: dict[str, Any]) -> None:
-        """The block begins where a frame stands; ``read`` is what it may read of what was there before."""
+        """Begin the block at a frame; ``read`` are the existing values that it may read."""
         observer.start(frame, read)
 
     def _refuse_operations(self) -> None:
@@ -334,7 +335,7 @@ class PlainBlock(BlockRun):
 
 
 def tensors_read(frame: FrameType, tape: Tensors) -> dict[str, Any]:
-    """The names that a frame's code reads, and that hold tensors now."""
+    """The names that a frame's code reads and that hold tensors now, with their values."""
     held = {name: name_in(frame, name) for name in names_loaded(frame.f_code)}
     return {name: value for name, value in held.items() if any(tape.is_tensor(leaf) for leaf in _leaves(value))}
 

@@ -8,7 +8,9 @@ from backprobe.record.brief import kind
 
 
 def refuse_options_of_block(probe: Request, is_run_backward: bool, takes_partials: bool = False) -> None:
-    """Raise BadOption for an option that says how to run: a block, and in PyTorch its backward, runs as written."""
+    """Raise BadOption for options that say how to run: the code of a block, and in PyTorch its backward, runs as
+    written.
+    """
     options = probe.options
     target = "" if probe.target is None else name_of(probe.target) + ", "
     taken = {

@@ -1,4 +1,4 @@
-"""The variables of a block in which the probe, and not the program, runs backward."""
+"""The variables of a block in which the probe runs backward, rather than the program."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ EAGERLY = "model.compile(..., run_eagerly=True) before fit: then its layers and 
 
 
 class Variables(dict[str, Any]):
-    """The variables that a block leaves behind, in place of a return value."""
+    """The variables that exist after a block. They take the place of a return value."""
 
 
 def computed_in(frame: FrameType, tape: Tensors, differentiator: Differentiator) -> Variables:
-    """The variables that hold floating tensors which the block has computed, in the order in which it did."""
+    """The variables with floating tensors that the block computed, in the order of their computation."""
     variables = frame.f_locals
     made = {
         name: differentiator.made(value)
@@ -46,10 +46,10 @@ def computed_in(frame: FrameType, tape: Tensors, differentiator: Differentiator)
 def outputs_of(
     frame: FrameType, differentiator: Differentiator, probe: Request, trace: Trace, asked: str, framework: str
 ) -> list[ProbedOutput]:
-    """The variables that ``of`` names, parts of them, or other values; else what the program asked gradients of last,
-    and where it asked for none the variable that holds what was computed last.
+    """The outputs of a block: what ``of`` names; else what the program last asked gradients of; else the variable that
+    holds the value computed last.
 
-    Where no variable will do, as around ``model.fit``, it is all that the program asked gradients of, together.
+    If no variable qualifies, as around ``model.fit``, it is everything that the program asked gradients of, together.
     Raises BadOutput or NothingToDifferentiate.
     """
     computed = computed_in(frame, trace.tape, differentiator)
@@ -87,7 +87,7 @@ def _output_of(
 
 
 def why_not(error: Exception, probe: Request, tape: BlockTape) -> Reason | None:
-    """Why a block was not differentiated; None for an error about what the probe was asked for, which is raised."""
+    """Why a block was not differentiated; None for an error about the probe's own arguments, which is raised."""
     if not isinstance(error, BackprobeError):
         said = said_by(error).strip("'\"")
         known = [note.removeprefix("backprobe: ") for note in getattr(error, "__notes__", ())[1:]]

@@ -1,4 +1,4 @@
-"""One run of a script in which the results of some statements are bridged, or what these read is moved."""
+"""One run of a script in which the results of some statements are bridged, or the values that they read are moved."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from backprobe.record.containers import SIMPLE, children
 from backprobe.source.bridged_code import BEGIN, MADE, SEEN, Statement
 from backprobe.source.user_code import package
 
-MANY = 100  # items of a container that are looked at
+MANY = 100  # items of a container that are examined
 
 
 class Enough(SystemExit):
-    """Raised in the script when it has shown what it was run for, or takes too long."""
+    """Raised in the script when it has shown what the run was for, or takes too long."""
 
 
 @dataclass(eq=False)
 class RunningStatement:
-    """A statement that runs: what it has read, and the sources that what it called leaves to it."""
+    """A statement that is running: the values it has read so far, and the sources left to it by functions it called."""
 
     number: int
     seen: list[Any] = field(default_factory=list)
@@ -40,7 +40,7 @@ class RunningStatement:
 
 @dataclass
 class Arrival:
-    """What came to one tensor that the program differentiates."""
+    """The gradient that arrived at one tensor which the program differentiates."""
 
     tensor: Any
     arrived: bool = False
@@ -49,13 +49,13 @@ class Arrival:
 
 @dataclass(frozen=True)
 class BridgingPlan:
-    """What is changed in a run.
+    """The changes that are made in a run.
 
-    The results of the statements in ``targets`` get the history of what they read. Where one is no tensor that could
-    have it, as a number, that waits for the next statement which makes a tensor of it; where it ``is_wide``, also of
-    what the statement has written into. If it ``is_around``, models are left out: a statement that calls all of a model
-    has read each of its parameters. With ``by`` the statements read moved numbers instead; if it ``is_shift``, what has
-    one of the ``names`` is moved when the first of them has run.
+    The results of the statements in ``targets`` get the history of what the statement read. A result that can carry no
+    history, such as a number, waits until a later statement makes a tensor from it. With ``is_wide``, values that the
+    statement wrote into get it too. With ``is_around``, models are left out, since a statement that calls a whole model
+    has read each of its parameters. With ``by``, the statements read moved numbers instead; with ``is_shift``, the
+    variables in ``names`` are moved when the first of these statements has run.
     """
 
     targets: frozenset[int]
@@ -72,7 +72,7 @@ Stop = Callable[[list[float | None]], bool]
 
 
 class BridgedRun:
-    """The hooks of one run, and what they have found."""
+    """The hooks of one run, and the facts that they collect."""
 
     def __init__(
         self,
@@ -87,22 +87,23 @@ class BridgedRun:
         self.bridges, self.statements, self.plan = bridges, statements, plan
         self.is_over, self.until, self.total, self.is_tensor = is_over, until, total, is_tensor
         self.hooks: dict[str, Any] = {BEGIN: self.begin, SEEN: self.seen, MADE: self.made}
-        self.thread: int | None = get_ident()  # None when it is over
+        self.thread: int | None = get_ident()  # None after the run
         self.running: list[RunningStatement] = []
-        self.waiting: dict[int, tuple[Any, list[Any], bool]] = {}  # by identity: the value, its sources, while off?
-        self.named: dict[tuple[Any, str], tuple[Any, list[Any]]] = {}  # the same of small numbers, by variable
+        # by identity: the value, its sources, and were gradients switched off?
+        self.waiting: dict[int, tuple[Any, list[Any], bool]] = {}
+        self.named: dict[tuple[Any, str], tuple[Any, list[Any]]] = {}  # the same for small numbers, by variable name
         self.losses: list[float | None] = []
         self.arrivals: dict[int, Arrival] = {}
-        self.callers: set[int] = set()  # statements that come to a target by way of a library
-        self.carrying: dict[int, Any] = {}  # by identity, tensors that have come by a bridge
-        self.ends: dict[int, None] = {}  # statements that read such a tensor, and made something without a history
-        self.differentiating: set[int] = set()  # statements that run backward: what they make are gradients
-        self.count = 0  # of targets that have run
+        self.callers: set[int] = set()  # statements that call a target through a library
+        self.carrying: dict[int, Any] = {}  # tensors by identity that carry a bridged history
+        self.ends: dict[int, None] = {}  # statements that read such a tensor and returned something without a history
+        self.differentiating: set[int] = set()  # statements that run backward: their results are gradients
+        self.count = 0  # the number of targets that have run
         self.resolved: dict[str, Any] = {}
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Within this context the hooks do something."""
+        """Within this context the hooks are active."""
         try:
             with self.bridges.passes(self.passed, self._watched):
                 yield
@@ -110,7 +111,7 @@ class BridgedRun:
             self.thread = None
 
     def begin(self, number: int) -> RunningStatement:
-        """A statement begins."""
+        """Called when a statement begins."""
         one = RunningStatement(number)
         if get_ident() != self.thread:
             return one
@@ -120,9 +121,10 @@ class BridgedRun:
         return one
 
     def seen(self, value: Any, name: str = "", is_within: bool = False) -> Any:
-        """The running statement has read this value.
+        """Called when the running statement reads a value. Returns the value to use.
 
-        ``is_within``: it is the result of a call in it, or the owner of what it reads, as ``w`` in ``w.data``.
+        ``is_within``: the value is the result of a call inside the statement, or the owner of an attribute, like ``w``
+        in ``w.data``.
         """
         if not self.running or get_ident() != self.thread or (is_within and not self.is_tensor(value)):
             return value
@@ -139,10 +141,11 @@ class BridgedRun:
         return value
 
     def made(self, one: RunningStatement, value: Any, *owners: Any) -> Any:
-        """A statement has made this."""
+        """Called when a statement has made a value. Returns the value to use."""
         if one not in self.running:
-            return value  # of another thread, or of a generator that goes on later
-        while self.running.pop() is not one:  # errors have left others, and the program has caught them
+            return value  # it belongs to another thread, or to a generator that was resumed
+        # statements that raised are still on the stack, if the program caught the error
+        while self.running.pop() is not one:
             pass
         is_target = one.number in self.plan.targets
         if is_target:
@@ -162,7 +165,7 @@ class BridgedRun:
         return carried
 
     def _follow(self, one: RunningStatement, value: Any, is_target: bool) -> None:
-        # Does what came by a bridge go on from here, or end?
+        # Does the bridged history continue through this statement, or end here?
         seen = (each for held in one.seen for each in self._of(held))
         if not is_target and all(id(each) not in self.carrying for each in seen):
             return
@@ -182,7 +185,8 @@ class BridgedRun:
         return own
 
     def _of(self, value: Any) -> list[Any]:
-        # The sources in what a statement reads; of a method those in its object, of a module none.
+        # The differentiable sources in a value that a statement reads; for a method those of its object, for a module
+        # none.
         owner = getattr(value, "__self__", None) if callable(value) else None
         if isinstance(value, ModuleType | type) or isinstance(owner, ModuleType | type):
             return []
@@ -202,7 +206,7 @@ class BridgedRun:
     def _carried(
         self, one: RunningStatement, value: Any, sources: list[Any], owners: Sequence[Any], frame: FrameType
     ) -> Any:
-        # The value with these sources in its history; or they are kept for what will be made of it.
+        # The value with these sources added to its history; if it cannot have one, they wait for a tensor made from it.
         is_off, statement = self.bridges.is_off(), self.statements[one.number]
         new = self.bridges.bridged(value, sources)
         if new is not None and not is_off:
@@ -247,17 +251,17 @@ class BridgedRun:
         return value
 
     def _note_caller(self, frame: FrameType) -> None:
-        # By which statement does the program come to a target, where a library calls its function?
+        # The statement through which the program reaches a target whose function a library calls.
         around = [package(each.f_code.co_filename) for each in callers(frame.f_back)]
         if self.running and around and around[0] is not None:
             self.callers.add(self.running[-1].number)
 
     def _watched(self, frame: FrameType) -> Sequence[Any]:
-        # What is looked at where there are no bridges.
+        # The tensors to observe in a run without bridges.
         return [] if self.plan.targets else [held_at(name, frame) for name in self.plan.names]
 
     def passed(self, one: BridgedPass) -> None:
-        """The program has run backward. Raises Enough where that was the last time of interest."""
+        """Called after the program ran backward. Raises Enough if nothing more can be learned."""
         self.losses.append(one.loss)
         self.differentiating.update(running.number for running in self.running)
         for tensor, arrived, lacking in zip(one.sources, one.arrived, one.lacking, strict=True):
@@ -271,15 +275,15 @@ class BridgedRun:
 
     @property
     def arrived(self) -> list[Any]:
-        """The tensors to which a gradient came over the bridges, and none without."""
+        """The tensors that got a gradient only because of the bridges."""
         return [one.tensor for one in self.arrivals.values() if one.arrived and one.lacked]
 
     def names_arrived(self) -> list[str]:
-        """Those of ``names`` that are such tensors."""
+        """The ``names`` whose tensors got a gradient only because of the bridges."""
         return self._names(self.arrived)
 
     def names_given(self) -> frozenset[str]:
-        """Those of ``names`` to which a gradient came at all."""
+        """The ``names`` whose tensors got any gradient."""
         return frozenset(self._names([one.tensor for one in self.arrivals.values() if one.arrived]))
 
     def _names(self, tensors: Sequence[Any]) -> list[str]:
@@ -287,7 +291,7 @@ class BridgedRun:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Is it the same tensor, or the Variable of another library around it?"""
+    """Are they the same tensor, or is one a library's Variable that wraps the other?"""
     return (
         one is other
         or (other is not None and getattr(other, "_value", None) is one)
@@ -296,7 +300,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def held_at(name: str, frame: FrameType | None) -> Any:
-    """What a name stands for where a frame stands: ``net.layers.0.weight``; None where that is not known."""
+    """The value of a dotted name, such as ``net.layers.0.weight``, as seen from a frame; None if not known."""
     first, *steps = name.split(".")
     for one in callers(frame):
         for variables in (one.f_locals, one.f_globals):
@@ -318,10 +322,10 @@ def _reached(value: Any, steps: Sequence[str]) -> Any:
 
 @contextmanager
 def writing_refused(writers: Sequence[tuple[Any, str]]) -> Iterator[None]:
-    """Within this context functions that write files past Python's ``open`` raise the audit event that it raises."""
+    """Within this context, functions that write files without Python's ``open`` raise the audit event of ``open``."""
 
     def refusing(name: str, following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if not (args and isinstance(args[0], io.IOBase)):  # one in memory
+        if not (args and isinstance(args[0], io.IOBase)):  # writing to memory is harmless
             sys.audit("open", f"a file by {name}", "w", 0)
         return following(*args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""Errors of backward in a block: what is known of each when it is raised, as the program may catch it."""
+"""Errors of backward in a block: what is known is collected when each is raised, since the program may catch it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ Key = tuple[str, str]
 
 
 class CaughtErrors:
-    """The errors of backward so far. No error is held: its traceback would keep the tensors of the program.
+    """The errors of backward so far. The exceptions themselves are not kept: their tracebacks would keep tensors alive.
 
-    Nor is the block that they are raised in, which has this one: both would wait for the garbage collector.
+    No reference to the block is kept either: the block refers to this object, and a cycle would wait for the garbage
+    collector.
     """
 
     def __init__(self) -> None:
@@ -23,10 +24,10 @@ class CaughtErrors:
         self.graph_errors: set[Key] = set()
 
     def see(self, run: FailingRun, error: BaseException) -> None:
-        """An error of backward passes through a frame of the program."""
+        """Called when an error of backward passes through a frame of the program."""
         key = _key(raised(error, ""))
         if key in self.known:
-            return  # in the frame that called the one before, or in the next turn of a loop
+            return  # reported before, by the frame it came from or in another iteration of the loop
         known = explained(run, error)
         self.known[key] = raised(error, (known or "").removeprefix("backprobe: "))
         if known or type(error) is RuntimeError:
@@ -40,9 +41,9 @@ class CaughtErrors:
         return f"backprobe: {seen.fields['known']}" if seen.fields["known"] else None
 
     def notes(self, cut_short: Sequence[Source | None], ending: BaseException | None) -> Iterator[Reason]:
-        """What the program caught: errors that were seen, and calls of backward() that have not come to their end.
+        """Notes on errors that the program caught, and on calls of backward() that did not finish.
 
-        ``ending`` is the error that ends the block, if one does: the last of these calls may have raised that.
+        ``ending`` is the error that ends the block, if any: the last unfinished call may have raised it.
         """
         places = set()
         for key, seen in self.known.items():

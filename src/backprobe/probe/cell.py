@@ -1,4 +1,4 @@
-"""The cell form: a notebook cell is rewritten at module level, and none of its values is altered."""
+"""The cell form: a notebook cell is rewritten and run at module level; its values are not altered."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def probe_cell(
     name of what to differentiate: without it the last expression if that is a floating tensor, or else the last one
     assigned that requires a gradient. ``cotangent`` is the code of an expression, evaluated when the cell has run.
     """
-    options = Options(values=values, partials=partials, retain_graph=True)  # for the cells that come after
+    options = Options(values=values, partials=partials, retain_graph=True)  # the graph is kept for later cells
     ready = Request(cell, select, of=of, cotangent=cotangent, options=options, backend=backend)
     mentioned = [name for name in cell.names.imported if name in BACKENDS]
     try:
@@ -65,10 +65,10 @@ def probe_cell(
 
 
 class CellRun(OfCell, TargetRun):
-    """One run of a notebook cell that is rewritten."""
+    """One run of a rewritten notebook cell."""
 
     def inner_names(self) -> tuple[str, ...]:
-        """None: the output is a variable that the cell leaves behind."""
+        """Empty: the output is one of the cell's variables, never an inner value."""
         return ()
 
     def forward(self, inputs: Mapping[str, Any]) -> Any:
@@ -87,15 +87,15 @@ class CellRun(OfCell, TargetRun):
             scope.exit()
 
     def _tensors_read(self) -> dict[str, Any]:
-        # What holds tensors among the names that the cell reads, in a frame of its own: a traceback keeps frames.
+        # The cell's names that hold tensors. This has a frame of its own, since tracebacks keep frames alive.
         return tensors_read(self.cell, self.tape)
 
     def returned(self, result: Any) -> Any:
-        """The last expression has had its name already."""
+        """The value of the last expression, which already has its name."""
         return result
 
     def hold(self, output: ProbedOutput) -> int:
-        """The output has the name that was asked for, also where that is not selected."""
+        """Hold the output under the requested name, even if that is not selected."""
         name = self.output_name
         if name is None:
             return super().hold(output)

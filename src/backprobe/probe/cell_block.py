@@ -1,4 +1,4 @@
-"""A notebook cell under a block: it runs as it stands, and takes gradients itself, or they are taken at its end."""
+"""A notebook cell under a block: it runs unchanged, and takes gradients itself or has them taken at its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from backprobe.tracing.frame_observer import RAISING, FrameObserver, ObservedFra
 
 
 def record_cell(probe: Request, backend: Backend) -> Recording:
-    """Run a cell once. Where it takes no gradient itself, that of its output is taken."""
+    """Run a cell once. If it takes no gradient itself, its output is differentiated."""
     running = _Running(probe, backend)
     try:
         return running.record()
@@ -34,11 +34,11 @@ def record_cell(probe: Request, backend: Backend) -> Recording:
 
 
 class _Running:
-    # One run of a cell: the block begins as its code does.
+    # One run of a cell: the block begins when the cell's code begins.
     def __init__(self, probe: Request, backend: Backend) -> None:
         self.probe, self.backend = probe, backend
         self.block: CellBlock | None = None
-        self.before: Any = None  # what traced the thread
+        self.before: Any = None  # the thread's trace function before
         self.code: CodeType | None = None
         self.site: Site | None = None
 
@@ -51,7 +51,7 @@ class _Running:
         with refusing_depth(self.cell.file):
             self.code, end, self.site = self.cell.parts()
             for code in filter(None, (self.code, end)):
-                events(code, code, self.cell.file)  # what cannot be read is refused before anything has run
+                events(code, code, self.cell.file)  # refuses unreadable code before anything runs
         self.before = sys.gettrace()
         sys.settrace(self._entered)
         try:
@@ -70,7 +70,7 @@ class _Running:
         return self.block.answer()
 
     def _entered(self, frame: FrameType, event: str, arg: Any) -> Any:
-        # A frame is entered: that of the cell's code is where the block begins.
+        # Called when a frame is entered: the block begins at the frame of the cell's code.
         following = None if self.before is None else self.before(frame, event, arg)
         if frame.f_code is not self.code:
             return following
@@ -83,9 +83,9 @@ class _Running:
 
 
 class CellFrame(ObservedFrame):
-    """One of the two frames of a cell: its last expression, and what comes before that. Both report to one scope.
+    """One of the two frames of a cell: the statements, and the last expression. Both report to one scope.
 
-    The value of the last expression has a name if it holds a tensor.
+    The value of the last expression gets a name if it holds a tensor.
     """
 
     is_end = False
@@ -99,11 +99,11 @@ class CellFrame(ObservedFrame):
         return True
 
     def _leave(self) -> None:
-        """The block leaves it."""
+        """The block is left at the end of the cell instead, so nothing is done here."""
 
 
 class CellObserver(FrameObserver):
-    """Watches both."""
+    """Observes both frames of a cell."""
 
     def _entered(self, frame: FrameType) -> WatchedFrame | None:
         code, root = frame.f_code, self.trace.root
@@ -124,7 +124,7 @@ class CellBlock(OfCell, PlainBlock):
 
     def __init__(self, probe: Request, backend: Backend, frame: FrameType, end: Site | None) -> None:
         super().__init__(probe, backend, frame)
-        self.end = end  # the site of its last expression
+        self.end = end  # the site of the last expression
 
     def read(self) -> dict[str, Any]:
         return tensors_read(self.cell, self.tape)
@@ -145,7 +145,7 @@ class CellBlock(OfCell, PlainBlock):
             self.noting(self._run_backward_at_end)
 
     def _run_backward_at_end(self) -> None:
-        # The cell takes no gradient itself.
+        # If the cell took no gradient itself, its output is differentiated here.
         assert isinstance(self.tape, AtEnd)
         self.doing = "choosing the output of"
         output = self.output(self.result, self.probe.asked[0])
@@ -156,14 +156,14 @@ class CellBlock(OfCell, PlainBlock):
         self.tape.run_backward(Root(self.trace.versions.tensors[number], output.cotangent), captures)
 
     def _hold_output(self, output: ProbedOutput) -> int:
-        # The output has the name that was asked for, also where that is not selected.
+        # Hold the output under the requested name, even if that is not selected.
         name = self.output_name
         if name is None:
             return self.trace.hold_output(output.tensor, output.path, "return")
         return self.trace.hold_output(output.tensor, output.path, name, self.bound[name])
 
     def answer(self) -> Recording:
-        """The recording; of the output that was asked for, if the cell took gradients of several."""
+        """The recording; if the cell took gradients of several outputs, that of the requested one."""
         made = Recording(self.recording.record, self.result)
         asked = self.probe.of
         return made.of(asked) if isinstance(asked, str) and asked in made.output_keys else made

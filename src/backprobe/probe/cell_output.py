@@ -1,4 +1,4 @@
-"""The output of a notebook cell, which is differentiated where its code takes no gradient itself."""
+"""The output of a notebook cell, which is differentiated if the cell takes no gradient itself."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from backprobe.source.sites import Site
 
 
 class OfCell(Form):
-    """The form of a cell: its output is a variable that it leaves behind, or its last expression."""
+    """The form of a cell: its output is one of its variables, or its last expression."""
 
     has_run = False
     output_name: str | None = None
-    bound: Mapping[str, Site] = {}  # where this run bound each variable last, in the order of these bindings
+    bound: Mapping[str, Site] = {}  # for each variable, where this run last bound it, in that order
 
     def subject(self) -> str:
         return self.cell.__name__
@@ -62,7 +62,7 @@ class OfCell(Form):
             raise
 
     def _chosen(self, result: Any) -> tuple[str | None, Any]:
-        # What to differentiate, and its name: what was asked for, the last expression, or what was assigned last.
+        # The output and its name: the requested one, else the last expression, else the variable assigned last.
         if isinstance(self.probe.of, str):
             return self.probe.of, self._asked_for(self.probe.of)
         if self._is_floating(result):
@@ -80,7 +80,8 @@ class OfCell(Form):
         )
 
     def _floating_names(self) -> list[str]:
-        # The variables that this run has bound to floating tensors: an older value of one is none of the cell's.
+        # The floating-tensor variables that this run has bound. A variable with an older value does not belong to the
+        # cell.
         return [name for name in self.bound if self._is_floating(self.cell.value(name))]
 
     def _asked_for(self, name: str) -> Any:
@@ -88,7 +89,7 @@ class OfCell(Form):
         if self._is_floating(value):
             if name in self.bound:
                 return value
-            value = ABSENT  # it is of an earlier cell, or of an earlier run of this one
+            value = ABSENT  # its value comes from another cell, or from an earlier run of this one
         others = self._floating_names()
         dtype = self.tape.describe(value).dtype if self.tape.is_tensor(value) else ""
         raise BadOutput(

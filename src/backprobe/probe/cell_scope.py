@@ -1,4 +1,4 @@
-"""The scope of a notebook cell, which knows what the cell has bound."""
+"""The scope of a notebook cell, which keeps track of the variables that the cell binds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CellScope(Scope, ModuleListener):
         super().__init__(recorder, kind)
         self.cell, self.unread = cell, unread
         self.result: Any = None
-        self.bound: dict[str, Site] = {}  # where this run bound each variable last, in the order of these bindings
+        self.bound: dict[str, Site] = {}  # for each variable, where this run last bound it, in that order
 
     def bind(self, at: int, value: Any) -> Any:
         self._bind_here(at)
@@ -48,22 +48,24 @@ class CellScope(Scope, ModuleListener):
         super().forget(*names)
 
     def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:
-        """``locals`` and its kin have no name of ours to hide here, and write into the namespace itself."""
+        """``locals`` and similar functions need no special treatment: they see the real namespace, without names of
+        ours.
+        """
         looks = any(function is known for known in frame_builtins.LOOKS_AT_FRAME)
         return function if looks else super().call(function, flagged)
 
     def reads(self, *names: str) -> None:
-        """The cell is about to read these names: those that still hold what they held before it are its inputs."""
+        """The cell is about to read these names: those that it has not bound itself are its inputs."""
         for name in names:
             if name in self.unread and self.unread[name] is self.cell.value(name):
                 self.read(name, self.unread.pop(name))
 
     def last(self, at: int, value: Any) -> None:
-        """The last expression, which is what the cell returns: it has a name if it holds a tensor."""
+        """Report the last expression, which is the result of the cell. It gets a name if it holds a tensor."""
         self.result = (super().bind if holds_tensor(value, self.recorder.tape) else self.done)(at, value)
 
     def exit(self, *error: object) -> None:
-        """Keep no value; what the cell made and left for later, such as a generator, may still report here."""
+        """Drop all values. Objects that outlive the cell, such as generators, may still report here."""
         for name in [name for name in vars(self) if name.startswith("@")]:
             delattr(self, name)
         self.result = None
@@ -72,7 +74,7 @@ class CellScope(Scope, ModuleListener):
 
 
 def tensors_read(cell: Cell, tape: Tensors) -> dict[str, Any]:
-    """What holds tensors among the names that a cell reads."""
+    """The names that a cell reads and that hold tensors, with their values."""
     held = {name: cell.value(name) for name in cell.names.read}
     return {name: value for name, value in held.items() if holds_tensor(value, tape)}
 

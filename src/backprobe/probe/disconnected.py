@@ -1,4 +1,4 @@
-"""Runs whose output depends on nothing that is differentiated: what was recorded until then can be explained."""
+"""Runs whose output depends on nothing differentiated: the recording up to that point can still be explained."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_PATH = Reason("no_path")
 
 
 def disconnected(record: Record | None) -> Record | None:
-    """The record of such a run, in which values that have a history have no gradient; None where none has one."""
+    """The record of such a run: values with a history have status not_connected. None if no value has a history."""
     if record is None or not any(one.status is GradStatus.BACKWARD_NOT_RUN for one in record.entries):
         return None
     entries = [
@@ -27,9 +27,9 @@ def disconnected(record: Record | None) -> Record | None:
 
 
 def recorded(run: TargetRun, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
-    """What is recorded, also where the output depends on nothing that is differentiated.
+    """The recording of a run, even if its output depends on nothing differentiated.
 
-    Raises NothingToDifferentiate where nothing that was recorded has a history.
+    Raises NothingToDifferentiate if no recorded value has a history.
     """
     try:
         return run.record(args, kwargs)

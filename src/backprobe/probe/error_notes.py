@@ -1,4 +1,4 @@
-"""Notes on an error of a probed program: what was recorded before it shows what the framework's error is about."""
+"""Notes on errors of probed programs: the values recorded so far show what a framework's error is about."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DIFFERENTIATING = ("grad", "backward")
 
 
 class FailingRun(Protocol):
-    """The run of a program that fails."""
+    """A run of a program that raised an error."""
 
     backend: Backend
     trace: Trace
@@ -41,8 +41,8 @@ class FailingRun(Protocol):
 
 
 def explained(run: FailingRun, error: BaseException) -> str | None:
-    """The note about an error of the framework, or about its cause where the program raised another from it; and about
-    one that comes from a name which holds something else than the program means.
+    """The note about an error of the framework, also if the program raised another error from it, or about an error
+    because a name was bound to something new.
     """
     said = _explained(run, error)
     cause = error.__cause__
@@ -77,20 +77,22 @@ def _explained(run: FailingRun, error: BaseException) -> str | None:
 
 
 def _in_place(run: FailingRun) -> Collection[str]:
-    # The paths of the modules of the model that is probed, if one is, that are set to write in place.
+    # The paths of modules that are configured to write in place, if a model is probed.
     models, target = run.backend.models, run.probe.target
     return models.in_place(target) if models is not None and models.is_model(target) else ()
 
 
 def unconnected(run: FailingRun) -> Record | None:
-    """What a program has recorded whose result does not depend on what is differentiated: that is the output."""
+    """The record of a program whose result does not depend on anything differentiated, with the result as the
+    output.
+    """
     made = run.trace.read().naming.made
     returned = [value for value in made if any(_is_returned(run, name) for name in value.names)]
     return so_far(run, outputs=returned)[0]
 
 
 def explain_unconnected(run: FailingRun, error: BackprobeError) -> Record | None:
-    """Add to an error the lines that disconnect the result from every differentiated value. Returns the record."""
+    """Add to an error the lines that disconnect the result from all differentiated values. Returns the record."""
     record = unconnected(run)
     said = None if record is None else cut_note(record)
     if said is None and run.tape.undifferentiated is not None:
@@ -109,7 +111,7 @@ def _is_returned(run: FailingRun, name: NamedAs) -> bool:
 def so_far(
     run: FailingRun, numbers: Sequence[int] = (), outputs: Sequence[Value] = ()
 ) -> tuple[Record | None, list[int]]:
-    """What a program has recorded, before backward; and the positions of the entries that were captured."""
+    """The record up to now, before backward, and the positions of the entries of all captures."""
     if run.tape.unfinished is None:
         return None, []
     schema = run.trace.schema_so_far(numbers, outputs)
@@ -119,7 +121,7 @@ def so_far(
 
 
 def raised(error: BaseException, known: str) -> Reason:
-    """That a program raised this error: what it says, the innermost of the program's own lines, and what is known."""
+    """A reason that describes an error: its message, the innermost line of the program, and what is known about it."""
     fields = {"error": first_line(error), "known": known, "rest": rest_of(error)}
     if not isinstance(error, Exception):
         return Reason("interrupted", fields)
@@ -131,7 +133,7 @@ def raised(error: BaseException, known: str) -> Reason:
 
 
 def _users(step: TracebackType | None) -> TracebackType | None:
-    # The innermost place in the user's own code that an error passed through.
+    # The innermost line of the program in an error's traceback.
     found = None
     while step is not None:
         if package(step.tb_frame.f_code.co_filename) is None:
@@ -141,7 +143,7 @@ def _users(step: TracebackType | None) -> TracebackType | None:
 
 
 def _mentioned(run: FailingRun, failure: Failure, at: TracebackType) -> Failure:
-    # Narrow the values that a failure may be about to those that the failing line mentions, if it mentions any.
+    # From the values that a failure may be about, those that the failing line mentions, if it mentions any.
     tree = parsed(linecache.getline(at.tb_frame.f_code.co_filename, at.tb_lineno))
     names = () if tree is None else names_read(tree)
     values = [v for v in kept(run.trace.read(), run.trace.selection, []) if v.number is not None]
@@ -150,7 +152,8 @@ def _mentioned(run: FailingRun, failure: Failure, at: TracebackType) -> Failure:
 
 
 def _hold(run: FailingRun, tensor: Any, at: TracebackType | None) -> int:
-    # The number of a tensor without a name that backward was called on: its line says what it mentions.
+    # The number under which an unnamed tensor is held on which backward was called. Its line shows what it was computed
+    # from.
     if at is None:
         return run.trace.hold(tensor, "backward()", "")
     file = at.tb_frame.f_code.co_filename
@@ -162,7 +165,7 @@ def _hold(run: FailingRun, tensor: Any, at: TracebackType | None) -> int:
 
 
 def _began(tree: ast.AST, frame: FrameType) -> tuple[str | None, ast.expr | None]:
-    # The only call in a line that differentiates, and what stands there for that which it begins at.
+    # The only differentiating call in a line, and the text of the expression that it starts from.
     calls = {
         node: name
         for node in ast.walk(tree)
@@ -178,7 +181,7 @@ def _began(tree: ast.AST, frame: FrameType) -> tuple[str | None, ast.expr | None
 
 
 def _differentiates(called: ast.expr, frame: FrameType) -> str:
-    # The name of what is called, if that differentiates: a method, or a function that a name stands for in a frame.
+    # The name of a called function if it differentiates: a method, or a function that a name in the frame refers to.
     if isinstance(called, ast.Attribute):
         return called.attr if called.attr in DIFFERENTIATING else ""
     if not isinstance(called, ast.Name):

@@ -1,4 +1,4 @@
-"""The base of all forms: its tape and trace, the notes on errors of the program, patterns that match nothing."""
+"""The base class of all forms: tape and trace, notes on errors of the program, and patterns without a match."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ from backprobe.tracing.trace import Trace
 from backprobe.tracing.transcribe import FinishedRun
 
 T = TypeVar("T")
-OF_A_SCRIPT = re.compile(r"!?(/|[^\W\d]\w*\.)")  # perhaps: a cheap look, as forms are made in each step
-EVERYTHING = ("**:*", "**:*()")  # every name, and every operation without one
+# may be a name from a script's report; a cheap test, since forms are made in each step
+OF_A_SCRIPT = re.compile(r"!?(/|[^\W\d]\w*\.)")
+EVERYTHING = ("**:*", "**:*()")  # every name, and every unnamed operation
 
 
 class Form:
@@ -38,7 +39,7 @@ class Form:
 
     in_function = True
     doing = "running"
-    looked_into: str | tuple[str, ...] | None = EVERYTHING  # what ``nonfinite=True`` records where nothing is selected
+    looked_into: str | tuple[str, ...] | None = EVERYTHING  # what ``nonfinite=True`` records if nothing is selected
 
     def __init__(self, probe: Request, backend: Backend) -> None:
         self.probe, self.backend = probe, backend
@@ -52,19 +53,19 @@ class Form:
         self.selection = selection(chosen, self.in_function, self.inner_names(), texts_replaced(probe))
         self.tape = self.opened()
         self.replacing = replacing_of(probe, self.tape, backend, in_function=self.in_function)
-        self.unfit: Mapping[str, Nonfinite] = {}  # buffers that hold NaN or Inf before the program runs
-        self.undo: list[Callable[[], None]] = []  # what gives the caller's containers back as they were
+        self.unfit: Mapping[str, Nonfinite] = {}  # buffers with NaN or Inf before the program ran
+        self.undo: list[Callable[[], None]] = []  # functions that restore the caller's containers
         file = self.file()
         self.trace = Trace(self.tape, self.selection, None if file is None else home(file), replacing=self.replacing)
 
     def pasted(self, chosen: Any) -> Any:
-        """What is selected, in the names of a model."""
+        """The selection, with names pasted from a script's report converted to names of the model."""
         models = self.backend.models
         target = self.probe.target
         return chosen if models is None else as_in_model(chosen, target, models.call(target, (), {}))
 
     def inner_names(self) -> tuple[str, ...]:
-        """The names of values that may turn out to be the output, though the program does not return them."""
+        """Names of values that may be the output although the program does not return them."""
         return tuple([name for one in self.probe.asked for name in names_in(one.of)])
 
     def opened(self) -> Tape:
@@ -72,18 +73,18 @@ class Form:
         return self.backend.tape(self.probe.options)
 
     def starts_at(self) -> Any:
-        """The function that the run begins with."""
+        """The function that the run starts with."""
         return self.probe.target
 
     def file(self) -> str | None:
-        """The file that the run begins in: what is installed with it is followed as the user's own code is."""
+        """The file that the run starts in. Other code of the same installed package is followed like the user's own."""
         inner = innermost(self.starts_at())
         return None if inner is None else inner.__code__.co_filename
 
     def add_notes(self, error: BaseException) -> str:
         """Add notes to an error of the program: where the probe was, and what is known about the error.
 
-        Returns what is known.
+        Returns the note about the cause, if any.
         """
         note = f"backprobe: raised while {self.doing} {self.subject()} under a probe"
         last = self.trace.read().last
@@ -98,11 +99,11 @@ class Form:
         return "\n".join(said.removeprefix("backprobe: ") for said in known)
 
     def what_is_known(self, error: BaseException) -> str | None:
-        """The note about an error of the framework, where there is one."""
+        """The note about an error of the framework, if there is one."""
         return explained(self, error)
 
     def noting(self, step: Callable[[], T]) -> T:
-        """Take a step; an error of the program gets its notes."""
+        """Call ``step``; if the program raises an error there, notes are added to it."""
         try:
             return step()
         except BackprobeError:
@@ -115,12 +116,12 @@ class Form:
     """What of the program's source is to be read where a gradient is missing."""
 
     def hold_unnamed(self) -> None:
-        """Where NaN and Inf are looked for, differentiated values without a name are checked as well."""
+        """With ``nonfinite``: capture differentiated values without a name, so that they are checked as well."""
         if self.probe.options.nonfinite:
             self.trace.hold_unnamed()
 
     def judged(self, run: FinishedRun) -> FinishedRun | Record:
-        """The run, or where ``nonfinite=True`` asks for more, its record with that."""
+        """The finished run; with ``nonfinite=True``, its record with counts of NaN and Inf."""
         if not self.probe.options.nonfinite:
             return run
         return run.record(lambda record: replace(judged(record, self.backend.arrays), buffers=self.unfit))
@@ -137,7 +138,7 @@ class Form:
     def names(self, schema: Schema) -> list[str]:
         """The names of the program without counts, selected or not."""
         known = {strip(name) for name in (*schema.names.positions, *schema.seen, *self.known_names())}
-        # in the function form a bare ``u`` is the local ``:u``, elsewhere it is a module
+        # in the function form a bare ``u`` is the local ``:u``; in other forms it is a module
         return [name.removeprefix(":") if self.in_function else name for name in known]
 
     def subject(self) -> str:
@@ -145,24 +146,24 @@ class Form:
         return name_of(self.probe.target)
 
     def spelled(self, pattern: str | None = None) -> str:
-        """How this probe is asked for, with a pattern to select by."""
+        """The call of this probe as text, selecting by ``pattern`` if given."""
         return f"bp.probe({name_of(self.probe.target)}" + (f", {pattern!r})" if pattern is not None else ")")
 
     def explain_error(self, error: BaseException) -> str | None:
-        """A note on what the form itself did that may have caused an error of the program."""
+        """A note if the form itself may have caused an error of the program."""
         return None
 
     def source_names(self) -> Sequence[str]:
-        """What the source of the program binds, for names that a run does not come to."""
+        """Names that the program's source binds, including those that a run does not reach."""
         return ()
 
     def known_names(self) -> Sequence[str]:
-        """Names that the program has whether or not it ran them, for suggestions."""
+        """All names of the program, run or not, for suggestions."""
         return ()
 
 
 def home(file: str) -> str | None:
-    """The installed package that a program is part of: its functions are followed as the user's own are.
+    """The installed package that a program belongs to. Functions of the package are followed like the user's own.
 
     None for a framework itself: a model may consist of its modules alone.
     """

@@ -83,7 +83,7 @@ class FunctionRun(TargetRun):
         return found
 
     def output(self, result: Any, asked: AskedOutput) -> ProbedOutput:
-        """The output. Without one, that no argument is floating is the likely cause: parameters may still be."""
+        """The output. If there is none, the likely reason is that no argument is floating; parameters may still be."""
         try:
             return super().output(result, asked)
         except (BadOutput, NothingToDifferentiate) as error:
@@ -91,7 +91,8 @@ class FunctionRun(TargetRun):
                 error.why, error.next = "wrt=[] differentiates no argument", "leave out wrt= to differentiate them all"
                 raise
             tape, known = self.tape, self.trace.versions.tensors
-            is_other = any(tape.is_tensor(one) and tape.is_differentiated(one) for one in known)  # a Variable, say
+            # something else is differentiated, such as a Variable
+            is_other = any(tape.is_tensor(one) and tape.is_differentiated(one) for one in known)
             if not is_other and not any(tape.is_tensor(leaf) and tape.is_floating(leaf) for leaf in self.arguments):
                 self._refuse_no_floating(self.arguments)
             raise

@@ -1,4 +1,4 @@
-"""A program whose gradients are differentiated again: with something added to named values, or as it is."""
+"""A program whose gradients are differentiated again, as it is or with something added to named values."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from backprobe.recording import Recording
 
 @dataclass(frozen=True)
 class NamedGradients:
-    """The program, its arguments, and ``keys``: by which name each value is replaced; ``variables`` are not.
+    """The program with its arguments. ``keys`` maps each name to the one by which ``replace`` finds it; ``variables``
+    cannot be replaced.
 
-    ``first`` are the entries of a run as it is, and ``output`` is the name of what is differentiated.
+    ``first`` are the entries of an unchanged run, and ``output`` is the name of the differentiated value.
     """
 
     target: Any
@@ -37,7 +38,7 @@ class NamedGradients:
     output: str
 
     def entries(self, shifts: Vectors, *, create_graph: bool = False) -> Mapping[str, Entry]:
-        """The entries of the values, by name, of a run in which something is added to some of them."""
+        """Run the program with something added to some of the values. Returns the entries of all values, by name."""
         replace = {self.keys[name]: partial(add, shift) for name, shift in shifts.items()}
         recording = Probe(
             self.target,
@@ -61,7 +62,7 @@ def named_gradients(
     *,
     is_name: bool = False,
 ) -> NamedGradients:
-    """The program with the values in it that patterns select, or with that of one name.
+    """The program with those of its values that patterns select, or the one of a given name.
 
     Raises NothingMatched, UnknownName and AmbiguousName, and NoGradient for a name whose value has no gradient.
     """
@@ -70,7 +71,7 @@ def named_gradients(
     keys = {} if is_name else _differentiated(recording, select, in_function=is_function)
     if not keys and isinstance(select, str) and (is_name or "*" not in select):
         entry = recording[select]
-        _ = entry.grad  # raises where there is none, with the reason
+        _ = entry.grad  # raises NoGradient with the reason if there is none
         keys = {select: select} if is_name else {}
     variables: dict[str, Any] = {}
     if not is_function and backend.models is not None and not backend.models.replaces_parameters:
@@ -82,7 +83,7 @@ def named_gradients(
 
 
 def _differentiated(recording: Recording, select: Any, *, in_function: bool) -> dict[str, str]:
-    # The names by which the values that patterns select are replaced, by their printed names.
+    # For each selected value, by its printed name: the name by which ``replace`` finds it.
     record, selects = recording.record, matcher(select, in_function=in_function)
     matched = {at: full for full, at in reversed([*record.names.items()]) if selects(full)}
     found = {}

@@ -1,4 +1,4 @@
-"""The graph form: the target is a graph already, whose values have names; a backend's program runs it."""
+"""The graph form: the target is already a graph with named values, and the backend runs it."""
 
 from __future__ import annotations
 
@@ -59,14 +59,15 @@ class GraphRun:
             if explained:
                 error.add_note(explained)
             raise
-        weighed(differentiated, self.probe.cotangent, self.program)  # a graph may leave the shape open
+        # checked again here, since a graph may leave the shape open
+        weighed(differentiated, self.probe.cotangent, self.program)
         record = self._record(wanted, passed)
         if self.probe.options.nonfinite:
             record = judged(record, load_arrays(self.program.arrays))
         return Recording(record, result)
 
     def _asked(self) -> tuple[Any, list[int]]:
-        # The cotangent, and the positions of the nodes to record.
+        # The cotangent, and the positions of the nodes that are recorded.
         target, of = self.program.target(self.probe.of)
         output = choose(target, of, SUMMED, self.program, Words(framework=self.program.framework))
         known = self.program.describe(output.tensor).shape is not None
@@ -84,7 +85,7 @@ class GraphRun:
         return f"backprobe: the cotangent has shape {self.unweighed}; the graph does not say which shape the output has"
 
     def _given(self, output: Any, cotangent: Any, program: GraphExecution) -> Any:
-        # The cotangent of an output whose shape is known only after the run.
+        # The cotangent for an output whose shape is known only after the run.
         if cotangent is None:
             return None
         made = program.cotangent(output, cotangent)
@@ -132,7 +133,7 @@ LOCAL = re.compile(r"(:(?:`[^`]*`|[^.`]+))((?:\.\d+)?)")
 
 
 def _full_names(nodes: Sequence[GraphNode]) -> list[list[str]]:
-    # The names of each node with counts, which distinguish values of the same name; a parameter has a path too.
+    # The names of each node, with counts where several nodes have the same name; a parameter has its path as well.
     seen: Counter[str] = Counter()
     often = Counter(name for node in nodes for name in node.names)
     found = []
@@ -150,7 +151,7 @@ def _full_names(nodes: Sequence[GraphNode]) -> list[list[str]]:
 
 
 def _names(names: Sequence[Sequence[str]]) -> EntryNames:
-    # The names of these entries; a count is printed only where the name alone is ambiguous.
+    # The names of the entries; a count is printed only where a name is ambiguous without it.
     often = Counter(stripped for own in names for stripped in {strip(full) for full in own})
     printed = {
         full: (strip(full) if often[strip(full)] == 1 else full).removeprefix(":") for own in names for full in own

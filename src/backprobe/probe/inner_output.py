@@ -1,4 +1,4 @@
-"""An output that the program does not return: any value that a probe knows by name, or an element of one."""
+"""An output that the program does not return: any named value, or an element of one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Index = int | slice | EllipsisType | None | tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to read a text: a name or path, and the indices behind it. ``unreadable`` is one that is none."""
+    """One way to read a text: a name or path, followed by indices. ``unreadable`` is an index that cannot be read."""
 
     name: str
     indices: tuple[Index, ...] = ()
@@ -37,7 +37,7 @@ class Reading:
 
 
 def readings(of: object) -> Iterator[Reading]:
-    """A text as the name of a value: the whole of it, then with indices at its end.
+    """All ways to read a text as the name of a value: first the whole text, then with indices at its end.
 
     >>> [(reading.name, reading.indices) for reading in readings("h.3:scores[..., 0]")]
     [('h.3:scores[..., 0]', ()), ('h.3:scores', ((Ellipsis, 0),))]
@@ -57,7 +57,7 @@ def readings(of: object) -> Iterator[Reading]:
 
 
 def _is_name(text: str) -> bool:
-    # Is this a name, and not a pattern?
+    # Is this a name, rather than a pattern?
     try:
         compile_pattern(strip(text), in_function=True)
         has_star = any(read and character == "*" for character, read in zip(text, outside(text), strict=True))
@@ -79,16 +79,17 @@ def _index(node: ast.expr) -> Index:
 
 
 def names_in(of: object) -> tuple[str, ...]:
-    """The names that are to be captured, so that one of them may turn out to be the output.
+    """The names to capture because one of them may turn out to be the output.
 
-    A model's own ``:return`` is printed without its colon, and may be written so.
+    A model's own ``:return`` is printed without the colon, and may be written that way.
     """
     names = tuple(strip(reading.name) for reading in readings(of))
     return names + tuple(f":{name}" for name in names if name.partition(".")[0] == "return")
 
 
 def named_output(trace: Trace, result: Any, of: Any, cotangent: Any, words: Words) -> ProbedOutput | None:
-    """The value of this name as the output, or an element of it; None for a path into the result, or no name.
+    """The value with this name, or an element of it, as the output; None if ``of`` is a path into the result, or no
+    name.
 
     Raises AmbiguousName, BadOutput or NothingToDifferentiate.
     """
@@ -109,7 +110,7 @@ def named_output(trace: Trace, result: Any, of: Any, cotangent: Any, words: Word
 
 
 def _is_in(result: Any, path: str, tape: Tensors | None = None) -> bool:
-    # Is this a path into what was returned, or with a tape, to a tensor in it?
+    # Does this path exist in the return value; and, given a tape, does it lead to a tensor?
     try:
         found = at_path(result, path)
     except KeyError:
@@ -120,7 +121,7 @@ def _is_in(result: Any, path: str, tape: Tensors | None = None) -> bool:
 def _element_of_result(
     trace: Trace, result: Any, reading: Reading, of: str, cotangent: Any, words: Words
 ) -> ProbedOutput:
-    # An element of what is returned at a path: the first indices may be positions in tuples and lists.
+    # An element of the value at a path in the result: the first indices may select items of tuples and lists.
     path, value, indices = reading.name, at_path(result, reading.name), list(reading.indices)
     while indices and isinstance(value, list | tuple) and isinstance(position := indices[0], int):
         inside = children(value) or []
@@ -150,7 +151,7 @@ def _element_of_result(
 
 @dataclass(frozen=True)
 class Captured:
-    """The values of a program that the readings of a text may mean."""
+    """The captured values that a text may refer to."""
 
     trace: Trace
     asked: str
@@ -168,7 +169,7 @@ class Captured:
         return cls(trace, asked, schema, names, numbers)
 
     def positions(self, reading: Reading) -> set[int]:
-        """Those of the values with this name, of the floating ones where there are some."""
+        """The positions of the values with this name; only the floating ones, if there are any."""
         found = self.names.at(full for each in self.names.readings(reading.name) for full in each)
         found = {at for at in found if _is_floating(self.trace, self.numbers[at])} or found
         return set() if reading.unreadable and len(found) != 1 else found
@@ -187,7 +188,7 @@ class Captured:
         return found.pop()
 
     def tensor(self, at: int, reading: Reading) -> Any:
-        """The tensor of a capture as the program has it at its end. Raises BadOutput."""
+        """The tensor of a capture as it is at the end of the program. Raises BadOutput."""
         number = self.numbers[at]
         if number is None:
             raise BadOutput(
@@ -200,7 +201,7 @@ class Captured:
         return _tensor(self.trace, number, reading, self.asked)
 
     def _plain(self, at: int, reading: Reading) -> str:
-        # What something is that is not a tensor, and why, where it is None and that is known.
+        # What a value that is not a tensor is; and if it is None, the reason if known.
         template, plain = self.schema.templates[at], self.trace.log.plain
         if template.plain_at is None:
             return ""
@@ -211,7 +212,7 @@ class Captured:
         return str(why_none(self._spelled(reading.name)[0], template.source, is_computed))
 
     def refuse_count(self) -> None:
-        """Raise BadOutput for a name that there is, with a count that there is not."""
+        """Raise BadOutput if a name exists, but not with the requested count."""
         for reading in readings(self.asked):
             choices = self._spelled(strip(reading.name)) if strip(reading.name) != reading.name else []
             if choices:
@@ -224,7 +225,7 @@ class Captured:
                 ) from KeyError(reading.name)
 
     def _spelled(self, name: str) -> list[str]:
-        # The names that this may mean, as ``of=`` takes them: a local of a model's own forward has a colon.
+        # The names that this could mean, as ``of=`` takes them: a local of a model's own forward starts with a colon.
         found = [full for each in self.names.readings(name) for full in each]
         printed = [(full, self.schema.names.printed[full]) for full in found]
         in_function = self.trace.selection.in_function
@@ -264,8 +265,8 @@ def _tensor(trace: Trace, number: int, reading: Reading, of: str) -> Any:
 
 
 def _element(tensor: Any, name: str, reading: Reading, of: str) -> Any:
-    # The element of a tensor that the indices lead to. Raises BadOutput.
-    import numpy  # only here: importing backprobe imports no array library
+    # The element of a tensor at these indices. Raises BadOutput.
+    import numpy  # imported only here: importing backprobe must not import NumPy
 
     shape = tuple(tensor.shape)
     first = f"of={name + str([0] * len(shape))!r}" if shape else f"of={name!r}"
@@ -279,9 +280,10 @@ def _element(tensor: Any, name: str, reading: Reading, of: str) -> Any:
         ) from IndexError(reading.unreadable)
     for index in reading.indices:
         try:
-            numpy.broadcast_to(0, tensor.shape)[index]  # JAX takes the nearest element where there is none
+            # raises for an index out of range, where JAX would silently clamp it
+            numpy.broadcast_to(0, tensor.shape)[index]
             tensor = tensor[index]
-        except Exception as error:  # each framework has errors of its own for an index that does not fit
+        except Exception as error:  # the type of the error differs between frameworks
             raise BadOutput(
                 f"{name!r} has no such element",
                 asked=f"of={of!r}",

@@ -14,7 +14,7 @@ Graph = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 
 
 class Keywords(TypedDict, total=False):
-    """All but ``select``, each as in the signature of ``probe``."""
+    """All parameters except ``select``, with the types that they have in ``probe``."""
 
     of: Of | Sequence[Of] | Mapping[str, Of]
     wrt: str | Sequence[str] | None

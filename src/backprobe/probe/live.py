@@ -1,4 +1,4 @@
-"""A program run forward alone, within a transformation of the framework: its output, and no recording."""
+"""A program run forward only, inside a transformation of the framework: gives its output and no recording."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from backprobe.probe.request import Request
 
 
 def live_output(request: Request, backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The output that is asked for, with its history, of a run in which values are replaced as the request says."""
+    """The requested output with its history, from a run in which values are replaced as the request says."""
     run = (ModelRun if is_model(backend, request.target) else FunctionRun)(request, backend)
     try:
         result = run.returned(run.forward(run.inputs(args, kwargs)))
         if run.replacing is not None and run.replacing.failed is not None:
-            raise run.replacing.failed  # the program has caught it
+            raise run.replacing.failed  # raise it again, since the program caught it
         return run.output(result, request.asked[0]).tensor
     finally:
         for put_back in reversed(run.undo):

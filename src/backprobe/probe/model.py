@@ -1,4 +1,4 @@
-"""The model form, and what it shares with a block around a model: how modules report to a trace."""
+"""The model form, and the part that it shares with a block around a model: how modules report to a trace."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOT_RUN = (GradStatus.NOT_EXECUTED, Reason("module_not_run"))
 
 
 class Modules:
-    """The modules of one model, and how what they return and bind gets its names in a run."""
+    """The modules of one model, and the names of the values that they return and bind in a run."""
 
     def __init__(self, run: Form, versions: Versions | None = None) -> None:
         self.tape, self.trace, self.plan = run.tape, run.trace, run.trace.plan
@@ -42,8 +42,8 @@ class Modules:
         self.versions = versions
 
     def observer(self, *, journals: bool = False) -> ModuleObserver:
-        """The observer to which the model's parameters and modules report while it runs; the first call may be kept in
-        a journal.
+        """The observer that receives the model's parameters and module calls while it runs. With ``journals``, the
+        first call may be kept in a journal.
         """
         wants_parameter = self.plan.wants_parameter.of if self.versions is None else _always
         return ModuleObserver(
@@ -65,7 +65,7 @@ class Modules:
         )
 
     def name_unseen(self, call: ModelCall, compiled: Sequence[str] = ()) -> None:
-        """The modules of a call that were selected, and not seen to run, have a name too.
+        """Give names to modules that were selected and not seen to run.
 
         They may have run in one of the compiled functions.
         """
@@ -107,12 +107,12 @@ class Modules:
 
 
 def _always(path: str) -> bool:
-    # With ``nonfinite`` the version of each parameter is noted, and not only of those that were selected.
+    # With ``nonfinite``, the versions of all parameters are noted, and not only those of selected ones.
     return True
 
 
 def unfit_buffers(run: Form) -> Mapping[str, Nonfinite]:
-    """The buffers of a model that hold NaN or Inf before it runs, where that is asked for."""
+    """The buffers of a model that hold NaN or Inf before it runs; empty without ``nonfinite``."""
     buffers = models_of(run).buffers
     if buffers is None or not run.probe.options.nonfinite:
         return {}
@@ -121,7 +121,7 @@ def unfit_buffers(run: Form) -> Mapping[str, Nonfinite]:
 
 
 def models_of(run: Form) -> Models:
-    """The models of a run's framework, of which its target is one."""
+    """The model functions of the run's framework. The target is such a model."""
     models = run.backend.models
     assert models is not None
     return models
@@ -133,7 +133,7 @@ def names_in(call: ModelCall) -> list[str]:
 
 
 class ModelRun(TargetRun):
-    """The model form: modules report what they return, and selected forwards are exchanged for reporting ones."""
+    """The model form: modules report their return values, and selected forwards are replaced by reporting ones."""
 
     in_function = False
     looked_into = OUTPUTS_AND_OWN

@@ -1,4 +1,4 @@
-"""Verbs about named values of a program and one output of it: what they are asked is checked before they are called."""
+"""Verbs about named values of a program and one of its outputs: their arguments are checked before the call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backprobe.record.typed import P, R
 
 @dataclass(frozen=True, repr=False)
 class OfNamedValues(Waiting[P, R]):
-    """A verb with its target, the names of values, and the output that it is about."""
+    """A verb with its target, the names of values, and the output."""
 
     select: Any
     of: Any
@@ -36,7 +36,8 @@ class OfNamedValues(Waiting[P, R]):
         """Raises BadOption."""
         refuse_uncallable(self.target, self.verb, self.options)
         refuse_several(self.of, f"bp.{self.verb}({name_of(self.target)}, ..., ", self.one_output)
-        probe(self.target, self.select, of=self.of, backend=self.backend)  # which refuses its own options
+        # raises for options that ``probe`` itself refuses
+        probe(self.target, self.select, of=self.of, backend=self.backend)
         if self.select is None:
             raise BadOption(self.about, asked=f"bp.{self.verb}(..., None)", next=self.all_names)
         check_options(vars(self), self.declared)

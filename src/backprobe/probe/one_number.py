@@ -1,4 +1,4 @@
-"""An output that is one number, as effects and attributions are changes of it."""
+"""Outputs that must be one number, since effects and attributions measure how it changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backprobe.record.brief import written
 
 
 def one_number(arrays: Arrays, of: Any, what: str, why: str) -> Callable[[Any], Any]:
-    """What makes the cotangent of such an output, and raises BadOutput for any other; ``what`` has this output."""
+    """Returns the function that makes the cotangent of a single number and raises BadOutput for any other output."""
 
     def weigh(output: Any) -> Any:
         import numpy

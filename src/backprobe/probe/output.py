@@ -1,4 +1,4 @@
-"""The tensor of a return value that is differentiated, and its cotangent."""
+"""The tensor in a return value that is differentiated, and its cotangent."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SUMMED = object()
 
 @dataclass(frozen=True)
 class Weighing:
-    """A cotangent that depends on the output: ``weigh`` computes it from the output, once that has been computed.
+    """A cotangent that depends on the output: ``weigh`` computes it once the output exists.
 
-    ``is_used`` is False where nothing is differentiated, so that an output without a history is no error.
+    ``is_used`` is False if nothing is differentiated; then an output without a history is no error.
     """
 
     weigh: Callable[[Any], Any]
@@ -46,9 +46,9 @@ class ProbedOutput:
 
 @dataclass(frozen=True)
 class Words:
-    """How messages name the holder of the output, and what they suggest for a scalar, or for a real number.
+    """The words of messages about an output: the name of its holder, and suggestions for a scalar or a real number.
 
-    ``key`` is that of the output, if it is one of several.
+    ``key`` is the key of the output if there are several.
     """
 
     holder: str = "the return value"
@@ -59,15 +59,15 @@ class Words:
 
     @property
     def gradient(self) -> str:
-        """What is asked for."""
+        """The words for the requested gradient."""
         return "its gradient" if self.key is None else f"the gradient of {self.key!r}"
 
     def ones(self, shape: object) -> str:
-        """A tensor of ones; of NumPy, where a graph takes any array."""
+        """The code for a tensor of ones; NumPy's for a graph, which takes any array."""
         return (dialect_of(self.framework).ones if self.framework else "numpy.ones({})").format(shape)
 
     def cotangent(self, text: str) -> str:
-        """The option that gives the output this cotangent."""
+        """The code of the option that gives this cotangent to the output."""
         return f"cotangent={text}" if self.key is None else f"cotangent={{{self.key!r}: {text}}}"
 
 
@@ -84,7 +84,9 @@ def choose(
     words: Words = RETURNED,
     names: Callable[[], Collection[str]] = tuple,
 ) -> ProbedOutput:
-    """The output of a program, whose names are there for suggestions. Raises BadOutput or NothingToDifferentiate."""
+    """Choose the output from a program's result; the names are for suggestions. Raises BadOutput or
+    NothingToDifferentiate.
+    """
     floating = [(path, leaf) for path, leaf in leaves(result) if tape.is_tensor(leaf) and tape.is_floating(leaf)]
     if of is None:
         path, tensor = _only(result, floating, tape, words)
@@ -102,7 +104,7 @@ def choose(
 def differentiated(
     tensor: Any, path: str | None, of: Any, floating: list[tuple[str, Any]], cotangent: Any, tape: Tensors, words: Words
 ) -> ProbedOutput:
-    """A tensor as the output. Raises BadOutput or NothingToDifferentiate."""
+    """Check a tensor and use it as the output. Raises BadOutput or NothingToDifferentiate."""
     if not tape.is_tensor(tensor) or not tape.is_floating(tensor):
         raise BadOutput(
             "the selected output is not a floating-point tensor",
@@ -126,7 +128,7 @@ def differentiated(
 
 
 def _cut_by(of: Callable[[Any], Any], words: Words) -> NothingToDifferentiate:
-    # The refusal of a function given as of= that does not lead back to what it was given.
+    # The error about a function given as of= whose result does not depend on its argument.
     code, name = getattr(of, "__code__", None), written(of)
     return NothingToDifferentiate(
         f"of= cuts the output off: {words.holder} has a gradient history, and what of= makes of it has none",
@@ -185,8 +187,9 @@ def _at(
 def _at_position(
     result: Any, position: int, floating: list[tuple[str, Any]], tape: Tensors, words: Words
 ) -> tuple[str, Any]:
-    # An item of what is returned by its position, which may be counted from the end. Raises BadOutput.
-    has_positions = isinstance(result, list | tuple) or hasattr(result, "to_tuple")  # as transformers' ModelOutput has
+    # The item of a return value at a position, which may be negative. Raises BadOutput.
+    # such as the ModelOutput of transformers
+    has_positions = isinstance(result, list | tuple) or hasattr(result, "to_tuple")
     inside = children(result) or [] if has_positions else []
     key, value = inside[position] if -len(inside) <= position < len(inside) else (str(position), NOTHING)
     if value is NOTHING:
@@ -204,7 +207,7 @@ def _at_position(
 
 
 def _kind(value: Any, tape: Tensors) -> str:
-    # What a value is, in words that are the same in every framework and while it is being traced.
+    # What a value is, in words that are the same in every framework and during tracing.
     if not tape.is_tensor(value):
         return kind(value)
     known = tape.describe(value)
@@ -217,7 +220,7 @@ def _choices(floating: list[tuple[str, Any]]) -> str:
 
 
 def weighed(tensor: Any, cotangent: Any, tape: Tensors, words: Words = RETURNED) -> Any:
-    """The cotangent for an output, None where that needs none. Raises BadOutput."""
+    """The cotangent for an output; None if it needs none. Raises BadOutput."""
     shape, dtype, _ = tape.describe(tensor)
     if cotangent is SUMMED:
         import numpy

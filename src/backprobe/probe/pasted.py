@@ -1,7 +1,9 @@
-"""Names as a script's report prints them, read as names of the model: to be pasted into ``bp.probe(model, ...)``.
+"""Names from a script's report, converted to names of the model, so that they can be pasted into ``bp.probe(model,
+...)``.
 
-A block finds modules by the frames that run, and names them by their classes, ``/train/Net/Block#1:h``; parameters it
-names as the program reaches them, ``trainer.model.head.weight``. In the model's own names a path begins at the model.
+A block finds modules through the running frames, and names them by class: ``/train/Net/Block#1:h``. Parameters are
+named by how the program reaches them: ``trainer.model.head.weight``. The model's own names are paths that begin at the
+model.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from backprobe.record.patterns import glob_of_modules, texts_of
 
 
 def as_in_model(patterns: str | Sequence[str], target: Any, call: ModelCall) -> tuple[str, ...]:
-    """The patterns, in which names of a script are names of the model. Raises BadName."""
+    """The patterns, with a script's names converted to names of the model. Raises BadName."""
     root, found = type(target).__name__, list[str]()
     for text in texts_of(patterns):
         mark, body = text[: text.startswith("!")], text.removeprefix("!")
@@ -32,8 +34,8 @@ def as_in_model(patterns: str | Sequence[str], target: Any, call: ModelCall) -> 
 
 
 def _of_frames(body: str, root: str, kinds: Mapping[str, str]) -> list[str]:
-    # The names of what has frames of classes and functions, in each module that may be meant: a script counts calls
-    # among all modules of a class.
+    # The names in the model for a name made of classes and functions, in each module that it may mean: a script counts
+    # calls over all modules of a class.
     scope, local = split(body)
     steps, of_model = partition(scope, "/"), {root, *kinds.values()}
     at = next((at for at, step in enumerate(steps) if strip(step) in of_model), None)
@@ -51,7 +53,7 @@ def _of_frames(body: str, root: str, kinds: Mapping[str, str]) -> list[str]:
 
 
 def _below(body: str, known: Sequence[str]) -> str:
-    # A name without what leads to the model, if it is one of the model then.
+    # A name without the prefix that leads to the model, if the rest is a name of the model.
     rest = body
     while rest:
         expression = glob_of_modules(strip(re.split("[:/]", rest)[0]))

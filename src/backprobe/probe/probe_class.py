@@ -1,4 +1,4 @@
-"""The class ``Probe``: it records its target in the form that fits, when it is called or opens a block."""
+"""The class ``Probe``: it records its target in the appropriate form when it is called or opens a block."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Probe(Request, Generic[P, R, T]):
         return recording
 
     def __getitem__(self, name: str) -> NoReturn:
-        """Values are in the recording that a call returns. Raises BadOption."""
+        """Raises BadOption: values are in the recording that a call returns."""
         if self.target is not None:
             refuse_uncallable(self.target, "probe")
         about = "" if self.target is None else name_of(self.target)
@@ -116,7 +116,7 @@ class Probe(Request, Generic[P, R, T]):
         )
 
     def __enter__(self) -> BlockRecording:
-        """Record the block that begins here: what the program computes in it, and what its ``backward()`` brings."""
+        """Begin a block: values computed in it, and gradients of the ``backward()`` in it, are recorded."""
         run = self._block(users_frame(sys._getframe(1)))
         recording = run.enter()
         self.open_blocks.setdefault(threading.get_ident(), []).append(run)
@@ -125,7 +125,7 @@ class Probe(Request, Generic[P, R, T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """The block is over, and what has become of its values is in the recording."""
+        """End the block. The recording then holds its values and gradients."""
         opened = self.open_blocks.get(threading.get_ident())
         frame = users_frame(sys._getframe(1))
         if not opened:
@@ -135,7 +135,8 @@ class Probe(Request, Generic[P, R, T]):
                 found="a block that was never entered, or entered in another thread",
                 next="with bp.probe() as rec:",
             )
-        run = ([run for run in opened if run.frame is frame] or opened)[-1]  # generators and tasks take turns
+        # with generators and tasks, another block may have been opened last
+        run = ([run for run in opened if run.frame is frame] or opened)[-1]
         opened.remove(run)
         run.exit(error)
 
@@ -172,7 +173,7 @@ class Probe(Request, Generic[P, R, T]):
 
 
 def users_frame(frame: FrameType | None) -> FrameType:
-    """The frame that a ``with`` statement stands in: ``contextlib`` may have entered it."""
+    """The frame that contains the ``with`` statement, even if ``contextlib`` entered the block for it."""
     while frame is not None and package(frame.f_code.co_filename) in ("", "backprobe"):
         frame = frame.f_back
     assert frame is not None

@@ -1,4 +1,4 @@
-"""The options ``replace`` and ``replace_grad``: what they name and put in its place, checked before anything runs."""
+"""The options ``replace`` and ``replace_grad``: their names and new values, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ OPTIONS = ("replace", "replace_grad")
 
 
 def texts_replaced(probe: Request) -> tuple[str, ...]:
-    """The names and patterns of all that is replaced."""
+    """The names and patterns of everything that is replaced."""
     if isinstance(probe.replace, Instead):
         return ()
     return tuple(dict.fromkeys(text for option in OPTIONS for text in getattr(probe, option) or {}))
 
 
 def replacing_of(probe: Request, tape: Tape, backend: Backend, *, in_function: bool) -> Replacing | None:
-    """What is replaced in a run, None where nothing is. Raises BadOption, BadName or Unsupported."""
+    """The replacements of a run; None if there are none. Raises BadOption, BadName or Unsupported."""
     given = {option: getattr(probe, option) or {} for option in OPTIONS}
     if not any(given.values()):
         return None
@@ -50,7 +50,7 @@ def replacing_of(probe: Request, tape: Tape, backend: Backend, *, in_function: b
 
 
 def check_replacing(option: str, given: Any) -> None:
-    """Raise BadOption for anything but a mapping from names to what takes their place."""
+    """Raise BadOption unless it is a mapping from names to their replacements."""
     if given is None or isinstance(given, Instead):
         return
     example = "lambda gradient: gradient * 0" if option == "replace_grad" else "lambda value: value * 0"
@@ -74,7 +74,7 @@ def check_replacing(option: str, given: Any) -> None:
 
 
 def _refuse_last(option: str, text: str) -> NoReturn:
-    # Raise BadName for the last of several bindings.
+    # Raise BadName for ``#-1``, the last of several bindings.
     raise BadName(
         f"{option} cannot take the last one: {text!r}",
         asked=f"{option}={{{text!r}: ...}}",
@@ -84,14 +84,14 @@ def _refuse_last(option: str, text: str) -> NoReturn:
 
 
 def _why_named(given: Any) -> str:
-    # Why another recording, or an entry of one, is given by a name.
+    # A hint for a recording or entry that was given without a name.
     if isinstance(given, Recording | Entry):
         return "the names say which values of this program are replaced; the other may have more, or other names"
     return ""
 
 
 def _named(option: str, given: Any, example: str) -> str:
-    # What to type for something that is not a dict: the name that an entry or a recording has, or an example.
+    # What to type instead of something that is not a dict: the entry's or recording's own name, or an example.
     if isinstance(given, Entry):
         return f"{option}={{{given.name!r}: entry}}"
     if isinstance(given, Recording) and option == "replace_grad":
@@ -120,7 +120,7 @@ def _refuse_other_options(probe: Request) -> None:
 
 
 def _held(option: str, text: str, what: Any) -> Any:
-    # What is put in the place of this name: of an entry its value, or its gradient.
+    # The replacement for this name; for an entry, its value or gradient.
     if isinstance(what, Entry):
         return what.grad if option == "replace_grad" else what.value
     is_mapping = isinstance(what, Mapping)
@@ -140,13 +140,15 @@ def _held(option: str, text: str, what: Any) -> Any:
     return what
 
 
-# what can be known of a model before it runs
+# checks of a model before it runs
 
 
 def refuse_unknown_paths(
     replacing: Replacing, call: ModelCall, models: Models, target: Any, *, in_block: bool = False
 ) -> None:
-    """Raise NothingMatched for a module or parameter that is not there, Unsupported for one that cannot be replaced."""
+    """Raise NothingMatched for a module or parameter that does not exist, Unsupported for one that cannot be
+    replaced.
+    """
     modules = {quote_path(path): path for path in call.module_paths()}
     parameters = [quote_path(path) for path in call.parameter_paths()]
     hidden = call.hidden_paths()
@@ -172,7 +174,7 @@ def _parameters(one: Replacement, parameters: Collection[str]) -> list[str]:
 
 
 def _is_scope(one: Replacement, path: str) -> bool:
-    # Does the module of this path have what a replacement names?
+    # Does the replacement name something in the module with this path?
     scope = one.loose.scope
     return scope is None or re.fullmatch(glob_of_modules(partition(scope, "/")[0]), path) is not None
 
@@ -200,7 +202,7 @@ def refuse_missed(one: Replacement, known: Collection[str], subject: str, why: s
 
 
 def _refuse_part(one: Replacement, known: Collection[str]) -> None:
-    # Raise BadOption for a name with an index behind it.
+    # Raise BadOption for a name followed by an index.
     indexed = INDEXED.fullmatch(one.text)
     if indexed is None:
         return
@@ -219,9 +221,9 @@ def _refuse_part(one: Replacement, known: Collection[str]) -> None:
 
 
 def refuse_never_bound(replacing: Replacing, names: Collection[str], subject: str, printed: Mapping[str, str]) -> None:
-    """Raise NothingMatched for a name that never came up while the program ran.
+    """Raise NothingMatched for a name that was never bound while the program ran.
 
-    ``names`` have no counts; ``printed`` are the recorded ones, by their full names.
+    ``names`` are without counts; ``printed`` are those of the recorded values, by full name.
     """
     for one in replacing.missed():
         if one in replacing.passed_over:
@@ -241,7 +243,7 @@ def refuse_never_bound(replacing: Replacing, names: Collection[str], subject: st
 
 
 def missed_in(replacing: Replacing | None) -> Iterator[Reason]:
-    """The same as notes."""
+    """The same as notes instead of errors."""
     if replacing is None:
         return
     for one in replacing.missed():
@@ -250,7 +252,7 @@ def missed_in(replacing: Replacing | None) -> Iterator[Reason]:
 
 
 def _refuse_passed_over(one: Replacement, found: Mapping[str, str], subject: str) -> NoReturn:
-    # Raise NothingMatched for a pattern that met no floating tensor.
+    # Raise NothingMatched for a pattern that matched no floating tensor.
     first = next(iter(found))
     raise NothingMatched(
         f"the pattern {one.text!r} matches no floating-point tensor in {subject}",

@@ -1,4 +1,4 @@
-"""The arguments of ``probe``, checked: the target, what to record of it, and how."""
+"""The arguments of ``probe``, checked: the target, what to record, and how."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Request:
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """Those of several outputs."""
+        """The keys of several outputs; empty for a single one."""
         return tuple([one.key for one in self.asked if one.key is not None])
 
 
@@ -102,14 +102,14 @@ def _refuse_strategy(options: Options) -> NoReturn:
 
 
 def name_of(target: Any) -> str:
-    """What a target is called in messages."""
+    """The name of a target in messages."""
     return str(getattr(target, "__name__", None) or type(target).__name__)
 
 
 def bound(
     signature: inspect.Signature, name: str, verb: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> inspect.BoundArguments:
-    """The arguments of a function as its signature names them. Raises BadOption where they do not fit it."""
+    """Bind the arguments of a call to a function's signature. Raises BadOption if they do not fit."""
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -117,7 +117,7 @@ def bound(
     parameters = signature.parameters.values()
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
     unknown = [given for given in kwargs if given not in signature.parameters and not takes_any]
-    if unknown:  # Python would name what is missing instead
+    if unknown:  # Python would report a missing argument first
         close = nearest(unknown[0], signature.parameters)
         why = f"there is no argument {unknown[0]!r}" + (f", but {close[0]!r}" if close else "")
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -132,7 +132,7 @@ def bound(
 
 
 def refuse_class(target: Any, verb: str, *, in_block: bool = False) -> None:
-    """Raise BadOption for a class in the place of an object of it."""
+    """Raise BadOption if a class is given instead of an object."""
     if isinstance(target, type):
         name, made = target.__name__, target.__name__.lower()
         spelled = "with bp.{}({}):" if in_block else "bp.{}({})"
@@ -145,7 +145,7 @@ def refuse_class(target: Any, verb: str, *, in_block: bool = False) -> None:
 
 
 def refuse_uncallable(target: Any, verb: str, more: str = "") -> None:
-    """Raise BadOption for what a verb can neither call nor differentiate; ``more`` are its other arguments."""
+    """Raise BadOption for a target that is not callable; ``more`` is the text of the verb's other arguments."""
     refuse_class(target, verb)
     if not callable(target):
         raise BadOption(
@@ -158,7 +158,7 @@ def refuse_uncallable(target: Any, verb: str, more: str = "") -> None:
 
 @contextmanager
 def spelled_as(pattern: str, verb: str | Callable[[re.Match[str]], str]) -> Iterator[None]:
-    """What an error says of the probe that a verb makes, matched by a regular expression, it says of the verb."""
+    """Within this context, errors about the probe that a verb makes are reworded to mention the verb instead."""
     try:
         yield
     except BackprobeError as error:

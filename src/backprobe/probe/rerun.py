@@ -1,4 +1,4 @@
-"""A probe's target with its arguments, by which the program can be run once more as long as the recording lives."""
+"""A probe's target with its arguments, so that the program can run again as long as the recording lives."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WIDE = ("**:*", "**:*()")
 
 @dataclass(frozen=True)
 class Rerun:
-    """What a recording was made of: never copies. Saved and pickled recordings have none."""
+    """Everything needed to run a recorded program again. It is never copied: saved and pickled recordings have none."""
 
     request: Request
     backend: Backend
@@ -70,19 +70,19 @@ class Rerun:
 
     @property
     def is_of_model(self) -> bool:
-        """Is it a model, whose parameters are trained?"""
+        """Is the target a model, so that its parameters are trained?"""
         return is_model(self.backend, self.request.target)
 
     @property
     def is_replaced(self) -> bool:
-        """Did the recorded run go on with other values or gradients than the program's own?"""
+        """Did the recorded run use ``replace`` or ``replace_grad``?"""
         return bool(self.request.replace or self.request.replace_grad)
 
     def observed(self, record: Record, limit: Limit) -> Record:
-        """The record, with notes on gradients that are useless, where the program may run again to look for them.
+        """The record with notes on useless gradients, if the program may run again to look for them.
 
-        It may not where it took longer than the limit says, what it was given was written to since, or a block
-        records in this thread, which would hear of it.
+        It may not if it took longer than the limit, if its arguments were written to since, or if a block is open in
+        this thread, which would record the run.
         """
         if self.is_looked_into or any(note.code in USELESS for note in record.notes):
             return record
@@ -100,24 +100,24 @@ class Rerun:
         return [*notes, *([all_zero(zero)] if zero else ())]
 
     def _may_run(self, limit: Limit, runs: int = 1) -> bool:
-        # Not where a block hears of it, or in a program that runs again itself.
+        # The program may not run again while a block would record it, or from inside a program that is running again.
         is_free = get_ident() not in OPEN.values() and not RUNNING.name
         return is_free and self.seconds < limit.seconds and limit.runs >= runs
 
     def _is_written(self, record: Record) -> bool:
-        # Was what the program was given, or what it has computed, written to since?
+        # Were the program's arguments or results written to since?
         given = [value for one in (*self.args, *self.kwargs.values()) for _, value in leaves(one)]
         return [*self.versions] != versions(self.backend, given) or any(map(_is_overwritten, record.entries))
 
     def _holds(self, note: Note, record: Record) -> bool:
-        # Is a gradient that is 0 now 0 in the recording too? A program may go another way the second time.
+        # Is a gradient that is 0 now also 0 in the recording? The second run may have taken another branch.
         if note.code not in (FLAT, TIMES_ZERO):
             return True
         same = [one for one in record.entries if one.name == note.fields["first"] and one.status is GradStatus.OK]
         return all(is_zero(self.backend.arrays, one.held_grad) for one in same)
 
     def experimented(self, record: Record, report: Report, asked: int | None, limit: Limit) -> Report:
-        """The report, with what experiments have shown of its cuts, where the program may run again for that."""
+        """The report with what experiments show about its cuts, if the program may run again for that."""
         try:
             is_again = not any(note.code in NOT_AGAIN for note in record.notes)
             if not is_again or not self._may_try(limit) or self._is_written(record):
@@ -131,11 +131,11 @@ class Rerun:
             return not_tried(report, error)
 
     def _may_try(self, limit: Limit) -> bool:
-        # Of one output, which was computed from the program's own values.
+        # Only for recordings of a single output, without replaced values.
         return self._may_run(limit) and len(self.request.asked) == 1 and not self.is_replaced
 
     def _bridged(self, replay: Replay, bridges: NamedBridges, wide: bool) -> Record | None:
-        # The record of a run in which these values are bridged; None where that raises an error.
+        # The record of a run in which these values are bridged; None if the run raises an error.
         select = ((*WIDE, "**") if self.is_of_model else WIDE) if wide else self.request.select
         try:
             with self._running(replay):
@@ -144,9 +144,9 @@ class Rerun:
             return None
 
     def derivative(self, record: Record, limit: Limit, of: str, at: tuple[int, ...], wrt: str) -> Any:
-        """Asks the framework for the gradient of one element of a value with respect to another, in another run.
+        """Ask the framework, in another run, for the gradient of one element of a value with respect to another value.
 
-        The answer is None where the program may not run again, or raises an error then.
+        None if the program may not run again, or if it raises an error.
         """
         try:
             if not self._may_try(limit) or self._is_written(record):
@@ -168,7 +168,7 @@ class Rerun:
             return None
 
     def tried(self, report: Report, name: Any, record: Record, limit: Limit) -> Report:
-        """The report, with remedies that were tried: the program runs again with edits of its text."""
+        """The report after its remedies were tried: the program runs again with its text edited."""
         try:
             if name is None and any(entry.finiteness is not None for entry in record.entries):
                 return self._cured(report, record, limit)
@@ -177,7 +177,7 @@ class Rerun:
             return not_tried(report, error)
 
     def _remedied(self, report: Report, name: Any, record: Record, limit: Limit) -> Report:
-        # The report on missing gradients, with the edits by which they arrive.
+        # The report on missing gradients, with edits that restore them.
         def explains(other: Any) -> Report:
             return explain(other, name if name is not None and name in other else None, experiments=False)
 
@@ -189,12 +189,12 @@ class Rerun:
         return self._with_trial(report, record, limit, trial)
 
     def _cured(self, report: Report, record: Record, limit: Limit) -> Report:
-        # The report on NaN and Inf, with what its remedies cure where they are written into the program.
+        # The report on NaN and Inf, with the effect of each remedy when it is written into the program.
         from backprobe.explain.nonfinite.second_look import lacking, lacking_inside  # these import NumPy
         from backprobe.remedies.numerics import is_curable, tried_on_births
 
         in_forward = lacking(report)
-        in_backward = limit.runs > 2 and lacking_inside(report)  # two are left for a remedy
+        in_backward = limit.runs > 2 and lacking_inside(report)  # two runs are left for trying a remedy
         if (in_forward or in_backward) and self.backend.hear_births is not None:
             look = partial(self._looked_at_again, report, limit, not in_forward)
             report = self._with_trial(report, record, limit, look, runs=1)
@@ -205,7 +205,7 @@ class Rerun:
         return self._with_trial(report, record, limit, trial)
 
     def _looked_at_again(self, report: Report, limit: Limit, in_backward: bool, runs: int) -> Report:
-        # The report, with the numbers at births inside of what a line calls, as a second run shows them.
+        # The report with numbers for births inside of functions that a line calls, observed in a second run.
         from backprobe.explain.nonfinite.second_look import with_heard
 
         assert self.backend.hear_births is not None
@@ -224,9 +224,9 @@ class Rerun:
         return with_heard(report, heard)
 
     def _as_tensors(self) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        # The arguments with tensors in the places of NumPy's arrays and of numbers, as the recorded run had them.
+        # The arguments, with NumPy arrays and numbers converted to tensors as in the recorded run.
         if self.backend.trials is None or is_model(self.backend, self.request.target):
-            return self.args, self.kwargs  # models are given them as they are
+            return self.args, self.kwargs  # models get their arguments unchanged
         given = self.backend.trials().given
         every = [leaf for value in (*self.args, *self.kwargs.values()) for _, leaf in leaves(value)]
         if all(given(leaf) is leaf for leaf in every):
@@ -236,8 +236,8 @@ class Rerun:
     def _with_trial(
         self, report: Report, record: Record, limit: Limit, trial: Callable[[int], Report], runs: int = 2
     ) -> Report:
-        # The report of a trial that is given as many runs as are left, if these are so many: one is as it is. It is the
-        # report as it was where the program may not run again, and where it may and cannot, with a note.
+        # The report after a trial, which gets the remaining runs if there are enough: one of them runs unchanged. If
+        # the program may not run again, the report stays the same; if it fails to, a note is added.
         try:
             if record.is_of_several or limit.runs < runs or not self._may_try(limit):
                 return report
@@ -250,9 +250,9 @@ class Rerun:
             return untried(report, f"{name_of(self.request.target)} raised {type(error).__name__} when it ran again")
 
     def again(self, within: AbstractContextManager[Any], request: Request | None = None) -> Any:
-        """Another recording of the program, made within a context; of something else in it where that is requested.
+        """Record the program again, within a context; with ``request``, record something else of it.
 
-        Raises what the program raises, and Stopped.
+        Raises any error of the program, and Stopped.
         """
         replay = self._replay()
         effect = self._effect(replay)
@@ -262,9 +262,9 @@ class Rerun:
             return Recording(self.recorded(request or self.request))
 
     def useless(self) -> Sequence[Note]:
-        """What is found of gradients that are there and useless, where the program is run again for that.
+        """Notes on useless gradients, found by running the program again.
 
-        Nothing where it raises an error, or does something that is seen outside.
+        Empty if it raises an error, or does something that is visible outside.
         """
         if self.backend.useless_in_call is None or len(self.request.asked) > 1 or self.is_replaced:
             return ()
@@ -283,7 +283,7 @@ class Rerun:
 
     @contextmanager
     def _running(self, replay: Replay) -> Iterator[None]:
-        # Within this context the program runs again, unheard. Raises Stopped at its first side effect.
+        # Within this context the program runs again, with output suppressed. Raises Stopped at its first side effect.
         with silent() as is_silent:
             if not is_silent:
                 raise StoppedAtEffect(self._not_again("would run beside another program that runs again"))
@@ -302,7 +302,7 @@ class Rerun:
         return Replay(self.backend, self.request.target, self.args, self.kwargs, taken=self.taken)
 
     def _effect(self, replay: Replay) -> str:
-        # What running the program once more would do that is not put back; empty where nothing is known of that.
+        # A side effect of running the program again that cannot be undone; empty if none is known.
         lost = replay.state.lost
         return f"takes from {kind(lost[0])}, or gives to it" if lost else replay.state.effect()
 
@@ -316,7 +316,7 @@ class Rerun:
 
 
 def versions(backend: Backend, given: Iterable[Any]) -> list[int | None]:
-    """How often each tensor among these was written to, as far as its framework counts."""
+    """The framework's count of writes for each tensor among these, as far as it counts them."""
     is_tensor, version = backend.arrays.is_tensor, backend.arrays.version
     return [version(value) for value in given if is_tensor(value)]
 

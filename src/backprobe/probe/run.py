@@ -25,7 +25,7 @@ from backprobe.tracing.transcribe import over
 
 
 class TargetRun(Form):
-    """One call of a target: forward, and then backward from what it returned."""
+    """One call of a target: forward, and then backward from its output."""
 
     differentiated: list[int]
     """The numbers of the values that are differentiated."""
@@ -35,9 +35,9 @@ class TargetRun(Form):
     """What was recorded of a run whose output depends on nothing that is differentiated."""
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
-        """Run forward and backward; whatever happens, nothing is left behind.
+        """Run forward and backward. Nothing is left behind, whatever happens.
 
-        The KeyboardInterrupt of a user who stops it has the recording until then, as ``so_far``.
+        If the user interrupts it, the KeyboardInterrupt has the recording up to then as ``so_far``.
         """
         try:
             inputs = self.inputs(args, kwargs)
@@ -58,10 +58,10 @@ class TargetRun(Form):
             self.tape.release()
 
     def _program(self, inputs: Mapping[str, Any]) -> Ran:
-        # The program itself, up to the choice of what is differentiated.
+        # Forward, up to the choice of the output.
         result = self.returned(self.forward(inputs))
         if self.replacing is not None and self.replacing.failed is not None:
-            raise self.replacing.failed  # the program has caught it
+            raise self.replacing.failed  # raise it again, since the program caught it
         self.doing = "choosing the output of"
         outputs = [self.output(result, one) for one in self.probe.asked]
         self.doing = "differentiating"
@@ -79,12 +79,12 @@ class TargetRun(Form):
         return Ran(result, roots, self.trace.captures(self.schema), None if kept is None else self._flow(kept))
 
     def _flow(self, kept: Callable[[str, Any], Any]) -> Callable[[int, Any], Any]:
-        # What is kept of the contribution to each capture, which backends know by its position.
+        # The function that selects which contributions are kept for each capture. Backends know captures by position.
         names, captured = self.schema.names.of_entries, self.schema.captured
         return lambda at, flowed: kept(names[captured[at]][0], flowed)
 
     def returned(self, result: Any) -> Any:
-        """What the target returned has a name."""
+        """Give names to the return value of the target."""
         result = self.trace.name_result(result)
         if inspect.isgenerator(result) or inspect.iscoroutine(result):
             result.close()
@@ -111,18 +111,18 @@ class TargetRun(Form):
         return Recording(self.judged(ran), result)
 
     def hold(self, output: ProbedOutput) -> int:
-        """The number of the value that is differentiated, which always has an entry."""
+        """The number of the differentiated value, which always has an entry."""
         return self.trace.hold_output(output.tensor, output.path, output.name or "return")
 
     def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What is to be made differentiable, by name."""
+        """The values to make differentiable, by name."""
         return {}
 
     def forward(self, inputs: Mapping[str, Any]) -> Any:
         raise NotImplementedError
 
     def output(self, result: Any, asked: AskedOutput) -> ProbedOutput:
-        """An output that is asked for. Raises BadOutput or NothingToDifferentiate."""
+        """The output that was requested. Raises BadOutput or NothingToDifferentiate."""
         words, of, cotangent = Words(framework=self.backend.name, key=asked.key), asked.of, asked.cotangent
         inner = named_output(self.trace, result, of, cotangent, words)
         if inner is not None:

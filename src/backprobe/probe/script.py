@@ -38,7 +38,7 @@ STOPPED = "this is iteration {} of those that {}; the script was stopped after i
 ENDED = "all {} iterations of the script that {} were looked at, and this is the last"
 RUN_BACKWARD, TAKE_GRADIENTS = "run backward()", "take gradients"
 LATER = ", and later ones were not looked at: {} looks at ten"
-USUAL = 2  # iterations: the second shows what the first has left it
+USUAL = 2  # iterations; the second also shows what the first left behind
 CLEAN = "no NaN or Inf comes to an output or a gradient: {} and {} were checked, in {}"
 CLEAN_GRADIENTS = "no NaN or Inf comes to a gradient, nor to what it is of: {} were checked"
 BEFORE = "earlier, in an iteration without backward(): {}{}"
@@ -48,8 +48,8 @@ NO_BACKWARD = "no backward() ran"
 NO_GRADIENT = "the script took no gradient"
 IN_GRAPH = "the script builds a graph for a session, which was not followed"
 GRADIENT = "this is gradient {} of those that the script takes; it was stopped there"
-MOST = 4  # of what was found before
-AGAIN = 8  # iterations in which a module may yet be called that an earlier one did not call
+MOST = 4  # reports from parts without backward that are kept
+AGAIN = 8  # iterations to wait for modules that no iteration has called yet
 CALLED_LATER = "modules that were not called in an earlier iteration were called in a later one"
 USED_LATER = "parameters that got no gradient in an earlier iteration got one in a later one"
 UNUSED = "none of these parameters got a gradient in any of {} iterations"
@@ -65,7 +65,7 @@ def imported(tree: ast.Module) -> set[str]:
 
 
 def frameworks_of(file: str, asked: str | None) -> list[str]:
-    """Those to listen to: the one that was asked for, or all, those that the script imports itself first."""
+    """The frameworks to observe: the requested one, or all, beginning with those that the script itself imports."""
     if asked is not None:
         return [asked]
     try:
@@ -76,7 +76,7 @@ def frameworks_of(file: str, asked: str | None) -> list[str]:
 
 
 class ScriptBlock(LoopPart):
-    """One of the blocks that a script is recorded in, of which its writer knows nothing."""
+    """One of the blocks in which a script is recorded. The script itself does not know about it."""
 
     has_own_options = True
     useless: UselessGradients | None = None
@@ -102,9 +102,9 @@ class ScriptBlock(LoopPart):
 class Script:
     """One run of a script.
 
-    With ``nonfinite=True`` the first iteration with a finding is explained, without it the first with a finding or an
-    error of the first ``steps`` that run ``backward()``. Then the script is stopped: what it does afterwards repeats
-    that or follows from it.
+    With ``nonfinite=True`` the first iteration with a finding is explained; otherwise the first one with a finding or
+    an error among the first ``steps`` that run ``backward()``. Then the script is stopped, since later iterations only
+    repeat or follow from it.
     """
 
     def __init__(
@@ -119,26 +119,28 @@ class Script:
         most: float = math.inf,
     ) -> None:
         self.judge, self.steps, self.more = judge, steps, more
-        self.most = most  # iterations after which nothing more is looked for
-        self.spec = spec  # of a module that runs as ``python -m`` would run it
+        self.most = most  # the iteration after which the search ends
+        self.spec = spec  # the spec of a module that runs like ``python -m``
         self.probe, self.file, self.arguments = probe, file, [file, *arguments]
         self.answer: Report | None = None
-        self.before: dict[str, None] = {}  # sentences about what was found where no backward ran
-        self.last: Report | None = None  # of what ran without a backward
-        self.uncalled: set[str] | None = None  # the parameters without a gradient where some module was not called
-        self.is_uncalled = False  # was none of their modules? Else it used others of its parameters
+        self.before: dict[str, None] = {}  # sentences about findings in parts that ran no backward
+        self.last: Report | None = None  # the report on a part that ran no backward
+        self.uncalled: set[str] | None = None  # parameters without a gradient while some module was not called
+        self.is_uncalled = False  # True if none of their modules was called; else the modules used other parameters
         self.iterations = self.values = self.gradients = 0
-        self.does = RUN_BACKWARD  # in each of them
+        self.does = RUN_BACKWARD  # what the script does in each iteration
         self.useless: UselessGradients | None = None
-        self.backend: Backend | None = None  # of the framework that it uses
+        self.backend: Backend | None = None  # the backend of the script's framework
         self.began = 0.0
-        self.passes, self.losses = 0, list[float]()  # how often it ran backward, and what the last of them were of
+        self.passes, self.losses = 0, list[float]()  # the number of backward passes, and the last losses
         from backprobe.explain.nonfinite.earlier_iterations import EarlierIterations  # which imports NumPy
 
         self.earlier = EarlierIterations()
 
     def run(self) -> None:
-        """Run it to its end, or until enough is known. Its errors are raised here, also SystemExit with its status."""
+        """Run the script to its end, or until enough is known. Raises its errors, including SystemExit with its
+        status.
+        """
         loop = TrainingLoop(
             self.probe,
             os.path.abspath(self.file),
@@ -173,7 +175,8 @@ class Script:
     def _block(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
         block = ScriptBlock(probe, backend, frame)
         if self.backend is None:
-            self.began = time.monotonic()  # the framework is imported now, which another run need not do
+            # the framework is already imported by now, and another run need not import it
+            self.began = time.monotonic()
         self.backend = backend
         if self.useless is None and backend.useless is not None and not probe.options.nonfinite:
             self.useless = backend.useless()
@@ -182,17 +185,17 @@ class Script:
         return block
 
     def _say_all(self) -> None:
-        # The script has ended before as many iterations as were asked for.
+        # The script ended before running the requested number of iterations.
         if self.answer is not None and self.steps > 1 < self.iterations:
             self.answer = replace(self.answer, notes=(ENDED.format(self.iterations, self.does), *self.answer.notes))
 
     def _may_show_more(self) -> bool:
-        # Was the script stopped with nothing found, and is there a command that looks at ``more``?
+        # Was the script stopped without a finding, and is there a command to look at ``more`` iterations?
         assert self.answer is not None
         return bool(self.more and self.answer.ok) and self.iterations >= self.steps
 
     def _over(self, block: LoopPart, error: BaseException | None) -> bool:
-        # A part of the script is over. Is enough known?
+        # Called when a part of the script is over. Returns whether enough is known.
         record = block.recording.record
         self.passes += len(record.outputs)
         self.losses = _numbers(record, block.backend) or self.losses
@@ -214,21 +217,21 @@ class Script:
         return False
 
     def _judged(self, recording: Recording) -> Report:
-        # The report; of several outputs that of the first with a finding, where the judge takes one.
+        # The report. If there are several outputs and the judge takes only one, the first report with a finding.
         if self.judge is explain or not recording.record.is_of_several:
             return self.judge(recording)
         reports = [self.judge(recording.of(key)) for key in recording.output_keys]
         return next((one for one in reports if not one.ok), reports[-1])
 
     def _with_earlier(self, report: Report, record: Record) -> Report:
-        # A report, with what earlier iterations have left in variables.
+        # A report, extended by what earlier iterations have left in variables.
         report = self.earlier.explained(report, record)
         if report.ok:
             self.earlier.keep(record)
         return report
 
     def _still_lacking(self, record: Record) -> Record:
-        # The record with those parameters alone that lacked their gradient in each iteration so far.
+        # The record, listing only parameters that lacked their gradient in every iteration so far.
         training = record.training
         if training is None or self.uncalled is None:
             return record
@@ -236,7 +239,8 @@ class Script:
         return replace(record, training=replace(training, untrained=kept))
 
     def _is_open(self, report: Report, record: Record) -> bool:
-        # May a later iteration show another thing, as a module that none has called so far, one of several experts?
+        # Could a later iteration show something new, such as a module that no iteration has called yet (one of several
+        # experts)?
         assert self.answer is not None
         lacking = () if record.training is None else record.training.untrained
         again = self.uncalled is not None
@@ -260,21 +264,21 @@ class Script:
         return self.iterations < AGAIN
 
     def _taken(self, report: Report, is_instead: bool) -> bool:
-        # A gradient of a function was explained. Is enough known?
+        # Called when the gradient of a function was explained. Returns whether enough is known.
         is_open = self.answer is None or any(Known.MOMENTARY in one.known for one in self.answer)
         if is_open or not report.ok or is_instead:
             self.answer = report
         return not report.ok
 
     def _explained(self, report: Report) -> bool:
-        # Take a report for the answer, unless NaN and Inf were asked for and it has none.
+        # Use a report as the answer, unless NaN and Inf were asked for and it has none.
         if self.probe.options.nonfinite and report.ok:
             return False
         self.answer = replace(report, notes=(*report.notes, *self.before))
         return True
 
     def _explained_before(self, report: Report, record: Record) -> None:
-        # Keep a report on a part that runs no backward: it may be the only one, or the reason for a later one.
+        # Keep a report on a part without backward: it may be the only report, or explain a later one.
         if self.last is None or self.last.ok:
             is_graph = any(note.code == "graph_not_followed" for note in record.notes)
             none_taken = IN_GRAPH if is_graph else NO_GRADIENT
@@ -290,7 +294,7 @@ class Script:
             self.before[BEFORE.format(one.headline, where)] = None
 
     def _is_clean(self, record: Record) -> bool:
-        # Is each value and gradient finite, and what was written into parameters? They are counted.
+        # Is every value, gradient and written parameter finite? The checked ones are counted.
         judged = [entry.finiteness for entry in record.entries if entry.finiteness is not None]
         counts = [count for one in judged for count in (one.value, one.grad) if count is not None]
         self.values += sum(one.value is not None for one in judged)
@@ -299,12 +303,12 @@ class Script:
         return all(count.is_finite for count in counts) and not (written or any(one.made for one in judged))
 
     def with_nonfinite(self) -> Script:
-        """The same script, to be looked at with ``nonfinite=True`` for as many iterations as this one has run."""
+        """The same script with ``nonfinite=True``, for as many iterations as this one ran."""
         probe = replace(self.probe, options=replace(self.probe.options, nonfinite=True))
         return Script(probe, self.file, self.arguments[1:], self.judge, spec=self.spec, most=self.iterations)
 
     def experiments(self, beginning: Beginning) -> ScriptExperiments | None:
-        """What runs it again; None where it has taken no gradient."""
+        """The object that runs the script again for experiments; None if it took no gradient."""
         if self.backend is None or not self.passes:
             return None
         return ScriptExperiments(
@@ -319,7 +323,7 @@ class Script:
         )
 
     def report(self) -> Report | None:
-        """The report, also on a script that raised; None where nothing was recorded."""
+        """The report, even if the script raised an error; None if nothing was recorded."""
         if self.answer is not None:
             return self.answer
         if self.probe.options.nonfinite and (self.iterations or self.last is None) and self.values:
@@ -333,7 +337,7 @@ class Script:
 
 
 def _numbers(record: Record, backend: Backend) -> list[float]:
-    # What gradients were taken of, each as the sum of its numbers, where they are still there.
+    # The sum of the numbers of each value that gradients were taken of, if it still exists.
     found = []
     for entry in [record.entries[at] for at in record.outputs]:
         with suppress(BackprobeError):

@@ -1,7 +1,7 @@
-"""A script in which NaN or Inf was found runs once more, and is looked at while they are made.
+"""A script in which NaN or Inf was found runs once more, this time observing how they are made.
 
-Of a run that was not recorded with ``nonfinite=True`` the values are known that are still there when an iteration is
-over, and nothing of the operations of backward. So where a script may run again, it does so up to where it was stopped.
+Without ``nonfinite=True``, only values that still exist at the end of an iteration are known, and nothing about the
+operations of backward. So the script, if it may, runs again up to where it was stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AGAIN = "the script ran once more up to there, for the values and operations in 
 
 
 def looked_at_again(report: Report, script: Script, again: ScriptExperiments) -> Report:
-    """The report, with what ``nonfinite=True`` tells in place of what was found of NaN and Inf."""
+    """The report with its findings about NaN and Inf replaced by those of ``nonfinite=True``."""
     from backprobe.explain.nonfinite import is_nonfinite  # which imports NumPy
 
     if not any(map(is_nonfinite, report)):

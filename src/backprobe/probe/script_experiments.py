@@ -1,9 +1,9 @@
-"""Experiments with a script that was explained: it runs again with a suspected line changed, and what comes of that.
+"""Experiments with a script that was explained: it runs again with a suspected line changed, to see the effect.
 
-Of each line that a finding names, the result gets the history of what the line reads (it is *bridged*), and the
-parameters that lacked a gradient have one then, or not. If they have, the script runs once more with other numbers read
-there (they are *moved*): where the loss stays the same, nothing is said, for the line is not what the loss depends on.
-Then it runs with what may be written in that line instead: see ``script_remedies``.
+For each line named by a finding, the line's result gets the history of the values that the line reads (it is
+*bridged*), and it is observed whether the parameters without a gradient get one. If so, the script runs once more with
+other numbers read on that line (they are *moved*). If the loss does not change, the loss does not depend on the line,
+and nothing is claimed. Then the script runs with the line's remedy written into it: see ``script_remedies``.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ from backprobe.source.user_code import package
 if TYPE_CHECKING:
     from backprobe.backends.random_states import RandomState
 
-MOST = 24  # runs with bridges, or with other numbers
-MOST_BEHIND = 2  # lines behind one that cut off what comes by its bridge
-LONGEST = 30.0  # seconds that the script may have taken
-SHORTEST = 30.0  # seconds that all runs may take, or twice as long as the script
-MOVES = (-1.5, 1.001)  # the second where the first leads to an error
+MOST = 24  # runs with bridges or moved numbers
+MOST_BEHIND = 2  # lines after a bridged one that cut off what comes through the bridge
+LONGEST = 30.0  # the longest original run in seconds for which experiments are made
+SHORTEST = 30.0  # seconds that all experiments together may take, or twice as long as the script took
+MOVES = (-1.5, 1.001)  # the second is used if the first leads to an error
 NOT_TRIED = "what was found was not tried: run again, the script {effect}"
 TOO_LONG = "what was found was not tried: the script took {seconds:.0f} s, and runs again only below {most:.0f} s"
 TIME_OVER = "not all that was found was tried: the {seconds:.0f} s for that were over"
 
 
 class Beginning:
-    """What there was when a script began: modules, and random states."""
+    """The state of the process when a script began: modules, and random states."""
 
     def __init__(self) -> None:
         self.modules = {*sys.modules}
@@ -66,7 +66,7 @@ class Beginning:
         self.states = [(write, read()) for read, write in random_states(self.known)]
 
     def again(self, backend: Backend, bridges: Bridges) -> None:
-        """Random numbers come as they did then."""
+        """Restore the random states, so that the same random numbers come again."""
         if backend.name not in self.known:
             bridges.begin()
         for write, state in self.states:
@@ -74,17 +74,17 @@ class Beginning:
 
 
 def random_states(names: Collection[str]) -> Sequence[RandomState]:
-    """Those of Python, NumPy and these frameworks."""
+    """The random states of Python, NumPy and these frameworks."""
     from backprobe.backends.random_states import OF_PYTHON  # which imports NumPy
 
     return [*OF_PYTHON, *(state for name in names for state in load_backend(name).state(None).random_states())]
 
 
 class ScriptExperiments:
-    """The runs of one script, which has ended or was stopped.
+    """Runs one script again, after it ended or was stopped.
 
-    ``passes`` is how often it had run backward, and ``losses`` what the last of them were of, if that is known;
-    ``seconds`` is what it took, but for the import of its framework.
+    ``passes`` is how often it had run backward, ``losses`` are the last values that it ran backward from, if known, and
+    ``seconds`` is how long it took, without importing its framework.
     """
 
     def __init__(
@@ -105,12 +105,12 @@ class ScriptExperiments:
         self.until = time.monotonic() + self.lasting
         self.statements: list[Statement] = []
         self.codes: dict[str, CodeType] = {}
-        self.names: dict[str, Mapping[str, Any]] = {}  # the global ones of the main module, by its file
+        self.names: dict[str, Mapping[str, Any]] = {}  # the global names of its main module, by file
         self.left = MOST
         self.remedies = ScriptRemedies(self._run, self.names_of, backend.edits)
 
     def with_tried(self, report: Report) -> Report:
-        """The report, whose findings say what was shown of them. It is the same otherwise, but for a note."""
+        """The report with what experiments showed about its findings. A note may be added; nothing else changes."""
         return self.safely(report, lambda report: any(map(_own_place, report)), self._tries)
 
     def _tries(self, report: Report) -> Iterator[Report]:
@@ -123,7 +123,7 @@ class ScriptExperiments:
     def safely(
         self, report: Report, is_wanted: Callable[[Report], bool], tries: Callable[[Report], Iterator[Report]]
     ) -> Report:
-        """The last of the reports that ``tries`` comes to, with a note where it ends at an error or a side effect."""
+        """Returns the last report that ``tries`` yields, with a note if it was ended by an error or a side effect."""
         try:
             if not is_wanted(report) or not self.may_try():
                 return report
@@ -144,10 +144,11 @@ class ScriptExperiments:
     def hearing(
         self, edits: Sequence[Edit] = (), passes: int | None = None
     ) -> tuple[Sequence[float | None], Sequence[HeardBirth]] | None:
-        """The losses of another run of the script with these edits, and the operations that made NaN or Inf of less.
+        """The losses of another run of the script with these edits, and the operations that made NaN or Inf from better
+        operands.
 
-        It ends after so many backward passes, or else with the step after the last that the script had run. None where
-        it cannot run again, or its framework tells of no operations.
+        It ends after ``passes`` backward passes, or else after the step that follows the script's last pass. None if
+        the script cannot run again, or if its framework reports no operations.
         """
         if self.backend.hear_births is None:
             return None
@@ -163,7 +164,7 @@ class ScriptExperiments:
 
     @contextmanager
     def as_before(self) -> Iterator[None]:
-        """After this context the process is as it was."""
+        """A context after which the state of the process is restored."""
         from backprobe.backends.random_states import put_back
 
         folder, environment, path = os.getcwd(), dict(os.environ), [*sys.path]
@@ -185,7 +186,7 @@ class ScriptExperiments:
         targets = at_line(self.statements, *place)
         if not targets:
             return one
-        if Known.NOWHERE in one.known:  # a bridge at that line leads nowhere
+        if Known.NOWHERE in one.known:  # a bridge on that line would lead nowhere
             as_is = self._run(BridgingPlan(frozenset()), self._is_over)
             return one if as_is is None or not as_is.losses else self.remedies.with_result_kept(one, as_is)
         plan, behind = BridgingPlan(frozenset(targets), one.lost or _named(one), is_followed=True), frozenset[int]()
@@ -199,8 +200,8 @@ class ScriptExperiments:
         return self.remedies.with_remedy(replace(one, tried=(*one.tried, said)), run, others) if said else one
 
     def _further(self, first: BridgedRun, plan: BridgingPlan) -> tuple[BridgedRun | None, BridgingPlan, frozenset[int]]:
-        # Another run where a bridge at one line brings nothing: at lines behind it as well, at the statements that come
-        # to it by way of a library, or at all that it writes into. With its plan but for lines behind, and these.
+        # Another run, if a bridge on one line has no effect: also bridging lines after it, statements that reach it
+        # through a library, or everything that it writes into. Returns the run, its plan, and the lines after it.
         behind = frozenset([*first.ends][:MOST_BEHIND])
         run, behind = self._with_behind(plan, behind) if behind else (None, behind)
         if run is not None:
@@ -210,7 +211,7 @@ class ScriptExperiments:
         return self._bridged(plan), plan, frozenset()
 
     def _with_behind(self, plan: BridgingPlan, behind: frozenset[int]) -> tuple[BridgedRun | None, frozenset[int]]:
-        # A run with bridges at these lines as well, if gradients arrive then; of several lines one, if it suffices.
+        # A run that also bridges these lines, if gradients then arrive. If one of the lines suffices, only that one.
         run = self._bridged(replace(plan, targets=plan.targets | behind))
         if run is None or not run.arrived:
             return None, behind
@@ -221,7 +222,7 @@ class ScriptExperiments:
         return run, behind
 
     def _bridged(self, plan: BridgingPlan) -> BridgedRun | None:
-        # A run with bridges; None where it raises an error, or goes another way than the script did.
+        # A run with bridges; None if it raises an error, or takes another course than the script did.
         run = self._run(plan, self._is_over)
         if run is None or not run.losses or not run.count:
             return None
@@ -229,12 +230,12 @@ class ScriptExperiments:
         return run if is_same else None
 
     def _is_over(self, losses: Sequence[float | None]) -> bool:
-        # Has a run come to where the script was stopped, after so many passes?
+        # Has a run reached the point where the script was stopped, after that many passes?
         is_last = not self.losses or any(_is_close(losses[-1], each) for each in self.losses)
         return len(losses) >= self.passes and (is_last or len(losses) >= 10 * self.passes + 10)
 
     def _depends(self, bridged: BridgedRun, plan: BridgingPlan) -> bool:
-        # Does a loss change when what the statements read has other numbers?
+        # Does a loss change if the statements read other numbers?
         passes = len(bridged.losses)
         for by in MOVES:
             moved = self._run(replace(plan, by=by, is_wide=False), lambda losses: len(losses) >= passes)
@@ -243,7 +244,7 @@ class ScriptExperiments:
         return self._depends_later(plan, passes)
 
     def _depends_later(self, plan: BridgingPlan, passes: int) -> bool:
-        # The same of the numbers of the parameters, which come to it in the next iteration.
+        # The same if the parameters' numbers change, which reach the statements in the next iteration.
         def is_over(losses: Sequence[float | None]) -> bool:
             return len(losses) >= 2 * passes
 
@@ -258,7 +259,7 @@ class ScriptExperiments:
         edits: Sequence[Edit] = (),
         within: AbstractContextManager[Any] | None = None,
     ) -> BridgedRun | None:
-        # None where nothing can be concluded: there was an error, or it took too long.
+        # None if nothing can be concluded: there was an error, or it took too long.
         if not (self.left or edits) or time.monotonic() > self.until:
             return None
         assert self.backend.bridges is not None
@@ -275,9 +276,9 @@ class ScriptExperiments:
 
     @contextmanager
     def anew(self, code: Code, names: Mapping[str, Any], bridges: Bridges) -> Iterator[bool]:
-        """Within this context the script may run again as in a new process, with this code of its modules.
+        """Within this context the script can run again as in a new process, with this code for its modules.
 
-        It is False where another program runs again now.
+        Yields False if another program is being run again at this time.
         """
         with ExitStack() as entered:
             if not entered.enter_context(silent()):
@@ -289,11 +290,12 @@ class ScriptExperiments:
             entered.enter_context(writing_refused(bridges.writers))
             entered.enter_context(harmless(os.path.basename(self.file)))
             self.beginning.again(self.backend, bridges)
-            entered.enter_context((self.backend.uncompiled or nullcontext)())  # which a new process does not know
+            # a new process would not have compiled functions
+            entered.enter_context((self.backend.uncompiled or nullcontext)())
             yield True
 
     def _ran(self, run: BridgedRun, code: Code) -> bool:
-        # Has the script come to its end, or to where it was to be stopped?
+        # Did the script reach its end, or the point where it was to be stopped?
         try:
             with as_main(self.arguments, self.spec) as main:
                 vars(main).update(run.hooks)
@@ -308,7 +310,7 @@ class ScriptExperiments:
         return True
 
     def _total(self, value: Any) -> float | None:
-        # Of the numbers of a tensor or array.
+        # The sum of the numbers of a tensor or array.
         if self.backend.arrays.is_tensor(value):
             value = self.backend.arrays.numbers(value)
         is_array = type(value).__module__ == "numpy" and hasattr(value, "dtype") and value.dtype.kind in "biufc"
@@ -320,12 +322,12 @@ class ScriptExperiments:
         return self.codes[file]
 
     def _edited(self, edits: Sequence[Edit], file: str) -> CodeType:
-        # The code of a file with edits. Raises SyntaxError.
+        # The compiled code of a file with edits. Raises SyntaxError.
         own = [one for one in edits if os.path.abspath(one.file) == file]
         return with_hooks(edited(own[0].text, own), file, self.statements) if own else self._code(file)
 
     def names_of(self, file: str) -> Mapping[str, Any]:
-        """The global names of a file of the script."""
+        """The global names of a file of the script, with their values."""
         return self.names.get(file) or names_of(file)
 
 
@@ -334,8 +336,8 @@ def _noted(report: Report, note: str) -> Report:
 
 
 def _own_place(one: Finding) -> tuple[str, int] | None:
-    # The file and line of a finding that a bridge may prove, where they are the program's own. Where gradients are
-    # there and useless, others would come over the bridge beside them, and prove nothing.
+    # The file and line of a finding that a bridge may prove, if it is the program's own line. It is None for useless
+    # gradients: gradients over a bridge would prove nothing there.
     if Known.GRADIENT_THERE in one.known:
         return None
     if one.source is None or package(one.source.file) is not None or not one.source.file.endswith(".py"):
@@ -349,8 +351,8 @@ def _named(one: Finding) -> tuple[str, ...]:
 
 
 def _said(one: Finding, run: BridgedRun, instead: Collection[Statement], behind: Collection[Statement]) -> str:
-    # What a run has shown of a finding; empty where that is nothing of what it says. Other lines were bridged in its
-    # place, or with it.
+    # What a run proves about a finding; empty if it proves nothing of what it says. Other lines may have been bridged
+    # instead, or in addition.
     names = run.names_arrived()
     is_known = bool(one.lost) and any(held is not None for held in run.resolved.values())
     count = len(names) if is_known else len(run.arrived)
@@ -367,7 +369,7 @@ def _said(one: Finding, run: BridgedRun, instead: Collection[Statement], behind:
 
 
 def _not_registered(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
-    # Stands for ``atexit.register``: what the script does at its end it has registered before.
+    # Replaces ``atexit.register``: the script registered its exit functions in the first run.
     return function
 
 

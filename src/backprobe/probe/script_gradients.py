@@ -1,7 +1,8 @@
-"""The gradients that a script takes of functions, each taken again under a probe: in JAX, which has no blocks.
+"""The gradients that a script takes of functions, each taken again under a probe: used for JAX, which has no blocks.
 
-The script runs uncompiled, and is stopped at the first gradient with a finding, or when a function comes again whose
-gradient had none. What the numbers of one gradient can't tell is looked for in the second as well.
+The script runs without compilation. It is stopped at the first gradient with a finding, or when a function whose
+gradient had none is differentiated a second time. A question that one gradient's numbers leave open is looked at in the
+second as well.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ FROZEN = Reason("frozen")
 
 
 class ScriptGradients:
-    """Listens to the gradients of one script.
+    """Observes the gradients that one script takes.
 
-    ``taken`` is called with each report, and says whether that is enough; and with whether it takes the place of the
-    last one, which is of the same function.
+    ``taken`` is called with each report, and with whether it replaces the last one, which is about the same function.
+    It returns whether that is enough.
     """
 
     def __init__(
@@ -60,14 +61,15 @@ class ScriptGradients:
         self.listening = ExitStack()
         self.backend: Backend | None = None
         self.is_explain = judge is explain and not probe.options.nonfinite
-        self.known: dict[Any, Observed | None] = {}  # by function: what was found in its gradient, if more may be
-        self.open: Any = None  # the function that the last report is of, if its second gradient may show more
-        self.waited = 0  # gradients of other functions meanwhile
+        # by function: what was found in its gradient, if the next one may show more
+        self.known: dict[Any, Observed | None] = {}
+        self.open: Any = None  # the function of the last report, if its second gradient may show more
+        self.waited = 0  # gradients of other functions since then
         self.count = 0  # gradients that the script was given
         self.last = 0  # the number of the last one that was heard, counted from 1
 
     def listen(self, backend: Backend) -> None:
-        """From now on, once."""
+        """Begin to observe; later calls do nothing."""
         guards = backend.guards
         if self.backend is None and guards is not None and guards.functions is not None:
             self.backend = backend
@@ -94,7 +96,7 @@ class ScriptGradients:
             return
         report, found = self._report(asked, before)
         is_open = before is None and (found.is_open or bool(found.endings) or bool(report.of_kind(ALL_ZERO)))
-        self.known[function] = found if is_open else None  # the next batch may bring others
+        self.known[function] = found if is_open else None  # the next batch may give other findings
         is_instead = before is not None and self.open is function
         self.open = function if is_open else None
         if self.taken(report, is_instead) and not (is_open and report.of_kind(ALL_ZERO)):
@@ -124,7 +126,7 @@ class ScriptGradients:
         return Report(NOT_AGAIN.format(asked.asked, why), complete=False), Observed()
 
     def _rerun(self, asked: GuardedGradient, request: Request, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Rerun:
-        # What takes the gradient again for an experiment.
+        # The function that takes the gradient again for an experiment.
         assert self.backend is not None
         backend = self.backend
 
@@ -137,7 +139,7 @@ class ScriptGradients:
 
 
 def _where_traced(error: Exception, backend: Backend) -> tuple[Finding, ...]:
-    # The line that raises an error when it is not run uncompiled, if that is what this error is.
+    # If this error arises only because the script runs without compilation: the line that raises it.
     line = None if backend.traced_line is None else backend.traced_line(error)
     if line is None:
         return ()
@@ -149,7 +151,7 @@ def _is_any(name: str) -> bool:
 
 
 def _arguments(record: Record, wrt: frozenset[str]) -> dict[int, None]:
-    # The positions of the entries that these arguments hold.
+    # The positions of the entries of these arguments.
     return {
         at: None
         for full, at in record.names.items()
@@ -161,10 +163,10 @@ def _arguments(record: Record, wrt: frozenset[str]) -> dict[int, None]:
 def with_zeros(
     record: Record, asked: GuardedGradient, is_explain: bool, before: Observed | None
 ) -> tuple[Record, Observed]:
-    """The record with notes on gradients that are there and useless, and what else was found in this one.
+    """The record with notes on useless gradients, and everything else found in this one.
 
-    They are on gradients that are all exactly 0, or on each that is and for which the derivative stops on every way to
-    the output; and on what is found in this gradient and was found in the one before.
+    The notes say that all gradients are exactly 0, or name each one that is 0 because a derivative stops on every way
+    to the output. Findings made both in this gradient and in the previous one are noted too.
     """
     arrays, entries = load_arrays(record.backend), [record.entries[at] for at in _arguments(record, asked.wrt)]
     there = [one for one in entries if one.status is GradStatus.OK]
@@ -182,7 +184,7 @@ def with_zeros(
 
 
 def _small(arrays: Arrays, there: Sequence[Entry]) -> list[str]:
-    # The names of those whose gradient is far below the others.
+    # The names of arguments whose gradient is far smaller than the others.
     known = {one.name: arrays.summary(one.held_grad) for one in there}
     largest = {name: one.largest for name, one in known.items() if one is not None and not one.nonfinite}
     most = max(largest.values(), default=0.0)
@@ -193,9 +195,10 @@ def _small(arrays: Arrays, there: Sequence[Entry]) -> list[str]:
 def counted(
     record: Record, wrt: frozenset[str], unused: Collection[str], trained: Collection[str] | None = None
 ) -> Record:
-    """The record with what became of the arguments that are differentiated, which are the parameters.
+    """The record with a census of the differentiated arguments, which are the parameters.
 
-    Of a model of Flax NNX, these are what ``trained`` names: running statistics, which it holds as well, are frozen.
+    For a model of Flax NNX, the parameters are what ``trained`` names: running statistics are arguments too, and count
+    as frozen.
     """
     every = [(at, record.entries[at]) for at in _arguments(record, wrt)]
     floating = [(at, one) for at, one in every if one.status not in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)]

@@ -1,4 +1,4 @@
-"""NaN and Inf of a whole script: it runs again with its operations heard, as it is and with remedies."""
+"""NaN and Inf of a whole script: it runs again with its operations observed, first unchanged and then with remedies."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from backprobe.source.edits import Edit
 if TYPE_CHECKING:
     from backprobe.remedies.numerics import Cure
 
-RUNS = 8  # with remedies
+RUNS = 8  # runs with remedies
 
 
 def with_numbers(report: Report, again: ScriptExperiments) -> Report:
-    """The report, with the numbers at births inside of what a line calls, and with what remedies have cured."""
+    """The report with numbers for births inside of called functions, and with the effect of each remedy."""
     from backprobe.explain.nonfinite.second_look import lacking, lacking_in_backward  # these import NumPy
     from backprobe.remedies.numerics import is_curable
 
@@ -46,14 +46,14 @@ def _heard(report: Report, again: ScriptExperiments) -> Iterator[Report]:
 
 @dataclass
 class _Trials:
-    # Runs with remedies, beside one as it is, of which the losses and the births are known.
+    # Runs the script with remedies, given the losses and births of an unchanged run.
     again: ScriptExperiments
     losses: Sequence[float | None]
     heard: Sequence[HeardBirth]
     left: int = RUNS
 
     def __call__(self, finding: Finding, edit: Edit) -> Cure | str:
-        """What a remedy has cured of a birth, by what is heard up to where the script was stopped."""
+        """What a remedy cures of a birth, judging by the operations observed up to where the script was stopped."""
         from backprobe.explain.nonfinite.second_look import is_at  # these import NumPy
         from backprobe.explain.nonfinite.text import say
         from backprobe.remedies.numerics import CLOSE, FAILED, Cure
@@ -68,7 +68,7 @@ class _Trials:
             if any(is_at(finding, one.lines) for one in heard):
                 return FAILED
         elif not _in_backward(heard) < _in_backward(self.heard):
-            return ""  # the same operations of another line, perhaps
+            return ""  # the same operations may belong to another line
         is_whole = not heard and all(map(_is_finite, losses))
         pairs = list(zip(self.losses, losses, strict=False))
         finite = [(was, now) for was, now in pairs if was is not None and now is not None and math.isfinite(was)]
@@ -79,7 +79,7 @@ class _Trials:
 
 
 def _in_backward(heard: Sequence[HeardBirth]) -> set[str]:
-    # The operations that made NaN or Inf in backward, where none has a line.
+    # The operations that made NaN or Inf in backward, for births without a line.
     return {one.operation for one in heard if one.is_backward}
 
 

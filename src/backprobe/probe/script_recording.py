@@ -1,4 +1,4 @@
-"""A whole script, run as ``python script.py`` would run it, and the recording of its first gradients."""
+"""A whole script, run like ``python script.py``, and the recording of its first gradients."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ STOPPED = Note("first_gradients")
 
 
 class ScriptRecording:
-    """One run of a script. It is stopped when it takes gradients in a second iteration, which repeats the first."""
+    """One run of a script. It is stopped when it takes gradients a second time, as that iteration repeats the first."""
 
     def __init__(self, probe: Request, file: str, arguments: Sequence[str], spec: ModuleSpec | None = None) -> None:
-        self.spec = spec  # of a module that runs as ``python -m`` would run it
+        self.spec = spec  # the spec of a module that runs like ``python -m``
         self.probe, self.file, self.arguments = probe, file, [file, *arguments]
         self.recording: Recording | None = None
 
     def run(self) -> None:
-        """Run it. Its errors are raised here, also SystemExit with its status."""
+        """Run the script. Raises its errors, including SystemExit with its status."""
         frameworks = frameworks_of(self.file, self.probe.backend)
         loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over, ScriptBlock, frameworks)
         try:
@@ -39,7 +39,7 @@ class ScriptRecording:
                 raise
 
     def _over(self, block: LoopPart, error: BaseException | None) -> bool:
-        # A part of the script is over. Is it the second that takes gradients?
+        # Called when a part of the script is over. Returns whether it was the second that took gradients.
         if not block.recording.outputs:
             return False
         if self.recording is not None:

@@ -1,4 +1,4 @@
-"""Remedies of a whole script that are tried: it runs again with another expression in a line."""
+"""Tries remedies for a whole script: it runs again with a line's expression replaced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Runs = Callable[[BridgingPlan, Stop, Sequence[Edit]], BridgedRun | None]
 
 @dataclass
 class ScriptRemedies:
-    """The remedies of one script, of which ``names_of`` gives the global names of a file."""
+    """The remedies of one script. ``names_of`` returns the global names of a file."""
 
     run: Runs
     names_of: Callable[[str], Mapping[str, Any]]
@@ -34,10 +34,11 @@ class ScriptRemedies:
     """Of the first backward pass of the script as it is."""
 
     def with_remedy(self, finding: Finding, bridged: BridgedRun, behind: Sequence[Statement]) -> Finding:
-        """The finding with the edits by which most gradients arrive: one of its line, and one of each ``behind``.
+        """The finding with the edits that bring the most gradients: one on its own line, and one on each line of
+        ``behind``.
 
-        It loses its remedy where each edit that this can mean was tried, and brings none. ``bridged`` is a run in which
-        the gradients came over bridges at these lines.
+        The finding loses its remedy if all edits that the remedy can mean were tried without success. ``bridged`` is
+        the run in which gradients came over bridges on these lines.
         """
         assert finding.source is not None
         wanted = finding.lost or tuple(bridged.names_arrived())
@@ -51,9 +52,9 @@ class ScriptRemedies:
         return replace(finding, remedy="") if found is finding and is_false else found
 
     def with_result_kept(self, finding: Finding, as_is: BridgedRun) -> Finding:
-        """The finding of a call whose result is dropped, with the name that it may be given.
+        """For a call whose result is dropped: the finding with the name that the result may be assigned to.
 
-        ``as_is`` is a run of the script as it is.
+        ``as_is`` is a run of the unchanged script.
         """
         assert finding.source is not None
         file = os.path.abspath(finding.source.file)
@@ -63,7 +64,8 @@ class ScriptRemedies:
     def _best(
         self, finding: Finding, known: BridgedRun, ways: Sequence[Sequence[Edit]], wanted: Sequence[str]
     ) -> tuple[Finding, Sequence[TrialOutcome | None]]:
-        # The finding with the way by which most gradients arrive, if one does, and what came of each that was tried.
+        # The finding with the edits that bring the most gradients, if any do, and the outcome of each edit that was
+        # tried.
         self.passes, self.loss = len(known.losses), known.losses[0]
         best: tuple[Sequence[Edit], TrialOutcome] | None = None
         outcomes: list[TrialOutcome | None] = []
@@ -77,14 +79,14 @@ class ScriptRemedies:
         if best is None:
             return finding, outcomes
         edits, outcome = best
-        sentence = said(edits, outcome, len(wanted), "loss")  # which shows more than a bridge
+        sentence = said(edits, outcome, len(wanted), "loss")  # this proves more than a bridge does
         return replace(finding, tried=(sentence,), edits=tuple(edits) if outcome.is_close else ()), outcomes
 
     def _edits_at(self, file: str, line: int) -> Sequence[Edit]:
         return edits_at(file, line, self.names_of(file), self.table)
 
     def together(self, findings: Sequence[Finding]) -> Sequence[Finding]:
-        """The findings, of which several have edits where these go together, as a patch has them."""
+        """The findings; if several have edits and all edits work together, these are kept together as one patch."""
         several = [one for one in findings if one.edits]
         if len(several) < 2:
             return findings
@@ -98,7 +100,7 @@ class ScriptRemedies:
         return [one if one is several[0] else replace(one, edits=()) for one in findings]
 
     def _outcome(self, edits: Sequence[Edit], wanted: Sequence[str]) -> TrialOutcome | None:
-        # What comes of a run with these edits; None where that is not known.
+        # The outcome of a run with these edits; None if it is not known.
         if not self.left:
             return None
         self.left -= 1

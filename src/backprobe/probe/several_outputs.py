@@ -1,4 +1,4 @@
-"""The option ``of``: one output to differentiate, or several by key, each with its own cotangent."""
+"""The option ``of``: one output to differentiate, or several by key, each with its cotangent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Of = str | int | Callable[[Any], Any] | None
 
 @dataclass(frozen=True)
 class AskedOutput:
-    """An output that is asked for, and the key that its gradients get; None for the only one."""
+    """A requested output and the key for its gradients; the key is None for a single output."""
 
     key: str | None
     of: Of
@@ -23,17 +23,17 @@ class AskedOutput:
 
     @property
     def leaf(self) -> str:
-        """What its value is called below ``of()``, if a function computes it and it has no name in the program."""
+        """The name of its value below ``of()``, if a function computes it so that it has no name in the program."""
         return "" if self.key is None else f".{quote(self.key)}"
 
 
 def is_several(of: Any) -> bool:
-    """Does it name several outputs?"""
+    """Does ``of`` name several outputs?"""
     return isinstance(of, Mapping | list | tuple)
 
 
 def refuse_several(of: Any, asked: str, instead: str, why: str = "it is about one output") -> None:
-    """Raise BadOption where ``of`` names several outputs."""
+    """Raise BadOption if ``of`` names several outputs."""
     if is_several(of):
         raise BadOption(
             "several outputs are for bp.probe",
@@ -45,7 +45,7 @@ def refuse_several(of: Any, asked: str, instead: str, why: str = "it is about on
 
 
 def asked_of(of: Any, cotangent: Any) -> tuple[AskedOutput, ...]:
-    """The outputs that ``of`` and ``cotangent`` ask for. Raises BadOption.
+    """The outputs that ``of`` and ``cotangent`` request. Raises BadOption.
 
     >>> asked_of(["ce", "kl"], {"kl": 2.0})
     (AskedOutput(key='ce', of='ce', cotangent=None), AskedOutput(key='kl', of='kl', cotangent=2.0))
@@ -70,7 +70,7 @@ def asked_of(of: Any, cotangent: Any) -> tuple[AskedOutput, ...]:
 
 
 def _by_text(of: Sequence[Any]) -> dict[str, Any]:
-    # The outputs of a list, whose texts are the keys.
+    # The outputs of a list of texts, which are also the keys.
     for one in of:
         if callable(one):
             raise BadOption(

@@ -1,4 +1,4 @@
-"""Names that the source of a program shows before it runs, and those of them that a run did not bind to a tensor."""
+"""Names that the source of a program binds, known before it runs; and those that a run did not bind to a tensor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_TENSOR = (GradStatus.NOT_TENSOR, Reason("no_tensor_bound"))
 
 
 def bound_in(function: Any, scope: str = "", *, operations: bool = False) -> list[str]:
-    """The names that the text of a function binds, without counts: none where its text is not to be had.
+    """The names that a function's source binds, without counts; empty if the source is not available.
 
     >>> import torch
     >>> bound_in(torch.nn.functional.silu)
@@ -40,7 +40,7 @@ def bound_in(function: Any, scope: str = "", *, operations: bool = False) -> lis
 
 
 def bound_in_model(models: Models, call: ModelCall, *, operations: bool = False) -> list[str]:
-    """The same of the forwards of a model's modules, but for those of the framework and of other libraries."""
+    """The names bound by the forwards of a model's modules, except forwards of the framework and of other libraries."""
     forwards = call.forwards()
     return [
         name
@@ -52,7 +52,7 @@ def bound_in_model(models: Models, call: ModelCall, *, operations: bool = False)
 
 
 def is_read(forward: Any, forwards: Mapping[str, Any], models: Models) -> bool:
-    """Is a module's forward the program's own code, or of the package that the model is from?"""
+    """Does a module's forward belong to the program itself, or to the package that the model comes from?"""
     own, home = (innermost(one) for one in (forward, forwards.get("")))
     where = None if own is None else package(own.__code__.co_filename)
     is_home = home is not None and where == package(home.__code__.co_filename)
@@ -60,7 +60,7 @@ def is_read(forward: Any, forwards: Mapping[str, Any], models: Models) -> bool:
 
 
 def name_unbound(trace: Trace, missed: Sequence[Pattern], names: Iterable[str]) -> None:
-    """Names that the source binds, that were selected, and that this run bound to no tensor have an entry as well."""
+    """Make entries for selected names that the source binds but that this run did not bind to a tensor."""
     wanted = [name for name in names if any(pattern.matches(name) for pattern in missed)]
     ran = _ran(trace) if wanted else set()
     for name in wanted:
@@ -69,7 +69,7 @@ def name_unbound(trace: Trace, missed: Sequence[Pattern], names: Iterable[str]) 
 
 
 def _ran(trace: Trace) -> set[str]:
-    # The names, without counts, at whose lines the program has been.
+    # The names, without counts, whose lines the program has executed.
     reader, events = trace.read(), trace.events
     found = set()
     for scope, word, said in zip(events[::3], events[1::3], events[2::3], strict=True):

@@ -1,4 +1,4 @@
-"""Suggestions for a text in ``of=`` that means nothing: paths into what is returned, and names of values."""
+"""Suggestions for a text in ``of=`` that matches nothing: paths into the return value, and names of values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ITEM = re.compile(r"""\[(?:["']([^"'\[\]]+)["']|(\d+))\]""")
 
 
 def alike(of: str, result: Any, paths: Collection[str], names: Collection[str]) -> tuple[list[str], list[str]]:
-    """The texts to type instead, best first, and the names in the program that are most like it.
+    """Texts to type instead, best first, and the most similar names in the program.
 
     >>> alike("los[0]", {"loss": 1.0}, ["loss"], ["h.0", "h.1"])
     (['loss[0]'], [])
@@ -42,7 +42,7 @@ def _same_local(base: str, names: Collection[str]) -> list[str]:
 
 
 def _below(base: str, behind: str, names: Collection[str]) -> list[str]:
-    # The modules in one that does not run itself, such as a list of them; the one at this index first.
+    # The modules inside one that is never called itself, such as a ModuleList; the one at the given index first.
     found = sorted(name for name in names if base and re.fullmatch(re.escape(base) + r"\.[^.:/]+", name))
     item = ITEM.match(behind)
     chosen = f"{base}.{item[1] or item[2]}" if item else ""

@@ -1,9 +1,9 @@
-"""Recording a running program block by block: each block ends with an iteration that runs backward.
+"""Records a running program block by block; each block ends with a loop iteration that ran backward.
 
-One block around a whole training run would hold every value that it ever computes. A block is opened in the function
-that is running. It ends when ``backward()`` has run in it and some function of the program begins another iteration of
-a loop (not one called since then that runs no backward itself, such as a helper that freezes parameters), or when the
-function that it was opened in returns. The next one begins where the program goes on.
+One block around a whole training run would hold every value that it ever computes. So a block is opened in the function
+that is running. It ends when that function returns, or when ``backward()`` has run in it and a function of the program
+begins another iteration of a loop. Helpers called after backward, such as one that freezes parameters, do not count
+unless they run backward themselves. The next block begins where the program continues.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Stopped(SystemExit):
 class LoopPart(PlainBlock):
     """One of the blocks in which a training loop is recorded. Only the program itself runs backward in it."""
 
-    iterations = 0  # of those that run backward, which it holds when it is over
-    so_far = (0, 0)  # passes and captures at the end of the first of these
+    iterations = 0  # how many iterations with backward the finished block holds
+    so_far = (0, 0)  # passes and captures at the end of the first of these iterations
     passed: Callable[[FrameType], None]
     """Called with the frame that runs backward, when it has."""
 
@@ -63,14 +63,14 @@ class LoopPart(PlainBlock):
 
     @property
     def backward_passes(self) -> int:
-        """How many of these add up in the leaves."""
+        """How many of these add their gradients to the leaves."""
         return self.passes if isinstance(self.tape, Differentiator) else len(self.summed)
 
     @property
     def has_replaced_a_leaf(self) -> bool:
-        """Does a name that held a leaf hold something else now, as after ``w = w - lr * w.grad``?
+        """Is a name that was bound to a leaf now bound to something else, as after ``w = w - lr * w.grad``?
 
-        It holds what was computed after the loss. Before that, the variables of two loops may well have one name.
+        Only values computed after the loss count. Before it, variables of two loops may share a name.
         """
         loss = max(self.outputs, default=-1)
         return any(
@@ -81,20 +81,20 @@ class LoopPart(PlainBlock):
 
     @property
     def has_more_to_come(self) -> bool:
-        """Is what the program has computed and not taken gradients of yet still in use, or a graph that it has kept?
+        """Has the program computed a graph from which it has not yet taken gradients, and that is still in use?
 
-        So it is in an inner loop, whose last state a later ``backward()`` goes through; and in one that takes the rows
-        of a Jacobian, one after another.
+        That is so in an inner loop whose last state a later ``backward()`` goes through, and in a loop that takes the
+        rows of a Jacobian one after another.
         """
         tape = self.tape
         return not self.summed and tape.leads_on([self._capture(held[-1]) for held in self._bound()])
 
     def _bound(self) -> list[list[Value]]:
-        # The tensors that each name has held, in their order.
+        # The tensors that each name was bound to, in order.
         named: dict[tuple[Any, str, str], list[tuple[int, Value]]] = {}
         for value in self.trace.read().naming.made:
             for scope, local, count, leaf in value.names if value.number is not None else ():
-                where = scope if local.isidentifier() else None  # an attribute is bound in other functions, too
+                where = scope if local.isidentifier() else None  # an attribute may be bound in other functions as well
                 named.setdefault((where, local, leaf), []).append((count, value))
         return [[value for _, value in sorted(each, key=itemgetter(0))] for each in named.values()]
 
@@ -117,7 +117,7 @@ class LoopPart(PlainBlock):
 
 
 class TrainingLoop:
-    """Opens and closes the blocks while the program runs in this thread."""
+    """Opens and closes blocks while the program runs in this thread."""
 
     def __init__(
         self, probe: Request, file: str, over: Over, opened: Opened = LoopPart, frameworks: Sequence[str] = (*BACKENDS,)
@@ -125,17 +125,18 @@ class TrainingLoop:
         self.probe, self.over, self.opened, self.frameworks = probe, over, opened, frameworks
         self.home = home(file)
         self.block: LoopPart | None = None
-        self.tracer: Any = None  # that of the open block
-        self.count = 0  # of the blocks opened so far
-        self.before: Any = None  # what traced the thread
-        self.frame: FrameType | None = None  # where it started, and what traced that
+        self.tracer: Any = None  # the tracer of the open block
+        self.count = 0  # the number of blocks opened so far
+        self.before: Any = None  # the thread's trace function before
+        self.frame: FrameType | None = None  # the frame where it started, and that frame's trace function before
         self.traced: Any = None
         self.is_stopped = False
         self.process = os.getpid()
-        self.without_blocks: Callable[[Backend], None] = lambda backend: None  # called where there are none, each time
+        # called each time for a backend that has no blocks
+        self.without_blocks: Callable[[Backend], None] = lambda backend: None
 
     def start(self, frame: FrameType | None = None) -> None:
-        """Record from the next call of a function on, or from where a frame stands, until another tracer comes."""
+        """Record from the next function call on, or from a given frame's position, until another tracer is set."""
         self.before = sys.gettrace()
         sys.settrace(self._entered)
         if frame is not None:
@@ -154,7 +155,7 @@ class TrainingLoop:
                 self.stop()
 
     def stop(self, error: BaseException | None = None) -> None:
-        """The program is over, or what is recorded of it."""
+        """Stop recording, at the end of the program or earlier."""
         try:
             self.close(error)
         finally:
@@ -170,7 +171,7 @@ class TrainingLoop:
             self.is_stopped = self.over(block, error) or self.is_stopped
 
     def open(self, frame: FrameType) -> bool:
-        """Begin a block where a frame stands, if the framework is loaded and the frame's source can be read."""
+        """Begin a block in a frame, if the framework is loaded and the frame's source can be read."""
         framework = next((one for one in self.frameworks if is_imported(one)), None)
         if framework is None or not _can_hold(frame.f_code):
             return False
@@ -196,21 +197,20 @@ class TrainingLoop:
         return 0 if kept is None else kept.count
 
     def is_of_training(self, entered: tuple[int, int], is_behind: bool = False) -> bool:
-        """May a loop end the iteration? Not one of a function that was called after backward(), as one that freezes
-        parameters is, unless backward() has run in it too, nor one behind backward() that prints gradients; but either
-        may that computes many values.
+        """May a loop end the iteration? Not in a function called after backward() that runs no backward itself, such as
+        one that freezes parameters, nor a loop after backward() that prints gradients, unless it computes many values.
         """
         block = self.block
         is_after = block is not None and (is_behind or (entered[1] > 0 and entered == self.passes))
         return not is_after or (block is not None and len(block.trace.versions.captures) > MANY)
 
     def begin_iteration(self) -> None:
-        """Some loop of the program begins another iteration."""
+        """Called when a loop of the program begins another iteration."""
         if self.block is not None and self.is_over(self.block):
             self.close(None)
 
     def passed(self, calling: FrameType) -> None:
-        """The program has run backward, called from here. Where a library does so, as in ``fit``, that ends the block:
+        """Called when the program has run backward. If a library does so, as in ``fit``, that ends the block, because
         the loop is not the program's own. Raises Stopped.
         """
         block = self.block
@@ -224,17 +224,17 @@ class TrainingLoop:
         self.open(frame)
 
     def is_over(self, block: LoopPart) -> bool:
-        """Is a block over as another iteration begins?"""
+        """Is a block complete when another iteration begins?"""
         captures, tape = block.trace.versions.captures, block.tape
         is_backward = isinstance(tape, Recompute) and tape.repeated() is not None
         if is_backward or sys.gettrace() != self.tracer:
-            return False  # backward itself runs, or a block of the program's own is open
+            return False  # backward itself is running, or a block of the program's own is open
         if block.passes:
             return not ((len(captures) <= MANY and block.has_more_to_come) or self._goes_on(block))
         return len(captures) > MANY and not any(map(tape.has_history, captures))
 
     def _goes_on(self, block: LoopPart) -> bool:
-        # Is a second iteration recorded with the first? Where a leaf was replaced, that one shows what comes of it.
+        # Should a second iteration be recorded in the same block? If a leaf was replaced, the second shows the effect.
         passes, captures = block.passes, len(block.trace.versions.captures)
         if not block.iterations:
             block.iterations, block.so_far = 1, (passes, captures)
@@ -245,7 +245,8 @@ class TrainingLoop:
         return not is_new and captures <= block.so_far[1] + MANY
 
     def _entered(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if os.getpid() != self.process:  # such as a worker that loads data: it has the tracer, and all that is open
+        # a forked process, such as a data loader's worker, inherits the tracer and the open block
+        if os.getpid() != self.process:
             self._forked()
             return None
         installed = package(frame.f_code.co_filename)
@@ -263,9 +264,9 @@ class _FrameTracer:
     def __init__(self, loop: TrainingLoop) -> None:
         self.loop = loop
         self.at = -1
-        self.passes = self.seen = loop.passes  # of the open block, when this frame was entered, and now
-        self.passed_at = -1  # the line in which backward() ran last, here or in what was called there
-        self.had_read = 0  # gradients until then
+        self.passes = self.seen = loop.passes  # passes of the open block: when this frame was entered, and now
+        self.passed_at = -1  # the line of this frame in which backward() last ran, here or in a called function
+        self.had_read = 0  # gradients read before that
         self.error: BaseException | None = None
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -281,14 +282,14 @@ class _FrameTracer:
             if loop.block is None and loop.open(frame):
                 return frame.f_trace
         elif event == "exception":
-            self.error = arg[1].with_traceback(arg[2])  # which Python sets only where it is caught
+            self.error = arg[1].with_traceback(arg[2])  # Python sets the traceback only where the error is caught
         elif event == "return" and loop.block is not None and loop.block.frame is frame:
             loop.close(None if _returns(frame) else self.error)
         return self
 
     def _is_behind(self, frame: FrameType, end: int) -> bool:
-        # Is the loop from where the frame stands to this instruction one in which no backward() runs? Then it reads
-        # gradients, or it is a comprehension, which is a function of its own before Python 3.12.
+        # Does the loop that ends at this instruction contain no backward()? Then it only reads gradients; or it is a
+        # comprehension, which is a function of its own before Python 3.12.
         head, has_passed = frame.f_lasti, self.seen[1] > 0 and self.passed_at >= 0
         if not has_passed or head <= self.passed_at <= end:
             return False
@@ -296,7 +297,7 @@ class _FrameTracer:
 
 
 def _returns(frame: FrameType) -> bool:
-    # Does a frame that is left return or yield? If not, an error leaves it, perhaps through a ``with`` statement.
+    # Does the frame return or yield? Otherwise an error is leaving it, perhaps through a ``with`` statement.
     return opname[frame.f_code.co_code[frame.f_lasti]].startswith(("RETURN", "YIELD", "SUSPEND"))
 
 
@@ -305,14 +306,14 @@ LOOPING = ("keras",)
 
 
 def _is_of_library(calling: FrameType, until: FrameType | None) -> bool:
-    # Is one of the frames between two of these libraries?
+    # Does one of the frames in between belong to one of these libraries?
     between = takewhile(lambda frame: frame is not until, callers(calling))
     return any(package(frame.f_code.co_filename) in LOOPING for frame in between)
 
 
 @by_code(4096)
 def _can_hold(code: CodeType) -> bool:
-    # Can a block stand in this code? Not in a comprehension, the body of a class, or what has no source.
+    # Can this code contain a block? Not a comprehension, a class body, or code without source.
     is_function = bool(code.co_flags & inspect.CO_OPTIMIZED) and not code.co_name.startswith("<")
     with suppress(NoSource):
         return (is_function or is_module(code)) and bool(events(code, code, code.co_filename))

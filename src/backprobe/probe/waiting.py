@@ -1,4 +1,4 @@
-"""Verbs that wait for a call: each has its target and options, and runs when it is called with the arguments."""
+"""Verbs that wait for a call: each keeps its target and options, and runs when it is called with the arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 
 @dataclass(frozen=True, repr=False)
 class Waiting(Generic[P, R]):
-    """A verb with its function or model: call it with the arguments of that."""
+    """A verb with its function or model. Call it with the arguments of the target."""
 
     target: Any
     backend: Any
@@ -46,7 +46,7 @@ class Waiting(Generic[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the target with these arguments. Returns the result of the verb.
 
-        Raises Unsupported where the first run has taken from an iterator, so that another would be given other items.
+        Raises Unsupported if the first run consumed an iterator, since another run would get other items.
         """
         with FRAMES_OF_PROGRAM:
             try:
@@ -58,11 +58,11 @@ class Waiting(Generic[P, R]):
         raise NotImplementedError
 
     def _found(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], refused: str, why: str) -> Backend:
-        # The backend of a program that runs again and again. Raises BadOption, NoBackend and Unsupported.
+        # The backend of a program that is run several times. Raises BadOption, NoBackend and Unsupported.
         asked = self._spelled()
         try:
             is_graph = find_program(self.backend, self.target, None) is not None
-        except BadOption:  # a session is missing
+        except BadOption:  # because no session is given
             is_graph = True
         if is_graph:
             raise Unsupported(
@@ -83,7 +83,7 @@ class Waiting(Generic[P, R]):
 
 
 def refuse_used_up(value: Any, asked: str) -> None:
-    """Raise BadOption for an iterator among the arguments of a program that runs again and again."""
+    """Raise BadOption for an iterator among the arguments of a program that is run several times."""
     if isinstance(value, Iterator):
         raise BadOption(
             f"the first run would use up {kind(value)} among the arguments",
@@ -95,7 +95,7 @@ def refuse_used_up(value: Any, asked: str) -> None:
 
 
 def _refused(one: Any, call: str, name: str) -> Unsupported:
-    # The refusal to run a program again that would be given something else by an iterator, a queue or a file.
+    # The error about a program that cannot be run again, because an iterator, queue or file would give it other items.
     return Unsupported(
         f"{name} cannot be run again: the first run took from {kind(one)}, and the next would be given what comes then",
         asked=call,

@@ -15,17 +15,17 @@ UNLIKE = {"bytes": "bytes", "Variables": "a block"}
 
 
 def place(file: str, line: int) -> str:
-    """The name of a file and a line in it; of a notebook's cell its number, as in the notebook's own tracebacks."""
+    """A file's name and a line in it. A notebook cell is named by its number, as in the notebook's tracebacks."""
     return f"{_cell(file) or os.path.basename(file)}:{line}"
 
 
 def path(file: str, line: int) -> str:
-    """The same with the folders from where the user stands, as terminals and editors link it, or else all of them."""
+    """The same with the path relative to the working directory, which terminals and editors link; else absolute."""
     return f"{_cell(file) or _nearby(file)}:{line}"
 
 
 def _cell(file: str) -> str:
-    # What IPython calls the file of a cell: ``In[6]``.
+    # IPython's name for the file of a cell: ``In[6]``.
     notebook = sys.modules.get("IPython")
     shell = notebook.get_ipython() if notebook is not None else None
     named = shell.compile.format_code_name(file) if shell is not None else None
@@ -35,13 +35,13 @@ def _cell(file: str) -> str:
 def _nearby(file: str) -> str:
     try:
         here = os.path.join(os.getcwd(), "")
-    except OSError:  # the folder is gone
+    except OSError:  # the working directory no longer exists
         return file
     return file.removeprefix(here)
 
 
 def brief(value: Any) -> str:
-    """A small value as it prints itself, if that is one short line; of a large tensor its shape and dtype.
+    """A value as it prints itself, if that is one short line; for a large tensor, its shape and dtype.
 
     >>> import torch
     >>> brief(torch.tensor(3.0)), brief(torch.zeros(100, 2))
@@ -51,7 +51,7 @@ def brief(value: Any) -> str:
     try:
         few = shape is None or math.prod(shape) <= SMALL
         shown = repr(value) if few else ""
-    except (TypeError, ValueError, RuntimeError):  # a shape that is not known
+    except (TypeError, ValueError, RuntimeError):  # the shape is unknown
         few, shown = False, ""
     if few and len(shown) <= LONGEST and "\n" not in shown:
         return shown
@@ -61,7 +61,7 @@ def brief(value: Any) -> str:
 
 
 def kind(value: Any) -> str:
-    """What sort of thing a value is, as messages call it.
+    """The kind of a value, in the words of messages.
 
     >>> kind(3), kind("u"), kind(None), kind(int)
     ('an int', 'a str', 'None', 'the class int')
@@ -80,7 +80,7 @@ def kind(value: Any) -> str:
 
 
 def written(value: Any) -> str:
-    """A value as one would type it, in a few words: a function by its name, what has no short text by its kind.
+    """A value as code, in a few words: a function by its name, and a value without a short text by its kind.
 
     >>> written(3.5), written(len), written(object())
     ('3.5', 'len', '<object>')
@@ -92,7 +92,7 @@ def written(value: Any) -> str:
 
 
 def cut(text: str, most: int = LONGEST) -> str:
-    """A text with its middle left out where it is long.
+    """A text; if it is long, with its middle left out.
 
     >>> cut("a" * 50 + "b" * 50, 9)
     'aaaa…bbbb'
@@ -102,7 +102,7 @@ def cut(text: str, most: int = LONGEST) -> str:
 
 
 def sizes(shape: Any) -> str:
-    """A shape with its sizes beside each other; that of a single number is empty.
+    """The sizes of a shape, joined by ×; empty for a single number.
 
     >>> sizes((2, 16, 64))
     '2×16×64'

@@ -1,4 +1,4 @@
-"""Containers of values: what leaves a value holds, under which keys, and the same container with other leaves."""
+"""Containers of values: the leaves that a value holds, their keys, and the same container with other leaves."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from typing import Any
 from backprobe.record.names import quote
 
 DEEPEST = 8
-MANY = 16  # containers in one value
+MANY = 16  # containers of this many kinds are kept
 PLACES = tuple(f".{at}" for at in range(64))
 
 
 def children(value: Any) -> list[tuple[str, Any]] | None:
     """The keys and values directly inside a container; None where the value is not a container."""
-    kind = type(value)  # not ``isinstance``, which asks the object for its class: that may be code of its own
-    if issubclass(kind, dict):  # before dataclasses: transformers' ModelOutput is both, and leaves its Nones out here
+    kind = type(value)  # ``isinstance`` would ask the object for its class, which may run the program's code
+    # before dataclasses: transformers' ModelOutput is both, and as a dict it omits fields that are None
+    if issubclass(kind, dict):
         return [(str(key), item) for key, item in dict.items(value)]
     if issubclass(kind, tuple):
         if hasattr(kind, "_fields"):
             return list(zip(value._fields, value, strict=True))
-        return list(zip(map(str, count()), tuple.__iter__(value), strict=False))  # not an iterator of a subclass
+        # a subclass may define another iterator
+        return list(zip(map(str, count()), tuple.__iter__(value), strict=False))
     if issubclass(kind, list):
         return list(zip(map(str, count()), list.__iter__(value), strict=False))
     if hasattr(kind, "__dataclass_fields__"):
@@ -34,20 +36,19 @@ def children(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def _fields(value: Any) -> list[tuple[str, Any]]:
-    # The fields of a dataclass, and what they hold.
+    # The fields of a dataclass with their values.
     kind: Any = type(value)
     return [*zip(_fields_held(kind), _held(value), strict=True)]
 
 
 def _held(value: Any) -> list[Any]:
-    # The values of its fields, read past its own ``__getattribute__`` where possible, which may run code.
-    #
-    # Programs bind configurations of a hundred fields again and again: what can be done in C is done there.
+    # The values of the fields of a dataclass, read without its own ``__getattribute__`` where possible, since that may
+    # run code. Programs bind configurations with a hundred fields again and again, so as much as possible is done in C.
     kind: Any = type(value)
     names = _fields_held(kind)
     try:
         held = object.__getattribute__(value, "__dict__")
-    except AttributeError:  # it has slots
+    except AttributeError:  # the class has slots
         held = {}
     if held.keys() >= set(names):
         return [*map(held.__getitem__, names)]
@@ -56,7 +57,7 @@ def _held(value: Any) -> list[Any]:
 
 @lru_cache(4096)
 def _fields_held(kind: Any) -> tuple[str, ...]:
-    # The fields of a dataclass that are not static, as JAX calls those that hold no data.
+    # The fields of a dataclass without static ones, which hold no data in JAX.
     return tuple(field.name for field in dataclasses.fields(kind) if not field.metadata.get("static"))
 
 
@@ -66,7 +67,7 @@ SIMPLE = TEXTS | {int, float, complex, bool, type(None)}
 
 
 def direct(value: Any) -> Iterable[Any] | None:
-    """The values directly inside a dict, tuple or list, whatever class of these it is; None for anything else.
+    """The values directly inside a dict, tuple or list, or of a subclass of these; None for anything else.
 
     >>> [*direct((2, 3))], [*direct({"eps": 1e-5})], direct(object())
     ([2, 3], [1e-05], None)
@@ -79,12 +80,12 @@ def direct(value: Any) -> Iterable[Any] | None:
 
 
 def is_container(kind: type) -> bool:
-    """Are objects of this type looked into?"""
+    """Are objects of this type searched for leaves?"""
     return issubclass(kind, CONTAINERS) or hasattr(kind, "__dataclass_fields__")
 
 
 def by_key(value: Any) -> Any:
-    """A mapping that is no dict, and those in it, as a dict of what it has under its keys; anything else as it is.
+    """A mapping that is no dict, converted to a dict, as are mappings inside it; anything else unchanged.
 
     >>> from types import MappingProxyType
     >>> by_key(MappingProxyType({"loss": 2.0})), by_key([1])
@@ -99,7 +100,8 @@ def by_key(value: Any) -> Any:
 
 
 def holds(value: Any, sought: Callable[[Any], bool]) -> bool:
-    """Does a container hold a leaf for which ``sought`` is true? Paths are not computed, numbers and strings not asked.
+    """Does a container hold a leaf for which ``sought`` is true? Paths are not computed; numbers and strings are
+    skipped.
 
     >>> holds({"a": [1, (2.5, ...)]}, lambda leaf: leaf is ...), holds([1, "x"], lambda leaf: leaf is ...)
     (True, False)
@@ -131,10 +133,11 @@ def _inside(value: Any) -> Iterable[Any]:
 
 
 def leaves(value: Any) -> list[tuple[str, Any]]:
-    """Every leaf of a container with its path, ``.0.hidden``; a value that is not a container is its own leaf, ``""``.
+    """Every leaf of a container with its path, such as ``.0.hidden``; a value that is no container is a leaf with an
+    empty path.
 
-    A container inside itself is not looked into again, nor any twice where there are very many: objects that know each
-    other, as the nodes of a graph do, lead to each other by more ways than can be walked.
+    A container inside itself is not entered again. If there are very many containers, each is entered once: objects
+    that refer to each other, like the nodes of a graph, are connected by too many paths to follow all.
 
     >>> leaves((1, {"k": 2}))
     [('.0', 1), ('.1.k', 2)]
@@ -145,7 +148,7 @@ def leaves(value: Any) -> list[tuple[str, Any]]:
 
 
 def flat_leaves(value: Any) -> list[tuple[str, Any]]:
-    """The same of a container that has no other one in it.
+    """The same for a container without containers inside it.
 
     >>> flat_leaves((1, 2)), flat_leaves({"k": 3})
     ([('.0', 1), ('.1', 2)], [('.k', 3)])
@@ -156,7 +159,7 @@ def flat_leaves(value: Any) -> list[tuple[str, Any]]:
 
 
 def _add_leaves(value: Any, path: str, around: list[int], seen: set[int], found: list[tuple[str, Any]]) -> None:
-    # Without a generator, which would be resumed at each leaf once for each container around it.
+    # Written without a generator, since each enclosing generator would be resumed for each leaf.
     inside = children(value) if len(around) < DEEPEST else None
     if inside is None:
         found.append((path, value))
@@ -179,9 +182,9 @@ def exchanged(
     is_leaf: Callable[[Any], bool] = lambda value: False,
     depth: int = 0,
 ) -> Any:
-    """The value with each leaf replaced. Lists, dicts and dataclasses stay the same objects: what the program adds to
-    them reaches the caller, and ``undo`` gets what puts the old leaves back. Tuples are built anew. Values for which
-    ``is_leaf`` is true are not looked into.
+    """The value with each leaf replaced. Lists, dicts and dataclasses stay the same objects, so that what the program
+    adds to them reaches the caller; ``undo`` collects functions that restore the old leaves. Tuples are rebuilt. Values
+    for which ``is_leaf`` is true are not entered.
     """
     inside = children(value) if depth < DEEPEST and not is_leaf(value) else None
     if inside is None:
@@ -198,7 +201,7 @@ def exchanged(
 
 
 def _put(container: Any, changed: list[tuple[Any, Any]]) -> None:
-    # Exchange these very objects wherever they stand in a container now.
+    # Exchange these objects in a container, wherever they are in it now.
     by_identity = {id(old): new for old, new in changed}
     if isinstance(container, list):
         for at, item in enumerate(container):
@@ -211,11 +214,11 @@ def _put(container: Any, changed: list[tuple[Any, Any]]) -> None:
         for field in dataclasses.fields(container):
             item = getattr(container, field.name, None)
             if id(item) in by_identity:
-                object.__setattr__(container, field.name, by_identity[id(item)])  # frozen ones too
+                object.__setattr__(container, field.name, by_identity[id(item)])  # works for frozen dataclasses too
 
 
 def at_path(value: Any, path: str) -> Any:
-    """The value at a dotted path of keys, positions and attributes. Raises KeyError with the failing step."""
+    """The value at a dotted path of keys, positions and attributes. Raises KeyError with the step that failed."""
     for step in path.split("."):
         inside = children(value)
         found = dict(inside) if inside is not None else {}
@@ -229,7 +232,7 @@ def at_path(value: Any, path: str) -> Any:
 
 
 def with_leaves(value: Any, new: Mapping[str, Any], path: str = "", depth: int = 0) -> Any:
-    """A value with other leaves at these paths. Only the containers around them are copies.
+    """A value with other leaves at these paths. Only the containers around them are copied.
 
     >>> with_leaves((1, {"k": 2}), {".1.k": 3})
     (1, {'k': 3})
@@ -254,7 +257,7 @@ def with_leaves(value: Any, new: Mapping[str, Any], path: str = "", depth: int =
 
 
 def refilled(value: Any, replace: Callable[[Any], Any], depth: int = 0) -> Any:
-    """A copy of the containers in a value with each leaf replaced; the value itself stays as it is.
+    """A copy of a value's containers with each leaf replaced; the value itself stays unchanged.
 
     >>> refilled({"a": [1, 2]}, lambda leaf: leaf * 10)
     {'a': [10, 20]}
@@ -266,7 +269,7 @@ def refilled(value: Any, replace: Callable[[Any], Any], depth: int = 0) -> Any:
     if isinstance(value, tuple):
         return _as_tuple(value, [new for _, new in pairs])
     made = copy.copy(value)
-    if isinstance(value, list):  # by position: one object may stand in several places, and be replaced by several
+    if isinstance(value, list):  # by position, since one object may occur several times with different replacements
         list.__setitem__(made, slice(None), [new for _, new in pairs])
     elif isinstance(value, dict):
         for key, (_, new) in zip(list(dict.keys(value)), pairs, strict=True):

@@ -1,4 +1,4 @@
-"""Obstacles to writing to a disk, in words."""
+"""Reasons why writing to a disk fails, in words."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import BinaryIO
 from backprobe.errors import BadOption
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-NUMBERED = re.compile(r"\(os error (\d+)\)")  # how libraries in Rust tell the system's errors
+NUMBERED = re.compile(r"\(os error (\d+)\)")  # the form in which libraries written in Rust report system errors
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, or leave what is there: it is written under another name beside it, which is then renamed.
+    """Write a file completely or not at all: the data goes to a temporary file next to it, which is then renamed.
 
-    What is no file, such as a pipe, is written into. Raises OSError.
+    Something other than a regular file, such as a pipe, is written to directly. Raises OSError.
     """
     with written_whole(path) as opened:
         opened.write(data)
@@ -28,15 +28,15 @@ def write_whole(path: Path, data: bytes) -> None:
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[BinaryIO]:
-    """The same for what is written in parts, into what this gives."""
-    target = Path(os.path.realpath(path))  # a link stays one
+    """The same as a context manager that gives an open file, for data that is written in parts."""
+    target = Path(os.path.realpath(path))  # the target of a link, so that the link stays
     if os.path.lexists(target) and not target.is_file():
         with target.open("wb") as opened:
             yield opened
         return
     mode = None
     if target.exists():
-        target.open("ab").close()  # may it be written to?
+        target.open("ab").close()  # checks that it may be written to
         mode = target.stat().st_mode & 0o777
     beside = target.parent / f".backprobe-{secrets.token_hex(4)}"
     try:
@@ -51,7 +51,8 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
 
 
 def unwritable(what: str, target: Path, error: Exception, *, asked: str, call: str, smaller: str) -> BadOption:
-    """The error where ``what`` cannot be written: ``call`` takes the path, ``smaller`` says what needs less room.
+    """The error that ``what`` cannot be written. ``call`` is the verb that takes the path; ``smaller`` says what needs
+    less space.
 
     >>> error = OSError(errno.EACCES, "Permission denied")
     >>> unwritable("the drawing", Path("/a.svg"), error, asked="path='/a.svg'", call="path={!r}", smaller="").found
@@ -69,12 +70,12 @@ def unwritable(what: str, target: Path, error: Exception, *, asked: str, call: s
 
 
 def reached(target: Path) -> Path:
-    """The nearest folder around a path that is there."""
+    """The nearest existing folder above a path."""
     return next(folder for folder in target.absolute().parents if folder.exists())
 
 
 def is_full(error: Exception) -> bool:
-    """Does an error say that there is no room?"""
+    """Does the error say that the disk is full?"""
     return _number(error) in FULL
 
 
@@ -87,7 +88,7 @@ def _next(number: int | None, target: Path, call: str, smaller: str) -> str:
 
 
 def _number(error: Exception) -> int | None:
-    # The system's number of an error, also where a library's error has it in its text alone.
+    # The system's error number, taken from the text of a library's error if necessary.
     if isinstance(error, OSError):
         return error.errno
     found = NUMBERED.search(str(error))

@@ -1,4 +1,4 @@
-"""The element of a result that one of an operand was computed into, as their shapes tell."""
+"""The element of a result that an element of an operand went into, concluded from their shapes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Index = tuple[int, ...]
 
 
 def result_of(at: Index, shape: Index, result: Index) -> Index | None:
-    """The element of a result of that shape; None where the shapes do not tell.
+    """The index of that element in the result; None if the shapes leave it open.
 
     >>> result_of((1, 2), (2, 3), (2, 3)), result_of((1, 2), (2, 3), (2,)), result_of((1, 2), (2, 3), (2, 1))
     ((1, 2), (1,), (1, 0))

@@ -25,7 +25,7 @@ from backprobe.record.typed import Generic, T
 
 
 class GradStatus(StrEnum):
-    """Why an entry has its gradient, or has none."""
+    """Whether an entry has its gradient, and if not, why."""
 
     OK = "ok"
     NOT_CONNECTED = "not_connected"
@@ -40,7 +40,7 @@ class GradStatus(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """One sentence for people."""
+        """One sentence that explains the status."""
         return MEANINGS[self]
 
 
@@ -66,7 +66,9 @@ LINES_OF_THEIR_OWN = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.NOT_FL
 
 
 def plain_text(value: Any) -> str:
-    """A number or None as text, or what else it is. Python writes out no integer of thousands of digits."""
+    """A number or None as text; else what kind of value it is. Python refuses to print integers of thousands of
+    digits.
+    """
     if isinstance(value, Lost):
         return f"<{value.why.fields.get('kind', value.reason)}>"
     try:
@@ -77,22 +79,22 @@ def plain_text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Lost:
-    """Stands for a value that was overwritten where no copy could be taken before, or that could not be kept."""
+    """Takes the place of a value that was overwritten before a copy could be taken, or that could not be kept."""
 
     why: Reason
 
     @property
     def reason(self) -> str:
-        """Why it is lost, in a sentence."""
+        """A sentence that says why it was lost."""
         return str(self.why)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Alias:
-    """A value that shares the memory of the program's own tensor, and is lost once that is written to.
+    """A value that shares memory with the program's own tensor. It is lost when the program writes to that.
 
-    ``version`` is the tensor's when the recording was over, and ``current`` tells what it is now: None where the
-    framework does not count writes.
+    ``version`` is the tensor's version at the end of the recording, and ``current`` returns its version now; None if
+    the framework does not count writes.
     """
 
     tensor: Any
@@ -101,12 +103,12 @@ class Alias:
 
     @property
     def held(self) -> Any:
-        """The tensor; ``Lost`` where it was written to since."""
+        """The tensor; ``Lost`` if it was written to since."""
         is_same = self.current(self.tensor) in (self.version, None)
         return self.tensor if is_same else Lost(Reason("overwritten_since"))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy has memory of its own, and counts its writes from 0: what is pickled is the value."""
+        """A copy has its own memory, and its own count of writes: so the value itself is pickled."""
         return _itself, (self.held,)
 
 
@@ -116,7 +118,7 @@ def _itself(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Gradient:
-    """What one of several outputs brought to an entry; the fields are those of an entry that has one output."""
+    """The gradient of one of several outputs at an entry, with the same fields as an entry of one output."""
 
     status: GradStatus
     why: Reason | None
@@ -129,7 +131,7 @@ class Gradient:
 
 @dataclass(frozen=True, kw_only=True)
 class Differentiated:
-    """What a record says of one of several outputs alone; the fields are those of a record that has one."""
+    """The parts of a record that belong to one of several outputs, with the same fields as a record of one output."""
 
     backward: tuple[Position, ...]
     outputs: tuple[Position, ...]
@@ -139,7 +141,7 @@ class Differentiated:
 
 
 class Gradients(Mapping[str, T]):
-    """The gradients of an entry by the key of the output, those that are there; reading another raises NoGradient.
+    """The gradients of an entry that exist, by the key of the output. Reading any other raises NoGradient.
 
     >>> import torch, backprobe as bp
     >>> rec = bp.probe(lambda x, w: {"a": x * w, "b": x * 3}, of=["a", "b"])(2.0, 5.0)
@@ -151,7 +153,7 @@ class Gradients(Mapping[str, T]):
         self._entry = entry
 
     def __getitem__(self, key: object) -> T:
-        """Raises NoGradient, and UnknownName where no output has this key."""
+        """Raises NoGradient, and UnknownName if no output has this key."""
         gradient = self._entry.by_output.get(str(key))
         if gradient is None:
             raise unknown_output(key, self._entry.by_output, f"rec[{self._entry.name!r}].grads[{key!r}]")
@@ -170,7 +172,7 @@ class Gradients(Mapping[str, T]):
         return any(str(key) == one for one in self)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The gradient, or the default where this output brought none."""
+        """The gradient, or the default if there is none of this output."""
         return self[key] if key in self else default  # noqa: SIM401 - it is what dict.get does
 
     def __repr__(self) -> str:
@@ -182,7 +184,7 @@ def _first(texts: Sequence[str], most: int = 12) -> str:
 
 
 def unknown_output(key: object, keys: Collection[str], asked: str) -> UnknownName:
-    """The error about a key that no output has."""
+    """The error about a key that is no output's."""
     return UnknownName(
         f"no output has the key {key!r}",
         asked=asked,
@@ -192,7 +194,7 @@ def unknown_output(key: object, keys: Collection[str], asked: str) -> UnknownNam
 
 
 class Presenting(Protocol):
-    """Tensors in words and in pictures: an entry does not know the framework of its own."""
+    """Describes and draws tensors: an entry itself knows no framework."""
 
     def describe(self, tensor: Any) -> str: ...
 
@@ -260,12 +262,12 @@ class Entry(Printed, Generic[T]):
 
     @property
     def reason(self) -> str:
-        """Why there is no gradient, in a sentence; empty where there is one."""
+        """A sentence that says why there is no gradient; empty if there is one."""
         return "" if self.why is None else str(self.why)
 
     @property
     def has_no_value(self) -> bool:
-        """Was nothing seen that computes it, whatever is known of its gradient?"""
+        """Was the value never seen to be computed? This is independent of its gradient."""
         return self.status is GradStatus.NOT_EXECUTED or self.is_because("used_directly")
 
     def is_because(self, *codes: str) -> bool:
@@ -274,21 +276,21 @@ class Entry(Printed, Generic[T]):
 
     @property
     def held(self) -> Any:
-        """The value as it was when it got this name; ``Lost`` where it was lost, or never kept."""
+        """The value when it got this name; ``Lost`` if it was lost or never kept."""
         return self.held_value.held if isinstance(self.held_value, Alias) else self.held_value
 
     @property
     def value(self) -> T:
-        """The value as it was when it got this name. Raises ``Overwritten`` where it was lost, or never kept."""
+        """The value when it got this name. Raises ``Overwritten`` if it was lost or never kept."""
         return self._there(self.held, "value")
 
     @property
     def original(self) -> T:
-        """What the program computed here: of a replaced value what would have gone on, of any other the value."""
+        """The value that the program computed: for a replaced entry, the one before the replacement."""
         return self._there(self.held_original, "original") if self.replaced else self.value
 
     def _there(self, held: Any, part: str) -> T:
-        # What is held. Raises ``Overwritten`` where it is lost.
+        # The held value. Raises ``Overwritten`` if it is lost.
         if isinstance(held, Lost):
             why, what_next = WHY_LOST.get(held.why.code, ("", ""))
             what = "is lost" if what_next == COPY else "was not kept"
@@ -299,10 +301,11 @@ class Entry(Printed, Generic[T]):
 
     @property
     def grad(self) -> T:
-        """The gradient of the output with respect to this value, in its shape. Raises ``NoGradient`` if it has none.
+        """The gradient of the output with respect to this value, in the value's shape. Raises ``NoGradient`` if there
+        is none.
 
-        It is read-only by contract: several entries may share its memory. It also raises ``NoGradient`` where there is
-        one of each of several outputs, none of which is that of ``backward()``.
+        It is read-only by contract: several entries may share its memory. It also raises ``NoGradient`` if there are
+        several outputs and none of them is the one of ``backward()``.
         """
         if self.is_of_several:
             raise self._several("grad")
@@ -312,7 +315,7 @@ class Entry(Printed, Generic[T]):
         return held
 
     def no_gradient(self, key: str | None = None) -> NoGradient:
-        """The error about a gradient that is not there; of the output with this key, where there are several."""
+        """The error about a missing gradient; with several outputs, that of the output with this key."""
         asked, of = f"rec[{self.name!r}]", "" if key is None else f" of {key!r}"
         read, otherwise = (".grad", ".grad_or_none") if key is None else (f".grads[{key!r}]", f".grads.get({key!r})")
         recording = "rec" if key is None else f"rec.of({key!r})"
@@ -325,7 +328,7 @@ class Entry(Printed, Generic[T]):
         )
 
     def _several(self, part: str) -> NoGradient:
-        # The error about asking for one gradient, or what flows along its edges, where there are several.
+        # The error if a single gradient or contribution is requested and there are several outputs.
         key, *_ = self.by_output
         name, of_sum = f"[{self.name!r}]", f"rec.total()[{self.name!r}]"
         each = f"rec{name}.grads[{key!r}]" if part.startswith("grad") else f"rec.of({key!r}){name}.{part}"
@@ -381,7 +384,7 @@ class Entry(Printed, Generic[T]):
         return shown(facts(self.name, self._parts()))
 
     def _parts(self) -> list[tuple[str, str]]:
-        # What is known of it, each with its label.
+        # The rows of its description, each with a label.
         return [
             ("also", ", ".join(self.aliases)),
             ("value", self._in_words(self.held)),
@@ -422,21 +425,22 @@ class Entry(Printed, Generic[T]):
 
     @property
     def grad_or_none(self) -> T | None:
-        """The gradient, or None where there is none."""
+        """The gradient, or None if there is none."""
         if self.is_of_several:
             raise self._several("grad_or_none")
         return self.held_grad if self.status is GradStatus.OK else None
 
     @property
     def partials(self) -> Mapping[str, T]:
-        """Local partials by input name; empty unless they were asked for."""
+        """Local partials by input name; empty unless requested."""
         return {edge.name: edge.partial for edge in self.inputs if edge.partial is not None}
 
     @property
     def contributions(self) -> Mapping[str, T]:
-        """What flows into each input's gradient from here, by input name; empty unless partials were asked for.
+        """The part of each input's gradient that flows through this entry, by input name; empty unless partials were
+        requested.
 
-        Raises ``NoGradient`` where there is one of each of several outputs: ``rec.of(key)`` has those of one.
+        Raises ``NoGradient`` if there are several outputs: ``rec.of(key)`` has the contributions of one.
         """
         if self.is_of_several:
             raise self._several("contributions")
@@ -445,7 +449,7 @@ class Entry(Printed, Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """A recording as data, which every backend produces and everything else reads.
+    """A recording as plain data. Every backend produces one, and everything else reads it.
 
     ``names`` maps each full name (all counts written) to the position of its entry, ``printed`` to its printed form.
     ``backward`` holds the positions of the entries in the order in which the backward pass visited them, ``outputs``
@@ -486,7 +490,7 @@ class Record:
     none_reads: tuple[NoneRead, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is copied or pickled: the fields, without what ``record.graph`` keeps beside them."""
+        """What is copied or pickled: the fields, without the cache that ``record.graph`` adds."""
         return {name: value for name, value in vars(self).items() if name != INDEX}
 
     @property

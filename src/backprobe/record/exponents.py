@@ -14,9 +14,10 @@ from backprobe.record.statistics import PART, Numbers
 
 @dataclass(frozen=True, eq=False)
 class Exponents:
-    """Counts of finite numbers but zeros: ``counts[i]`` have magnitudes from ``2**(low + i)`` up to twice it.
+    """Counts of finite numbers other than zero: ``counts[i]`` numbers have a magnitude from ``2**(low + i)`` up to
+    twice that.
 
-    ``smallest`` is the smallest magnitude, infinite where there is none.
+    ``smallest`` is the smallest magnitude; infinite if there is none.
     """
 
     low: int = 0
@@ -24,11 +25,11 @@ class Exponents:
     smallest: float = math.inf
 
     def times(self, repeats: int) -> Exponents:
-        """Of numbers that are there so many times."""
+        """The counts if every number occurred ``repeats`` times as often."""
         return Exponents(self.low, self.counts * repeats, self.smallest)
 
     def shifted(self, by: int) -> Exponents:
-        """Of the numbers times ``2**by``."""
+        """The counts for all numbers multiplied by ``2**by``."""
         return Exponents(self.low + by, self.counts, self.smallest * 2.0**by)
 
 
@@ -49,13 +50,13 @@ def exponents(numbers: Numbers) -> Exponents:
     flat = flat[numpy.isfinite(flat) & (flat > 0)]
     if not flat.size:
         return NONE
-    bins = numpy.frexp(flat)[1].astype(numpy.int64) - 1  # frexp's mantissa is from a half to one
+    bins = numpy.frexp(flat)[1].astype(numpy.int64) - 1  # the mantissa that frexp returns is at least 1/2 and below 1
     low = int(bins.min())
     return Exponents(low, numpy.bincount(bins - low), float(flat.min()))
 
 
 def merged_exponents(first: Exponents, second: Exponents) -> Exponents:
-    """The exponents of all numbers of both.
+    """The counts of both sets of numbers together.
 
     >>> both = merged_exponents(exponents(numpy.array([1.0])), exponents(numpy.array([4.0, 5.0])))
     >>> both.low, both.counts.tolist()
@@ -71,7 +72,7 @@ def merged_exponents(first: Exponents, second: Exponents) -> Exponents:
 
 
 def table_of(rows: list[Exponents]) -> tuple[NDArray[numpy.int64], NDArray[numpy.int64]]:
-    """The exponents that any of these has, and the counts of all: int64 of shape (rows, exponents)."""
+    """The exponents that occur in any of the rows, and the counts of all rows: int64 of shape (rows, exponents)."""
     held = [one for one in rows if one.counts.size]
     low = min((one.low for one in held), default=0)
     high = max((one.low + one.counts.size for one in held), default=0)

@@ -1,4 +1,4 @@
-"""Reasons why a name has no row in a step of a run."""
+"""Reasons why a name has no row in one step of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class GapCode(Enum):
-    """A reason; its value is what a run on disk has."""
+    """One reason; its value is stored in a run on disk."""
 
     NOT_CALLED = "not_called"
     NO_GRAD = "no_grad"
@@ -25,7 +25,7 @@ class GapCode(Enum):
     NOT_OPTIMIZED = "not_optimized"
     NOT_STEPPED = "not_stepped"
     REMOVED = "removed"
-    # of whole steps
+    # reasons for whole steps
     NO_BACKWARD = "no_backward"
     OPEN = "open"
     SKIPPED = "skipped"

@@ -1,6 +1,6 @@
-"""The index of a record: which value flows into which, forwards and backwards, and the boxes around them.
+"""The index of a record: which value flows into which, in both directions, and the boxes around them.
 
-Entries are meant by their positions in the record. An edge leads from a value to one that is computed from it.
+Entries are referred to by their position in the record. An edge leads from a value to one computed from it.
 """
 
 from __future__ import annotations
@@ -33,24 +33,26 @@ NO_DERIVATIVE = (
 
 NUMBER = re.compile(r"(?<!\w)\d+(?!\w)|(?<=_)\d+(?=[:#.])")
 """A number in a name: a segment of its own, as in ``layers.3``, or the end of one, as in the ``dense_3`` of Keras."""
-ENDING = re.compile(r"(?<=[A-Za-z_])\d+(?=#\d+$|$)")  # of the name of a variable
+ENDING = re.compile(r"(?<=[A-Za-z_])\d+(?=#\d+$|$)")  # a number at the end of a variable's name
 
 T = TypeVar("T")
 
 
 def kept(record: Record, key: object, make: Callable[[], T]) -> T:
-    """What ``make`` gives, made once and kept with a record as long as that lives.
+    """The result of ``make``, computed once and kept with the record as long as the record lives.
 
-    It must not hold the record: a circle would outlive its use. ``alone`` gives one that it may hold.
+    The result must not refer to the record, since a reference cycle would keep both alive for too long. ``alone`` gives
+    a copy of the record that it may refer to.
     """
-    found: dict[object, Any] = vars(record).setdefault(INDEX, {})  # of a frozen dataclass, as cached_property does
+    # writing to __dict__ of a frozen dataclass, as cached_property does
+    found: dict[object, Any] = vars(record).setdefault(INDEX, {})
     if key not in found:
         found[key] = make()
     return cast(T, found[key])
 
 
 def alone(record: Record) -> Record:
-    """The same record with its graph, and without anything else that is kept with it."""
+    """The same record with its graph, and without anything else that was kept with it."""
     graph, found = Graph.of(record), replace(record)
     kept(found, Graph, lambda: graph)
     return found
@@ -58,7 +60,7 @@ def alone(record: Record) -> Record:
 
 @dataclass(frozen=True)
 class Flow:
-    """One value flowing into another: their positions, and the edge, or None where it carries no derivative."""
+    """One value that flows into another: both positions, and the edge; None if it carries no derivative."""
 
     source: int
     target: int
@@ -66,13 +68,13 @@ class Flow:
 
 
 class Graph:
-    """The index of one record. Each part is built once, in time linear in the entries, when it is first read.
+    """The index of one record. Each part is built when it is first read, in time linear in the number of entries.
 
-    ``Graph.of(record)`` gives the same index each time.
+    ``Graph.of(record)`` returns the same index each time.
     """
 
     def __init__(self, record: Record) -> None:
-        self.entries = record.entries  # not the record itself: that keeps this index, and a circle outlives its use
+        self.entries = record.entries  # not the record itself: it keeps this index, and a cycle would outlive its use
         self._names, self._printed = record.names, record.printed
         self.read_beside: list[tuple[int, int]] = []
         """Beside ``flows``: what an expression reads that has a history, and that no edge leads from to its result."""
@@ -89,13 +91,13 @@ class Graph:
 
     @cached_property
     def full_names(self) -> Sequence[str]:
-        """The name of each entry with all counts, of which its printed name is the short form."""
+        """The full name of each entry, with all counts; the printed name is its short form."""
         full = {self._printed[name]: name for name in reversed(list(self._names))}
         return [full.get(entry.name, entry.name) for entry in self.entries]
 
     @cached_property
     def parameters(self) -> frozenset[int]:
-        """The parameters and buffers: their full names are paths alone."""
+        """The parameters and buffers: the entries whose full names are paths without a local."""
         return frozenset(at for name, at in self._names.items() if split(name)[1] is None)
 
     @cached_property
@@ -105,7 +107,7 @@ class Graph:
 
     @cached_property
     def calls(self) -> Mapping[str, Sequence[str]]:
-        """The full names that are alike but for their counts, by the name without these."""
+        """For each name without counts: the full names that differ from it only in their counts."""
         found: dict[str, list[str]] = defaultdict(list)
         for full in self._names:
             found[strip(full)].append(full)
@@ -113,7 +115,9 @@ class Graph:
 
     @cached_property
     def numbered(self) -> Mapping[int, Sequence[int]]:
-        """By value: those whose names differ from its own in one number, itself too; no calls of one module or line."""
+        """For each value: all values whose names differ in one number, including itself; not calls of one module or
+        line.
+        """
         alike: dict[str, list[int]] = defaultdict(list)
         for full, at in self._names.items():
             for number in NUMBER.finditer(full) if is_return(split(full)[1]) else ENDING.finditer(full):
@@ -127,19 +131,19 @@ class Graph:
 
     @cached_property
     def results(self) -> frozenset[int]:
-        """What modules and called functions returned, whatever else it is called."""
+        """The return values of modules and called functions, even if they have other names too."""
         return frozenset(at for name, at in self._names.items() if is_return(split(name)[1]))
 
     @cached_property
     def unnamed_results(self) -> frozenset[int]:
-        """Those of them that have no other name."""
+        """The return values that have no other name."""
         return self.results - {at for name, at in self._names.items() if not is_return(split(name)[1])}
 
     # edges
 
     @cached_property
     def inputs(self) -> Sequence[Mapping[int, Edge]]:
-        """The edges into each entry, by the entry that they come from. Raises BadRecording where one is from none."""
+        """The edges into each entry, by the entry that they come from. Raises BadRecording if that does not exist."""
         for entry in self.entries:
             for edge in entry.inputs:
                 if not 0 <= edge.at < len(self.entries):
@@ -148,21 +152,21 @@ class Graph:
 
     @cached_property
     def consumers(self) -> Sequence[Sequence[int]]:
-        """The entries that each one flows into along edges."""
+        """For each entry: the entries that it flows into along edges."""
         return inverted(self.inputs)
 
     def sources(self, at: int) -> set[int]:
-        """What an entry was computed from: along its edges, and what its expression mentions."""
+        """The entries that an entry was computed from: by its edges, and by the names that its expression mentions."""
         return {*self.inputs[at], *(read.at for read in self.entries[at].reads if read.at < at)}
 
     def is_given(self, at: int) -> bool:
-        """Is it an argument, a parameter or a buffer, and not computed by the program?"""
+        """Is the entry an argument, parameter or buffer, so that the program did not compute it?"""
         entry = self.entries[at]
         is_written = bool(expression_of(entry.source)) or at in self.unnamed_results
         return at in self.parameters or not (is_written or self.sources(at) or entry.indirect)
 
     def begins(self, at: int) -> bool:
-        """Is it given, or another leaf: a value that no gradient flows on from?"""
+        """Is the entry given or another leaf, so that no gradient flows further back from it?"""
         return bool(self.entries[at].is_leaf) or self.is_given(at)
 
     def descendants(self, *positions: int) -> set[int]:
@@ -171,7 +175,7 @@ class Graph:
 
     @cached_property
     def flows(self) -> Sequence[Flow]:
-        """What flows into each entry: its inputs, and what its expression reads without a derivative."""
+        """All flows: for each entry its inputs, and values that its expression reads without a derivative."""
         return list(self._flows())
 
     def _flows(self) -> Iterator[Flow]:
@@ -191,13 +195,13 @@ class Graph:
                     yield Flow(source, module, None)
 
     def _is_taken_of(self, at: int, loss: int) -> bool:
-        # Is it a gradient that the program has taken of a loss, and does nothing flow into it from that?
+        # Is the entry a gradient that the program took of a loss, with no flow from the loss into it?
         is_taken = self.entries[at].op in TAKING and bool(self.inputs[at])
         return is_taken and loss not in reached([at], lambda one: self.inputs[one])
 
     @cached_property
     def order(self) -> Sequence[int]:
-        """All entries, each after those that flow into it, and else as they are. Raises BadRecording."""
+        """All entries, each after the entries that flow into it, otherwise in recorded order. Raises BadRecording."""
         into: Counter[int] = Counter(flow.target for flow in self.flows)
         targets: dict[int, list[int]] = defaultdict(list)
         for flow in self.flows:
@@ -224,7 +228,7 @@ class Graph:
 
     @cached_property
     def box_of(self) -> Sequence[str | None]:
-        """The box in which each entry was computed; None outside of all."""
+        """For each entry: the box in which it was computed; None if outside of all boxes."""
         return box_of_each(self._names, self.boxes, len(self.entries))
 
     @cached_property
@@ -234,7 +238,7 @@ class Graph:
 
 
 def reached(start: Iterable[Any], onward: Callable[[Any], Iterable[Any]]) -> set[Any]:
-    """Some positions, or whatever else, and all that ``onward`` leads to from them.
+    """The start positions (or other items) and everything that ``onward`` leads to from them.
 
     >>> sorted(reached([1], {1: [2], 2: [3], 3: [1], 4: [1]}.__getitem__))
     [1, 2, 3]
@@ -249,7 +253,7 @@ def reached(start: Iterable[Any], onward: Callable[[Any], Iterable[Any]]) -> set
 
 
 def inverted(sources: Sequence[Iterable[int]]) -> list[list[int]]:
-    """Where each position leads to, from where each comes from; in ascending order.
+    """For each position, the positions that have it as a source, in ascending order.
 
     >>> inverted([[], [0], [0, 1]])
     [[1, 2], [2], []]

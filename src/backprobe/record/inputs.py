@@ -16,13 +16,14 @@ KEPT = {"static": True}
 
 @dataclass(frozen=True, repr=False)
 class Edge:
-    """One recorded value that flows directly into another, with the derivatives along that edge that were asked for.
+    """One recorded value that flows directly into another, with the requested derivatives along this edge.
 
-    ``partial`` is the local partial: the derivative of the value with respect to this input alone, the others
-    held fixed. It has the input's shape where the value has one element; otherwise it is there only where
-    ``partials="full"`` asked for the whole Jacobian block, of the value's shape followed by the input's.
-    ``contribution`` is what flows into the input's gradient along this edge, the value's own gradient times the local
-    partial (a vector-Jacobian product), in the input's shape. Either is None where it was not asked for or not there.
+    ``partial`` is the local partial: the derivative of the value with respect to this input alone, with the other
+    inputs held fixed. It has the input's shape if the value has one element; otherwise it exists only if
+    ``partials="full"`` asked for the whole Jacobian block, with the value's shape followed by the input's.
+    ``contribution`` is the part of the input's gradient that flows along this edge: the value's own gradient times the
+    local partial (a vector-Jacobian product), in the input's shape. Each is None if it was not requested or does not
+    exist.
 
     >>> import torch, backprobe as bp
     >>> bp.probe(lambda x: x * 3, partials=True)(torch.tensor(2.0))["return"].inputs
@@ -47,10 +48,10 @@ class Edge:
 
 @dataclass(frozen=True)
 class Read:
-    """One recorded value that an expression mentions, and how the expression spells it.
+    """One recorded value that an expression mentions, and its spelling there.
 
-    ``u``, ``self.scale``, ``pair.0`` for a leaf of ``pair``, and ``func()`` for what a call of ``func`` returned, once
-    for each call in the order in which they returned.
+    For example ``u``, ``self.scale``, ``pair.0`` for a leaf of ``pair``, and ``func()`` for the return value of a call
+    of ``func``, once for each call, in the order of their returns.
 
     >>> import torch, backprobe as bp
     >>> bp.probe(lambda x: x * 3)(torch.tensor(2.0))["return"].reads
@@ -66,8 +67,8 @@ class Read:
 class IndirectInput:
     """One recorded value that went into another without being mentioned in its expression.
 
-    It went ``through`` a name that holds no tensor, such as a NumPy array: ``source`` is the line that took it from the
-    value ``name``, which that line calls ``spelled``. Or a statement wrote in place to what is called ``through``.
+    Either it went ``through`` a name that holds no tensor, such as a NumPy array: then ``source`` is the line that
+    converted the value ``name``, spelled ``spelled`` there. Or a statement wrote in place to the variable ``through``.
 
     >>> import torch, backprobe as bp
     >>> def f(x):

@@ -1,4 +1,4 @@
-"""A limit of the runs that explain a program."""
+"""A limit for the runs that explain a program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Limit:
-    """A recorded run took less than so many ``seconds``, and of as many ``runs`` some are left."""
+    """The recorded run took less than ``seconds``, and at most ``runs`` more runs are allowed."""
 
     seconds: float
     runs: int

@@ -1,4 +1,4 @@
-"""Look-up of a name as people write it: with or without counts, as a scope, or as the shorthand for a local."""
+"""Look-up of names as people write them: with or without counts, as a scope, or as the shorthand for a local."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ NOT_DIFFERENTIABLE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 
 class Lookup:
-    """The full names of some values, and the position of the value that each belongs to.
+    """The full names of some values, and the position of each name's value.
 
-    ``is_floating`` says of a position whether its value is a floating tensor.
+    ``is_floating`` says whether the value at a position is a floating tensor.
 
     >>> values = Lookup({":u#0": 0, ":u#1": 1, "h.0:return#0": 2}, lambda at: True)
     >>> values.readings("u"), values.readings("u#-1"), values.readings("h.0")
@@ -27,14 +27,16 @@ class Lookup:
 
     @cached_property
     def stripped(self) -> Mapping[str, list[str]]:
-        """The full names by what they are without counts."""
+        """For each name without counts: the full names."""
         found: dict[str, list[str]] = {}
         for full in self.positions:
             found.setdefault(strip(full), []).append(full)
         return found
 
     def readings(self, name: str) -> list[list[str]]:
-        """The full names that a name may mean: as it is written, as the shorthand for a local, or as a graph has it."""
+        """The full names that a text may mean: read as written, as the shorthand for a local, or as a graph's
+        own name.
+        """
         written = canonical(name)
         readings = [self._find(written)]
         if split(written)[1] is None:
@@ -46,7 +48,7 @@ class Lookup:
         return {self.positions[full] for full in names}
 
     def _find(self, name: str) -> list[str]:
-        # The full names with this stripped name and these counts; a container's only floating tensor for itself.
+        # The full names that match this name and its counts. For a container, its only floating tensor also matches.
         asked, last = _without_last(name)
         plain = strip(asked)
         found = [full for full in self.stripped.get(plain, []) if counts_agree(asked, full)]
@@ -68,7 +70,7 @@ class Lookup:
 
 
 def _without_last(name: str) -> tuple[str, bool]:
-    # A name without its ``#-1``, and whether it had one.
+    # The name without ``#-1``, and whether it had that.
     read = outside(name)
     for count in COUNT.finditer(name):
         if count[1] == "-1" and read[count.start()]:
@@ -82,14 +84,14 @@ def _last_count(full: str) -> tuple[int, ...]:
 
 
 class Index:
-    """A record's entries by their printed names, and its names as people write them."""
+    """The entries of a record by their printed names, and look-up of names as people write them."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
         self.entries: dict[str, Entry] = {entry.name: entry for entry in record.entries}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copied or pickled without the index of its names, which is made again."""
+        """What is copied or pickled: without the look-up of names, which is built again."""
         return {"record": self.record, "entries": self.entries}
 
     @cached_property

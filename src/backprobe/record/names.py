@@ -17,7 +17,7 @@ from functools import lru_cache
 from backprobe.errors import BadName
 
 SPECIAL = frozenset(":#/*![`.")
-BRACES = frozenset("{,")  # together they stand for several names
+BRACES = frozenset("{,")  # a pattern with both stands for several names
 COUNT = re.compile(r"#(-?\d+)")
 QUOTED = re.compile(r"`((?:[^`]|``)*)`")
 LITERAL = frozenset("`[(")
@@ -26,7 +26,7 @@ OPENING, CLOSING = "[(", "])"
 
 @lru_cache(65536)
 def quote(segment: str) -> str:
-    """Back-quote one segment of a path where it holds a character that the grammar uses.
+    """Back-quote a segment of a path if it contains a character that the grammar uses.
 
     >>> quote("attn"), quote("a:b"), quote("tick`")
     ('attn', '`a:b`', '`tick```')
@@ -41,7 +41,7 @@ def _is_special(segment: str) -> bool:
 
 @lru_cache(65536)
 def quote_path(path: str) -> str:
-    """The same of each segment of the path of a module or parameter.
+    """Back-quote each segment of the path of a module or parameter that needs it.
 
     >>> quote_path("h.0.a:b")
     'h.0.`a:b`'
@@ -55,15 +55,16 @@ def canonical(name: str) -> str:
     >>> canonical("`h`.0.`a:b`:u")
     'h.0.`a:b`:u'
     """
-    outside(name)  # raises BadName where a quote is not closed
+    outside(name)  # raises BadName if a quote is not closed
     return QUOTED.sub(lambda found: quote(found[1].replace("``", "`")), name) if "`" in name else name
 
 
-GRAPH_TENSOR = re.compile(r"(.+?)(?::(\d+))?")  # no local of a program is a bare number
+# cannot be confused with a program's local, which is never a bare number
+GRAPH_TENSOR = re.compile(r"(.+?)(?::(\d+))?")
 
 
 def of_graph(tensor: str) -> str:
-    """The name of a tensor that a graph calls by its operation and the number of its output.
+    """The name of a graph's tensor, given the graph's own name for it: an operation, and an output number.
 
     >>> of_graph("dense/kernel:0"), of_graph("u"), of_graph("split:1")
     (':`dense/kernel`', ':u', ':split.1')
@@ -74,7 +75,9 @@ def of_graph(tensor: str) -> str:
 
 
 def outside(text: str) -> list[bool]:
-    """For each character: does the grammar read it (True), or is it literal, in back-quotes, brackets or a string?"""
+    """For each character: True if the grammar reads it, False if it is literal, in back-quotes, brackets or a
+    string.
+    """
     if not LITERAL & set(text):
         return [True] * len(text)
     flags, quoted, depth = [], "", 0
@@ -105,7 +108,7 @@ def outside(text: str) -> list[bool]:
 
 @lru_cache(65536)
 def split(name: str) -> tuple[str, str | None]:
-    """Scope and local of a name; the local is None where the name is a scope alone.
+    """Scope and local of a name; the local is None if the name is only a scope.
 
     >>> split("h.0/rotate#2:q#1"), split("h.0.attn"), split(":d['a:b']")
     (('h.0/rotate#2', 'q#1'), ('h.0.attn', None), ('', "d['a:b']"))
@@ -130,7 +133,7 @@ def strip(name: str) -> str:
 
 
 def counts_agree(asked: str, full: str) -> bool:
-    """Does a full name have every count that was asked for? Without counts the two are equal.
+    """Does a full name have every count that ``asked`` has? Apart from counts the two are equal.
 
     >>> counts_agree("f#1:u", "f#1:u#0"), counts_agree("f:u#1", "f#0:u#0")
     (True, False)
@@ -141,7 +144,7 @@ def counts_agree(asked: str, full: str) -> bool:
 
 
 def with_optional_counts(text: str, translate: Callable[[str], str]) -> str:
-    """A regular expression for full names: ``text`` translated, and a count allowed wherever one may stand."""
+    """A regular expression for full names: ``text`` translated, with an optional count wherever one may occur."""
     scope, local = split(text)
     pieces = [_counted(part, translate) for part in partition(scope, "/")] if scope else []
     result = "/".join(pieces)
@@ -150,7 +153,7 @@ def with_optional_counts(text: str, translate: Callable[[str], str]) -> str:
 
 @lru_cache(65536)
 def partition(text: str, separator: str) -> tuple[str, ...]:
-    """``text`` cut at each readable separator."""
+    """``text`` split at each separator that is not literal."""
     parts, start = [], 0
     for at, read in enumerate(outside(text)):
         if read and text[at] == separator:
@@ -168,12 +171,12 @@ def _counted(segment: str, translate: Callable[[str], str]) -> str:
 def counted_local(local: str, translate: Callable[[str], str]) -> str:
     if any(read and local[at] == "#" for at, read in enumerate(outside(local))):
         return translate(local)
-    # the text does not show where the local ends and its leaves begin (self.cache): a count may follow any segment
+    # the text does not show where the local ends and its leaves begin (self.cache), so a count may follow any segment
     return r"(?:#\d+)?\.".join(translate(part) for part in partition(local, ".")) + r"(?:#\d+)?"
 
 
 def nearest(name: str, names: Iterable[str], *, most: int = 5) -> list[str]:
-    """The names most similar to a misspelled one, best first; a similar last segment counts too."""
+    """The names most similar to a misspelled name, best first; similarity of the last segment counts too."""
     pool = sorted(set(names))
     last = re.split(r"[:/.]", name)[-1]
     by_last: dict[str, list[str]] = {}

@@ -1,6 +1,6 @@
-"""The boxes of a recording: the scopes of modules and called functions, each within the one around it.
+"""The boxes of a recording: the scopes of modules and called functions, nested in each other.
 
-A called function lies in its caller, a module in the nearest module around its path that has a name.
+A called function is nested in its caller, and a module in the nearest named module above it in the path.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from backprobe.record.names import partition, split, strip
 
 @dataclass(frozen=True)
 class Box:
-    """The scope of a module or called function: its full name, the box around it, and how deep it lies (from 1)."""
+    """The scope of a module or called function: its full name, the surrounding box, and its depth (from 1)."""
 
     full: str
     label: str
@@ -24,9 +24,9 @@ class Box:
 
 @dataclass(frozen=True)
 class Calls:
-    """The calls of modules: the scopes of each path, in order, and where among all names each scope ends and returns.
+    """The calls of modules: the scopes of each path in order, and the positions among all names where each scope ends.
 
-    Names stand in the order of execution: those of a module come before the return of the call that it ran in.
+    Names are in execution order: the names of a module come before the return of the surrounding call.
     """
 
     of_path: Mapping[str, Sequence[str]]
@@ -50,7 +50,7 @@ class Calls:
         return cls(of_path, ends, returns)
 
     def around(self, scope: str) -> str | None:
-        """The call of the nearest module above a module or parameter: the first, where it is not known which."""
+        """The call of the nearest module above a module or parameter; the first call, if it is unknown which."""
         segments = partition(strip(scope), ".")
         for length in range(len(segments) - 1, 0, -1):
             if own := self.of_path.get(".".join(segments[:length])):
@@ -65,7 +65,7 @@ class Calls:
 
 
 def boxes_of(names: Mapping[str, int]) -> dict[str, Box]:
-    """Every scope that a name lies in, and every caller of one."""
+    """Every scope that contains a name, and the callers of these scopes."""
     scopes: dict[str, None] = {}
     for name in names:
         scope, local = split(name)
@@ -86,30 +86,30 @@ def boxes_of(names: Mapping[str, int]) -> dict[str, Box]:
 
 
 def _is_called(scope: str) -> bool:
-    # Is it the scope of a called function, and not a module's?
+    # Is it the scope of a called function, rather than a module's?
     return len(partition(scope, "/")) > 1
 
 
 def is_return(local: str | None) -> bool:
-    """Is it the local name of what a module or function returned, or of a part of that?"""
+    """Is this local the return value of a module or function, or a part of one?"""
     return local is not None and partition(strip(local), ".")[0] == "return"
 
 
 def _around(scope: str, calls: Calls) -> str | None:
-    # The box around a scope: the caller of a function, the nearest module above a module.
+    # The box around a scope: for a function its caller, for a module the nearest module above.
     *caller, _ = partition(scope, "/")
     return ("/".join(caller) or None) if caller else calls.around(scope)
 
 
 def _label(own: str, around: str | None) -> str:
-    # What a box is called within the one around it.
+    # The name of a box, relative to the box around it.
     if around is None:
         return own.removeprefix("/")
     return partition(own, "/")[-1] if _is_called(own) else own.removeprefix(strip(around) + ".")
 
 
 def box_of_each(names: Mapping[str, int], boxes: Mapping[str, Box], size: int) -> tuple[str | None, ...]:
-    """The box of each of ``size`` entries: that of its first name, which it got where it was computed."""
+    """The box of each of ``size`` entries: the box of its first name, which it got where it was computed."""
     calls = Calls.of(boxes, ())
     found: dict[int, str | None] = {}
     for name, at in names.items():

@@ -1,4 +1,6 @@
-"""Gradients that came back as None: from the tapes and sessions that a program asks itself, and from what it reads."""
+"""Gradients that came back as None: from tapes and sessions that the program calls, and from ``.grad`` that it
+reads.
+"""
 
 from __future__ import annotations
 
@@ -10,43 +12,43 @@ from backprobe.record.source import Source
 
 
 class WhyNone(StrEnum):
-    """Why one of the program's own tapes gave None."""
+    """Why one of the program's own tapes returned None."""
 
-    NOT_WATCHED = "not_watched"  # it is not a trainable Variable and was not given to watch()
+    NOT_WATCHED = "not_watched"  # the source is not a trainable Variable and was not passed to watch()
     OUTSIDE = "outside"  # something on the way was computed while the tape did not record
-    NOT_FLOAT = "not_float"  # it has no derivative
+    NOT_FLOAT = "not_float"  # the source has a dtype without derivatives
     CUT = "cut"  # an operation on the way lets no gradient through
-    NOTHING = "nothing"  # it was asked for no gradient at all
-    NO_WAY = "no_way"  # no way leads from it to what the tape differentiated
+    NOTHING = "nothing"  # the tape was asked for no gradient at all
+    NO_WAY = "no_way"  # no way leads from the source to the target of the tape
     UNKNOWN = "unknown"
-    WATCHED_LATE = "watched_late"  # something was computed from it before the tape watched it
-    WATCHED_AFTER = "watched_after"  # what the tape differentiated was there before the tape watched it
-    CONSTANT = "constant"  # no operation computed what the tape differentiated from anything with a gradient
-    HELD = "held"  # ways are open, but ``stop_gradients=`` held something on each of them constant
-    ZERO = "zero"  # it gave zeros and not None: an operation on each way has a derivative of 0
+    WATCHED_LATE = "watched_late"  # something was computed from the source before the tape watched it
+    WATCHED_AFTER = "watched_after"  # the target was computed before the tape watched the source
+    CONSTANT = "constant"  # the target was computed from nothing that has a gradient
+    HELD = "held"  # there are ways, but ``stop_gradients=`` held something on each of them constant
+    ZERO = "zero"  # the tape returned zeros instead of None: each way has an operation with a derivative of 0
 
 
 class CutBy(StrEnum):
     """Why an operation of a framework lets no gradient through."""
 
-    DTYPE = "dtype"  # what it makes has a dtype without derivatives
-    CAST = "cast"  # the same, and made with another dtype it would have one
+    DTYPE = "dtype"  # its result has a dtype without derivatives
+    CAST = "cast"  # the same, and the call chose the dtype: with another one it would have a derivative
     STOP_GRADIENT = "stop_gradient"
     STOPPED = "stopped"  # the tape did not record when it ran
     ASSIGNED = "assigned"  # it writes into a Variable
-    NO_DERIVATIVE = "no_derivative"  # the framework has none for it
-    ZERO_DERIVATIVE = "zero_derivative"  # it is 0 everywhere
-    LEFT = "left"  # its numbers were taken out of the framework, by no operation
-    OWN_NONE = "own_none"  # the gradient function that the program wrote for it gave None
-    OWN_ZERO = "own_zero"  # and gave zeros, of what was not
-    INSIDE_ZERO = "inside_zero"  # what is differentiated once, as a Python function that it runs, gave zeros
+    NO_DERIVATIVE = "no_derivative"  # the framework defines no derivative for it
+    ZERO_DERIVATIVE = "zero_derivative"  # its derivative is 0 everywhere
+    LEFT = "left"  # its numbers were taken out of the framework without an operation
+    OWN_NONE = "own_none"  # the gradient function that the program defines for it returned None
+    OWN_ZERO = "own_zero"  # such a function returned zeros for a gradient that was not zero
+    INSIDE_ZERO = "inside_zero"  # the Python function that it runs, which is differentiated separately, gave zeros
 
 
 @dataclass(frozen=True)
 class CutOperation:
-    """An operation, as the framework calls it, that lets no gradient through, and the user's line that ran it.
+    """An operation that lets no gradient through, by the framework's name, and the user's line that ran it.
 
-    ``values`` are the entries nearest to it that go into it; ``dtype`` is that of what it makes.
+    ``values`` are the nearest entries that go into it; ``dtype`` is the dtype of its result.
     """
 
     operation: str
@@ -58,13 +60,13 @@ class CutOperation:
 
 @dataclass(frozen=True)
 class NoneGiven:
-    """A gradient that came back as None, or as zeros that have a cause, when the program asked one of its own tapes for
-    it, at ``source``.
+    """A gradient that the program requested from one of its own tapes, at ``source``, and that came back as None, or as
+    zeros with a known cause.
 
-    ``name`` is the printed name of the entry ``at`` that it was asked for, or what the framework calls a Variable that
-    has no entry. ``outside`` are the entries on the way that were computed while the tape did not record, ``cuts`` the
-    operations on the way that let no gradient through, ``targets`` what the tape differentiated, and ``dtype`` that of
-    what it was asked for. ``in_graph`` says that no tape was asked, and the graph that a session runs was.
+    ``name`` is the printed name of the entry ``at`` whose gradient was requested, or the framework's name for a
+    Variable without an entry. ``outside`` are entries on the way that were computed while the tape was not recording,
+    ``cuts`` are operations on the way that let no gradient through, ``targets`` is what the tape differentiated, and
+    ``dtype`` is that of the requested source. ``in_graph`` says that it was the graph of a session, and no tape.
     """
 
     at: Position | None
@@ -80,27 +82,28 @@ class NoneGiven:
 
 
 class WhyEmpty(StrEnum):
-    """Why the gradient that a tensor of the program keeps was None when the program read it."""
+    """Why a tensor's ``.grad`` was None when the program read it."""
 
-    COMPUTED = "computed"  # it is not a leaf, and keeps none
-    FROZEN = "frozen"  # it does not require a gradient
-    NOT_RUN = "not_run"  # no pass had run before, in what is recorded
-    GRADIENTS_RETURNED = "gradients_returned"  # only passes had run that return gradients, and keep none in tensors
-    CLEARED = "cleared"  # a pass had brought it one, which was taken away
+    COMPUTED = "computed"  # the tensor is not a leaf, and does not retain its gradient
+    FROZEN = "frozen"  # the tensor does not require a gradient
+    NOT_RUN = "not_run"  # no recorded pass had run before
+    # only passes that return gradients had run, and these do not set ``.grad``
+    GRADIENTS_RETURNED = "gradients_returned"
+    CLEARED = "cleared"  # a pass had set it, and it was cleared again
     LIMITED = "limited"  # a pass went through it, but was asked for the gradients of other tensors alone
     RETAINED_LATE = "retained_late"  # retain_grad() was called on it only after the pass, or as for LIMITED
-    NOT_REACHED = "not_reached"  # the passes until then did not come to it
-    ITEM = "item"  # what was read is an item of it, which is another tensor each time
+    NOT_REACHED = "not_reached"  # the passes until then did not reach it
+    ITEM = "item"  # the program read an item of it, which is a new tensor each time
     GIVEN = "given"  # a pass that returns gradients returned None for it
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class NoneRead:
-    """A gradient that the program read, at ``source``, and found None.
+    """A gradient that the program read at ``source`` and found to be None.
 
-    ``text`` is what it read in its own words, ``u.grad``; of gradients that a call returned, what it was asked for.
-    ``at`` is the entry that has the tensor, if one has, and ``cause`` the line that is the cause, where that is known.
+    ``text`` is the expression that it read, such as ``u.grad``; for gradients that a call returned, the argument they
+    belong to. ``at`` is the entry of the tensor, if there is one, and ``cause`` the line that caused it, if known.
     """
 
     at: Position | None

@@ -1,4 +1,4 @@
-"""NaN and Inf in a recording: in values, gradients, operations of backward, and updates of parameters."""
+"""NaN and Inf in a recording: in values, gradients, operations of backward, and parameter updates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GradientKind = Literal["finite", "inf", "nan", "none", "before"]
 
 @dataclass(frozen=True)
 class Nonfinite:
-    """How many numbers of a tensor are NaN and how many infinite, out of how many.
+    """How many numbers of a tensor are NaN, how many are infinite, and how many there are.
 
     >>> import torch, backprobe as bp
     >>> bp.probe(lambda x: 1 / x, nonfinite=True)(torch.tensor(0.0))["return"].finiteness.value
@@ -42,10 +42,10 @@ class Nonfinite:
 
 @dataclass(frozen=True)
 class LocalDerivative:
-    """An operation's own derivative at the first bad element of the gradient that it made, as the framework gives it.
+    """An operation's own derivative at the first bad element of the gradient that it made, as the framework reports it.
 
-    ``at`` is the index of that element, ``derivative`` that of the operation's result with respect to it, and ``came``
-    the gradient that came to that result: the element is their product.
+    ``at`` is the index of that element, ``derivative`` the derivative of the operation's result with respect to it, and
+    ``came`` the incoming gradient of that result: the bad element is their product.
     """
 
     at: tuple[int, ...]
@@ -55,11 +55,11 @@ class LocalDerivative:
 
 @dataclass(frozen=True)
 class BackwardOp:
-    """An operation in the backward of an entry that produced NaN or Inf: ``operation`` is what the framework calls it.
+    """An operation in the backward of an entry that produced NaN or Inf. ``operation`` is the framework's name for it.
 
-    ``at`` is the position of the entry whose gradient it computes and ``name`` its printed name, None where there is no
-    such entry. ``given`` is the worst that the operation received and ``made`` the worst that it returned: ``finite``,
-    ``inf`` or ``nan``. ``local`` is what it is multiplied by there, where the framework was asked.
+    ``at`` is the position of the entry whose gradient it computed, and ``name`` its printed name; None if there is no
+    such entry. ``given`` is the worst number that the operation received and ``made`` the worst that it returned:
+    ``finite``, ``inf`` or ``nan``. ``local`` is the local derivative there, if the framework was asked for it.
     """
 
     operation: str
@@ -72,10 +72,10 @@ class BackwardOp:
 
 @dataclass(frozen=True)
 class Finiteness:
-    """What ``nonfinite=True`` found in one entry: its value and its gradient, None where there is no tensor to check.
+    """What ``nonfinite=True`` found in one entry, for its value and its gradient; None if there is no tensor to check.
 
-    ``made`` are the operations of its line that turned a finite gradient into a non-finite one, or an Inf into a NaN;
-    None where the framework does not show each operation.
+    ``made`` are the operations of its line that turned a finite gradient into one that is not, or an Inf into a NaN;
+    None if the framework does not report each operation.
     """
 
     value: Nonfinite | None
@@ -85,14 +85,13 @@ class Finiteness:
 
 @dataclass(frozen=True)
 class Update:
-    """A statement that wrote NaN or Inf into finite parameters, or NaN into parameters that held Inf.
+    """A statement that wrote NaN or Inf into finite parameters, or NaN into parameters with Inf.
 
-    ``size`` is how many these are, and ``parameters`` what the program calls them, where it does. ``optimizer`` is the
-    type and learning rate of the optimizer that has them, if one is at hand. ``gradient`` is what their gradients held,
-    and ``made`` what they hold now: ``finite``, ``inf``, or ``nan`` where a NaN was among it; ``none`` where there was
-    no gradient, and ``before`` where nothing was seen to write it: they held it by the first ``backward()``.
-    ``source`` is the line and ``after`` the position of the last entry before it, None where that is
-    not known.
+    ``size`` is the number of these parameters, and ``parameters`` are their names in the program, if they have any.
+    ``optimizer`` is the type and learning rate of their optimizer, if known. ``gradient`` is the worst number in their
+    gradients and ``made`` the worst in the parameters now: ``finite``, ``inf`` or ``nan``. ``gradient`` is ``none`` if
+    there was no gradient, and ``before`` if they were bad by the first ``backward()`` and no write was seen. ``source``
+    is the line and ``after`` the position of the last entry before it; None if not known.
     """
 
     parameters: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Options of verbs, each declared once, and the refusal of a value that an option does not take."""
+"""Options of verbs, each declared once, and the error for a value that an option does not accept."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from backprobe.record.names import nearest
 
 @dataclass(frozen=True)
 class Option:
-    """An option: its name, the kind of its values, which of them are allowed, and one to type instead."""
+    """An option: its name, the type of its values, the allowed ones, and one to suggest."""
 
     name: str
     kind: type | UnionType = bool
-    allowed: Any = None  # the least number, every text, or a test that the values pass
+    allowed: Any = None  # the least number, the allowed texts, or a test
     next: str = "True"
     or_none: bool = False
-    says: str = ""  # in place of what is said of its kind
+    says: str = ""  # replaces the standard description of the type
     why: str = ""
 
     def check(self, value: Any, asked: str = "") -> None:
-        """Raise BadOption for a value that the option does not take; ``asked`` stands in place of ``name=value``."""
+        """Raise BadOption for a value that is not accepted. ``asked`` replaces ``name=value`` in the message."""
         if value is None and self.or_none:
             return
         fits = isinstance(value, self.kind)
@@ -38,7 +38,7 @@ class Option:
             raise self.refused(value, asked)
 
     def refused(self, value: Any, asked: str = "") -> BadOption:
-        """What is raised for a value that the option does not take."""
+        """The error for a value that is not accepted."""
         text = written(value)
         is_shown = not asked and not callable(value) and text[:1] != "<"
         words = [one for one in self.allowed if isinstance(one, str)] if isinstance(self.allowed, tuple) else []
@@ -66,19 +66,19 @@ EXPERIMENTS = (
 
 
 def check_options(given: Mapping[str, Any], options: Sequence[Option]) -> None:
-    """Raise BadOption for the first value that its option does not take."""
+    """Raise BadOption for the first value that its option does not accept."""
     for option in options:
         value, allowed = given[option.name], option.allowed
         if not (isinstance(value, option.kind) and (allowed is None or (type(allowed) is tuple and value in allowed))):
-            option.check(value)  # not for what is checked here, without a call, since each block comes by here
+            option.check(value)  # called only if the quick test fails, since every block runs this
 
 
 def check_texts(name: str, texts: Any, example: str = "'x'") -> None:
-    """Raise BadOption for what is neither a text nor a list of texts."""
+    """Raise BadOption unless it is a text or a list of texts."""
     if isinstance(texts, str):
         return
     is_list = isinstance(texts, Sequence | set | frozenset) and not isinstance(texts, bytes)
-    for other in texts if is_list else [texts]:  # no generator, since each block comes by here
+    for other in texts if is_list else [texts]:  # no generator, since every block runs this
         if not isinstance(other, str):
             raise BadOption(
                 f"{name} is a text or a list of texts, not {'one with ' * is_list}{kind(other)}",
@@ -88,7 +88,7 @@ def check_texts(name: str, texts: Any, example: str = "'x'") -> None:
 
 
 def check_folder(path: Any, headline: str, asked: str, instead: str) -> None:
-    """Raise BadOption for what is not the path of a file or folder."""
+    """Raise BadOption unless it is the path of a file or folder."""
     if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
         found = "no text" if path == "" else "the character NUL in it" if "\0" in str(path) else kind(path)
         raise BadOption(headline, asked=asked, found=found, next=instead)

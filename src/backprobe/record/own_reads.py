@@ -1,7 +1,8 @@
-"""Reads of a value by its own operation: what a part of its line has taken instead is left out.
+"""The values that an operation itself reads, without values that another part of its line has used.
 
-An expression mentions more than its outermost operation takes. What a called function or module was given, or a part of
-the line that is an entry of its own, goes into that entry; the items that a loop goes through are not its counter.
+An expression mentions more than the operands of its outermost operation. A value that was passed to a called function
+or module, or to a part of the line with its own entry, goes into that entry; and the items that a loop iterates over
+are not its counter.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ STEP = re.compile(r"""(?:\.\w+|\[["']\w+["']\]|\[\d+\])""")
 def own_reads(
     at: int, entries: Sequence[Entry], inputs: Iterable[int], into: Callable[[int], Iterable[int]]
 ) -> set[int]:
-    """The positions that an entry reads itself; ``inputs`` are those with an edge to it, ``into`` gives what flows into
-    an earlier one.
+    """The positions that an entry reads itself. ``inputs`` are its edges; ``into`` returns what flows into an earlier
+    entry.
     """
     entry = entries[at]
     read = {one.at: one.spelled for one in entry.reads if one.at < len(entries) and one.at != at}
@@ -52,7 +53,7 @@ def own_reads(
 
 
 def given_to_modules(entry: Entry, entries: Sequence[Entry], inputs: Iterable[int]) -> list[tuple[int, int]]:
-    """The values that a line gives to modules, each with what the module returned, which has no line of its own."""
+    """The values that a line passes to modules, each with the module's return value, which has no line of its own."""
     text = expression_of(entry.source)
     calls = _module_calls(text, entries, inputs)
     read = [one for one in entry.reads if not one.spelled.endswith("()") and not _is_of_other_leaf(text, one.spelled)]
@@ -65,7 +66,7 @@ def given_to_modules(entry: Entry, entries: Sequence[Entry], inputs: Iterable[in
 
 
 def _module_calls(text: str, entries: Sequence[Entry], inputs: Iterable[int]) -> list[tuple[str, int]]:
-    # The calls of modules in a text, each with what the module returned: where its name says which of them it is.
+    # The calls of modules in a text, each with the module's return value, if the name identifies the module.
     returned: dict[str, list[int]] = {}
     for one in inputs:
         if entries[one].source is None and ":" not in entries[one].name:
@@ -89,7 +90,7 @@ def _module_calls(text: str, entries: Sequence[Entry], inputs: Iterable[int]) ->
 
 
 def _without_calls(text: str, functions: Set[str]) -> str:
-    # An expression without its calls of these functions, and what they are given.
+    # An expression without its calls of these functions, and the arguments of these calls.
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError):
@@ -109,27 +110,27 @@ def _is_of_loop(entry: Entry) -> bool:
 
 
 def _is_part(part: Entry, whole: Entry) -> bool:
-    # Is it an operation without a name in the line of another?
+    # Is ``part`` an unnamed operation within the line of ``whole``?
     is_operation = strip(part.name).endswith("()") and part.source is not None and whole.source is not None
     text = expression_of(part.source)
     return is_operation and bool(text) and text != expression_of(whole.source) and text in expression_of(whole.source)
 
 
 def _is_of_other_leaf(text: str, spelled: str) -> bool:
-    # Does a text mention a container, and each time by another leaf than this one?
+    # Does a text mention a container only by leaves other than this one?
     name = re.split(r"[.\[]", spelled)[0]
     return "." in spelled and not _mentions(text, spelled) and bool(_mentions(text, name))
 
 
 def _mentions(text: str, spelled: str) -> int:
-    # How often a text mentions a name, whatever is asked of it; of ``model.lin.bias`` another leaf does not count.
+    # How often a text mentions a name, with any attribute or index; other leaves of ``model.lin.bias`` do not count.
     name, *leaf = re.findall(r"\w+", spelled)
     chains = re.findall(rf"(?<![\w.]){re.escape(name)}\b({STEP.pattern}*)", text)
     return sum(all(map(eq, re.findall(r"\w+", chain), leaf)) for chain in chains)
 
 
 def _all_into(at: int, into: Callable[[int], Iterable[int]]) -> set[int]:
-    # All that flows into an entry, however far away.
+    # All entries that flow into an entry, directly or indirectly.
     found: set[int] = set()
     pending = [at]
     while pending:

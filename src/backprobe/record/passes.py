@@ -1,4 +1,4 @@
-"""A pass that a program ran itself, and what it asked for."""
+"""A backward pass that a program ran itself, and its arguments."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from backprobe.record.source import Source
 
 @dataclass(frozen=True)
 class Pass:
-    """One call that took gradients: ``output`` is the key of what it took them of, ``call`` what was called.
+    """One call that took gradients: ``output`` is the key of the differentiated value, ``call`` the called function.
 
-    ``inputs`` are the printed names of what it was limited to, as far as they are recorded; ``has_cotangents`` says
-    whether it was given cotangents, such as ``grad_outputs``, and ``asked`` are its other arguments.
+    ``inputs`` are the printed names of the tensors that it was limited to, as far as they are recorded;
+    ``has_cotangents`` says whether cotangents were given, such as ``grad_outputs``, and ``asked`` are its other
+    arguments.
 
     >>> import torch, backprobe as bp
     >>> x = torch.tensor(3.0, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Patterns over names: which values a selection wants."""
+"""Patterns over names, which decide what a selection includes."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from backprobe.record.names import (
 )
 
 T = TypeVar("T")
-# runs of characters, with what is quoted between them: a run is matched faster than a group for each character
+# runs of characters with quoted parts in between: matching a run is faster than matching a group for each character
 WITHIN = r"[^./:#`(]*(?:`[^`]*`[^./:#`(]*)*"
-ACROSS_MODULES = r"[^:/`]*(?:`[^`]*`[^:/`]*)*"  # functions below a module only where a pattern says "/" or ":"
-ACROSS = r"[^:`]*(?:(?:`[^`]*`|\[[^\]]*\])[^:`]*)*"  # not from a scope into its locals
+ACROSS_MODULES = r"[^:/`]*(?:`[^`]*`[^:/`]*)*"  # a pattern reaches functions below a module only through "/" or ":"
+ACROSS = r"[^:`]*(?:(?:`[^`]*`|\[[^\]]*\])[^:`]*)*"  # does not cross from a scope into its locals
 MOST_DECISIONS = 65536
-FEW = 12  # names that a message lists when none is similar
+FEW = 12  # names that a message lists if none is similar
 HOLD_NOTHING = (str, bytes, type, FunctionType, MethodType, BuiltinFunctionType)
 GLOB = re.compile(r"\*\*|\*")
 RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
 def glob_of_modules(text: str) -> str:
-    """The regular expression of a glob over paths of modules."""
+    """The regular expression of a glob over module paths."""
     return _glob(text, ACROSS_MODULES)
 
 
 def _glob(text: str, across: str = ACROSS) -> str:
-    # The regular expression of a glob: ``*`` stays within a segment, ``**`` goes across; brackets are literal.
+    # The regular expression of a glob: ``*`` matches within a segment, ``**`` across segments; brackets are literal.
     read, pieces, at = outside(text), [], 0
     for star in GLOB.finditer(text):
         if read[star.start()]:
@@ -52,12 +52,12 @@ def _glob(text: str, across: str = ACROSS) -> str:
 
 @dataclass(frozen=True)
 class Pattern:
-    """One pattern of a selection, ready to match full names."""
+    """One pattern of a selection, compiled to match full names."""
 
     text: str
     excludes: bool
     expression: re.Pattern[str]
-    scope: str | None  # its scope part, None for a regular expression
+    scope: str | None  # the scope part; None for a regular expression
     local: str | None
 
     @cached_property
@@ -72,7 +72,7 @@ class Pattern:
 
 
 def texts_of(patterns: str | Sequence[str]) -> list[str]:
-    """A pattern, or several, as a list, with braces expanded. Raises BadName."""
+    """One or several patterns as a list, with braces expanded. Raises BadName."""
     several = isinstance(patterns, Iterable) and not isinstance(patterns, str | bytes)
     texts = list(patterns) if several else [patterns]
     for text in texts:
@@ -82,7 +82,7 @@ def texts_of(patterns: str | Sequence[str]) -> list[str]:
 
 
 def expanded(text: str) -> list[str]:
-    """The patterns that one with braces stands for. Raises BadName.
+    """The patterns that a pattern with braces stands for. Raises BadName.
 
     >>> expanded("h.{0..2,5}.{q,k}")[:3], expanded("!{u,v}"), expanded("re:u{2}")
     (['h.0.q', 'h.0.k', 'h.1.q'], ['!u', '!v'], ['re:u{2}'])
@@ -109,7 +109,7 @@ def expanded(text: str) -> list[str]:
 
 
 def root_spelled_out(text: str) -> str:
-    """A pattern of a run's names, where ``return`` is what the whole model returns, as one of a recording's names."""
+    """A pattern for a run's names, where ``return`` is the whole model's return value, converted for a recording."""
     body = text.removeprefix("!")
     return text.replace("return", ":return", 1) if re.match(r"return(\.|$)", body) else text
 
@@ -143,7 +143,7 @@ def compile_pattern(text: str, *, in_function: bool) -> Pattern:
         expression = with_optional_counts(f"{scope}:{local}", _glob) + leaves
     else:
         scopes = with_optional_counts(body, _glob if "/" in body else glob_of_modules)
-        # a scope alone means what it returns; a parameter or buffer of a model has a path and no local
+        # a scope alone means its return value; a model's parameter or buffer has a path and no local
         expression = rf"(?:{scopes}:return(?:#\d+)?{leaves}|{scopes})"
         if in_function and "/" not in body:
             expression = rf"(?:{expression}|:{counted_local(body, _glob)}{leaves})"
@@ -154,7 +154,7 @@ def compile_pattern(text: str, *, in_function: bool) -> Pattern:
 
 
 def matcher(patterns: str | Sequence[str], *, in_function: bool) -> Callable[[str], bool]:
-    """What tells whether patterns select a full name: one of them matches it, and none with ``!`` does."""
+    """A function that tells whether patterns select a full name: one must match it, and none with ``!``."""
     compiled = [compile_pattern(text, in_function=in_function) for text in texts_of(patterns)]
     wanted, unwanted = ([one for one in compiled if one.excludes is excludes] for excludes in (False, True))
 
@@ -166,7 +166,7 @@ def matcher(patterns: str | Sequence[str], *, in_function: bool) -> Callable[[st
 
 
 def _of_graph(pattern: str) -> str:
-    # Further names that a pattern in a graph's own spelling matches: ``dense/*`` for back-quoted names, ``u:0``.
+    # Further names matched by a pattern in a graph's own spelling: ``dense/*`` for back-quoted names, ``u:0``.
     found = GRAPH_TENSOR.fullmatch(pattern)
     if found is None or "`" in pattern or ("/" not in pattern and found[2] is None) or ":" in found[1]:
         return ""
@@ -177,7 +177,7 @@ def _of_graph(pattern: str) -> str:
 
 
 class Decisions(dict[str, T]):
-    """Decisions by name, each made once: programs have the same names at every step."""
+    """A cache of decisions by name: programs have the same names in every step."""
 
     def __init__(self, decide: Callable[[str], T]) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ class Decisions(dict[str, T]):
         self.of = self.__getitem__
 
     def __missing__(self, name: str) -> T:
-        if len(self) > MOST_DECISIONS:  # counts make ever new names
+        if len(self) > MOST_DECISIONS:  # counts keep making new names
             self.clear()
         decided = self[name] = self.decide(name)
         return decided
@@ -198,15 +198,15 @@ def selection(
     also: tuple[str, ...] = (),
     replaced: tuple[str, ...] = (),
 ) -> Selection:
-    """The selection of these patterns, which remembers its decisions from one recording to the next."""
+    """The selection of these patterns, cached so that its decisions last from one recording to the next."""
     return Selection(patterns, in_function=in_function, also=also, replaced=replaced)
 
 
 class Selection:
     """A list of patterns that select names; ``!`` excludes. None selects the default of the form.
 
-    ``also`` are names that are captured besides, and selected only if it turns out that one of them is the output.
-    ``replaced`` are patterns of what the program goes on without: that is selected, whatever else is.
+    ``also`` are further names to capture, which are selected only if one of them turns out to be the output.
+    ``replaced`` are patterns of replaced values, which are always selected.
     """
 
     wants: Callable[[str], bool]
@@ -250,7 +250,7 @@ class Selection:
         self.wants_locals = Decisions(self._decide_locals).of
         self.wants_calls = Decisions(self._decide_calls).of
         self.of_scope = Decisions(self._locals_of).of
-        self.plan: Any = None  # what was worked out with it, see ``backprobe.tracing.plan``
+        self.plan: Any = None  # a cached plan, see ``backprobe.tracing.plan``
 
     def _decide(self, name: str, positive: list[Pattern], negative: list[Pattern]) -> bool:
         operation = is_operation(name)
@@ -288,24 +288,24 @@ class Selection:
         return Decisions(lambda local: self.might_want(f"{scope}:{strip(local)}"))
 
     def unmatched(self, names: Iterable[str]) -> list[Pattern]:
-        """The positive patterns that none of these full names matches."""
+        """The positive patterns that match none of these full names."""
         names = list(names)
         return [p for p in self.positive if not any(p.matches(name) for name in names)]
 
 
 def is_operation(name: str) -> bool:
-    """Is it the name of an operation that the program gives none, such as ``mul()``?"""
+    """Is it the name of an unnamed operation, such as ``mul()``?"""
     return "()" in name and re.search(r"\(\)(#\d+)?(\.|$)", name) is not None
 
 
 def _names(patterns: Iterable[Pattern], name: str) -> bool:
-    # Does one of these patterns name this? Operations must be asked for.
+    # Does one of these patterns match the name? Unnamed operations need a pattern that asks for them.
     operation = is_operation(name)
     return any(p.matches(name) and (p.asks_operations or not operation) for p in patterns)
 
 
 def _by_default(full: str) -> bool:
-    # A model's default selection: what its modules return, and its parameters.
+    # The default selection for a model: return values of its modules, and its parameters.
     scope, local = split(full)
     return len(partition(scope, "/")) == 1 and (local is None or re.match(r"return(#\d+)?(\.|$)", local) is not None)
 
@@ -323,7 +323,7 @@ def _reaches_below(pattern_scope: str, scope: str) -> bool:
 def refuse_unmatched(
     pattern: str, known: Collection[str], subject: str, spelled: Callable[[str | None], str], why: str = ""
 ) -> NoReturn:
-    """Raise NothingMatched with the nearest names. ``spelled`` says how the subject is asked for a pattern, or none."""
+    """Raise NothingMatched with the nearest names. ``spelled`` gives the call as text, with or without a pattern."""
     close = nearest(pattern, known)
     few = f": {', '.join(sorted(known))}" if 0 < len(known) <= FEW else ""
     raise NothingMatched(

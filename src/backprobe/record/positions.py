@@ -1,7 +1,7 @@
-"""References to the entries of a record: a position for programs, and the printed name for people.
+"""References to entries of a record: a position for programs, and the printed name for people.
 
-A backend knows captures, not entries: it builds the same classes with the positions of captures. ``tracing.assemble``
-replaces these by positions of entries and adds the names.
+A backend knows captures instead of entries: it builds the same classes with positions of captures. ``tracing.assemble``
+converts these to positions of entries and adds the names.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ NAMED_BY = "named_by"
 
 
 def named_by(position: str) -> dict[str, str]:
-    """Metadata of a field that holds the printed name of the entry at ``position``, another field; it is not saved."""
+    """Metadata for a field that holds the printed name of the entry whose position is in the field ``position``. It is
+    not saved.
+    """
     return {NAMED_BY: position}
 
 
 def names_at(positions: Any, names: Sequence[str]) -> Any:
-    """The name at one position, the names at several, or None for None."""
+    """The name at a position, a tuple of names for several positions, or None for None."""
     if positions is None:
         return None
     return names[positions] if isinstance(positions, int) else tuple([names[at] for at in positions])

@@ -1,19 +1,19 @@
-"""Errors of programs and frameworks as messages quote them: one line, without the framework's internals."""
+"""Errors of programs and frameworks as messages quote them: in one line, without the framework's internals."""
 
 from __future__ import annotations
 
 import re
 
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # Keras sets them
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # Keras colours its messages
 INTERNALS = re.compile(
     r"\{\{[^{}]*\}\}\s*|\s*\[Op:\w+\](?:\s+name:\s*\S*)?\s*$"
-)  # TensorFlow's node, and its operation
-IN_GRAPH = "in user code:"  # TensorFlow, before the traceback inside a function that it traces, and then the message
-WRAPPED = "Exception encountered when calling"  # Keras, before the message itself
+)  # TensorFlow prefixes the node and its operation
+IN_GRAPH = "in user code:"  # TensorFlow writes this before a traceback inside a traced function; the message follows it
+WRAPPED = "Exception encountered when calling"  # Keras writes this before the message itself
 
 
 def said_by(error: BaseException) -> str:
-    r"""The first line of what an error says.
+    r"""The first meaningful line of an error's message.
 
     >>> said_by(ValueError("{{function_node __wrapped__MatMul}} Size-incompatible: [1,3] [Op:MatMul] name: "))
     'Size-incompatible: [1,3]'
@@ -27,7 +27,7 @@ def said_by(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The type of an error and the first line of what it says.
+    """The type of an error and the first meaningful line of its message.
 
     >>> first_line(ValueError("too small")), first_line(ValueError())
     ('ValueError: too small', 'ValueError')
@@ -37,7 +37,7 @@ def first_line(error: BaseException) -> str:
 
 
 def rest_of(error: BaseException) -> str:
-    r"""The other lines of what an error says, those without a word left out.
+    r"""The other lines of an error's message, without empty ones.
 
     >>> rest_of(ValueError("the batch is wrong:\n\n  expected 3\n  got 4"))
     'expected 3\ngot 4'

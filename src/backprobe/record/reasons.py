@@ -1,6 +1,6 @@
-"""Reasons, as codes with fields: the sentence of each code, and the one function that renders it.
+"""Reasons as codes with fields: the sentence of each code, and the one function that renders it.
 
-Backends, the tracer and storage pass codes on; whatever analyses a recording compares codes; people read sentences.
+Backends, the tracer and storage pass codes on; analyses compare codes; people read the sentences.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 
 def render(code: str, sentence: str, fields: Mapping[str, object]) -> str:
-    """The sentence of a code, its fields filled in. Each sentence about a recording is rendered here."""
+    """The sentence of a code with its fields filled in. All sentences about a recording are rendered here."""
     return sentence.format_map(fields)
 
 
 @dataclass(frozen=True)
 class Reason:
-    """A code, and the texts that its sentence has in braces.
+    """A code, and the texts for the fields in its sentence.
 
     >>> reason = Reason("dtype", {"dtype": "int64"})
     >>> reason.code, reason.fields["dtype"], str(reason)
@@ -32,7 +32,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Note(Reason):
-    """A remark about a recording; ``about`` is the printed name of the entry that it concerns, if it concerns one.
+    """A remark about a recording; ``about`` is the printed name of the entry that it concerns, if any.
 
     >>> str(Note("steps", {"computed": "2", "of": "3"}, about="u"))
     'u: it was computed in 2 of 3 steps; in the others it is 0 here'
@@ -71,7 +71,8 @@ SENTENCES = {
     "no_history": "it was computed from differentiated values, but has no gradient history",
     "inherited": "it was computed from a value that is itself {status}",
     "no_path": "no path leads from it to the output",
-    "no_path_of_gradient": "no path leads from it to the output",  # a derivative that the program took, or of those
+    # for a derivative that the program took, or a value computed from such derivatives
+    "no_path_of_gradient": "no path leads from it to the output",
     "state_no_path": "no path leads from it to the output; it is {kind} and not a parameter",
     "written_since": "no path leads from it to the output; it was modified later",
     "module_not_run": "no call of it was seen",
@@ -127,7 +128,7 @@ SENTENCES = {
     "backward_in_other_thread": "backward() was called by another thread than the one that opened the block",
     "backward_cut_short": "a backward() raised, or is still running, and has not reached it",
     "backward_unfinished": "backward did not finish",
-    # of a call that a guard would make again
+    # reasons why a guard does not repeat a call
     "processes_wait": "several processes work together, and would wait for each other",
     "call_compiled": "it runs compiled",
     "parameters_written": "parameters were written since",
@@ -171,7 +172,7 @@ SENTENCES = {
     "while_loop": "it is computed in a loop whose number of iterations is not known beforehand: no reverse mode",
     "custom_rule": "it is computed inside a function with a derivative rule of its own",
     "primitive_not_entered": "it is computed inside JAX's {primitive}, which backprobe does not enter",
-    # of values that are lost
+    # reasons why values are lost
     "original_unseen": "it was computed inside a function that JAX traces, and has no value outside of it",
     "memory_freed": "its memory was freed",
     "data_reshaped": "its data was replaced by another tensor's of another shape or dtype",

@@ -1,4 +1,4 @@
-"""Names that a release has changed: for one release the old one raises an error that has the new one."""
+"""Names that a release has changed: for one release, using the old name raises an error that gives the new one."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ Spelling = str | Callable[[Mapping[str, Any]], str]
 
 
 def renamed(call: str, names: Mapping[str, Spelling]) -> Callable[[F], F]:
-    """Refuse old keyword parameters of a function, which keeps its signature. Never for what runs often.
+    """Decorator that refuses old keyword parameters of a function and keeps its signature. Not for functions that run
+    often.
 
-    ``call`` is how it is called, with ``{}`` behind its last argument. A new spelling is an argument, as ``folder={}``,
-    with ``{}`` for the value that was given, or a whole line; or a function of all keywords that were given.
+    ``call`` is the call as text, with ``{}`` after its last argument. A new spelling is an argument such as
+    ``folder={}``, where ``{}`` is the given value, or a whole line; or a function of all given keywords.
     """
 
     def around(function: F) -> F:
@@ -45,7 +46,7 @@ def refuse_renamed(call: str, names: Mapping[str, Spelling], given: Mapping[str,
             call, added = one, ""
             break
         placed = re.search(rf"\b{name}\b(?![(=])", call)
-        if placed is not None:  # without its keyword
+        if placed is not None:  # now a positional argument
             call = call[: placed.start()] + value + call[placed.end() :]
         else:
             added += f", {one}"
@@ -58,7 +59,7 @@ def refuse_renamed(call: str, names: Mapping[str, Spelling], given: Mapping[str,
 
 
 def renamed_attributes(**names: str) -> Callable[[K], K]:
-    """Refuse old attributes of a class, of which ``names`` are the new ones."""
+    """Class decorator that refuses old attributes; ``names`` maps each to its new name."""
 
     def around(kind: K) -> K:
         def missing(self: Any, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Several outputs in one record: joined from those of each of them, and taken apart again, or summed."""
+"""Several outputs in one record: joined from one record for each, and separated again, or summed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ TOTAL = "total()"
 
 
 class Arithmetic(Protocol):
-    """What a sum of outputs needs of the tensors of a recording."""
+    """What a sum of outputs requires of a recording's tensors."""
 
     def weighted(self, terms: Sequence[tuple[float | None, Any]]) -> Any:
-        """The sum of tensors, each times its weight; None stands for 1."""
+        """The weighted sum of tensors; a weight of None stands for 1."""
 
     def inner(self, cotangent: Any, tensor: Any) -> Any:
-        """Their inner product, the real part of it where they are complex: a tensor of one number."""
+        """The inner product of two tensors (its real part for complex ones), as a tensor of one number."""
 
     def one(self, like: Any) -> Any:
         """The number 1 as a tensor with the dtype and on the device of another."""
@@ -34,9 +34,9 @@ class Arithmetic(Protocol):
 
 
 def joined(records: Mapping[str, Record], default: str | None = None) -> Record:
-    """One record of a run, from those of its outputs: values, names and lines are the same in all of them.
+    """One record of a run, from the records of its outputs: values, names and lines are the same in all of them.
 
-    What differs is that of the ``default`` output, where one is meant if nothing is said.
+    Everything that differs is taken from the ``default`` output, if there is one.
     """
     first = next(iter(records.values()))
     every = zip(*(record.entries for record in records.values()), strict=True)
@@ -66,12 +66,12 @@ OF_OUTPUT = ("backward", "outputs", "path_sums", "used_at", "scales", "updates",
 
 
 def _all(records: Mapping[str, Record], part: str) -> tuple[Any, ...]:
-    # What any of them has there, each once.
+    # The items of one field in any of the records, each once.
     return tuple(dict.fromkeys(one for record in records.values() for one in getattr(record, part)))
 
 
 def _joined(entries: Mapping[str, Entry], default: str | None) -> Entry:
-    # One entry, whose status is that of the default output, or of one that brought a gradient, if one did.
+    # One entry. Its status is that of the default output; without one, ``ok`` if any output has a gradient.
     if default is not None:
         of_each = {key: _gradient(one) for key, one in entries.items()}
         return replace(entries[default], by_output=of_each, default_output=default)
@@ -103,7 +103,7 @@ def _gradient(entry: Entry) -> Gradient:
 def of_output(record: Record, key: str) -> Record:
     """The record of one of several outputs."""
     one = record.by_output[key]
-    if record.default_output not in (None, key):  # of which these are
+    if record.default_output not in (None, key):  # the record's own fields describe the default output
         record = replace(record, scales=(), none_given=(), training=None)
     return replace(
         record,
@@ -119,9 +119,9 @@ def of_output(record: Record, key: str) -> Record:
 
 
 def total(record: Record, weights: Weights, arithmetic: Arithmetic) -> Record:
-    """The record of the sum of some outputs, each times its weight. By linearity no backward pass is needed.
+    """The record of a weighted sum of outputs. By linearity, no backward pass is needed.
 
-    The sum has an entry of its own, which the outputs flow into; it has none where an output has no gradient itself.
+    The sum has an entry of its own, into which the outputs flow, unless an output has no gradient itself.
     """
     entries = [_summed(entry, weights, arithmetic) for entry in record.entries]
     parts = [record.by_output[key] for key in weights]
@@ -129,7 +129,8 @@ def total(record: Record, weights: Weights, arithmetic: Arithmetic) -> Record:
     summed = replace(
         record,
         entries=tuple(entries),
-        backward=tuple(reversed(there)),  # as one pass from the sum would visit them: the one made last first
+        # in the order in which one pass from the sum would visit them: last made first
+        backward=tuple(reversed(there)),
         outputs=tuple(dict.fromkeys(at for part in parts for at in part.outputs)),
         notes=(*dict.fromkeys(note for part in parts for note in part.notes), *_of_replaced(record, weights)),
         path_sums=_worst([part.path_sums for part in parts]),
@@ -142,14 +143,14 @@ def total(record: Record, weights: Weights, arithmetic: Arithmetic) -> Record:
 
 
 def _of_replaced(record: Record, weights: Weights) -> list[Note]:
-    # A note that a sum of gradients, each changed by itself, is not the changed gradient of the sum.
+    # The note that gradients which were changed one by one do not sum to the changed gradient of the sum.
     is_one_alone = len(weights) == 1 and set(weights.values()) <= {None, 1.0}
     is_replaced = any(entry.replaced_grad for entry in record.entries)
     return [Note("sum_of_replaced")] if is_replaced and not is_one_alone else []
 
 
 def _with_total(record: Record, terms: Sequence[_Term], arithmetic: Arithmetic) -> Record:
-    # The record, with the entry of the sum as the output.
+    # The record with the entry of the sum added as the output.
     at = len(record.entries)
     full = next(name for nth in count() if (name := f":{TOTAL}#{nth}") not in record.names)
     printed = TOTAL if full == f":{TOTAL}#0" else full
@@ -165,7 +166,7 @@ def _with_total(record: Record, terms: Sequence[_Term], arithmetic: Arithmetic) 
 
 
 def _summed(entry: Entry, weights: Weights, arithmetic: Arithmetic) -> Entry:
-    # An entry with the sum of the gradients that some outputs brought.
+    # An entry with the weighted sum of the gradients of some outputs.
     found = [(weight, entry.of_output(key)) for key, weight in weights.items()]
     there = [(weight, one) for weight, one in found if one.status is GradStatus.OK]
     if not there:
@@ -182,7 +183,7 @@ def _summed(entry: Entry, weights: Weights, arithmetic: Arithmetic) -> Entry:
 
 
 def _summed_edges(edges: Sequence[tuple[float | None, Edge]], arithmetic: Arithmetic) -> tuple[Edge, ...]:
-    # Edges with what flows along them from the sum; a local partial is the same whatever the output is.
+    # Edges with the contributions for the sum; local partials do not depend on the output.
     flows: dict[int, list[tuple[float | None, Any]]] = {}
     for weight, edge in edges:
         flows.setdefault(edge.at, []).extend([(weight, edge.contribution)] if edge.contribution is not None else [])
@@ -194,7 +195,7 @@ def _summed_edges(edges: Sequence[tuple[float | None, Edge]], arithmetic: Arithm
 
 @dataclass(frozen=True)
 class _Term:
-    # One output of a sum: its position and weight, and its entry as it is in its own recording.
+    # One output in a sum: its position, its weight, and its entry in its own recording.
     at: int
     weight: float | None
     output: Entry
@@ -205,7 +206,7 @@ class _Term:
 
 
 def _terms(record: Record, weights: Weights) -> list[_Term]:
-    # The outputs of a sum. The gradient of each is its cotangent.
+    # The outputs in a sum. The gradient of each output is its cotangent.
     found = [
         _Term(at, weight, record.entries[at].of_output(key))
         for key, weight in weights.items()
@@ -215,7 +216,7 @@ def _terms(record: Record, weights: Weights) -> list[_Term]:
 
 
 def _total(terms: Sequence[_Term], has_partials: bool, arithmetic: Arithmetic, name: str) -> Entry:
-    # The entry of the sum: of each output the inner product with its cotangent, times its weight.
+    # The entry of the sum: its value is the weighted sum of the inner products of each output with its cotangent.
     numbers = [
         (term.weight, arithmetic.inner(term.output.held_grad, term.output.held)) for term in terms if term.is_known
     ]
@@ -245,7 +246,7 @@ def _total(terms: Sequence[_Term], has_partials: bool, arithmetic: Arithmetic, n
 
 
 def _worst(sums: Sequence[PathSums | None]) -> PathSums | None:
-    # What is known of the sum's path sums: where those of each output agree, those of the sum do.
+    # The path sums of the sum: if those of each output agree, so do these.
     found = [one for one in sums if one is not None]
     if not found:
         return None

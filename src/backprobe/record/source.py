@@ -9,19 +9,20 @@ from backprobe.record.brief import path, place
 
 
 def expression_of(source: Source | None) -> str:
-    """The expression of a place; empty where there is none."""
+    """The expression of a source; empty if there is none."""
     return "" if source is None else source.expression
 
 
 @dataclass(frozen=True, repr=False)
 class Source:
-    """The place where a value got its name: file, line (from 1), its text, and the expression that computes the value.
+    """The place where a value got its name: file, line (from 1), text of the line, and the expression that computes the
+    value.
 
-    The expression is empty where none computes exactly this value, as for an argument or a part of a returned tuple.
-    ``calls`` are the functions that it called, in the order in which it came to them: ``torch.relu``, by the library
-    and the function's own name, and an empty string for a function of the program that was followed. A row of layers
-    has its last one, too: ``torch.Sequential.Sigmoid``.
-    ``below`` are the lines that follow, where the statement goes over several.
+    The expression is empty if no expression computes exactly this value, as for an argument or a part of a returned
+    tuple. ``calls`` are the functions that the expression called, in order: ``torch.relu``, made of the library and the
+    function's own name, or an empty string for a function of the program that was followed. For a sequence of layers
+    the last layer is added: ``torch.Sequential.Sigmoid``. ``below`` are the following lines of a statement over several
+    lines.
     """
 
     file: str

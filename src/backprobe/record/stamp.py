@@ -35,8 +35,8 @@ class _Author:
 
 
 def stamp(author: str | None = None) -> Stamp:
-    """The stamp of this process; with ``author`` given, every recording made from now on carries that author,
-    until ``author=""`` takes it away.
+    """The stamp of this process. With ``author`` given, every later recording carries that author, until ``author=""``
+    removes it.
 
     >>> import backprobe as bp
     >>> bp.stamp(author="Ada").author
@@ -51,7 +51,8 @@ def stamp(author: str | None = None) -> Stamp:
 
 
 def environment() -> dict[str, Any]:
-    """Python, the system and the versions of what this process has imported, for ``json.dumps``: nothing of a person.
+    """Python, the system and the versions of what this process has imported, for ``json.dumps``. It contains nothing
+    personal.
 
     >>> sorted(environment())
     ['packages', 'python', 'system']
@@ -66,8 +67,9 @@ def _known() -> Stamp:
 
 @lru_cache(8)
 def _environment(imported: tuple[str, ...]) -> Stamp:
-    # All that does not change while a process runs; reading versions from disk each time would cost a millisecond.
-    from importlib import metadata  # here, because importing it takes as long as the rest of backprobe
+    # Everything that does not change while a process runs. Reading versions from disk each time would cost a
+    # millisecond.
+    from importlib import metadata  # imported here, because importing it takes as long as the rest of backprobe
 
     packages = {}
     for name in imported:

@@ -1,8 +1,9 @@
-"""Statistics of numbers that can be merged: of parts of a tensor, calls of a module, micro-batches, processes.
+"""Mergeable statistics of numbers: of parts of a tensor, calls of a module, micro-batches or processes.
 
-A row is a tuple of ten floats, one for each of ``COLUMNS``. Counts and extremes are exact under any split of the
-numbers; sums are exact to rounding: each part is summed in float32 or wider, and parts are added in float64. All but
-the count and those of NaN and Inf are over the finite numbers, so that one NaN neither poisons a mean nor vanishes.
+A row is a tuple of ten floats, one for each of ``COLUMNS``. Counts and extremes are exact however the numbers are
+split; sums are exact up to rounding: each part is summed in float32 or wider, and parts are added in float64. All
+columns except the count and those of NaN and Inf cover only finite numbers, so that a single NaN neither spoils a mean
+nor disappears.
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ COLUMNS = ("count", "finite", "nan", "posinf", "neginf", "zeros", "sum", "square
 NOTHING: Row = (0.0,) * 8 + (math.inf, -math.inf)
 """The row of no numbers, which changes nothing that it is merged with."""
 
-CHUNK = 1 << 18  # elements: what is read from memory once lies in the cache when it is read again
-PART = 1 << 14  # elements that are copied at once: a watch takes less than a MB of memory, whatever it reads
-UNDERFLOW = 2.0**-102  # mean square in float32 below which squares have lost digits: the smallest normal one / epsilon
-CANCELLATION = 0.05  # variance / mean square below which a deviation from float32 sums would be rounding
+CHUNK = 1 << 18  # elements of a chunk, small enough to stay in the processor's cache until it is read again
+PART = 1 << 14  # elements copied at once, so that a watch takes less than a MB of memory, however much it reads
+# below this mean square in float32, squares have lost digits: the smallest normal number / epsilon
+UNDERFLOW = 2.0**-102
+CANCELLATION = 0.05  # below this variance / mean square, a deviation from float32 sums would be mostly rounding
 
 
 def measured(numbers: Numbers, total: float | None = None) -> Row:
-    """The row of an array of float32 or float64. ``total`` is its sum, if that is known.
+    """The row of an array of float32 or float64. ``total`` is its sum, if known.
 
-    A finite sum proves that all numbers are finite: NaN and Inf are told apart only where it is not.
+    If the sum is finite, all numbers are; NaN and Inf are only counted if it is not.
 
     >>> dict(zip(COLUMNS, measured(numpy.array([0.0, 3.0, math.nan])), strict=True))["squares"]
     9.0
@@ -39,7 +41,7 @@ def measured(numbers: Numbers, total: float | None = None) -> Row:
     if not numbers.size:
         return NOTHING
     flat = numbers.reshape(-1)
-    with numpy.errstate(all="ignore"):  # an overflow is seen by its result
+    with numpy.errstate(all="ignore"):  # an overflow shows in the result
         if total is None:
             total = float(numpy.add.reduce(flat))
         squares = float(numpy.dot(flat, flat)) if math.isfinite(total) else math.inf
@@ -54,12 +56,12 @@ def measured(numbers: Numbers, total: float | None = None) -> Row:
 
 
 def _is_rounded(size: int, total: float, squares: float) -> bool:
-    # Are float32 sums too coarse, because squares underflow or the variance is a small rest of the mean square?
+    # Are float32 sums too coarse, because squares underflow or the variance is small beside the mean square?
     return squares < size * UNDERFLOW or size * squares - total * total < CANCELLATION * size * squares
 
 
 def _measured_wide(flat: Numbers) -> Row:
-    # The same in float64, of numbers that may not be finite.
+    # The row computed in float64, from numbers that may not be finite.
     return reduce(merged, [_measured_part(flat[at : at + PART]) for at in range(0, flat.size, PART)])
 
 
@@ -75,7 +77,7 @@ def _measured_part(flat: Numbers) -> Row:
 
 
 def merged(first: Row, second: Row) -> Row:
-    """The row of all numbers of both.
+    """The row of both sets of numbers together.
 
     >>> merged(measured(numpy.array([1.0])), measured(numpy.array([2.0, 4.0])))[6:]
     (7.0, 21.0, 1.0, 4.0)
@@ -86,7 +88,7 @@ def merged(first: Row, second: Row) -> Row:
 
 
 def repeated(row: Row, times: int) -> Row:
-    """The row of numbers that are there so many times, as those of an expanded tensor.
+    """The row if every number occurs ``times`` times, as in an expanded tensor.
 
     >>> repeated(measured(numpy.array([2.0])), 3)[6:]
     (6.0, 12.0, 2.0, 2.0)
@@ -95,7 +97,7 @@ def repeated(row: Row, times: int) -> Row:
 
 
 def scaled(row: Row, factor: float) -> Row:
-    """The row of the numbers times a positive factor."""
+    """The row of the numbers multiplied by a positive factor."""
     sums = (row[6] * factor, row[7] * factor * factor)
     return (*row[:6], *sums, row[8] * factor, row[9] * factor)
 
@@ -106,11 +108,11 @@ def merge_columns(into: Mapping[str, Numbers], other: Mapping[str, Numbers], whe
         join = {"min": numpy.minimum, "max": numpy.maximum}.get(column, numpy.add)
         held = into[column][where]
         join(held, numbers, out=held)
-        if not numpy.may_share_memory(held, into[column]):  # a copy, since the places are irregular
+        if not numpy.may_share_memory(held, into[column]):  # a copy, since the indices are irregular
             into[column][where] = held
 
 
-# what is read of them
+# statistics computed from rows
 
 
 def _mean(of: Mapping[str, Numbers]) -> Numbers:
@@ -150,7 +152,7 @@ STATISTICS: Mapping[str, tuple[tuple[str, ...], Callable[[Mapping[str, Numbers]]
 
 
 def statistic(name: str, columns: Mapping[str, Numbers]) -> Numbers:
-    """A statistic of many rows, given by their columns.
+    """A statistic of many rows, given as columns.
 
     >>> row = measured(numpy.array([3.0, -3.0, math.inf]))
     >>> columns = {column: numpy.array([number]) for column, number in zip(COLUMNS, row, strict=True)}
@@ -162,6 +164,6 @@ def statistic(name: str, columns: Mapping[str, Numbers]) -> Numbers:
 
 
 def columns_for(statistics: Iterable[str]) -> list[str]:
-    """The columns that these statistics are computed from."""
+    """The columns that these statistics need."""
     needed = {column for name in statistics for column in STATISTICS[name][0]}
     return [column for column in COLUMNS if column in needed]

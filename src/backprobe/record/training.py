@@ -1,4 +1,4 @@
-"""The parameters that a block was to train, and which of them got no gradient."""
+"""The parameters that a block was meant to train, and those that got no gradient."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ class ModuleRan(StrEnum):
     """Did the module that holds a parameter run?"""
 
     CALLED = "called"
-    PARTLY = "partly"  # others of its parameters got a gradient
-    OWN = "own"  # its forward is the program's own code, which mentions the parameter where ``calls`` says, if it does
+    PARTLY = "partly"  # some other parameter of the module got a gradient
+    OWN = "own"  # its forward is the program's own code; ``calls`` are the lines that mention the parameter, if any
     NOT_CALLED = "not_called"
-    ASKED = "asked"  # a tape of the program was asked for the gradient, and why it gave none is known by itself
-    REPLACED = "replaced"  # it did, with another tensor in the place of the parameter
-    RETURNED_NONE = "returned_none"  # its gradient was due from a backward in Python, whose lines are in ``calls``
-    CUT_SHORT = "cut_short"  # backward() raised an error before it came to it
-    NEVER_READ = "never_read"  # it did, or it is not known to, and never read the parameter
+    ASKED = "asked"  # the program asked a tape for the gradient; a separate finding says why it gave none
+    REPLACED = "replaced"  # the module ran with another tensor in the parameter's place
+    # a backward written in Python, on the lines in ``calls``, should have returned its gradient
+    RETURNED_NONE = "returned_none"
+    CUT_SHORT = "cut_short"  # backward() raised an error before it reached the parameter
+    NEVER_READ = "never_read"  # the module ran, or may have run, and never read the parameter
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class ModuleCall:
-    """A call in the program's own code in which a module ran: the statement, and the text of the call in it.
+    """A call in the program's own code in which a module ran: the statement, and the text of the call.
 
-    ``mode`` is the mode in which gradients were switched off, empty where they were not, and ``switched`` the line
-    that did so, if it is known; of a hook the one is ``HOOK`` and ``text`` the path of its module. ``is_unread`` says
-    that nothing reads the name that the statement gives the result.
+    ``mode`` is the mode that switched gradients off, or empty, and ``switched`` the line that did so, if known. For a
+    hook, ``mode`` is ``HOOK`` and ``text`` is the path of its module. ``is_unread`` says that nothing reads the
+    variable to which the statement assigns the result.
     """
 
     source: Source
@@ -52,8 +53,8 @@ class ModuleCall:
 
 @dataclass(frozen=True)
 class UsedAt:
-    """The statements in which the program takes on what a module returned, or a parameter: the entry ``at``, which has
-    no gradient. They are known for blocks around models, whose forwards are not followed.
+    """The statements that use the entry ``at``, a module's return value or a parameter without a gradient. They are
+    known for blocks around models, whose forwards are not followed.
     """
 
     at: Position
@@ -64,13 +65,13 @@ class UsedAt:
 class Untrained:
     """A parameter that requires a gradient and got none.
 
-    ``name`` is what the program calls it: ``net.enc.weight``. ``module`` is the module that it lies in and ``kind`` the
-    class of that; of a module that was not called it is the outermost such. Both are empty for a tensor of its own.
-    ``calls`` are the lines in which it ran. ``carriers`` are the entries that lead back to the parameter, those nearest
-    to it, and ``own`` is its own entry, if it has one. ``held_by`` is the optimizer, if one has it.
-    ``dropped`` are calls of functions with a backward in Python that were given something of it, and whose results
-    nothing uses. ``instead`` are the entries with which its module ran in its place, or that have its numbers among
-    theirs and took the place of another parameter.
+    ``name`` is its name in the program: ``net.enc.weight``. ``module`` is the module that contains it and ``kind`` the
+    class of the module; if modules were not called, it is the outermost of these. Both are empty for a tensor outside
+    of modules. ``calls`` are the lines in which the module ran. ``carriers`` are the entries nearest to the parameter
+    that lead back to it, and ``own`` is its own entry, if it has one. ``held_by`` is the optimizer that holds it, if
+    any. ``dropped`` are calls of functions with a backward written in Python that received a value computed from it,
+    and whose results nothing uses. ``instead`` are entries that its module used in the parameter's place, or that
+    contain its numbers and took the place of another parameter.
     """
 
     name: str
@@ -86,21 +87,21 @@ class Untrained:
 
 
 class Stray(StrEnum):
-    """What a tensor that no optimizer has is, where it lies in no plain list, tuple or dict."""
+    """What kind of tensor is this that no optimizer holds, if it does not lie in a plain list, tuple or dict?"""
 
-    TENSOR = "tensor"  # a plain tensor, which gets a gradient
-    COMPUTED = "computed"  # it was computed once, from a leaf that gets a gradient
-    CONSTANT = "constant"  # a plain tensor, which requires no gradient
-    BUFFER = "buffer"  # which requires none
-    PARAMETER = "parameter"  # that of a model that ran, which gets a gradient
+    TENSOR = "tensor"  # a plain tensor that gets a gradient
+    COMPUTED = "computed"  # computed once, from a leaf that gets a gradient
+    CONSTANT = "constant"  # a plain tensor that requires no gradient
+    BUFFER = "buffer"  # a buffer, which requires no gradient
+    PARAMETER = "parameter"  # a parameter of a model that ran, which gets a gradient
 
 
 @dataclass(frozen=True)
 class Unregistered:
-    """A tensor that a module which ran computes with, and that no optimizer has.
+    """A tensor that is used by a module that ran, and that no optimizer holds.
 
-    ``place`` is the attribute that holds it, ``net.layers``, and ``kind`` the type of the list or dict that this is, or
-    one of ``Stray``.
+    ``place`` is the attribute that holds it, such as ``net.layers``, and ``kind`` the type of the list or dict there,
+    or one of ``Stray``.
     """
 
     name: str
@@ -110,13 +111,14 @@ class Unregistered:
 
 @dataclass(frozen=True)
 class Training:
-    """What became of the parameters that optimizers which stepped have, or where none did the models.
+    """The census of the parameters that stepping optimizers hold, or if none stepped, those of the models.
 
-    ``stepped`` says that the program itself tells what it trains: by such optimizers, or by what it asks a tape for.
+    ``stepped`` says that the program itself shows what it trains: by optimizers that step, or by asking a tape for
+    gradients.
 
-    ``count`` is how many of them require a gradient, and ``frozen`` how many parameters do not. ``cleared`` are the
-    names of those that ``backward()`` came to, and that had no ``.grad`` when their optimizer stepped. ``dropped`` are
-    calls as in ``Untrained``, whose arguments lead back to none that lacks its gradient.
+    ``count`` is how many of them require a gradient, and ``frozen`` how many do not. ``cleared`` are the names of
+    parameters that ``backward()`` reached and whose ``.grad`` was None when their optimizer stepped. ``dropped`` are
+    calls as in ``Untrained``, but of parameters that do get their gradient.
     """
 
     count: int

@@ -1,4 +1,4 @@
-"""The types that checkers and editors see: type variables, and the texts that options take."""
+"""Types for checkers and editors: type variables, and the literal texts that options accept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RunKind = Literal["value", "grad", "param", "update", "grad_backward"]
 
 
 class Tensor(Protocol):
-    """What the tensors of all frameworks have."""
+    """The attributes that the tensors of all frameworks have."""
 
     @property
     def shape(self) -> Any: ...
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     R = DefaultTypeVar("R", covariant=True, default=Any)
     T = DefaultTypeVar("T", covariant=True, default=Any)
     V = DefaultTypeVar("V", bound=Tensor, default=Any)
-else:  # defaults are new in Python 3.13
+else:  # defaults of type variables are new in Python 3.13
     R, T, V = TypeVar("R"), TypeVar("T"), TypeVar("V")
 
     class Generic:
-        """Takes any number of types, since those that have a default may be left out."""
+        """Accepts any number of type arguments, since those with a default may be left out."""
 
         __class_getitem__ = classmethod(GenericAlias)
 
 
 class HasForward(Protocol[P, R]):
-    """A model of PyTorch, whose ``__call__`` has no types and whose ``forward`` may."""
+    """A PyTorch model: its ``__call__`` is not typed, but its ``forward`` may be."""
 
     def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...

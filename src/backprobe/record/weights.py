@@ -1,4 +1,4 @@
-"""The weights of a sum of several outputs: numbers, also as arrays of no dimension, by the keys of the outputs."""
+"""The weights of a sum of outputs: numbers or zero-dimensional arrays, by the keys of the outputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backprobe.record.entries import unknown_output
 
 
 def weights_of(given: Any, keys: Collection[str]) -> dict[str, float | None]:
-    """The weights of the outputs that are summed; None stands for 1. One whose weight is 0 is left out.
+    """The weights of the summed outputs; None stands for 1. Outputs with weight 0 are left out.
 
     Raises BadOption and UnknownName.
 
@@ -51,15 +51,16 @@ def weights_of(given: Any, keys: Collection[str]) -> dict[str, float | None]:
 
 
 def _number(weight: Any) -> float | None:
-    # A finite real number, also one in an array of no dimension; None for anything else.
+    # A finite real number, possibly in a zero-dimensional array; None for anything else.
     dtype = str(getattr(weight, "dtype", ""))
     is_array = dtype and tuple(getattr(weight, "shape", (0,))) == () and "complex" not in dtype
     if isinstance(weight, bool) or "bool" in dtype or not (isinstance(weight, Real) or is_array):
         return None
-    weight = weight.detach() if hasattr(weight, "detach") else weight  # PyTorch warns where it requires a gradient
+    # PyTorch warns about converting a tensor that requires a gradient
+    weight = weight.detach() if hasattr(weight, "detach") else weight
     try:
         number = float(weight)
-    except (TypeError, ValueError, OverflowError):  # a tracer of JAX, which has no number
+    except (TypeError, ValueError, OverflowError):  # such as a tracer of JAX, which has no number yet
         return None
     return number if math.isfinite(number) else None
 

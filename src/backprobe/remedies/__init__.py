@@ -105,7 +105,7 @@ def edits_keeping(file: str, line: int, names: Mapping[str, Any]) -> Sequence[Ed
 
 
 def edits_of(finding: Finding, every: Sequence[Edit]) -> Sequence[Edit]:
-    """Those of the edits at the line of a finding that are about what it names; all where it names none of them."""
+    """The edits on a finding's line that concern a text which the finding mentions; all edits if there is none."""
     parts = finding.fields.values()
     return [one for one in every if one.what and any(one.what in part for part in parts)] or every
 

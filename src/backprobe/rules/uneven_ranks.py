@@ -84,9 +84,19 @@ class UnevenRanks:
             RULES["uneven_ranks"].means,
         )
         self.found[rank] = Alert(
-            "uneven_ranks", name, f"step {step}: {said}", None, facts, (), REMEDY,
-            step=step, field="grad.rms", number=number, threshold=TIMES, ranks=(rank,),
-        )  # fmt: skip
+            "uneven_ranks",
+            name,
+            f"step {step}: {said}",
+            None,
+            facts,
+            (),
+            REMEDY,
+            step=step,
+            field="grad.rms",
+            number=number,
+            threshold=TIMES,
+            ranks=(rank,),
+        )
 
     def alerts(self) -> Iterator[Alert]:
         yield from self.found.values()

@@ -35,25 +35,48 @@ class To(Enum):
 
 
 VARIABLES = {
-    "LOAD_NAME": (To.READ,), "LOAD_GLOBAL": (To.READ,), "LOAD_FAST": (To.READ,), "LOAD_DEREF": (To.READ,),
-    "LOAD_FAST_CHECK": (To.READ,), "LOAD_CLASSDEREF": (To.READ,), "LOAD_FROM_DICT_OR_DEREF": (To.READ,),
-    "LOAD_FROM_DICT_OR_GLOBALS": (To.READ,), "LOAD_FAST_LOAD_FAST": (To.READ, To.READ),
-    "LOAD_CLOSURE": (To.CAPTURE,), "MAKE_CELL": (To.CAPTURE,), "LOAD_FAST_AND_CLEAR": (To.HIDE,),
-    "STORE_NAME": (To.STORE,), "STORE_GLOBAL": (To.STORE,), "STORE_FAST": (To.STORE,), "STORE_DEREF": (To.STORE,),
-    "STORE_FAST_MAYBE_NULL": (To.STORE,), "STORE_FAST_STORE_FAST": (To.STORE, To.STORE),
+    "LOAD_NAME": (To.READ,),
+    "LOAD_GLOBAL": (To.READ,),
+    "LOAD_FAST": (To.READ,),
+    "LOAD_DEREF": (To.READ,),
+    "LOAD_FAST_CHECK": (To.READ,),
+    "LOAD_CLASSDEREF": (To.READ,),
+    "LOAD_FROM_DICT_OR_DEREF": (To.READ,),
+    "LOAD_FROM_DICT_OR_GLOBALS": (To.READ,),
+    "LOAD_FAST_LOAD_FAST": (To.READ, To.READ),
+    "LOAD_CLOSURE": (To.CAPTURE,),
+    "MAKE_CELL": (To.CAPTURE,),
+    "LOAD_FAST_AND_CLEAR": (To.HIDE,),
+    "STORE_NAME": (To.STORE,),
+    "STORE_GLOBAL": (To.STORE,),
+    "STORE_FAST": (To.STORE,),
+    "STORE_DEREF": (To.STORE,),
+    "STORE_FAST_MAYBE_NULL": (To.STORE,),
+    "STORE_FAST_STORE_FAST": (To.STORE, To.STORE),
     "STORE_FAST_LOAD_FAST": (To.STORE, To.READ),
-    "DELETE_NAME": (To.DELETE,), "DELETE_GLOBAL": (To.DELETE,), "DELETE_FAST": (To.DELETE,),
+    "DELETE_NAME": (To.DELETE,),
+    "DELETE_GLOBAL": (To.DELETE,),
+    "DELETE_FAST": (To.DELETE,),
     "DELETE_DEREF": (To.DELETE,),
-}  # fmt: skip
+}
 """The opcodes of Python 3.11 to ``NEWEST`` whose argument is a variable, or two, by what is done to each, in order."""
 
 VALUES = {
-    "LOAD_ATTR": Does.EXPOSE, "LOAD_METHOD": Does.EXPOSE, "STORE_ATTR": Does.SET_ATTRIBUTE,
-    "STORE_SUBSCR": Does.SET_ITEM, "STORE_SLICE": Does.SET_ITEM, "BINARY_OP": Does.AUGMENT,
-    "CALL": Does.CALL, "CALL_KW": Does.CALL, "CALL_FUNCTION_EX": Does.CALL,
-    "POP_TOP": Does.END, "PRINT_EXPR": Does.END, "DELETE_SUBSCR": Does.END,
-    "RETURN_VALUE": Does.RETURN, "RETURN_CONST": Does.RETURN,
-}  # fmt: skip
+    "LOAD_ATTR": Does.EXPOSE,
+    "LOAD_METHOD": Does.EXPOSE,
+    "STORE_ATTR": Does.SET_ATTRIBUTE,
+    "STORE_SUBSCR": Does.SET_ITEM,
+    "STORE_SLICE": Does.SET_ITEM,
+    "BINARY_OP": Does.AUGMENT,
+    "CALL": Does.CALL,
+    "CALL_KW": Does.CALL,
+    "CALL_FUNCTION_EX": Does.CALL,
+    "POP_TOP": Does.END,
+    "PRINT_EXPR": Does.END,
+    "DELETE_SUBSCR": Does.END,
+    "RETURN_VALUE": Does.RETURN,
+    "RETURN_CONST": Does.RETURN,
+}
 """Those that may be the work of an expression or statement which a block reports, and what they do then."""
 
 NEWEST = (3, 13)

@@ -16,16 +16,25 @@ from backprobe.recording import Recording
 from backprobe.sweep.result import Sweep
 
 OPTIONS = (
-    Option("replace", object, lambda given: callable(given) or isinstance(given, Recording),
-           "lambda value: value * 0, or replace=bp.probe(f, 'u')(x)",
-           says="a function of each value, or a recording that has them",
-           why="each of the values has a shape of its own"),
+    Option(
+        "replace",
+        object,
+        lambda given: callable(given) or isinstance(given, Recording),
+        "lambda value: value * 0, or replace=bp.probe(f, 'u')(x)",
+        says="a function of each value, or a recording that has them",
+        why="each of the values has a shape of its own",
+    ),
     Option("approximate"),
-    Option("axis", int | list | tuple,
-           lambda given: all(type(one) is int for one in (given if isinstance(given, list | tuple) else [given])),
-           "1", or_none=True, says="the number of an axis, or several"),
+    Option(
+        "axis",
+        int | list | tuple,
+        lambda given: all(type(one) is int for one in (given if isinstance(given, list | tuple) else [given])),
+        "1",
+        or_none=True,
+        says="the number of an axis, or several",
+    ),
     EXECUTOR,
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, repr=False)

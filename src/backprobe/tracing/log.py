@@ -19,9 +19,28 @@ from backprobe.tracing.values import Transcript
 
 NAMED, DONE = 1 << 20, 1 << 21
 (
-    EACH, FORGET, OVER, CALLED, BY_ITSELF, ENTER, AGAIN, LEAVE, MODULE, RESULT, MENTIONED, PARAMETER, ABSENT, HELD,
-    OUTPUT, SWEPT, OVERWRITTEN, STORED, READ, REPLACED, CHANGED,
-) = range(-1, -22, -1)  # fmt: skip
+    EACH,
+    FORGET,
+    OVER,
+    CALLED,
+    BY_ITSELF,
+    ENTER,
+    AGAIN,
+    LEAVE,
+    MODULE,
+    RESULT,
+    MENTIONED,
+    PARAMETER,
+    ABSENT,
+    HELD,
+    OUTPUT,
+    SWEPT,
+    OVERWRITTEN,
+    STORED,
+    READ,
+    REPLACED,
+    CHANGED,
+) = range(-1, -22, -1)
 """The other words; ``Reader`` has a method for each."""
 
 PLAIN, SAME_PLAIN, PASSED_OVER, DIFFERENTIATED, CARRIED, FILLED = range(-1, -7, -1)

@@ -294,10 +294,25 @@ def _holds(lines: range, inner: range) -> bool:
 
 
 WORDS: dict[int, Callable[[Reader, int, Any], None]] = {
-    log.EACH: Reader._each, log.FORGET: Reader._forget, log.OVER: Reader._over, log.CALLED: Reader._called,
-    log.BY_ITSELF: Reader._by_itself, log.ENTER: Reader._enter, log.AGAIN: Reader._again, log.LEAVE: Reader._leave,
-    log.MODULE: Reader._module, log.RESULT: Reader._result, log.MENTIONED: Reader._mentioned,
-    log.PARAMETER: Reader._parameter, log.ABSENT: Reader._absent, log.HELD: Reader._held, log.OUTPUT: Reader._output,
-    log.SWEPT: Reader._swept, log.OVERWRITTEN: Reader._overwritten, log.STORED: Reader._stored, log.READ: Reader._read,
-    log.REPLACED: Reader._replaced, log.CHANGED: Reader._changed,
-}  # fmt: skip
+    log.EACH: Reader._each,
+    log.FORGET: Reader._forget,
+    log.OVER: Reader._over,
+    log.CALLED: Reader._called,
+    log.BY_ITSELF: Reader._by_itself,
+    log.ENTER: Reader._enter,
+    log.AGAIN: Reader._again,
+    log.LEAVE: Reader._leave,
+    log.MODULE: Reader._module,
+    log.RESULT: Reader._result,
+    log.MENTIONED: Reader._mentioned,
+    log.PARAMETER: Reader._parameter,
+    log.ABSENT: Reader._absent,
+    log.HELD: Reader._held,
+    log.OUTPUT: Reader._output,
+    log.SWEPT: Reader._swept,
+    log.OVERWRITTEN: Reader._overwritten,
+    log.STORED: Reader._stored,
+    log.READ: Reader._read,
+    log.REPLACED: Reader._replaced,
+    log.CHANGED: Reader._changed,
+}

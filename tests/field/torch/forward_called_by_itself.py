@@ -32,8 +32,12 @@ with bp.probe(model) as rec:
     model(x).sum().backward()
 status = {name: str(rec[name].status) for name in ("encoder", "encoder.linear", "norm", "encoder.spare", "head")}
 assert status == {
-    "encoder": "opaque", "encoder.linear": "opaque", "norm": "opaque", "encoder.spare": "not_executed", "head": "ok",
-}, status  # fmt: skip
+    "encoder": "opaque",
+    "encoder.linear": "opaque",
+    "norm": "opaque",
+    "encoder.spare": "not_executed",
+    "head": "ok",
+}, status
 assert "its parameters have gradients" in rec["norm"].reason, rec["norm"].reason
 assert rec["encoder.act"].reason == "no call of it was seen", rec["encoder.act"].reason
 report = str(bp.explain(rec))

@@ -70,8 +70,15 @@ def cnn(is_faulty):
     model, x = seeded(Cnn), images(2, 4, 4)
     given = weights(model)
     pool = eqx.nn.AvgPool2d(2, 2)
-    layers = [conv(given, "conv1"), jax.nn.relu, pool, conv(given, "conv2"), jax.nn.relu,
-              lambda x: x.mean((1, 2)), linear(given, "fc")]  # fmt: skip
+    layers = [
+        conv(given, "conv1"),
+        jax.nn.relu,
+        pool,
+        conv(given, "conv2"),
+        jax.nn.relu,
+        lambda x: x.mean((1, 2)),
+        linear(given, "fc"),
+    ]
     if is_faulty:
         layers[3] = with_weights(layers[3], weight=given["conv2.weight"].transpose(0, 1, 3, 2))
     port = bp.probe(JaxCnn(layers), of=mean_square)(jnp.asarray(x))
@@ -141,9 +148,12 @@ def transformer(is_faulty):
     given = weights(model)
     eps = 1e-12 if is_faulty else 1e-5
     port = JaxTransformer(
-        embed(given), norm(given, "ln_1", eps), norm(given, "ln_2", eps), attention(given),
+        embed(given),
+        norm(given, "ln_1", eps),
+        norm(given, "ln_2", eps),
+        attention(given),
         *(linear(given, name) for name in ("up", "down", "head")),
-    )  # fmt: skip
+    )
     return in_torch(model, ONE), bp.probe(port, of=mean_square)(jnp.asarray(ONE))
 
 
@@ -164,9 +174,12 @@ def gru(is_faulty):
     given = weights(model)
     own, state = given["cell.bias_ih"], given["cell.bias_hh"]
     cell = with_weights(
-        eqx.nn.GRUCell(4, 5, key=KEY), weight_ih=given["cell.weight_ih"], weight_hh=given["cell.weight_hh"],
-        bias=jnp.concatenate([own[:10] + state[:10], own[10:]]), bias_n=own[10:] if is_faulty else state[10:],
-    )  # fmt: skip
+        eqx.nn.GRUCell(4, 5, key=KEY),
+        weight_ih=given["cell.weight_ih"],
+        weight_hh=given["cell.weight_hh"],
+        bias=jnp.concatenate([own[:10] + state[:10], own[10:]]),
+        bias_n=own[10:] if is_faulty else state[10:],
+    )
     port = JaxGru(embed(given), cell, linear(given, "head"))
     return in_torch(model, ONE), bp.probe(port, of=mean_square)(jnp.asarray(ONE))
 
@@ -181,4 +194,4 @@ EQUINOX = (
     Port("equinox-lstm", recurrent, "a bias that is left out", ("cell.bias_ih",), address=RNN),
     Port("equinox-gru", gru, "the bias of one gate taken for another", ("cell.bias_hh",)),
     Port("equinox-attention", transformer, "another epsilon", ("ln_1",), is_whole=False, address=BERT),
-)  # fmt: skip
+)

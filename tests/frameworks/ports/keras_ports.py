@@ -70,10 +70,15 @@ def cnn(is_faulty):
     keras.utils.clear_session()
     model, x = seeded(Cnn), images(2, 2, 4, 4)
     given = numbers(model)
-    port = keras.Sequential([
-        layers.Conv2D(4, 3, padding="same", activation="relu"), layers.AveragePooling2D(2),
-        layers.Conv2D(4, 3, padding="same", activation="relu"), layers.GlobalAveragePooling2D(), layers.Dense(3),
-    ])  # fmt: skip
+    port = keras.Sequential(
+        [
+            layers.Conv2D(4, 3, padding="same", activation="relu"),
+            layers.AveragePooling2D(2),
+            layers.Conv2D(4, 3, padding="same", activation="relu"),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(3),
+        ]
+    )
     port.build((None, 4, 4, 2))
     for at, name in ((0, "conv1"), (2, "conv2"), (4, "fc")):
         port.layers[at].set_weights((linear if name == "fc" else conv)(given, name))
@@ -110,10 +115,13 @@ def lstm(is_faulty):
     port = keras.Model(words, layers.Dense(3, name="head")(y))
     port.get_layer("embed").set_weights([given["embed.weight"]])
     order = [*range(5, 10), *range(5), *range(10, 20)] if is_faulty else [*range(20)]
-    port.get_layer("lstm").set_weights([
-        given["lstm.weight_ih_l0"].T[:, order], given["lstm.weight_hh_l0"].T[:, order],
-        (given["lstm.bias_ih_l0"] + given["lstm.bias_hh_l0"])[order],
-    ])  # fmt: skip
+    port.get_layer("lstm").set_weights(
+        [
+            given["lstm.weight_ih_l0"].T[:, order],
+            given["lstm.weight_hh_l0"].T[:, order],
+            (given["lstm.bias_ih_l0"] + given["lstm.bias_hh_l0"])[order],
+        ]
+    )
     port.get_layer("head").set_weights(linear(given, "head"))
     return in_torch(model, TOKENS), recorded(port, TOKENS)
 
@@ -202,10 +210,16 @@ def flattened(is_faulty):
     keras.utils.clear_session()
     model, x = seeded(Flattened), images(2, 2, 4, 2)
     given = numbers(model)
-    port = keras.Sequential([
-        layers.Conv2D(3, 3, padding="same"), layers.ReLU(), layers.Flatten(), layers.Dense(6), layers.ReLU(),
-        layers.Dense(2),
-    ])  # fmt: skip
+    port = keras.Sequential(
+        [
+            layers.Conv2D(3, 3, padding="same"),
+            layers.ReLU(),
+            layers.Flatten(),
+            layers.Dense(6),
+            layers.ReLU(),
+            layers.Dense(2),
+        ]
+    )
     port.build((None, 4, 2, 2))
     rows = given["hidden.weight"].reshape(6, 3, 4, 2)
     rows = rows if is_faulty else rows.transpose(0, 2, 3, 1)
@@ -220,8 +234,10 @@ def projections(given):
     found = []
     for at in range(3):
         part = slice(at * WIDTH, (at + 1) * WIDTH)
-        found += [given["attn.in_proj_weight"][part].T.reshape(WIDTH, HEADS, -1),
-                  given["attn.in_proj_bias"][part].reshape(HEADS, -1)]  # fmt: skip
+        found += [
+            given["attn.in_proj_weight"][part].T.reshape(WIDTH, HEADS, -1),
+            given["attn.in_proj_bias"][part].reshape(HEADS, -1),
+        ]
     return [*found, given["attn.out_proj.weight"].T.reshape(HEADS, -1, WIDTH), given["attn.out_proj.bias"]]
 
 
@@ -298,17 +314,22 @@ IMDB = "https://keras.io/examples/nlp/bidirectional_lstm_imdb/"
 TEXT = "https://keras.io/examples/nlp/text_classification_with_transformer/"
 
 KERAS = (
-    Port("keras-mlp", mlp, "a weight that is not transposed", ("linear2.weight",), is_whole=False,
-         address=SEQUENTIAL),
+    Port("keras-mlp", mlp, "a weight that is not transposed", ("linear2.weight",), is_whole=False, address=SEQUENTIAL),
     Port("keras-cnn", cnn, "the axes of a window exchanged", ("conv2.weight",), is_whole=False, address=CONVNET),
     Port("keras-batch-norm", residual, "another epsilon", ("bn1",), is_whole=False),
     Port("keras-lstm", lstm, "two gates exchanged", ("lstm.weight_ih_l0",), is_whole=False, address=IMDB),
     Port("keras-gru", gru, "two gates exchanged", ("gru.weight_ih_l0",), is_whole=False),
     Port("keras-stacked", stacked, "a weight that is transposed", ("lstm.weight_hh_l1",), is_whole=False),
-    Port("keras-bidirectional", bidirectional, "one direction taken for the other", ("lstm.weight_ih_l0_reverse",),
-         is_whole=False, address=IMDB),
+    Port(
+        "keras-bidirectional",
+        bidirectional,
+        "one direction taken for the other",
+        ("lstm.weight_ih_l0_reverse",),
+        is_whole=False,
+        address=IMDB,
+    ),
     Port("keras-upsampling", upsampling, "the axes of a window exchanged", ("up.weight",), is_whole=False),
     Port("keras-flatten", flattened, "rows in the order of PyTorch", ("hidden.weight", "hidden"), is_whole=False),
     Port("keras-attention", attention, "another epsilon", ("ln_2",), is_whole=False, address=TEXT),
     Port("keras-separate", separate, "q and k exchanged", ("attn.q.weight",), is_whole=False),
-)  # fmt: skip
+)

@@ -148,18 +148,22 @@ def transformer(is_faulty):
     model = seeded(Transformer, lambda: Attention("query", "key", "value", "out"))
     given = weights(model)
     attn = {
-        name: {"kernel": given[f"attn.{name}.weight"].T.reshape(WIDTH, HEADS, -1),
-               "bias": given[f"attn.{name}.bias"].reshape(HEADS, -1)}
+        name: {
+            "kernel": given[f"attn.{name}.weight"].T.reshape(WIDTH, HEADS, -1),
+            "bias": given[f"attn.{name}.bias"].reshape(HEADS, -1),
+        }
         for name in ("query", "key", "value")
-    }  # fmt: skip
+    }
     if is_faulty:
         attn["query"], attn["key"] = attn["key"], attn["query"]
     kernel = given["attn.out.weight"].T.reshape(HEADS, -1, WIDTH)
     params = {
-        "embed": {"embedding": given["embed.weight"]}, "ln_1": norm(given, "ln_1"), "ln_2": norm(given, "ln_2"),
+        "embed": {"embedding": given["embed.weight"]},
+        "ln_1": norm(given, "ln_1"),
+        "ln_2": norm(given, "ln_2"),
         "attn": {**attn, "out": {"kernel": kernel, "bias": given["attn.out.bias"]}},
         **{name: linear(given, name) for name in ("up", "down", "head")},
-    }  # fmt: skip
+    }
     return in_torch(model, TOKENS), recorded(JaxTransformer(), params, jnp.asarray(TOKENS))
 
 
@@ -201,8 +205,11 @@ def flattened(is_faulty):
     given = weights(model)
     rows = given["hidden.weight"].reshape(6, 3, 4, 2)
     rows = rows if is_faulty else rows.transpose(0, 2, 3, 1)
-    params = {"conv": conv(given, "conv"), "hidden": {"kernel": rows.reshape(6, -1).T, "bias": given["hidden.bias"]},
-              "fc": linear(given, "fc")}  # fmt: skip
+    params = {
+        "conv": conv(given, "conv"),
+        "hidden": {"kernel": rows.reshape(6, -1).T, "bias": given["hidden.bias"]},
+        "fc": linear(given, "fc"),
+    }
     return in_torch(model, x), recorded(JaxFlattened(), params, jnp.asarray(x).transpose(0, 2, 3, 1))
 
 
@@ -215,9 +222,15 @@ LINEN = (
     Port("linen-mlp", stack, "a weight that is not transposed", ("layers.2.weight",), address=README),
     Port("linen-cnn", cnn, "an image that is scaled twice", ("x", "input", "conv1"), address=README),
     Port("linen-batch-norm", residual, "another epsilon", ("bn2",), is_whole=False, address=IMAGENET),
-    Port("linen-lstm", recurrent, "the weight of a gate not transposed", ("cell.weight_hh",), is_whole=False,
-         address=SEQ2SEQ),
+    Port(
+        "linen-lstm",
+        recurrent,
+        "the weight of a gate not transposed",
+        ("cell.weight_hh",),
+        is_whole=False,
+        address=SEQ2SEQ,
+    ),
     Port("linen-gru", gru, "two gates exchanged", ("cell.weight_ih",), is_whole=False),
     Port("linen-flatten", flattened, "rows in the order of PyTorch", ("hidden.weight", "hidden")),
     Port("linen-attention", transformer, "q and k exchanged", ("attn.query.weight",), address=LM1B),
-)  # fmt: skip
+)

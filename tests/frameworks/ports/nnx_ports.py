@@ -172,8 +172,10 @@ class Separate(nnx.Module):
 class JaxTransformer(nnx.Module):
     def __init__(self, given, attention, epsilon=1e-5):
         self.embed, self.ln_1, self.ln_2 = (
-            embed(given), layer_norm(given, "ln_1", epsilon), layer_norm(given, "ln_2", epsilon)
-        )  # fmt: skip
+            embed(given),
+            layer_norm(given, "ln_1", epsilon),
+            layer_norm(given, "ln_2", epsilon),
+        )
         self.attn = attention
         self.up, self.down, self.head = linear(given, "up"), linear(given, "down"), linear(given, "head")
 
@@ -267,8 +269,9 @@ class JaxUpsampling(nnx.Module):
             conv(given, "pointwise"),
         )
         self.depthwise.kernel[...], self.depthwise.bias[...] = (
-            given["depthwise.weight"].transpose(2, 3, 1, 0), given["depthwise.bias"]
-        )  # fmt: skip
+            given["depthwise.weight"].transpose(2, 3, 1, 0),
+            given["depthwise.bias"],
+        )
         self.up = nnx.ConvTranspose(4, 2, (3, 3), 3, padding="VALID", transpose_kernel=True, rngs=EMPTY)
         kernel = given["up.weight"].transpose(2, 3, 1, 0)
         self.up.kernel[...], self.up.bias[...] = kernel.swapaxes(0, 1) if is_faulty else kernel, given["up.bias"]
@@ -298,8 +301,13 @@ NNX = (
     Port("nnx-upsampling", upsampling, "the axes of a window exchanged", ("up.weight",)),
     Port("nnx-separate", separate, "attention without its scale", ("attn.o",)),
     Port("nnx-one-projection", one_projection, "another epsilon", ("ln_1",), address=NANO_GPT),
-    Port("nnx-input-first", input_first, "a weight that is transposed", ("attn.c_proj.weight", "attn.c_proj"),
-         address=GPT_2),
+    Port(
+        "nnx-input-first",
+        input_first,
+        "a weight that is transposed",
+        ("attn.c_proj.weight", "attn.c_proj"),
+        address=GPT_2,
+    ),
     Port("nnx-packed", packed, "q and k exchanged", ("attn.in_proj_weight",), is_whole=False, address=MINI_GPT),
-)  # fmt: skip
+)
 assert WORDS > TOKENS.max()

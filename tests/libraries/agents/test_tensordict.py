@@ -99,10 +99,13 @@ def policy(around):
     actor = ProbabilisticTensorDictSequential(
         TensorDictModule(Split(), in_keys=["observation"], out_keys=["loc", "scale"]),
         ProbabilisticTensorDictModule(
-            in_keys=["loc", "scale"], out_keys=["action"], distribution_class=torch.distributions.Normal,
-            default_interaction_type="random", return_log_prob=True,
+            in_keys=["loc", "scale"],
+            out_keys=["action"],
+            distribution_class=torch.distributions.Normal,
+            default_interaction_type="random",
+            return_log_prob=True,
         ),
-    )  # fmt: skip
+    )
     data = TensorDict({"observation": torch.randn(5, 3)}, batch_size=[5])
     with around(actor) as seen:
         out = actor(data)

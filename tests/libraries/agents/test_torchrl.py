@@ -15,13 +15,17 @@ FRAMEWORK, LIBRARIES = "PyTorch", ("torchrl", "tensordict")
 def batch():
     return TensorDict(
         {
-            "observation": torch.randn(6, 3), "action": nn.functional.one_hot(torch.randint(0, 2, (6,)), 2),
+            "observation": torch.randn(6, 3),
+            "action": nn.functional.one_hot(torch.randint(0, 2, (6,)), 2),
             "next": {
-                "observation": torch.randn(6, 3), "reward": torch.randn(6, 1),
-                "done": torch.zeros(6, 1, dtype=torch.bool), "terminated": torch.zeros(6, 1, dtype=torch.bool),
+                "observation": torch.randn(6, 3),
+                "reward": torch.randn(6, 1),
+                "done": torch.zeros(6, 1, dtype=torch.bool),
+                "terminated": torch.zeros(6, 1, dtype=torch.bool),
             },
-        }, batch_size=[6],
-    )  # fmt: skip
+        },
+        batch_size=[6],
+    )
 
 
 def dqn(around, steps=20):
@@ -90,8 +94,10 @@ def ppo(around, steps=20):
 
     actor = ProbabilisticActor(
         TensorDictModule(Normal(), in_keys=["observation"], out_keys=["loc", "scale"]),
-        in_keys=["loc", "scale"], distribution_class=TanhNormal, return_log_prob=True,
-    )  # fmt: skip
+        in_keys=["loc", "scale"],
+        distribution_class=TanhNormal,
+        return_log_prob=True,
+    )
     critic = ValueOperator(nn.Linear(3, 1), in_keys=["observation"])
     loss_module = ClipPPOLoss(actor, critic, entropy_bonus=False)
     data = batch()

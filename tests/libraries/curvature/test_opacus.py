@@ -24,9 +24,13 @@ def private(around, steps=20):
     data = TensorDataset(torch.randn(40, 4), torch.randint(0, 2, (40,)))
     loader = DataLoader(data, batch_size=8)
     model, optimizer, loader = PrivacyEngine().make_private(
-        module=model, optimizer=optimizer, data_loader=loader, noise_multiplier=1.1, max_grad_norm=1.0,
+        module=model,
+        optimizer=optimizer,
+        data_loader=loader,
+        noise_multiplier=1.1,
+        max_grad_norm=1.0,
         poisson_sampling=False,
-    )  # fmt: skip
+    )
     batches = [batch for _ in range(4) for batch in loader][:steps]
     with around(model, optimizer=optimizer) as seen:
         for x, y in batches:

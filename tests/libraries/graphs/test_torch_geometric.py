@@ -142,10 +142,15 @@ def test_smoothing_by_hand(ask):
 
 # https://pytorch-geometric.readthedocs.io/en/latest/notes/colabs.html: graph classification
 def classification(around):
-    model = Sequential("x, edge_index, batch", [
-        (GATConv(3, 4, heads=2, concat=False), "x, edge_index -> x"), nn.ELU(),
-        (global_mean_pool, "x, batch -> x"), nn.Linear(4, 2),
-    ])  # fmt: skip
+    model = Sequential(
+        "x, edge_index, batch",
+        [
+            (GATConv(3, 4, heads=2, concat=False), "x, edge_index -> x"),
+            nn.ELU(),
+            (global_mean_pool, "x, batch -> x"),
+            nn.Linear(4, 2),
+        ],
+    )
     batch = Batch.from_data_list([graph(), graph()])
     with around(model) as seen:
         logits = model(batch.x, batch.edge_index, batch.batch)

@@ -9,10 +9,16 @@ FRAMEWORK, LIBRARIES = "PyTorch", ("diffusers",)
 
 def network():
     return UNet2DModel(
-        sample_size=8, in_channels=1, out_channels=1, layers_per_block=1, block_out_channels=(8, 16), norm_num_groups=4,
-        down_block_types=("DownBlock2D", "AttnDownBlock2D"), up_block_types=("AttnUpBlock2D", "UpBlock2D"),
+        sample_size=8,
+        in_channels=1,
+        out_channels=1,
+        layers_per_block=1,
+        block_out_channels=(8, 16),
+        norm_num_groups=4,
+        down_block_types=("DownBlock2D", "AttnDownBlock2D"),
+        up_block_types=("AttnUpBlock2D", "UpBlock2D"),
         attention_head_dim=8,
-    )  # fmt: skip
+    )
 
 
 # https://huggingface.co/docs/diffusers/tutorials/basic_training

@@ -79,10 +79,13 @@ def test_lora_by_hand(ask):
     d_out = 2 * (hidden @ down.T + b_down - y) / 16
     d_up = d_out @ down * (1 - hidden**2)
     right = {
-        "up.lora_B.default.weight": 2 * d_up.T @ (x @ a1.T), "up.lora_A.default.weight": 2 * b1.T @ d_up.T @ x,
+        "up.lora_B.default.weight": 2 * d_up.T @ (x @ a1.T),
+        "up.lora_A.default.weight": 2 * b1.T @ d_up.T @ x,
         "down.lora_B.default.weight": 2 * d_out.T @ (hidden @ a2.T),
-        "down.lora_A.default.weight": 2 * b2.T @ d_out.T @ hidden, "up": d_up, "down": d_out,
-    }  # fmt: skip
+        "down.lora_A.default.weight": 2 * b2.T @ d_out.T @ hidden,
+        "up": d_up,
+        "down": d_out,
+    }
     ask.gradients(rec, {f"base_model.model.{name}": each for name, each in right.items()}, tolerance=1e-4)
 
 

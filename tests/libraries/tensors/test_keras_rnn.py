@@ -47,11 +47,14 @@ def of_cell():
 # (stateful, masked, time distributed)
 def masked():
     keras.utils.set_random_seed(0)
-    return keras.Sequential([
-        keras.Input((4,), dtype="int32"), keras.layers.Embedding(6, 3, mask_zero=True, name="words"),
-        keras.layers.SimpleRNN(2, return_sequences=True, name="rnn"),
-        keras.layers.TimeDistributed(keras.layers.Dense(1, name="each"), name="read"),
-    ])  # fmt: skip
+    return keras.Sequential(
+        [
+            keras.Input((4,), dtype="int32"),
+            keras.layers.Embedding(6, 3, mask_zero=True, name="words"),
+            keras.layers.SimpleRNN(2, return_sequences=True, name="rnn"),
+            keras.layers.TimeDistributed(keras.layers.Dense(1, name="each"), name="read"),
+        ]
+    )
 
 
 # planted

@@ -117,8 +117,13 @@ def test_remat_scope(ask):
     rec = bp.probe(model, of=lambda y: tf.reduce_sum(y**2))(X)
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(model(X) ** 2)
-    right = dict(zip(("first.kernel", "first.bias", "second.kernel", "second.bias"),
-                     tape.gradient(loss, model.trainable_variables), strict=True))  # fmt: skip
+    right = dict(
+        zip(
+            ("first.kernel", "first.bias", "second.kernel", "second.bias"),
+            tape.gradient(loss, model.trainable_variables),
+            strict=True,
+        )
+    )
     ask.gradients(rec, right)
     ask.names(rec, "first", "second", "first.kernel")
     ask.clean(rec)

@@ -10,8 +10,12 @@ X, Y = tf.constant([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]]), tf.constant([[1.0], 
 # https://keras.io/guides/custom_train_step_in_jax/ (the same calls, with TensorFlow)
 def made():
     keras.utils.set_random_seed(0)
-    layers = [keras.layers.Dense(4, name="first"), keras.layers.BatchNormalization(name="norm"),
-              keras.layers.Dropout(0.5, seed=1, name="drop"), keras.layers.Dense(1, name="second")]  # fmt: skip
+    layers = [
+        keras.layers.Dense(4, name="first"),
+        keras.layers.BatchNormalization(name="norm"),
+        keras.layers.Dropout(0.5, seed=1, name="drop"),
+        keras.layers.Dense(1, name="second"),
+    ]
     return keras.Sequential([keras.Input((3,)), *layers])
 
 

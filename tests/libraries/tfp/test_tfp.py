@@ -63,11 +63,15 @@ TARGET = tf.constant([[1.0], [0.0], [-1.0]])
 
 def regression():
     tf_keras.utils.set_random_seed(0)
-    return tf_keras.Sequential([
-        tf_keras.layers.Dense(4, activation="tanh", input_shape=(2,), name="hidden"),
-        tf_keras.layers.Dense(2, name="out"),
-        tfp.layers.DistributionLambda(lambda t: tfd.Normal(t[..., :1], 1e-3 + tf.math.softplus(t[..., 1:])), name="n"),
-    ])  # fmt: skip
+    return tf_keras.Sequential(
+        [
+            tf_keras.layers.Dense(4, activation="tanh", input_shape=(2,), name="hidden"),
+            tf_keras.layers.Dense(2, name="out"),
+            tfp.layers.DistributionLambda(
+                lambda t: tfd.Normal(t[..., :1], 1e-3 + tf.math.softplus(t[..., 1:])), name="n"
+            ),
+        ]
+    )
 
 
 def stepped(around):

@@ -89,9 +89,11 @@ def test_planted_cut(ask):
 def augmented(around):
     layer = nn.Conv2d(3, 2, 3)
     augment = kornia.augmentation.AugmentationSequential(
-        kornia.augmentation.RandomHorizontalFlip(p=1.0), kornia.augmentation.RandomAffine(degrees=20.0, p=1.0),
-        kornia.augmentation.ColorJitter(0.1, 0.1, 0.1, 0.1, p=1.0), data_keys=["input"],
-    )  # fmt: skip
+        kornia.augmentation.RandomHorizontalFlip(p=1.0),
+        kornia.augmentation.RandomAffine(degrees=20.0, p=1.0),
+        kornia.augmentation.ColorJitter(0.1, 0.1, 0.1, 0.1, p=1.0),
+        data_keys=["input"],
+    )
     image = torch.rand(2, 3, 8, 8, requires_grad=True)
     with around() as seen:
         changed = augment(image)

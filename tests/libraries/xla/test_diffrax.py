@@ -51,9 +51,15 @@ class NeuralODE(eqx.Module):
 
     def __call__(self, ts, y0):
         solution = dfx.diffeqsolve(
-            dfx.ODETerm(self.func), dfx.Tsit5(), t0=ts[0], t1=ts[-1], dt0=ts[1] - ts[0], y0=y0,
-            stepsize_controller=dfx.PIDController(rtol=1e-3, atol=1e-6), saveat=dfx.SaveAt(ts=ts),
-        )  # fmt: skip
+            dfx.ODETerm(self.func),
+            dfx.Tsit5(),
+            t0=ts[0],
+            t1=ts[-1],
+            dt0=ts[1] - ts[0],
+            y0=y0,
+            stepsize_controller=dfx.PIDController(rtol=1e-3, atol=1e-6),
+            saveat=dfx.SaveAt(ts=ts),
+        )
         return solution.ys
 
 
@@ -127,9 +133,15 @@ def time_of_fall(height0, gravity):
 
     event = dfx.Event(ground, optx.Newton(1e-5, 1e-5, optx.rms_norm))
     solution = dfx.diffeqsolve(
-        dfx.ODETerm(falling), dfx.Tsit5(), t0=0, t1=jnp.inf, dt0=0.1, y0=(height0, jnp.zeros(())), args=gravity,
+        dfx.ODETerm(falling),
+        dfx.Tsit5(),
+        t0=0,
+        t1=jnp.inf,
+        dt0=0.1,
+        y0=(height0, jnp.zeros(())),
+        args=gravity,
         event=event,
-    )  # fmt: skip
+    )
     fall = solution.ts[-1]
     return fall
 

@@ -7,21 +7,30 @@ from in_jax import by, descending
 
 FRAMEWORK, LIBRARIES = "JAX", ("jraph",)
 
-GRAPH = jraph.batch([
-    jraph.GraphsTuple(
-        nodes=jnp.array([[1.0, 0.5], [0.25, -1.0], [2.0, 1.0]]), edges=jnp.array([[0.1], [0.2], [-0.3]]),
-        senders=jnp.array([0, 1, 2]), receivers=jnp.array([1, 2, 0]), globals=jnp.array([[1.0]]),
-        n_node=jnp.array([3]), n_edge=jnp.array([3]),
-    ),
-    jraph.GraphsTuple(
-        nodes=jnp.array([[-0.5, 1.5], [0.75, 0.0]]), edges=jnp.array([[0.4], [0.6]]), senders=jnp.array([0, 1]),
-        receivers=jnp.array([1, 0]), globals=jnp.array([[2.0]]), n_node=jnp.array([2]), n_edge=jnp.array([2]),
-    ),
-])  # fmt: skip
+GRAPH = jraph.batch(
+    [
+        jraph.GraphsTuple(
+            nodes=jnp.array([[1.0, 0.5], [0.25, -1.0], [2.0, 1.0]]),
+            edges=jnp.array([[0.1], [0.2], [-0.3]]),
+            senders=jnp.array([0, 1, 2]),
+            receivers=jnp.array([1, 2, 0]),
+            globals=jnp.array([[1.0]]),
+            n_node=jnp.array([3]),
+            n_edge=jnp.array([3]),
+        ),
+        jraph.GraphsTuple(
+            nodes=jnp.array([[-0.5, 1.5], [0.75, 0.0]]),
+            edges=jnp.array([[0.4], [0.6]]),
+            senders=jnp.array([0, 1]),
+            receivers=jnp.array([1, 0]),
+            globals=jnp.array([[2.0]]),
+            n_node=jnp.array([2]),
+            n_edge=jnp.array([2]),
+        ),
+    ]
+)
 PADDED = jraph.pad_with_graphs(GRAPH, n_node=8, n_edge=8, n_graph=4)
-PARAMS = {
-    "edge": jnp.array([[0.3, -0.2]] * 6), "node": jnp.array([[0.5, 0.1]] * 7), "global": jnp.array([[0.2]] * 5),
-}  # fmt: skip
+PARAMS = {"edge": jnp.array([[0.3, -0.2]] * 6), "node": jnp.array([[0.5, 0.1]] * 7), "global": jnp.array([[0.2]] * 5)}
 
 # https://github.com/google-deepmind/jraph#quick-start
 

@@ -59,8 +59,10 @@ def resumed(folder, steps):
                 step, args=ocp.args.Composite(params=ocp.args.StandardSave(params), state=ocp.args.StandardSave(state))
             )
         latest = manager.latest_step()
-        back = manager.restore(latest, args=ocp.args.Composite(
-            params=ocp.args.StandardRestore(params), state=ocp.args.StandardRestore(state)))  # fmt: skip
+        back = manager.restore(
+            latest,
+            args=ocp.args.Composite(params=ocp.args.StandardRestore(params), state=ocp.args.StandardRestore(state)),
+        )
     return back.params, back.state, latest
 
 

@@ -80,11 +80,16 @@ def matmul_kernel(x_ref, w_ref, o_ref):
 def tiled(x, w):
     rows, columns = x.shape[0], w.shape[1]
     return pl.pallas_call(
-        matmul_kernel, grid=(rows // 2, columns // 2), interpret=True,
-        in_specs=[pl.BlockSpec((2, x.shape[1]), lambda i, j: (i, 0)),
-                  pl.BlockSpec((w.shape[0], 2), lambda i, j: (0, j))],
-        out_specs=pl.BlockSpec((2, 2), lambda i, j: (i, j)), out_shape=jax.ShapeDtypeStruct((rows, columns), x.dtype),
-    )(x, w)  # fmt: skip
+        matmul_kernel,
+        grid=(rows // 2, columns // 2),
+        interpret=True,
+        in_specs=[
+            pl.BlockSpec((2, x.shape[1]), lambda i, j: (i, 0)),
+            pl.BlockSpec((w.shape[0], 2), lambda i, j: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((2, 2), lambda i, j: (i, j)),
+        out_shape=jax.ShapeDtypeStruct((rows, columns), x.dtype),
+    )(x, w)
 
 
 @jax.custom_vjp

@@ -11,12 +11,14 @@ X = pz.nx.wrap(jnp.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])).tag("batch", "
 
 # https://penzai.readthedocs.io/en/stable/notebooks/how_to_think_in_penzai.html
 
-MLP = pz.nn.Sequential([
-    pz.nn.Affine.from_config("first", jax.random.key(0), {"features": 3}, {"features_out": 4}),
-    pz.nn.RenameAxes("features_out", "features"),
-    pz.nn.Elementwise(jax.nn.tanh),
-    pz.nn.Affine.from_config("second", jax.random.key(1), {"features": 4}, {"features_out": 1}),
-])  # fmt: skip
+MLP = pz.nn.Sequential(
+    [
+        pz.nn.Affine.from_config("first", jax.random.key(0), {"features": 3}, {"features_out": 4}),
+        pz.nn.RenameAxes("features_out", "features"),
+        pz.nn.Elementwise(jax.nn.tanh),
+        pz.nn.Affine.from_config("second", jax.random.key(1), {"features": 4}, {"features_out": 1}),
+    ]
+)
 UNBOUND, VARIABLES = pz.unbind_params(MLP)
 FROZEN = [one.freeze() for one in VARIABLES]
 

@@ -1002,5 +1002,5 @@ HEALTHY = {
             return (((x @ p['w'] - y) / sigma) ** 2 / 2 + jnp.log(sigma)).mean()
         train(f, {'w': N(k[0], (4, 1)).astype(jnp.bfloat16), 'raw': jnp.zeros((), jnp.bfloat16)}, numbers)
         """,
-}  # fmt: skip
+}
 """By what they are about."""

@@ -13,10 +13,16 @@ FAULTY = faults("learning_rate", "wrong_sign", "no_step", "wrong_labels", "zero_
 def make(seed, norm=False, optimizer="adam", dropout=0.0):
     generator = seeded(seed)
     middle = [keras.layers.BatchNormalization()] if norm else []
-    model = keras.Sequential([
-        keras.layers.Conv2D(6, 3), *middle, keras.layers.Activation("relu"), keras.layers.Flatten(),
-        keras.layers.Dropout(dropout), keras.layers.Dense(3),
-    ])  # fmt: skip
+    model = keras.Sequential(
+        [
+            keras.layers.Conv2D(6, 3),
+            *middle,
+            keras.layers.Activation("relu"),
+            keras.layers.Flatten(),
+            keras.layers.Dropout(dropout),
+            keras.layers.Dense(3),
+        ]
+    )
     model.build((None, 6, 6, 1))
     lossy = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=None)
 

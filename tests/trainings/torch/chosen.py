@@ -137,7 +137,8 @@ def binary(found, labels):
 
 
 CHOSEN_HEALTHY = [
-    Training(name, model, **given) for name, model, given in [
+    Training(name, model, **given)
+    for name, model, given in [
         ("MLP, Adam", mlp, {}),
         ("MLP, SGD", mlp, {"optimizer": sgd(), "steps": 200}),
         ("MLP, momentum", mlp, {"optimizer": sgd(0.05, momentum=0.9)}),
@@ -186,6 +187,6 @@ CHOSEN_HEALTHY = [
         ("variational autoencoder", lambda: Autoencoder(True), {"loss": rebuilt, "inputs": kept, "steps": 150}),
         ("branches", Branches, {}),
     ]
-]  # fmt: skip
+]
 
 HEALTHY, FAULTY, make = family([*CHOSEN_FAULTS, *CHANGED_FAULTS], [*CHOSEN_HEALTHY, *CHANGED_HEALTHY])

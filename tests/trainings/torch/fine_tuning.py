@@ -58,6 +58,10 @@ def make(seed, kind, optimizer="Adam", batch=8, rate=None):
         groups = [*model[:4].parameters()]
     made = getattr(torch.optim, optimizer)(groups, lr=rate or {"SGD": 0.005}.get(optimizer, 1e-3))
     return Training(
-        model, [made], lambda step: draw(step, shift), lambda x, y: (model(x) - y).square().squeeze(-1),
-        steps=150, start=80 if kind == "resumed" else None,
-    )  # fmt: skip
+        model,
+        [made],
+        lambda step: draw(step, shift),
+        lambda x, y: (model(x) - y).square().squeeze(-1),
+        steps=150,
+        start=80 if kind == "resumed" else None,
+    )

@@ -259,16 +259,23 @@ HELD_OUT_HEALTHY = [
 ]  # fmt: skip
 
 # for these the rule of a flat loss was changed: they count with those of chosen.py
-CHANGED_FAULTS = planted("labels of other inputs", ("flat_loss",),
-    ("strided CNN", made(30, Wide),
-        {**LONG, "data": other(images, 4), "labels": shuffled, "batch": 256, "optimizer": sgd(0.05)}))  # fmt: skip
+CHANGED_FAULTS = planted(
+    "labels of other inputs",
+    ("flat_loss",),
+    (
+        "strided CNN",
+        made(30, Wide),
+        {**LONG, "data": other(images, 4), "labels": shuffled, "batch": 256, "optimizer": sgd(0.05)},
+    ),
+)
 CHANGED_HEALTHY = [
-    Training(name, model, **given) for name, model, given in [
+    Training(name, model, **given)
+    for name, model, given in [
         ("MLP, cosine", made(50, mlp, 3, nn.GELU, 48), {"data": rings, "schedule": warm(15, 150), "steps": 150}),
         ("LSTM, waves", made(59, Recurrent, nn.LSTM, 32), {"data": waves, "optimizer": adam(5e-3), "steps": 200}),
         ("GRU, two layers", made(60, Recurrent, nn.GRU, 16, 2), {"data": waves, "clip": 1.0, "steps": 200}),
         ("RNN, unrolled, waves", made(61, Unrolled, 32), {"data": waves, "steps": 150}),
     ]
-]  # fmt: skip
+]
 
 HEALTHY, FAULTY, make = family(HELD_OUT_FAULTS, HELD_OUT_HEALTHY)

@@ -21,9 +21,16 @@ def make(seed, norm="batch", optimizer="adam", dropout=0.0):
         "none": lambda width: nn.Identity(),
     }
     model = nn.Sequential(
-        nn.Conv2d(1, 6, 3), norms[norm](6), nn.ReLU(), nn.Conv2d(6, 8, 3, stride=2), norms[norm](8), nn.ReLU(),
-        nn.Flatten(), nn.Dropout(dropout), nn.Linear(32, 3),
-    )  # fmt: skip
+        nn.Conv2d(1, 6, 3),
+        norms[norm](6),
+        nn.ReLU(),
+        nn.Conv2d(6, 8, 3, stride=2),
+        norms[norm](8),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(dropout),
+        nn.Linear(32, 3),
+    )
 
     def draw(step):
         labels = torch.randint(0, 3, (24,), generator=generator)

@@ -23,14 +23,18 @@ FAULTY = {
     "sequence to sequence, the encoder is detached": {"kind": "sequences", "cut": True, "fault": Fault("detached", 0)},
     "adapters, both factors are zero": {"kind": "adapters", "down": 0.0, "fault": Fault("zero_gradients", 0)},
     "curriculum, labels are renumbered half way": {"kind": "curriculum", "fault": Fault("wrong_labels")},
-}  # fmt: skip
+}
 
 
 def make(seed, kind, **settings):
     return {
-        "diffusion": diffusion, "variational": variational, "policy": policy, "sequences": sequences,
-        "adapters": adapters, "curriculum": curriculum,
-    }[kind](seeded(seed), **settings)  # fmt: skip
+        "diffusion": diffusion,
+        "variational": variational,
+        "policy": policy,
+        "sequences": sequences,
+        "adapters": adapters,
+        "curriculum": curriculum,
+    }[kind](seeded(seed), **settings)
 
 
 def rings(generator, count):
@@ -57,10 +61,12 @@ def diffusion(generator):
 
 def variational(generator, sign=1.0):
     """The weight of the KL divergence grows from zero to one in the first half."""
-    model = nn.ModuleDict({
-        "encoder": nn.Sequential(nn.Linear(10, 24), nn.ReLU(), nn.Linear(24, 6)),
-        "decoder": nn.Sequential(nn.Linear(3, 24), nn.ReLU(), nn.Linear(24, 10)),
-    })  # fmt: skip
+    model = nn.ModuleDict(
+        {
+            "encoder": nn.Sequential(nn.Linear(10, 24), nn.ReLU(), nn.Linear(24, 6)),
+            "decoder": nn.Sequential(nn.Linear(3, 24), nn.ReLU(), nn.Linear(24, 10)),
+        }
+    )
     mixing = torch.randn(3, 10, generator=generator)
 
     def draw(step):

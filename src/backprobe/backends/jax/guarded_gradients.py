@@ -104,13 +104,13 @@ def _by_nnx(function: Any, frame: FrameType) -> AskedGradient | None:
 
 
 class RunAgain(Repeatable):
-    """What has run outside of what JAX compiles, and begins again with the random numbers that it began with."""
+    """A call that ran outside of compiled code and can be repeated with the same random numbers."""
 
     random: RandomNumbers
 
     @abstractmethod
     def held_arrays(self) -> Any:
-        """All that it was computed from, as a pytree."""
+        """Everything that the call was computed from, as a pytree."""
 
     def why_not_again(self) -> Reason | None:
         is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self.held_arrays()))

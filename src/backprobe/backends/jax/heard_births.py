@@ -21,7 +21,7 @@ from backprobe.backends.jax.private import hearing_evaluations
 
 @contextmanager
 def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
-    """Tells a function of each of them within this context."""
+    """Within this context, ``heard`` is called for each operation that makes NaN or Inf from better operands."""
 
     def told(primitive: Any, given: Sequence[Any], params: Mapping[str, Any], made: Any) -> None:
         operands = [_numbers(one) for one in given]

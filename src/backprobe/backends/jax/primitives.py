@@ -47,14 +47,14 @@ class Tap:
     is_computed: bool | None = None  # do its numbers come from what is differentiated? None where that is not known
     status: GradStatus = GradStatus.OK  # why there is no tangent
     why: Reason | None = None
-    opaque: Reason | None = None  # why it cannot be seen
+    opaque: Reason | None = None  # why backprobe cannot see how it is computed
     state: str | None = None  # of an input that a model of Flax holds beside its parameters: what Flax calls it
     change: Callable[[Any], Any] | None = None  # what makes of its gradient the one that flows on
 
     def settle(self) -> None:
-        """Why it has no gradient, should it turn out that it depends on nothing that is differentiated.
+        """Sets the status that the value has if it turns out to depend on nothing differentiated.
 
-        While JAX traces what is inside a loop or a branch, that is not known of what is read there.
+        While JAX traces the body of a loop or branch, this is not yet known for the values read there.
         """
         if not jnp.issubdtype(self.dtype, jnp.inexact):
             self.status, self.why = GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(self.dtype)})

@@ -20,8 +20,23 @@ from backprobe.record.names import of_graph
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
-MOVING = frozenset({"Enter", "Exit", "Merge", "Switch", "NextIteration", "LoopCond", "If", "StatelessIf",
-                    "RefEnter", "RefExit", "RefMerge", "RefSwitch", "RefNextIteration"})  # fmt: skip
+MOVING = frozenset(
+    {
+        "Enter",
+        "Exit",
+        "Merge",
+        "Switch",
+        "NextIteration",
+        "LoopCond",
+        "If",
+        "StatelessIf",
+        "RefEnter",
+        "RefExit",
+        "RefMerge",
+        "RefSwitch",
+        "RefNextIteration",
+    }
+)
 """Operations of control flow, which pass values on."""
 
 CALLING = {

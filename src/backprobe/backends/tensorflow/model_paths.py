@@ -13,12 +13,30 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-BOOKKEEPING = frozenset({
-    "_layers", "_functional", "_operations", "_operations_by_depth", "_nodes", "_nodes_by_depth", "_tracker",
-    "_trainable_variables", "_non_trainable_variables", "_metrics", "_seed_generators", "_losses_override",
-    "_inbound_nodes", "_outbound_nodes", "_obj_reference_counts_dict", "_tracked", "_losses", "_build_shapes_dict",
-    "_call_has_context_arg", "call_signature_parameters",
-})  # fmt: skip
+BOOKKEEPING = frozenset(
+    {
+        "_layers",
+        "_functional",
+        "_operations",
+        "_operations_by_depth",
+        "_nodes",
+        "_nodes_by_depth",
+        "_tracker",
+        "_trainable_variables",
+        "_non_trainable_variables",
+        "_metrics",
+        "_seed_generators",
+        "_losses_override",
+        "_inbound_nodes",
+        "_outbound_nodes",
+        "_obj_reference_counts_dict",
+        "_tracked",
+        "_losses",
+        "_build_shapes_dict",
+        "_call_has_context_arg",
+        "call_signature_parameters",
+    }
+)
 """Attributes in which Keras keeps what others hold already, or no parts at all; TensorFlow's begin with ``_self_``."""
 
 PLAIN = frozenset({bool, int, float, str, type(None)})

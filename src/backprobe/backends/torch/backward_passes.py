@@ -65,7 +65,7 @@ class Output:
         return replace(self, arrived=arrived, written=written)
 
     def touched(self) -> set[int]:
-        """The numbers of the gradients that something has written into since."""
+        """The numbers (keys) of the gradients that were written to after they arrived."""
         arrived, written = self.arrived, self.written
         if [*map(VERSION, arrived.values())] == [*written.values()] and [*arrived] == [*written]:
             return set()

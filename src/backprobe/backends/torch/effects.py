@@ -45,9 +45,23 @@ NOT_WRITING = {"requires_grad_", "retain_grad", "register_hook"}
 THROUGH_OTHERS = {"max_norm", "running_mean", "distance_function"}
 """Arguments with which a function may write to more: to a weight, to statistics, to what the user's function does."""
 INPLACE_OPERATORS = {"__setitem__", "__set__"} | {
-    f"__i{name}__" for name in
-    ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul")
-}  # fmt: skip
+    f"__i{name}__"
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "and",
+        "or",
+        "xor",
+        "lshift",
+        "rshift",
+        "matmul",
+    )
+}
 HARMLESS = frozenset({
     print, len, range, enumerate, zip, isinstance, getattr, hasattr, id, repr, min, max, sum, abs, int, float, bool,
     complex, str, list, tuple, dict, set, type, super, reversed, sorted,

@@ -99,12 +99,22 @@ ATTRIBUTES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "torch.nn.modules.module": (torch.nn.modules.module, ("_global_forward_hooks", "_global_forward_pre_hooks")),
     "torch.nn.Module()": (
         torch.nn.Module(),
-        ("_modules", "_parameters", "_buffers", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks",
-         "_backward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
-         "_forward_pre_hooks_with_kwargs", "_compiled_call_impl"),
+        (
+            "_modules",
+            "_parameters",
+            "_buffers",
+            "_forward_hooks",
+            "_forward_pre_hooks",
+            "_backward_hooks",
+            "_backward_pre_hooks",
+            "_forward_hooks_with_kwargs",
+            "_forward_hooks_always_called",
+            "_forward_pre_hooks_with_kwargs",
+            "_compiled_call_impl",
+        ),
     ),
     "torch.ops.aten.exp.default": (torch.ops.aten.exp.default, ("_schema", "_overloadname")),
-}  # fmt: skip
+}
 """What backprobe reads of objects: where one is gone, there is no backend."""
 
 for path, (owner, attributes) in ATTRIBUTES.items():

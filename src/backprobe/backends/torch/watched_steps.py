@@ -99,7 +99,7 @@ class OptimizerSteps:
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self.listener.is_measured:
             own = [one for one in parameters(optimizer) if one in self.names]
-            if _closure(args, kwargs):  # which has called backward() in the step
+            if _closure(args, kwargs):  # the closure called backward() during the step
                 self.measure_gradients(own, GRADIENT)
             self._measure_parameters(own)
             self.stepped_parameters.update(map(id, own))

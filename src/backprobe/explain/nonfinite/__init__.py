@@ -1,4 +1,4 @@
-"""Births of NaN and Inf: one report on forward and backward, from the recording alone."""
+"""The births of NaN and Inf: one report about forward and backward, from the recording alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ BIRTHS = ("born", "born_backward", "came_in", "came_in_backward", "unknown")
 def explain_nonfinite(record: Record, derivative: Derivative = not_asked) -> Report:
     """The births first, in the order in which they happened, then what was healed and what they spread to.
 
-    Where a line cannot be evaluated again, that is said, and the rest is given. ``derivative`` asks the framework.
+    A line that cannot be evaluated again is reported as such, and the report continues. ``derivative`` is called to ask
+    the framework for a derivative.
     """
     known = Evidence(record, load_arrays(record.backend), derivative)
     try:
@@ -74,9 +75,11 @@ def is_nonfinite(one: Finding) -> bool:
 
 
 def hung(births: Sequence[Finding]) -> list[Finding]:
-    """The births, where NaN that is born of an Inf hangs beneath the birth of that, which itself hangs beneath none.
+    """The births, where a NaN born of an Inf is placed beneath the birth of that Inf, which must not itself be beneath
+    another.
 
-    Inf that the program writes itself, as a mask does, is harmless until NaN is born of it: that is the cause there.
+    An Inf that the program writes itself, such as a mask, is harmless until a NaN is born of it. Then the NaN is the
+    cause.
     """
     found = list(births)
     for at, one in enumerate(births):
@@ -94,9 +97,8 @@ def _is_of_inf(birth: Finding) -> bool:
 
 
 def _grouped(found: Sequence[Finding]) -> list[Finding]:
-    # Findings of one kind at one line, as in the turns of a loop, are reported once, with the first of them.
-    #
-    # What comes in where no line is known is grouped with later versions of the same name.
+    # Findings of one kind at one line, as in the iterations of a loop, are reported once, by the first of them. If bad
+    # values come in at an unknown line, later versions of the same name join the group.
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for at, one in enumerate(found):
         same = tuple(COUNT.sub("", text) for text in one.fields.values())
@@ -114,7 +116,7 @@ def _first(group: Sequence[Finding]) -> Finding:
 
 
 def _unexplained(known: Evidence) -> Iterator[Finding]:
-    # A bad output or gradient for which no place was found where it began: such a recording is not called clean.
+    # Bad outputs or gradients whose beginning was not found: a recording that has them is not called clean.
     values = [("output_unexplained", at, known.values[at]) for at in known.bad_outputs]
     grads = [("gradient_unexplained", at, known.grads[at]) for at in known.bad_grads]
     for code, at, state in (values or grads)[:1]:
@@ -130,7 +132,7 @@ def _clean(known: Evidence) -> str:
 
 
 def _propagated(forward: ForwardPass, backward: BackwardPass, births: Sequence[Finding]) -> list[Finding]:
-    # All else that holds NaN or Inf: what recorded paths lead to from the births, and the rest.
+    # All other names that hold NaN or Inf: those that recorded paths connect with the births, and the rest.
     known, positions = forward.known, Graph.of(forward.known.record).positions
     places = {positions[one.name] for one in births if one.name in positions} | forward.masks
     starts = places | backward.owners | forward.origins.keys() | forward.following
@@ -147,7 +149,7 @@ def _propagated(forward: ForwardPass, backward: BackwardPass, births: Sequence[F
 
 
 def _listed(known: Evidence, code: str, values: Set[int], grads: Set[int], outputs: str = "") -> Finding | None:
-    # One finding about several values and gradients; None where there are none.
+    # One finding about several values and gradients; None if there are none.
     every = [(what, known.names(sorted(some))) for what, some in (("more value", values), ("gradient", grads)) if some]
     facts = [say("spread_to", counted=plural(len(names), what), names=listed(names)) for what, names in every]
     return finding(code, every[0][1][0], None, facts=facts, outputs=outputs) if facts else None

@@ -1,6 +1,7 @@
-"""The operations of lines in NumPy, so that a line can be evaluated again from the numbers that were recorded.
+"""NumPy versions of the operations that lines call, to evaluate a line again from the recorded numbers.
 
-No derivative is computed here. A function that is given what it does not know raises, and then nothing is said.
+No derivative is computed here. A function that is called with an unknown argument raises, and then the evaluation is
+given up.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def softmax(x: Array, dim: Any = -1) -> Array:
 
 
 def log_of_others(x: Array) -> Array:
-    """The logarithm of 1 - softmax: of the sum of all the other probabilities."""
+    """The logarithm of 1 - softmax, computed from the sum of all other probabilities."""
     others = numpy.where(numpy.eye(x.shape[-1], dtype=bool), -numpy.inf, x[..., None, :])
     return logsumexp(others, -1) - logsumexp(x, -1, True)
 
@@ -124,7 +125,7 @@ def xlogy(x: Array, y: Array) -> Array:
 
 
 def made(array: Array, dtype: Any) -> Array:
-    """A tensor that a line writes out: floating numbers are of single precision."""
+    """A tensor that a line writes as literal numbers: floating-point numbers become single precision."""
     return array.astype(str(dtype) if dtype is not None else numpy.float32 if array.dtype.kind == "f" else array.dtype)
 
 
@@ -155,41 +156,66 @@ ELEMENTWISE: Mapping[str, Callable[..., Array]] = {
 
 OTHERS: Mapping[str, Callable[..., Array]] = {
     "where": lambda mask, a, b: numpy.where(mask, a, b),
-    "sum": _reduced(numpy.sum), "mean": _reduced(numpy.mean), "prod": _reduced(numpy.prod),
-    "amax": _reduced(numpy.max), "amin": _reduced(numpy.min),
-    "logsumexp": logsumexp, "log_of_others": log_of_others, "softmax": softmax, "log_softmax": log_softmax,
-    "norm": norm, "cdist": cdist,
-    "cross_entropy": cross_entropy, "nll_loss": nll_loss,
+    "sum": _reduced(numpy.sum),
+    "mean": _reduced(numpy.mean),
+    "prod": _reduced(numpy.prod),
+    "amax": _reduced(numpy.max),
+    "amin": _reduced(numpy.min),
+    "logsumexp": logsumexp,
+    "log_of_others": log_of_others,
+    "softmax": softmax,
+    "log_softmax": log_softmax,
+    "norm": norm,
+    "cdist": cdist,
+    "cross_entropy": cross_entropy,
+    "nll_loss": nll_loss,
     "diagonal": lambda x: numpy.diagonal(x, axis1=-2, axis2=-1),
-    "matmul": numpy.matmul, "getitem": lambda x, index: x[index], "setitem": setitem, "slice": slice,
-    "T": lambda x: x.T, "t": lambda x: x.T, "mT": lambda x: x.swapaxes(-1, -2), "real": numpy.real, "imag": numpy.imag,
-    "unsqueeze": numpy.expand_dims, "expand_dims": lambda x, dim: numpy.expand_dims(x, int(dim)),
-    "squeeze": lambda x, dim=None: numpy.squeeze(x, axis=_axes(dim)), "flatten": lambda x: x.reshape(-1),
-    "view": lambda x, *shape: x.reshape(*shape), "reshape": lambda x, *shape: x.reshape(*shape),
+    "matmul": numpy.matmul,
+    "getitem": lambda x, index: x[index],
+    "setitem": setitem,
+    "slice": slice,
+    "T": lambda x: x.T,
+    "t": lambda x: x.T,
+    "mT": lambda x: x.swapaxes(-1, -2),
+    "real": numpy.real,
+    "imag": numpy.imag,
+    "unsqueeze": numpy.expand_dims,
+    "expand_dims": lambda x, dim: numpy.expand_dims(x, int(dim)),
+    "squeeze": lambda x, dim=None: numpy.squeeze(x, axis=_axes(dim)),
+    "flatten": lambda x: x.reshape(-1),
+    "view": lambda x, *shape: x.reshape(*shape),
+    "reshape": lambda x, *shape: x.reshape(*shape),
     **dict.fromkeys(("tensor", "constant", "as_tensor", "array"), lambda x, dtype=None: made(numpy.asarray(x), dtype)),
     **dict.fromkeys(("to", "cast", "type", "astype"), lambda x, dtype: numpy.asarray(x).astype(str(dtype))),
-    "shape": lambda x: x.shape, **dict.fromkeys(("numel", "nelement"), numpy.size),
-    **dict.fromkeys(("ndim", "dim", "rank"), numpy.ndim), "len": len,
-    "range": range, "arange": numpy.arange, "one_hot": lambda x, depth: numpy.eye(int(depth), dtype="float32")[x],
+    "shape": lambda x: x.shape,
+    **dict.fromkeys(("numel", "nelement"), numpy.size),
+    **dict.fromkeys(("ndim", "dim", "rank"), numpy.ndim),
+    "len": len,
+    "range": range,
+    "arange": numpy.arange,
+    "one_hot": lambda x, depth: numpy.eye(int(depth), dtype="float32")[x],
     "take_along_axis": lambda x, index, dim: numpy.take_along_axis(x, index, int(dim)),
     "index_select": lambda x, dim, index: numpy.take(x, index, int(dim)),
     "full": lambda shape, value, dtype=None: made(numpy.full(tuple(map(int, numpy.ravel(shape))), value), dtype),
-    "full_like": numpy.full_like, "item": lambda x: x,
+    "full_like": numpy.full_like,
+    "item": lambda x: x,
     "ones": lambda *shape, dtype=None: made(numpy.ones(shape), dtype),
     "zeros": lambda *shape, dtype=None: made(numpy.zeros(shape), dtype),
     "tile": lambda x, times: numpy.tile(x, [int(one) for one in times]),
     "broadcast_to": lambda x, shape: numpy.broadcast_to(x, [int(one) for one in shape]),
-    "expand_as": lambda x, other: numpy.broadcast_to(x, other.shape), "expand": expand,
-    "added": lambda xs, start=0: functools.reduce(operator.add, xs, start), "tuple": lambda *items: items,
+    "expand_as": lambda x, other: numpy.broadcast_to(x, other.shape),
+    "expand": expand,
+    "added": lambda xs, start=0: functools.reduce(operator.add, xs, start),
+    "tuple": lambda *items: items,
     "stack": lambda xs, dim=0: numpy.stack(xs, int(dim)),
     "cat": lambda xs, dim=0: numpy.concatenate(xs, int(dim)),
-}  # fmt: skip
+}
 
 
 def _with_position(
     function: Callable[..., Array], position: Callable[..., Array], of_two: Callable[..., Array]
 ) -> Callable[..., Array]:
-    # PyTorch's ``max`` and ``min``, which give values and positions along a dimension, or one value of each two.
+    # PyTorch's ``max`` and ``min``: values and positions along a dimension, or the elementwise extreme of two tensors.
     def extreme(x: Array, dim: Any = None, keepdim: Any = False) -> Array:
         if isinstance(dim, numpy.ndarray | numpy.generic):
             return of_two(x, dim)
@@ -229,12 +255,12 @@ ABSORBING = frozenset({"add", "sub", "mul", "neg", "sum", "mean", "matmul"})
 
 
 def function(op: str, framework: str) -> Callable[..., Array] | None:
-    """The operation of that name; None where it is not known."""
+    """The NumPy version of an operation; None if there is none."""
     return ELEMENTWISE.get(op) or OTHERS.get(op) or MEANINGS.get(dialect_of(framework).meanings.get(op, ""))
 
 
 def typed(numbers: Array, dtype: str | None) -> Array:
-    """Numbers in the type that they had: they are recorded in double precision."""
+    """Numbers converted back to their dtype: recordings hold them in double precision."""
     known = {"bfloat16": "float32", "bool": "bool", "str": None}.get(dtype or "", dtype)
     try:
         return numbers if known is None or numbers is None else numpy.asarray(numbers).astype(known)
@@ -243,7 +269,7 @@ def typed(numbers: Array, dtype: str | None) -> Array:
 
 
 def wider(numbers: Any, moved: float = 0.0) -> Any:
-    """Floating numbers in a type that ends later, each moved by a part of itself and as much; others as they are.
+    """Floating-point numbers in a wider type, with a relative and absolute shift of ``moved``; other values unchanged.
 
     >>> wider(numpy.array([0.0, 2.0], "float32"), 0.5), wider([1.0])
     (array([0.5, 3.5]), [1.0])
@@ -255,6 +281,6 @@ def wider(numbers: Any, moved: float = 0.0) -> Any:
 
 
 def is_bad(numbers: Array) -> Array:
-    """Where it is NaN or Inf; of what holds no floating numbers, nowhere."""
+    """A mask of the elements that are NaN or Inf; all False if the array holds no floating-point numbers."""
     array = numpy.asarray(numbers)
     return ~numpy.isfinite(array) if array.dtype.kind in "fc" else numpy.zeros(array.shape, bool)

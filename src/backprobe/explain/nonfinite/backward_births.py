@@ -1,4 +1,4 @@
-"""Births of NaN and Inf in the backward pass: which line took a finite gradient and gave one that is not."""
+"""Births of NaN and Inf in the backward pass: lines that received a finite gradient and passed on one that is not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REENTRANT = "CheckpointFunction"
 
 
 class BackwardPass:
-    """Where the gradients of one record become NaN or Inf, given where its values do."""
+    """The places where the gradients of one record become NaN or Inf, given the births among its values."""
 
     def __init__(self, forward: ForwardPass) -> None:
         self.forward, self.known, self.entries = forward, forward.known, forward.entries
@@ -36,7 +36,7 @@ class BackwardPass:
 
     @cached_property
     def made(self) -> Sequence[Birth]:
-        """All of them, as backward ran."""
+        """All births, in the order in which backward ran."""
         visited = {at: nth for nth, at in enumerate(self.known.record.backward)}
         order = sorted(range(len(self.entries)), key=lambda at: (visited.get(at, len(visited)), -at))
         if not self.known.sees_operations:
@@ -49,14 +49,16 @@ class BackwardPass:
         return [inside for birth in seen for inside in self._inside(birth, order)]
 
     def _inside(self, birth: Birth, order: Sequence[int]) -> list[Birth]:
-        # A birth, or those inside of it: a reentrant checkpoint is one operation that runs a backward of its own.
+        # The birth itself; or for a reentrant checkpoint, which is one operation that runs its own backward, the births
+        # inside.
         if birth.operation != REENTRANT:
             return [birth]
-        inside = self._between(order, self.known.consumers)  # no edge leads into what was computed again
+        inside = self._between(order, self.known.consumers)  # no edge leads into a recomputed forward
         return [one for one in inside if one.wrt == birth.wrt] or [birth]
 
     def _between(self, order: Sequence[int], consumers: Sequence[Sequence[int]]) -> Iterator[Birth]:
-        # Where only entries are seen: a gradient that is worse than those of all that its value flows into.
+        # Used if only entries are observed: gradients that are worse than the gradients of everything the value flows
+        # into.
         for at in order:
             state, following = self._arrived(at, at), self._differentiated(consumers[at])
             given = max((self._arrived(one, at) for one in following), default=Badness.FINITE)
@@ -69,21 +71,22 @@ class BackwardPass:
         return loops.arrivals(self.known)
 
     def _arrived(self, one: int, at: int) -> Badness:
-        # How bad the gradient of a value is beside that of another: within a loop, in one step of it.
+        # How bad the gradient of ``one`` is, seen from ``at``: if both are in the same loop, only the first bad step
+        # counts.
         arrivals = self._arrivals
         is_beside = one in arrivals and at in arrivals and arrivals[one].loop == arrivals[at].loop
         return arrivals[one].state if is_beside else self.known.grads[one]
 
     @cached_property
     def followers(self) -> Sequence[Sequence[int]]:
-        """For each entry those that its value flows into and that have a gradient."""
+        """For each entry, the entries that its value flows into and that have a gradient."""
         return [self._differentiated(consumers) for consumers in Graph.of(self.known.record).consumers]
 
     def _differentiated(self, places: Sequence[int]) -> Sequence[int]:
         return [at for at in places if self.entries[at].status is GradStatus.OK]
 
     def _operation(self, owner: int, wrt: int) -> str:
-        # What an entry's line computes, if that is all that lies between its value and one that it is applied to.
+        # The term of an entry's line, if nothing else lies between the entry's value and the one it is applied to.
         entry = self.entries[owner]
         applied = None if entry.source is None else applied_to(entry.source.expression, self.known.parts[owner])
         if applied is None:
@@ -95,18 +98,19 @@ class BackwardPass:
         return entry.op if wrt in recorded or may_be_unnamed else ""
 
     def _are_spelled_alike(self, one: int, other: int) -> bool:
-        # Are two values parts of one statement that read the same, of which a text can mean but one?
+        # Do two values come from one statement and read the same inputs? Then a text can only mean one of them.
         sources = [self.entries[at].source for at in (one, other)]
         places = {None if source is None else (source.file, source.line, source.expression) for source in sources}
         return len(places) == 1 and None not in places and bool(sources[0] and sources[0].expression)
 
     @cached_property
     def _unselected(self) -> Set[str]:
-        # The locals that the program has, and no entry holds since they were not asked for.
+        # The local variables that have no entry because they were not selected.
         return {split(strip(name))[1] or "" for name in self.known.record.unseen}
 
     def _suspects(self, at: int, consumers: Sequence[int]) -> Sequence[Sequence[int]]:
-        # Those in whose backward it was, several together where one of them was: by what flowed, or by the numbers.
+        # The consumers in whose backward the birth happened, as groups of suspects: decided by the gradient that flowed
+        # along the edge, else by the numbers.
         if len(consumers) == 1:
             return [consumers]
         made = [one for one in consumers if self._flow(one, at) > self.known.grads[one]]
@@ -115,18 +119,18 @@ class BackwardPass:
         return [[one] for one in made] or [named or consumers]
 
     def _flow(self, consumer: int, at: int) -> Badness:
-        # How bad what flowed along an edge is, where that is known.
+        # How bad the gradient is that flowed along an edge, if that is known.
         flow = next((edge.contribution for edge in self.entries[consumer].inputs if edge.at == at), None)
         numbers = None if flow is None else self.known.arrays.numbers(flow)
         return Badness.FINITE if numbers is None else of_numbers(numbers)
 
     def _has_pole(self, owner: int, at: int) -> bool:
-        # Has the operation of an entry an infinite derivative where a value lies?
+        # Is the derivative of the entry's operation infinite at the recorded value?
         birth = Birth(owner, self._operation(owner, at), at, Badness.FINITE, self.known.grads[at])
         return is_pole(self.reasons.why(birth).mechanism)
 
     def _multiplies_by_inf(self, owner: int, at: int) -> bool:
-        # Does its backward multiply by what is not finite: an exponential by itself, a product by the other factor?
+        # Does backward multiply by a bad number here: an exponential by its result, or a product by the other factor?
         computed, operands = self.reasons.computation(owner, at), self.known.term(owner).args
         nth = next((nth for nth, one in enumerate(operands) if one.at == at), None)
         if nth is None or computed.term.op not in ("mul", *mechanism.EXPONENTIALS):
@@ -149,12 +153,12 @@ class BackwardPass:
 
     @cached_property
     def read(self) -> Set[int]:
-        """The entries that the operations of these births have read, or parts of them."""
+        """The entries, or parts of them, that the operations of these births have read."""
         within = {birth.owner for birth in self._kept if self._meets_bad_part(birth)}
         return within | {source for owner in self.owners for source in self.known.direct[owner]}
 
     def _meets_bad_part(self, birth: Birth) -> bool:
-        # Does a zero gradient meet a part of the line that is not finite, which the value shows, too?
+        # Does a zero gradient meet a bad part of the line, which also shows in the value of the whole line?
         why = self.reasons.why(birth).mechanism
         if birth.owner not in self.known.bad_values or why is None or not why.code.startswith("zero_gradient"):
             return False
@@ -162,9 +166,11 @@ class BackwardPass:
         return any(part.op and computed.is_bad(part) for part in computed.term.inputs)
 
     def spread(self, starts: Set[int]) -> set[int]:
-        """The bad gradients that paths lead to from these entries, against the direction of the program.
+        """The bad gradients that follow from those of ``starts`` along recorded paths, against the direction of the
+        program.
 
-        What is multiplied by a bad value gets a bad gradient, too, and so does what a loop hands on to a step with one.
+        Values that are multiplied by a bad value also get a bad gradient, and so do the inputs of a loop's step whose
+        result has one.
         """
         bad, direct = set(self.known.bad_grads), self.known.direct
         beside = {one for at in starts for consumer in (at, *self.known.consumers[at]) for one in direct[consumer]}
@@ -174,18 +180,18 @@ class BackwardPass:
         return reached(found | handed, lambda at: bad.intersection(direct[at]))
 
     def _is_consequence(self, birth: Birth) -> bool:
-        # Does it follow from NaN or Inf on the way to the output: in what its operation reads, or was given?
+        # Does the birth follow from NaN or Inf in the forward pass, in something that its operation reads or was given?
         if not self.forward.harmful.isdisjoint((birth.owner, *self.known.direct[birth.owner])):
             return not self._is_of_masked_row(birth)
         if birth.given is Badness.FINITE:
             return False
-        behind = reached([birth.owner], self.followers.__getitem__)  # whose gradients came to this one
+        behind = reached([birth.owner], self.followers.__getitem__)  # everything whose gradient flowed into this one
         return not any(
             one.given is Badness.FINITE and one.owner in behind and not self._is_consequence(one) for one in self.made
         )
 
     def _is_of_masked_row(self, birth: Birth) -> bool:
-        # Is it of a row of −Inf alone, whose logarithm of a sum is −Inf rightly, and has no derivative?
+        # Does it come from a row that is all -Inf? There logsumexp is rightly -Inf, and has no derivative.
         why = self.reasons.why(birth).mechanism if birth.given is Badness.FINITE else None
         return why is not None and why.code == "pole_of_result"
 
@@ -200,7 +206,8 @@ class BackwardPass:
 
     @cached_property
     def overflowed(self) -> Mapping[Birth, int]:
-        """The births that come of an overflow in the forward pass, though the value is finite again, and that origin.
+        """Births that come from an overflow in the forward pass, each with its origin, though the value is finite
+        again.
 
         ``exp(x) / exp(x).sum()`` may be 0, and its derivative multiplies by Inf.
         """
@@ -222,7 +229,7 @@ class BackwardPass:
         return found
 
     def spoiled(self) -> Mapping[int, Sequence[str]]:
-        """What these overflows do in backward, a sentence for each, by their origin."""
+        """By the origin of such an overflow: a sentence for each birth that it causes in backward."""
         found: dict[int, list[str]] = {}
         for birth, origin in self.overflowed.items():
             found.setdefault(origin, []).append(
@@ -233,7 +240,7 @@ class BackwardPass:
     # findings
 
     def births(self) -> Iterator[tuple[Moment, Finding]]:
-        """Where gradients become NaN or Inf, those left out that follow from the forward pass."""
+        """The births of NaN and Inf in backward, without those that follow from the forward pass."""
         for birth in self._kept:
             if birth in self.overflowed:
                 continue
@@ -267,7 +274,8 @@ class BackwardPass:
         return known.finding(owner, "born_backward", part=spelled, facts=facts, remedy=remedy, why=because, **said)
 
     def _states(self, birth: Birth) -> list[str]:
-        # What its operation was given and made, and how bad the values and gradients around it are.
+        # The facts: what the operation was given and what it made, and how bad the surrounding values and gradients
+        # are.
         known, owner = self.known, birth.owner
         made = {"operation": birth.operation, "given": given(birth.given), "word": WORDS[birth.made]}
         facts = [say("made" if birth.operation else "made_unknown", **made), known.gradient(owner)]
@@ -279,7 +287,7 @@ class BackwardPass:
         return [*facts, known.value(owner)] if owner in known.bad_values else facts
 
     def _because(self, birth: Birth, why: BackwardWhy, factors: Factors | None, *, is_masked: bool) -> Mechanism | None:
-        # What happened: by the numbers of the line, else by the factors that the framework gave.
+        # The mechanism, from the numbers of the line or else from the factors that the framework gave.
         because = why.mechanism if why.hidden is None else self._of_zero(birth.owner, why)
         if factors is not None and (because is None or because.code == "zero_gradient"):
             of = self.entries[birth.owner if birth.wrt is None else birth.wrt]
@@ -288,7 +296,7 @@ class BackwardPass:
         return Mechanism("pole_zero", because.fields) if is_by_zero and because is not None else because
 
     def _look(self, owner: int) -> str:
-        # What to type to see more, where it is not known which operation it was.
+        # What to type to see more, if it is not known which operation it was.
         known, entry = self.known, self.entries[owner]
         if entry.source is None:
             return see_inside(split(entry.name)[0])
@@ -296,14 +304,14 @@ class BackwardPass:
         return say("see_kept" if is_lost else "see_operation")
 
     def _numbers(self, birth: Birth) -> list[str]:
-        # The numbers at the first place of a gradient that is not finite.
+        # The fact with the first bad element of the gradient and the numbers there.
         if birth.wrt is None:
             return []
         example, operand = self.reasons.example(birth.owner, birth.wrt), self.reasons.operand(birth)
         return operands.of_gradient(self.known, birth.wrt, birth.owner, example, operand)
 
     def _factors(self, birth: Birth) -> Factors | None:
-        # What the first bad element is the product of, as the framework says.
+        # The factors whose product is the first bad element, as the framework gives them.
         if birth.local is not None:
             return local_derivatives.seen(birth.local, birth.operation)
         if birth.wrt is None or birth.given is not Badness.FINITE:
@@ -311,7 +319,8 @@ class BackwardPass:
         return local_derivatives.asked(self.known, birth.owner, birth.wrt)
 
     def _of_zero(self, owner: int, why: BackwardWhy) -> Mechanism:
-        # What a part that is not finite does in the backward of a branch that is left out, whose gradient is 0.
+        # The finding about a bad part in a branch that was not selected: its gradient there is 0, and 0 times Inf is
+        # NaN.
         assert why.hidden is not None
         word = WORDS[self.reasons.computation(owner, None).state(why.hidden)]
         if why.mechanism is None:
@@ -320,7 +329,7 @@ class BackwardPass:
         return Mechanism("zero_gradient_part", fields)
 
     def _hidden(self, birth: Birth, why: BackwardWhy, facts: Sequence[str]) -> Finding:
-        # Inf in a part of a line, whose value is finite again.
+        # The finding about a part of a line that is Inf while the value of the whole line is finite.
         known, owner, part = self.known, birth.owner, why.hidden
         assert part is not None
         word = WORDS[self.reasons.computation(owner, None).state(part)]
@@ -338,7 +347,7 @@ class BackwardPass:
         )
 
     def _unclear(self, birth: Birth) -> Finding:
-        # One of several lines made it, and which of them is not known: none is blamed.
+        # The finding if one of several lines made it and it is unknown which: none of them is blamed.
         assert birth.wrt is not None
         known, suspects = self.known, (birth.owner, *birth.others)
         facts = [*map(known.line, suspects[:MOST]), say("received", given=given(birth.given))]
@@ -357,7 +366,7 @@ class BackwardPass:
         )
 
     def _left_out(self, birth: Birth, part: Term | None) -> Sequence[SelectedBranch]:
-        # The selections behind a birth that do not take what is bad there; none where it is no product with 0.
+        # The selections after the birth that do not take the bad element; empty unless NaN came from a product with 0.
         if birth.made is not Badness.NAN or birth.given is not Badness.FINITE:
             return []
         return list(self._selections.that_leave_out(birth.owner, birth.wrt, part))
@@ -367,7 +376,7 @@ class BackwardPass:
         return Selections(self.known, self.followers)
 
     def _masked(self, left_out: Sequence[SelectedBranch]) -> list[str]:
-        # The branch of a ``where`` that a birth lies in, which the condition did not select there.
+        # The fact about the branch of a ``where`` that the condition did not select at the place of the birth.
         one = next((one for one in left_out if one.term.op == "where"), None)
         if one is None:
             return []
@@ -376,22 +385,23 @@ class BackwardPass:
         return [say("masked", branch=shorten(one.branch.text), where=name + self.known.at_line(one.at))]
 
     def _chain(self, birth: Birth) -> tuple[str, ...]:
-        # From the line of the birth to the leaf that its gradient comes to, as far as names go.
+        # The chain from the line of the birth to the leaf that receives the gradient, as far as names are known.
         path, at = [birth.owner], birth.wrt
         while at is not None and at not in path:
             path.append(at)
             at = next((one for one in self.known.direct[at] if self.known.grads[one].is_bad), None)
         return self.known.chain(path)
 
-    # gradients that no operation made so
+    # bad gradients that no observed operation made
 
     def _come_in(self) -> Iterator[int]:
-        # The entries with a gradient that is not finite, though no operation that is seen made it so.
+        # The entries whose gradient is bad although no operation that was observed made it so.
         known, harmful = self.known, self.forward.harmful
-        made_for = {birth.wrt for birth in self.made}  # None stands for any
+        made_for = {birth.wrt for birth in self.made}  # None if it may have been made for any input
         places = {birth.owner for birth in self.made}.union(self.forward.origins)
         for at in known.bad_grads:
-            users = known.consumers[at]  # a write through a view reads what it replaces, and no edge leads there
+            # a write through a view reads the old values, and the graph has no edge for that
+            users = known.consumers[at]
             is_made = not made_for.isdisjoint((at, None)) or not places.isdisjoint(users)
             is_from_forward = not harmful.isdisjoint((at, *users))  # a derivative of NaN is NaN
             is_seen = at in known.record.outputs or known.sees_operations
@@ -399,7 +409,7 @@ class BackwardPass:
                 yield at
 
     def _appeared(self, at: int) -> Finding:
-        # A gradient that is not finite, and what may have made it so.
+        # The finding about such a gradient, and where it may come from.
         known, facts = self.known, [self.known.gradient(at)]
         appeared = partial(known.finding, at, facts=facts, word=WORDS[known.grads[at]])
         outputs = [one for one in self.followers[at] if one in known.record.outputs]
@@ -408,5 +418,5 @@ class BackwardPass:
             return appeared("started_bad", remedy=say("see_lines") if starts else "")
         if not starts:
             return appeared("came_in_backward")
-        facts += scaled(known.record.scales)  # the hooks of a block are there when backward comes to what is recorded
+        facts += scaled(known.record.scales)  # hooks set in a block exist when backward reaches the recorded values
         return appeared("came_on_the_way", start=known.name(starts[0]), remedy=say("see_lines"))

@@ -1,4 +1,4 @@
-"""Reasons of births in backward, by the numbers that the parts of their lines were computed from."""
+"""The reasons of births in backward, found from the numbers that the parts of their lines were computed with."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ WRITTEN_AS = {"reciprocal": ("div",), "pow": ("square",), "sigmoid": ("log_sigmo
 
 @dataclass(frozen=True)
 class Birth:
-    """An operation in the backward of the entry ``owner`` that made something worse of what came to it.
+    """An operation in the backward of the entry ``owner`` that gave a worse gradient than it received.
 
-    ``operation`` is empty where it is not known which of a line's, or of a module's, it was. ``wrt`` is the entry whose
+    ``operation`` is empty if it is not known which operation of the line or module it was. ``wrt`` is the entry whose
     gradient it made.
     """
 
@@ -34,34 +34,34 @@ class Birth:
     wrt: int | None
     given: Badness
     made: Badness
-    others: tuple[int, ...] = ()  # the entries whose backward it may be as well
-    local: LocalDerivative | None = field(default=None, compare=False)  # what the framework multiplies by
+    others: tuple[int, ...] = ()  # other entries in whose backward it may have happened
+    local: LocalDerivative | None = field(default=None, compare=False)  # the factor by which the framework multiplies
 
 
 @dataclass(frozen=True)
 class BackwardWhy:
-    """What happened in a birth, and in which part of its line, where that is known."""
+    """What happened in a birth, and in which part of its line, if that is known."""
 
     mechanism: Mechanism | None = None
     part: Term | None = None
-    hidden: Term | None = None  # a part that is NaN or Inf, which the whole does not show
+    hidden: Term | None = None  # a part that is NaN or Inf though the whole line is finite
 
 
 class BackwardReasons:
-    """The reasons of the births in the backward of one record, given those in its values."""
+    """Finds the reasons of the births in backward of one record, given the births among its values."""
 
     def __init__(self, forward: ForwardPass) -> None:
         self.forward, self.known, self.entries = forward, forward.known, forward.entries
         self._whys: dict[Birth, BackwardWhy] = {}
 
     def why(self, birth: Birth) -> BackwardWhy:
-        """What happened, by the numbers that the parts of the line were computed from."""
+        """The reason of a birth, found from the numbers that the parts of its line were computed with."""
         if birth not in self._whys:
             self._whys[birth] = self._found_out(birth)
         return self._whys[birth]
 
     def operand(self, birth: Birth) -> tuple[str, Any] | None:
-        """What the operation of a birth was applied to first, its text and numbers; None where that is not known."""
+        """The text and numbers of the first operand of the operation; None if not known."""
         known, wrt, part = self.known, birth.wrt, self.why(birth).part
         term = part or known.term(birth.owner)
         is_direct = not term.args or any(one.at == wrt for one in term.args)
@@ -71,12 +71,14 @@ class BackwardReasons:
         return None if part is None else (term.args[0].text, self.computation(birth.owner, wrt).value(term.args[0]))
 
     def computation(self, owner: int, wrt: int | None) -> Computation:
-        """What an entry computes; inside a vmap in the example in which its backward makes NaN or Inf."""
+        """The computation of an entry; inside a vmap, that of the example in which its backward made NaN or Inf."""
         known, example = self.known, self.example(owner, wrt)
         return known.computation(owner, lambda one: known.taken(known.numbers(one), one, owner, example))
 
     def example(self, owner: int, wrt: int | None) -> tuple[int, ...] | None:
-        """That example; None outside of a vmap, and in loops, whose steps hand on what they are given."""
+        """The index of that example; None outside of a vmap, and in loops, since their steps pass on what they are
+        given.
+        """
         known, axes = self.known, self.entries[owner].axes
         if not axes or loops.STEP in axes:
             return None
@@ -87,7 +89,7 @@ class BackwardReasons:
     def _found_out(self, birth: Birth) -> BackwardWhy:
         computed = self.computation(birth.owner, birth.wrt)
         parts = [one for one in computed.term if self._may_be(birth, one)]
-        for part in reversed(parts):  # the outermost first: backward comes to it before the others
+        for part in reversed(parts):  # outermost part first, as backward reaches it first
             found = self._received(birth, computed, part)
             if mechanism.poles(found) is not None:
                 return BackwardWhy(mechanism.backward(found), part)
@@ -98,18 +100,19 @@ class BackwardReasons:
             return BackwardWhy(mechanism.backward(self._received(birth, computed, parts[0])), parts[0])
         held = [one for one in computed.term if one.at is not None and one.at == birth.wrt]
         is_direct = len(held) == 1 and held[0] in computed.term.args
-        reads_bad = any(one.op and computed.is_bad(one) for one in computed.term.args)  # the outermost, so the first
+        # True: a part inside is bad already, and the outermost operation only passes it on
+        reads_bad = any(one.op and computed.is_bad(one) for one in computed.term.args)
         is_outermost = not birth.operation and (is_direct or reads_bad)
         return BackwardWhy(mechanism.backward(self._received(birth, computed, computed.term if is_outermost else None)))
 
     def _may_be(self, birth: Birth, part: Term) -> bool:
-        # May a part of a line be the operation of a birth?
+        # Could this part of the line be the operation of the birth?
         if birth.operation:
             return part.op == known_as(birth.operation) or part.op in WRITTEN_AS.get(known_as(birth.operation), ())
         return part.op in mechanism.POLES and (birth.wrt is None or birth.wrt in part.leaves())
 
     def _received(self, birth: Birth, computed: Computation, part: Term | None) -> mechanism.Received:
-        # What is known of the operation of a birth, where it is this part of the line.
+        # What is known about the operation of a birth, assuming that it is this part of the line.
         known, wrt = self.known, birth.wrt
         known_about: dict[str, Any] = {"whole": computed.result, "made": birth.made, "given": birth.given}
         if part is not None:
@@ -124,7 +127,7 @@ class BackwardReasons:
     def _gradients(
         self, birth: Birth, wrt: int, computed: Computation, part: Term | None, operands: Sequence[Any]
     ) -> dict[str, Any]:
-        # Where the gradient that was made is bad, and what came in there, where the operation is all of the line.
+        # Where the new gradient is bad and what gradient came in, if the operation is the whole line.
         known, owner, example = self.known, birth.owner, self.example(birth.owner, wrt)
         grad = known.taken(known.grad_numbers(wrt), wrt, owner, example)
         if grad is None:
@@ -141,7 +144,7 @@ class BackwardReasons:
         return found
 
     def _at_bad_operand(self, operands: Sequence[Any], came: Any) -> dict[str, Any]:
-        # What came to the outermost operation of a line where a part that it was applied to is not finite.
+        # The gradient that arrived at the outermost operation of a line, if one of its operands is not finite.
         for one in map(numpy.asarray, operands):
             if came is not None and one.shape == came.shape and not numpy.isfinite(one).all():
                 return {"bad": ~numpy.isfinite(one), "value": one, "came": came, "whole": None}
@@ -149,5 +152,5 @@ class BackwardReasons:
 
 
 def is_pole(why: Mechanism | None) -> bool:
-    """Is the derivative of the operation not finite there?"""
+    """Is the cause that the derivative of the operation is not finite at this point?"""
     return why is not None and why.code in mechanism.POLE

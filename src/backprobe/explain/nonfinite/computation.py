@@ -1,7 +1,7 @@
-"""Evaluation of what one entry computes, part by part, from the recorded numbers: in which part NaN or Inf begins.
+"""Evaluates what one entry computes from the recorded numbers, part by part, to find the part where NaN or Inf begins.
 
-The same in every form: the operations of a line have entries in a function and none in a block, and are evaluated here
-either way. Nothing is said of a line whose evaluation does not give the NaN and Inf that were recorded.
+It works alike for functions and blocks: the operations of a line have entries in a function and none in a block, and
+are evaluated here either way. If the evaluation does not reproduce the recorded NaN and Inf, nothing is concluded.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ Array = Any
 
 
 def _is_written_out(term: Term) -> bool:
-    # Is it a number that the program spells, as ``float("inf")``?
+    # Is it a number that the program writes itself, such as ``float("inf")``?
     return all(one.op or one.is_constant for one in term) and not any(one.at is not None for one in term)
 
 
 def unknown_to_numpy(operation: str, args: Sequence[Any], words: Mapping[str, Any]) -> None:
-    """Nothing is known of an operation that NumPy does not have."""
+    """The default of ``others``: operations that NumPy does not have stay unknown."""
 
 
 class Computation:
-    """One term, with the numbers of its parts. ``numbers`` gives those of an entry, in the type that they had.
+    """One term with the numbers of its parts. ``numbers`` returns the numbers of an entry, in their original dtype.
 
-    ``others`` evaluates the framework's own functions, where NumPy has none that does the same.
+    ``others`` evaluates the framework's own functions that have no equivalent in NumPy.
     """
 
     def __init__(
@@ -78,12 +78,13 @@ class Computation:
             try:
                 made = function(*args, **words)
             except (TypeError, ValueError, IndexError, AttributeError, OverflowError, ZeroDivisionError):
-                return self._others(op, args, words)  # not as NumPy calls it
-        is_plain = all(isinstance(one, int | float) for one in args)  # computed before any array: in Python's precision
+                return self._others(op, args, words)  # the arguments are not in the form that NumPy takes
+        # computed before any array exists, so in Python's double precision
+        is_plain = all(isinstance(one, int | float) for one in args)
         return made.item() if is_plain and isinstance(made, numpy.generic) else made
 
     def widened(self, term: Term, moved: float) -> Array:
-        """What a part would be in a wider type, of operands that are moved by so much; None where that is not known."""
+        """The value of a part in a wider type, with its operands moved by ``moved``; None if not known."""
         args = [self.value(one) for one in term.args]
         if any(one is None for one in args):
             return None
@@ -92,13 +93,13 @@ class Computation:
         return numpy.asarray(made) if isinstance(made, numpy.ndarray | numpy.generic | float) else None
 
     def _taken(self, term: Term) -> Term | None:
-        # What ``one if test else other`` is; None where the test is not known. The other was never computed.
+        # The value of ``one if test else other``, of which only one side ran; None if the test's value is not known.
         test, one, other = term.args
         known = self.value(test)
         return None if known is None or numpy.size(known) != 1 else one if known else other
 
     def state(self, term: Term) -> Badness:
-        """How bad a part is; UNKNOWN where that cannot be computed, or only that it is not finite."""
+        """How bad a part is; UNKNOWN if it cannot be computed, or if only NaN and Inf were counted."""
         made = self.result if term is self.term else self.value(term)
         if term.op == "tuple":
             return max(map(self.state, term.args), default=Badness.FINITE)
@@ -108,7 +109,7 @@ class Computation:
         return of_numbers(array) if array is not None and array.dtype.kind in "fc" else Badness.FINITE
 
     def is_bad(self, term: Term) -> bool:
-        """Is a part NaN or Inf for certain, whatever those are that nothing is known of?"""
+        """Is a part certainly NaN or Inf, whatever its unknown operands are?"""
         state = self.state(term)
         if state is Badness.UNKNOWN and term.op in arithmetic.ABSORBING:
             return any(map(self.is_bad, term.args))
@@ -116,7 +117,7 @@ class Computation:
 
     @cached_property
     def is_reproduced(self) -> bool:
-        """Does the evaluation give NaN and Inf where they were recorded?"""
+        """Does the evaluation give NaN and Inf exactly where they were recorded?"""
         made = self._whole
         if made is None:
             return False
@@ -125,18 +126,18 @@ class Computation:
 
     @cached_property
     def is_contradicted(self) -> bool:
-        """Does the evaluation give other NaN and Inf than were recorded, of operands that it had to evaluate, too?"""
+        """Does the evaluation, which also had to evaluate operands, give NaN and Inf in other places than recorded?"""
         is_evaluated = any(one.op for one in self.term.inputs)
         return is_evaluated and self.value(self.term) is not None and not self.is_reproduced
 
     @cached_property
     def is_equal(self) -> bool:
-        """Does the evaluation give the recorded numbers?"""
+        """Does the evaluation give exactly the recorded numbers?"""
         return self._whole is not None and numpy.allclose(self._whole, self.result, 1e-3, 1e-6, equal_nan=True)
 
     @property
     def _whole(self) -> Array:
-        # What the evaluation gives; None where it gives nothing of that shape.
+        # The result of the evaluation; None if there is none, or if its shape is not the recorded one.
         made = self.value(self.term) if self.term.op else None
         if made is None or self.result is None or isinstance(made, tuple | slice | str):
             return None
@@ -147,17 +148,17 @@ class Computation:
 
     @cached_property
     def births(self) -> Sequence[Term]:
-        """The parts that are worse than what they are computed from, as they are evaluated; none where not known."""
+        """The parts that are worse than their operands, in the order of evaluation; empty if not known."""
         if not self.is_reproduced and not any(map(self._absorbed, self.term.inputs)):
             return []
         found = list({one.text: one for one in reversed([*self._births(self.term, None)])}.values())[::-1]
-        return sorted(found, key=_is_written_out)  # last: `x * inf` is 0 · Inf where x is 0
+        return sorted(found, key=_is_written_out)  # written constants last: `x * inf` is 0 · Inf where x is 0
 
     def _absorbed(self, term: Term) -> bool:
         return self.term.op in arithmetic.ABSORBING and self.value(self.term) is None and self.is_bad(term)
 
     def _births(self, term: Term, places: Array) -> Iterator[Term]:
-        # Those of a part, at the places that count: None stands for all.
+        # The births within a part, at the places given by a mask; None stands for all places.
         flowing = list(self._flowing(term, places))
         for one, there in flowing:
             if one.at is None:
@@ -167,7 +168,7 @@ class Computation:
             yield term
 
     def _flowing(self, term: Term, places: Array) -> Iterator[tuple[Term, Array]]:
-        # The operands whose NaN and Inf come to a part, and at which of their places.
+        # The operands through which NaN and Inf can reach a part, each with a mask of the places that do.
         if term.op == "chosen":
             taken = self._taken(term)
             yield from self._at([(taken, None)] if taken is not None else [], places)
@@ -189,14 +190,14 @@ class Computation:
                 yield one, bad if value is not None and bad is not None and bad.shape == numpy.shape(value) else None
 
     def _is_made_here(self, term: Term, places: Array, flowing: Sequence[tuple[Term, Array]]) -> bool:
-        # Is it NaN or Inf where all its operands are finite?
+        # Is the part NaN or Inf while all its operands are finite?
         if not flowing:
             return self.is_bad(term)
         own = self._own(term, places, flowing)
         return own is not None and bool(own.any())
 
     def _own(self, term: Term, places: Array, flowing: Sequence[tuple[Term, Array]]) -> Array:
-        # The places at which it is NaN or Inf, and its operands are finite; None where that is not known.
+        # A mask of the places where the part is bad and all its operands are finite; None if that is not known.
         value = self.result if term is self.term else self.value(term)
         if term.op not in arithmetic.ELEMENTWISE or value is None:
             return None
@@ -205,12 +206,12 @@ class Computation:
             operand = self.value(one)
             finite = False if operand is None else ~arithmetic.is_bad(operand)
             if not _fits(own, finite):
-                return None  # as for all examples of a vmap at once
+                return None  # for example, the numbers are those of all examples of a vmap at once
             own = own & finite
         return own
 
     def born(self, term: Term) -> Badness:
-        """How bad a part is where its operands are finite, if that is known; else how bad all of it is."""
+        """How bad a part is at places where its operands are finite, if known; else how bad it is as a whole."""
         value = self.result if term is self.term else self.value(term)
         own = self._own(term, None, [*self._flowing(term, None)])
         if own is None or not own.any() or numpy.shape(value) != own.shape:
@@ -218,7 +219,7 @@ class Computation:
         return of_numbers(numpy.asarray(value)[own])
 
     def with_value(self, parts: Sequence[Term], made: Array) -> Computation:
-        """The same with another value of some parts."""
+        """The same computation with another value for some parts."""
         other = Computation(self.term, self._numbers, None, self._framework, self._others)
         other._known = dict.fromkeys(parts, made)
         whole = other.value(self.term)
@@ -226,12 +227,12 @@ class Computation:
         return other
 
     def is_born_around(self, parts: Sequence[Term]) -> bool:
-        """Does NaN or Inf begin in what this expression computes from some parts of it?"""
+        """Does NaN or Inf begin in the parts of this expression that contain one of ``parts``?"""
         around = [one for one in self.term if one not in parts and not set(one).isdisjoint(parts)]
         return any(self.is_bad(one) and self.is_of_finite(one) for one in around)
 
     def is_of_finite(self, term: Term) -> bool:
-        """Are the operands of a birth finite where it is?"""
+        """Are the operands of a part finite where the part is born bad?"""
         flowing = list(self._flowing(term, None))
         return self._is_made_here(term, None, flowing)
 
@@ -242,7 +243,7 @@ class Computation:
         return of_numbers(numpy.asarray(value)[places])
 
     def hidden(self) -> Iterator[Term]:
-        """The parts where NaN or Inf begins that the whole does not show, as in ``exp(x) / exp(x).sum()``."""
+        """Parts in which NaN or Inf begins though the whole is finite, as in ``exp(x) / exp(x).sum()``."""
         found = {id(one): one for part in self.term for one in self._births(part, None) if self._is_inside(part)}
         yield from found.values()
 
@@ -251,7 +252,7 @@ class Computation:
 
 
 def _fits(one: Array, other: Array) -> bool:
-    # Have two arrays, or numbers, shapes that go together?
+    # Can two arrays or numbers be broadcast together?
     try:
         numpy.broadcast_shapes(numpy.shape(one), numpy.shape(other))
     except ValueError:
@@ -260,7 +261,7 @@ def _fits(one: Array, other: Array) -> bool:
 
 
 def _both(one: Array, other: Array) -> Array:
-    # Where both hold, None standing for everywhere.
+    # The places where both masks hold; None stands for all places.
     if one is None or other is None:
         return other if one is None else one
     try:

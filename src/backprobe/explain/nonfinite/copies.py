@@ -1,4 +1,4 @@
-"""Values that were copied by ways that no line spells, as a loader's batches from a table: found by their numbers."""
+"""Values copied in ways that no line shows, such as a loader's batches taken from a table: found by comparing bits."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ MOST = 1_000_000
 def with_copied(
     direct: Sequence[tuple[int, ...]], entries: Sequence[Entry], bad: Set[int], numbers: Callable[[int], Any]
 ) -> Sequence[tuple[int, ...]]:
-    """The sources of each entry; where none of a bad one's is bad, also the bad ones before that it has its rows from.
+    """The sources of each entry; for a bad entry without a bad source, also earlier bad entries that its rows were
+    copied from.
 
-    Only of an entry that no line computes and no edge leads to: two lines may well compute the same.
+    This is only done for entries that no line computes and no edge leads to, since two lines may compute the same
+    numbers.
     """
     found = list(direct)
     for at in sorted(bad):
@@ -30,14 +32,14 @@ def with_copied(
 
 
 def copied_of(copy: Any, before: Iterable[tuple[int, Any]]) -> list[int]:
-    """Those of some arrays that have, bit for bit, all rows of another, or all of its rows with NaN or Inf.
+    """The earlier arrays that contain, bit for bit, all rows of ``copy``, or at least all its rows with NaN or Inf.
 
     >>> table = numpy.array([[1.0, numpy.nan], [2.0, 3.0]])
     >>> copied_of(table[::-1], [(4, table)]), copied_of(table, [(4, table + 1), (3, table[0])])
     ([4], [3])
     """
     copy = _array(copy)
-    if copy is None or not numpy.isfinite(copy).any():  # NaN alone is like any other
+    if copy is None or not numpy.isfinite(copy).any():  # arrays of NaN alone are all alike
         return []
     arrays = [(at, one) for at, one in ((at, _array(one)) for at, one in before) if one is not None]
     for rows in (copy, copy[None]):
@@ -62,7 +64,7 @@ def _array(numbers: Any) -> Array | None:
 
 
 def _rows(array: Array, shape: tuple[int, ...]) -> set[bytes]:
-    # Those of this shape, which the array itself may have.
+    # The bytes of each part of the array that has this shape: the array itself, or its rows.
     if array.shape == shape:
         return {array.tobytes()}
     return {one.tobytes() for one in array} if array.shape[1:] == shape else set()

@@ -1,4 +1,4 @@
-"""A training that diverges: its loss has grown from step to step, until something of it left the range of its dtype."""
+"""Trainings that diverge: the loss grew from step to step until a number exceeded the range of its dtype."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from backprobe.record.names import strip
 GROWTH = 1000
 """How many times the first loss the last must be. A choice: a loss that falls, or wavers, does nothing like it."""
 
-FEWEST, MOST = 2, 4  # steps that must have been seen, and those that are told
+FEWEST, MOST = 2, 4  # the fewest steps needed, and the most that are listed
 Losses = Mapping[str, Sequence[float]]
 """The numbers of each output, step by step, by its name without counts."""
 
 
 def losses(known: Evidence, until: int | None = None) -> dict[str, list[float]]:
-    """Those of one recording, in their order: all that has an output's name, as ``loss#0`` has that of ``loss#1``.
+    """The losses of one recording, in order: all versions of an output's name, so ``loss#0`` where the output is
+    ``loss#1``.
 
-    With ``until``, those before the entry at this position.
+    With ``until``, only those before the entry at this position.
     """
     found: dict[str, list[float]] = {strip(known.entries[at].name): [] for at in known.record.outputs}
     for at, entry in enumerate(known.entries[:until]):
@@ -36,7 +37,7 @@ def losses(known: Evidence, until: int | None = None) -> dict[str, list[float]]:
 
 
 def explained(findings: Sequence[Finding], seen: Losses, framework: str) -> list[Finding]:
-    """The findings, of which the first says how the loss had grown, if that is an overflow or not known."""
+    """The findings; if the loss had grown before, and the first is an overflow or unexplained, the first says so."""
     grown = next(filter(None, map(_grown, seen.items())), "")
     if not grown or not findings or not _may_come_of_it(findings[0]):
         return list(findings)
@@ -50,7 +51,7 @@ def _may_come_of_it(found: Finding) -> bool:
 
 
 def _grown(loss: tuple[str, Sequence[float]]) -> str:
-    # How a loss grew before it was not finite; empty where it did not.
+    # The words for how a loss grew before it stopped being finite; empty if it did not grow.
     name, every = loss
     before = [abs(one) for one in takewhile(math.isfinite, every)]
     if len(before) < FEWEST or not all(one <= other for one, other in pairwise(before)):

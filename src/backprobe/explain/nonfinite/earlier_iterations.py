@@ -1,4 +1,4 @@
-"""NaN and Inf that do no harm yet, and a loss that grows: one iteration of a program leaves them to the next."""
+"""The remains of earlier iterations: NaN and Inf that did no harm yet, and losses that grow."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from backprobe.record.names import strip
 
 
 class EarlierIterations:
-    """What the iterations so far have left in variables that is NaN or Inf, with its birth and its numbers.
+    """Variables with NaN or Inf that earlier iterations left, each with its birth and numbers.
 
-    And what was differentiated in each.
+    The losses of all earlier iterations are kept as well.
     """
 
     def __init__(self) -> None:
@@ -30,12 +30,12 @@ class EarlierIterations:
         self._losses: dict[str, list[float]] = {}
 
     def keep_losses(self, record: Record) -> None:
-        """An iteration is over in which all was finite."""
+        """Called after an iteration in which everything was finite."""
         for name, numbers in diverging.losses(_evidence(record)).items():
             self._losses.setdefault(name, []).extend(numbers)
 
     def keep(self, record: Record) -> None:
-        """An iteration is over in which NaN and Inf came to no output."""
+        """Called after an iteration in which no NaN or Inf reached an output."""
         self.keep_losses(record)
         known = _evidence(record)
         forward = ForwardPass(known)
@@ -45,7 +45,9 @@ class EarlierIterations:
             self._left |= {name: (birth, known.numbers(one)) for name, one in last.items() if one in spread}
 
     def explained(self, report: Report, record: Record) -> Report:
-        """A report on a later iteration, in which what came in is said to have been born where it was."""
+        """The report on a later iteration, where values that came in bad are traced to their birth in an
+        earlier one.
+        """
         if report.ok:
             return report
         report = replace(report, findings=tuple(diverging.explained(report.findings, self._losses, record.framework)))
@@ -72,7 +74,8 @@ class EarlierIterations:
         return replace(birth, facts=(*birth.facts, fact), chain=found.chain)
 
     def _read(self, found: Finding) -> Iterator[str]:
-        # Of what a line reads and this iteration has no entry for, as an attribute: what an earlier one left there.
+        # The birth, in an earlier iteration, of a variable that the line reads and this iteration has no entry for,
+        # such as an attribute.
         names = found.fields.get("lost", "").split(", ")
         for left, (birth, _) in self._left.items():
             if left.rpartition(":")[2] in names:

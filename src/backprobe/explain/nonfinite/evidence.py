@@ -1,6 +1,6 @@
 """All that is known about NaN and Inf in one record: how bad each value and gradient is, and what depends on what.
 
-Sources and consumers are those of ``sources.py``, which follow what lines mention as well as the edges of the graph.
+Sources and consumers are those of ``sources.py``: they follow what lines mention, in addition to the graph's edges.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from backprobe.record.source import Source
 from backprobe.tracing.finiteness import judged
 
 FIRST = re.compile(r"#0(?!\d)")
-LONG = 8  # names of a chain
-OF = "of()"  # what a model's recording calls the output that a function given as ``of=`` computed
+LONG = 8  # the number of names from which a chain is shortened
+OF = "of()"  # the name in a model's recording of an output that a function given as ``of=`` computed
 OVER_DIMENSIONS = frozenset({"sum", "prod", "mean", "max", "min", "logsumexp"})
-LARGE = 2**53  # below it each whole number is a floating one, too
+LARGE = 2**53  # below this, every integer can be a float exactly
 
 
 Index = tuple[int, ...]
@@ -48,20 +48,21 @@ name of the other, as the framework computes it in another run of the program; N
 
 
 def not_asked(owner: str, at: Index, wrt: str) -> None:
-    """The framework cannot be asked: the program is not at hand."""
+    """The default for ``derivative``: the program is not at hand, so the framework cannot be asked."""
 
 
 class Evidence:
-    """One record, with the states of its values and gradients by position, and sentences about them.
+    """One record, with how bad each value and gradient is, by position, and sentences about them.
 
-    ``derivative`` asks the framework for a derivative.
+    ``derivative`` is called to ask the framework for a derivative.
     """
 
     def __init__(self, record: Record, arrays: Arrays, derivative: Derivative = not_asked) -> None:
         self.derivative = derivative
         tensors = [entry for entry in record.entries if entry.status is not GradStatus.NOT_TENSOR]
         self.was_asked = all(entry.finiteness is not None for entry in tensors) and bool(tensors)
-        self.record = record if self.was_asked else judged(record, arrays)  # without nonfinite=True, only now
+        # without nonfinite=True it is only judged now
+        self.record = record if self.was_asked else judged(record, arrays)
         self.arrays, self.entries = arrays, self.record.entries
         self.values: Sequence[Badness] = tuple(map(of_value, self.entries))
         self.grads: Sequence[Badness] = tuple(map(of_grad, self.entries))
@@ -70,7 +71,7 @@ class Evidence:
         self.consumers, self.parts = inverted(self.direct), self.sources.parts
         self._terms: dict[int, Term] = {}
         self._examples: dict[int, tuple[int, ...]] = {}
-        self.unjudged: dict[str, None] = {}  # sentences on what could not be judged, each once
+        self.unjudged: dict[str, None] = {}  # sentences about values that could not be judged; each is kept once
 
     @cached_property
     def bad_values(self) -> set[int]:
@@ -86,7 +87,7 @@ class Evidence:
 
     @cached_property
     def bad_backward(self) -> list[int]:
-        """The entries with a bad gradient, or in whose backward one was made."""
+        """The entries with a bad gradient, or whose backward made one."""
         return [at for at, state in enumerate(self.grads) if state.is_bad or self.made(at)]
 
     def worst_value(self, places: Iterable[int]) -> Badness:
@@ -102,14 +103,14 @@ class Evidence:
 
     @cached_property
     def sees_operations(self) -> bool:
-        """Did the framework let each operation of backward be seen?"""
+        """Did the framework report each operation of backward?"""
         return any(entry.finiteness is not None and entry.finiteness.made is not None for entry in self.entries)
 
-    # when
+    # order
 
     @cached_property
     def began(self) -> Sequence[int]:
-        """For each entry the first output that it goes into: backward came to it from there."""
+        """For each entry, the first output that it flows into: this is where backward began to reach it."""
         outputs, found = set(self.record.outputs), [len(self.entries)] * len(self.entries)
         for at in range(len(found) - 1, -1, -1):
             following = [found[consumer] for consumer in self.consumers[at] if consumer > at]
@@ -118,7 +119,9 @@ class Evidence:
 
     @cached_property
     def first_bad(self) -> int:
-        """The first entry, or output that backward ran from, where something was bad; the number of entries if none."""
+        """The first bad entry, or the output from which backward first went bad; the number of entries if there is
+        none.
+        """
         return min([*(self.began[at] for at in self.bad_backward), *self.bad_values], default=len(self.entries))
 
     # numbers
@@ -137,7 +140,7 @@ class Evidence:
         return self.entries[at].status is GradStatus.NOT_TENSOR
 
     def typed(self, at: int, numbers: Any) -> Any:
-        """The numbers of an entry in the type that they had; a number of the program as it is."""
+        """The recorded numbers of an entry in their original dtype; a plain number of the program unchanged."""
         entry = self.entries[at]
         if not self.is_number(at):
             return arithmetic.typed(numbers, entry.dtype)
@@ -163,9 +166,8 @@ class Evidence:
         return next(self._orders(at), Term())
 
     def _orders(self, at: int) -> Iterator[Term]:
-        # The operation of a node of a graph on its inputs, in the order in which its numbers come out.
-        #
-        # A dimension that it goes over is an attribute of the node, and found by its numbers, too.
+        # The operation of a graph node, applied to its inputs in an order that reproduces its numbers. A dimension is
+        # stored as an attribute of the node, and is found by trying as well.
         text = self.node(at) if self.is_node(at) else ""
         op, inputs = known_as(self.entries[at].op), [Term(at=one, text=self.node(one)) for one in self.direct[at]]
         if op and len(inputs) == 1 and op not in BINARY:
@@ -182,30 +184,31 @@ class Evidence:
                     yield term
 
     def _dimensions(self, at: int) -> Iterator[dict[str, Term]]:
-        # What a function over a dimension of a value may be given, the last dimension first.
+        # Candidate arguments of a function that reduces over a dimension, the last dimension first.
         for dim in range(len(self.entries[at].shape or ()) - 1, -1, -1):
             for keepdim in ({"keepdim": constant(True)}, {}):
                 yield {"dim": constant(dim), **keepdim}
 
     def computation(self, at: int, numbers: Callable[[int], Any] | None = None) -> Computation:
-        """The same with numbers, which are those that are recorded unless others are given."""
+        """The computation of an entry, with the recorded numbers or those that ``numbers`` returns."""
         read = numbers or self.numbers
         return self._evaluated(self.term(at), lambda one: self.typed(one, read(one)), self.typed(at, read(at)))
 
     def in_example(self, one: int, at: int) -> Any:
-        """The numbers of a value for one of those examples, or steps, that an entry was computed for, if both were.
+        """The numbers of a value in the example or step for which ``at`` was computed, if both are recorded for all of
+        them.
 
-        Inside a vmap or a loop a line computes one at a time, and does not know the axis over all of them.
+        A line inside a vmap or loop computes one example at a time, and does not see the axis over all of them.
         """
         return self.taken(self.numbers(one), one, at, self.example_of(at))
 
     def taken(self, numbers: Any, one: int, at: int, example: tuple[int, ...] | None) -> Any:
-        """Of numbers of one value those for an example of another entry, if it has the same examples."""
+        """The part of ``numbers`` that belongs to the example of another entry, if both have the same examples."""
         is_alike = numbers is not None and self.entries[one].axes == self.entries[at].axes
         return numbers[example] if is_alike and example and numbers.ndim >= len(example) else numbers
 
     def example_of(self, at: int) -> tuple[int, ...] | None:
-        """The first in which NaN or Inf is, in an entry or in the gradient of what it is computed from."""
+        """The first example in which the entry, or the gradient of one of its inputs, has NaN or Inf."""
         axes = self.entries[at].axes
         if axes and at not in self._examples:
             beside = [one for one in self.direct[at] if self.entries[one].axes == axes]
@@ -214,7 +217,7 @@ class Evidence:
         return self._examples.get(at)
 
     def example(self, at: int, beside: int | None = None) -> Computation:
-        """The computation of an entry; in a vmap or loop that for one example or step, or for that of another entry."""
+        """The computation of an entry; in a vmap or loop, for its first bad example, or for that of ``beside``."""
         return self.computation(at, lambda one: self.in_example(one, at if beside is None else beside))
 
     def _evaluated(self, term: Term, numbers: Callable[[int], Any], result: Any) -> Computation:
@@ -223,16 +226,18 @@ class Evidence:
     # words
 
     def finding(self, at: int, code: str, *, part: str = "", remedy: str | WrittenInstead = "", **said: Any) -> Finding:
-        """A finding at an entry's line, or at the line of a part of its expression."""
+        """A finding at the line of an entry, or at the line of one part of its expression."""
         entry, instead = self.entries[at], remedy if isinstance(remedy, WrittenInstead) else WrittenInstead(remedy)
         made = finding(code, entry.name, self.place(at, part), name=repr(entry.name), remedy=instead.said, **said)
         expression = part or (entry.source.expression if entry.source is not None else "")
         return replace(made, fields={**made.fields, "part": expression, "dtype": entry.dtype or "", **instead.fields})
 
     def place(self, at: int, part: str = "") -> Source | None:
-        """The line of an entry: in a statement over several lines that of its expression, or of a part of that."""
+        """The line of an entry. In a statement over several lines it is the line of its expression, or of the given
+        part.
+        """
         source = self.entries[at].source
-        if self.entries[at].name == OF:  # its line is the model's, and that did not compute it
+        if self.entries[at].name == OF:  # its line is the model's call, which did not compute it
             return None
         if source is None or not source.below or not (part or source.expression):
             return source
@@ -243,32 +248,34 @@ class Evidence:
         return [self.entries[at].name for at in places]
 
     def chain(self, path: Sequence[int]) -> tuple[str, ...]:
-        """The names along a path; the middle of a long one is left out, and one name is none."""
+        """The names along a path. The middle of a long path is left out, and a path of one name is empty."""
         names = self.names(path)
         shown = [*names[: LONG - 2], "…", names[-1]] if len(names) > LONG else names
         return tuple(shown) if len(shown) > 1 else ()
 
     def home(self, at: int) -> str:
-        """The scope whose code computed a value: of a function that returned it, rather than of the caller's name."""
+        """The scope whose code computed a value: for a value that a function returned, that function and not its
+        caller.
+        """
         names = (self.entries[at].name, *self.entries[at].aliases)
         returned = [split(name)[0] for name in names if strip(name).endswith(":return")]
         return FIRST.sub("", max(returned, key=len, default=self.graph.scopes[at]))
 
     def locals(self, at: int) -> Iterator[str]:
-        """What a value is called in the scopes that know it."""
+        """The local names of a value, in each scope that has one."""
         for name in (self.entries[at].name, *self.entries[at].aliases):
             yield strip(name).rpartition(":")[2]
 
     @cached_property
     def names_by_home(self) -> Mapping[str, set[str]]:
-        """What the values of each scope are called there."""
+        """By scope: the local names of the values that it computed."""
         found: dict[str, set[str]] = defaultdict(set)
         for at in range(len(self.entries)):
             found[self.home(at)].update(self.locals(at))
         return found
 
     def computed_by(self, term: Term) -> str:
-        """The text of a value that has no name of its own; empty where it has one."""
+        """The expression that computes a value without a name of its own; empty if it has a name."""
         if term.at is None:
             return term.text
         entry = self.entries[term.at]
@@ -279,32 +286,32 @@ class Evidence:
         return repr(self.entries[at].name)
 
     def node(self, at: int) -> str:
-        """The name of a node in a graph, as it stands there."""
+        """The name of a node in the graph, as the graph spells it."""
         return self.entries[at].name.strip("`")
 
     def is_node(self, at: int) -> bool:
-        """Is it a node of a graph: one operation, which no expression computes?"""
+        """Is the entry a graph node, that is, one operation without an expression in the source?"""
         entry = self.entries[at]
         is_bare = entry.source is not None and not entry.source.expression and bool(entry.op)
         return is_bare and dialect_of(self.record.framework).has_named_nodes and computed(entry) is None
 
     def by_op(self, at: int, operand: int) -> str:
-        """The name of an entry, and the operation that computes it if that is applied to the operand itself."""
+        """The name of an entry, with its operation if that is applied directly to the operand."""
         entry = self.entries[at]
         is_applied = entry.source is None or operand in taken(entry.source.expression, self.parts[at])
         return say("by_op", name=self.name(at), op=entry.op) if entry.op and is_applied else self.name(at)
 
     def at_line(self, at: int) -> str:
-        """The place of its line in brackets, or nothing."""
+        """The line of an entry in parentheses, or nothing."""
         return at_line(self.place(at))
 
     def line(self, at: int) -> str:
-        """A value, and the line that computes it."""
+        """The name of a value and the line that computes it."""
         source, named = self.place(at), self.name(at) + self.at_line(at)
         return say("no_line", at=named) if source is None else f"{named}: {source.text.strip()}"
 
     def value(self, at: int) -> str:
-        """What a value is: its shape, and how many numbers of it are NaN or Inf, or between which it lies."""
+        """A description of a value: its shape, and how many numbers are NaN or Inf, else their range."""
         entry, value = self.entries[at], self.name(at)
         value = value if entry.shape is None else say("of_shape", value=value, shape=entry.shape)
         count = None if entry.finiteness is None else entry.finiteness.value
@@ -321,19 +328,21 @@ class Evidence:
         return say("is_number" if low == high else "is_between", value=value, number=low, low=low, high=high)
 
     def may_matter(self, at: int) -> bool:
-        """Is a source of a line more than a flag or a word, which no NaN comes with?"""
+        """Could NaN come in with this source of a line? It could not with a flag or a string."""
         held = self.entries[at].held
         return not self.is_number(at) or (isinstance(held, int | float | complex) and not isinstance(held, bool))
 
     def gradient(self, at: int) -> str:
-        """How many numbers of a gradient are NaN or Inf."""
+        """A description of a gradient: how many of its numbers are NaN or Inf."""
         finiteness = self.entries[at].finiteness
         count = None if finiteness is None else finiteness.grad
         return say("gradient", name=self.name(at), count=say("no_gradient") if count is None else count)
 
 
 def first_bad(numbers: Any, axes: int, but: Any = None) -> tuple[int, ...] | None:
-    """The first example with NaN or Inf, but those in which other numbers have it; of as many axes as these."""
+    """The index, over the first ``axes`` axes, of the first example with NaN or Inf, not counting those where ``but``
+    has it.
+    """
     if numbers is None or numbers.ndim < axes:
         return None
     bad = _bad_examples(numbers, axes)

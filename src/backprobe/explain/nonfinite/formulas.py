@@ -1,7 +1,8 @@
-"""Formulas such as ``log(softmax(a))``: found in what a program computed, line by line, and written in other words.
+"""Formulas such as ``log(softmax(a))``: found across the lines of a program, and rewritten as other formulas.
 
-A letter stands for any value, the same for the same letter. A recorded value is what its own line computes, and so on,
-so that a formula may go over several lines, functions and modules. Selecting or reshaping values changes none of them.
+Each letter stands for any value, and the same letter for the same value. A recorded value is replaced by the expression
+that computed it, so a formula may extend over several lines, functions and modules. Selecting from a value or reshaping
+it does not prevent a match.
 """
 
 from __future__ import annotations
@@ -17,17 +18,41 @@ import numpy
 from backprobe.explain.nonfinite.terms import Term, constant, known_as
 from backprobe.source.sites import operation as operation_of
 
-TRANSPARENT = frozenset({
-    "getitem", "gather", "take", "index_select", "view", "reshape", "squeeze", "unsqueeze", "expand_dims", "flatten",
-    "t", "mt", "transpose", "permute", "contiguous", "identity", "clone", "item", "cast", "to", "float", "double",
-    "take_along_axis", "gather_nd", "stridedslice", "gatherv2", "diagonal",
-})  # fmt: skip
-BOUNDING = frozenset({
-    "abs", "clamp", "maximum", "minimum", "relu", "tile", "expand", "expand_as", "broadcast_to",
-})  # fmt: skip
+TRANSPARENT = frozenset(
+    {
+        "getitem",
+        "gather",
+        "take",
+        "index_select",
+        "view",
+        "reshape",
+        "squeeze",
+        "unsqueeze",
+        "expand_dims",
+        "flatten",
+        "t",
+        "mt",
+        "transpose",
+        "permute",
+        "contiguous",
+        "identity",
+        "clone",
+        "item",
+        "cast",
+        "to",
+        "float",
+        "double",
+        "take_along_axis",
+        "gather_nd",
+        "stridedslice",
+        "gatherv2",
+        "diagonal",
+    }
+)
+BOUNDING = frozenset({"abs", "clamp", "maximum", "minimum", "relu", "tile", "expand", "expand_as", "broadcast_to"})
 """Operations that are looked through, and left out, where they change no number but repeat it."""
 COMMUTATIVE = frozenset({"add", "mul"})
-DEEP = 12  # lines that are looked through for one operation
+DEEP = 12  # the most lines that are followed to find one operation
 
 TermOf = Callable[[int], Term]
 """What an entry computes."""
@@ -35,10 +60,10 @@ TermOf = Callable[[int], Term]
 
 @dataclass
 class FormulaMatch:
-    """What the letters of a formula stand for, the terms that it was found in, and the reductions' dimensions.
+    """A match: what each letter stands for, the terms that matched, and the dimension arguments of reductions.
 
     ``selections`` are the terms that select from a value or reshape it, as in ``log(softmax(a)[0])``, the outermost
-    first. ``owners`` are the entries in whose expressions the letters stand.
+    first. ``owners`` are the entries whose expressions contain the letters.
     """
 
     root: Term
@@ -50,7 +75,7 @@ class FormulaMatch:
     selections: list[Term] = field(default_factory=list)
 
     def holds(self, term: Term) -> bool:
-        """Is a term one of those that it was found in, or computes the same from the same?"""
+        """Is ``term`` one of the matched terms, or does it compute the same from the same inputs?"""
         return any(
             one is term or (term.at is not None and one.at == term.at) or _are_alike(one, term) for one in self.terms
         )
@@ -58,12 +83,12 @@ class FormulaMatch:
 
 @lru_cache
 def formula(text: str) -> ast.expr:
-    """A formula as a tree."""
+    """The text of a formula as a syntax tree."""
     return ast.parse(text, mode="eval").body
 
 
 def matches(text: str, at: int, term: Term, term_of: TermOf, value: Callable[[Term], Any]) -> Iterator[FormulaMatch]:
-    """A term in the expression of the entry ``at`` as a formula: once or not at all."""
+    """The match of a formula with a term of the entry ``at``, if there is one."""
     found = FormulaMatch(term, at)
     if _Matcher(term_of, value).fits(formula(text), term, at, found):
         yield found
@@ -106,16 +131,15 @@ class _Matcher:
         return False
 
     def _remember(self, term: Term, taken: int, found: FormulaMatch) -> None:
-        # The dimension that a reduction or softmax goes over.
+        # The keyword arguments of a reduction or softmax that give its dimension.
         words = {word: one for word, one in term.keywords.items() if word in ("dim", "keepdim", "correction")}
         if len(term.args) > taken:
             words.setdefault("dim", term.args[taken])
         found.words.update(words)
 
     def _opened(self, term: Term, owner: int, found: FormulaMatch, is_divisor: bool) -> tuple[Term, int]:
-        # What a value was computed by, behind names and selections, and in the expression of which entry.
-        #
-        # A divisor is reshaped to fit what it divides, and that does not select from the quotient.
+        # The operation that computed a value, looking through names and selections, and the entry whose expression has
+        # it. A divisor that was reshaped to fit its dividend does not count as a selection from the quotient.
         for _ in range(DEEP):
             held = term.at
             if term.args and (known_as(term.op) in TRANSPARENT or self._changes_nothing(term)):
@@ -148,7 +172,7 @@ class _Matcher:
     def _is_number(self, term: Term, number: float) -> bool:
         value = self._value(term)
         if isinstance(value, float):
-            value = numpy.float32(value)  # 1 + 1e-10 is 1 beside numbers of single precision
+            value = numpy.float32(value)  # in single precision, 1 + 1e-10 is 1
         return value is not None and numpy.ndim(value) == 0 and _are_equal(value, number)
 
 
@@ -171,7 +195,9 @@ def _operands(pattern: ast.expr) -> Sequence[ast.expr]:
 
 
 def written(text: str, found: FormulaMatch, numbers: Mapping[str, float]) -> Term:
-    """A formula as a term of what the letters of another stand for; ``numbers`` are what small words mean."""
+    """A formula as a term, with the values that a match gave its letters; ``numbers`` are the values of its
+    constants.
+    """
 
     def term(node: ast.expr) -> Term:
         match node:
@@ -207,5 +233,5 @@ GIVEN: Mapping[str, Sequence[str]] = {
 
 
 def given_to(op: str, found: FormulaMatch) -> dict[str, Term]:
-    """The dimension of a formula, for a function that goes over one."""
+    """The dimension arguments of a match that the function ``op`` also takes."""
     return {word: term for word, term in found.words.items() if word in GIVEN.get(op, ())}

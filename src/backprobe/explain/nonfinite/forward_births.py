@@ -1,4 +1,4 @@
-"""Births of NaN and Inf in the forward pass: which entries are worse than all that they were computed from."""
+"""Births of NaN and Inf in the forward pass: entries that are worse than everything they were computed from."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from backprobe.record.names import split, strip
 from backprobe.source.user_code import package
 
 NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
-START = "backward()"  # what a block calls that which the program ran backward from
+START = "backward()"  # the name in a block for the tensor on which the program called backward
 
 Moment = tuple[int, bool]
 """The position of the entry that was made last, and whether backward ran then: moments compare as they come."""
@@ -38,15 +38,15 @@ Moment = tuple[int, bool]
 
 @dataclass(frozen=True)
 class Why:
-    """What happened at an entry, in which part of its expression, and whether the numbers prove that it was there."""
+    """What happened at an entry, in which part of its expression, and whether the numbers prove that it began there."""
 
     mechanism: Mechanism | None = None
     part: str = ""
     facts: tuple[str, ...] = ()
     is_certain: bool = False
     term: Term | None = None
-    state: Badness = Badness.UNKNOWN  # how bad it is where its operands are finite
-    is_of_finite: bool = False  # are they, where it begins?
+    state: Badness = Badness.UNKNOWN  # how bad the entry is where its operands are finite
+    is_of_finite: bool = False  # are the operands finite where it begins?
 
     @property
     def is_overflow(self) -> bool:
@@ -54,18 +54,18 @@ class Why:
 
 
 class ForwardPass:
-    """Where NaN and Inf begin in the values of one record, where they go, and where they are healed."""
+    """Where NaN and Inf begin in the values of one record, where they spread, and where they are healed."""
 
     def __init__(self, known: Evidence) -> None:
         self.known, self.entries = known, known.entries
         self._whys: dict[int, Why] = {}
         self.remedies = Remedies(known)
 
-    # who is what
+    # the role of each entry
 
     @cached_property
     def origins(self) -> Mapping[int, Badness]:
-        """The entries where something bad begins, with the worst state among what they were computed from."""
+        """The entries where something bad begins, with the worst state of the values they were computed from."""
         known, found = self.known, {}
         for at in known.bad_values:
             given = known.worst_value([*known.direct[at], *self._unseen_sources(at)])
@@ -81,7 +81,7 @@ class ForwardPass:
         return dict(sorted(found.items()))
 
     def _has_its_own(self, at: int) -> bool:
-        # Is something bad in it at places where all that it was computed from is finite?
+        # Is the entry bad at places where everything that it was computed from is finite?
         entry = self.entries[at]
         if entry.axes or entry.source is None or not self.known.term(at).op or self._is_read_from_gradients(at):
             return False
@@ -96,28 +96,30 @@ class ForwardPass:
 
     @cached_property
     def following(self) -> Set[int]:
-        """The entries that have it from elsewhere though no edge says so: from gradients, or the step before."""
+        """The bad entries that only pass it on, though no edge shows this: from gradients, or from a loop's previous
+        step.
+        """
         read = {at for at in self.known.bad_values if self._is_read_from_gradients(at)}
         return read.union(*(follows for _, _, follows in self._in_loops))
 
     @cached_property
     def _begun(self) -> Mapping[int, tuple[loops.Loop, list[int]]]:
-        # The loop in which something begins at an entry, and its steps.
+        # For each entry where something begins inside a loop: the loop and the steps.
         return {at: (loop, steps) for loop, begins, _ in self._in_loops for at, steps in begins.items()}
 
     def _is_read_from_gradients(self, at: int) -> bool:
-        # Is it computed from gradients, as the norm that ``clip_grad_norm_`` gives, after something was bad?
-        #
-        # Of the values in a loop of JAX, of which each is there for all steps, none comes after another.
+        # Is the entry computed from gradients, as the norm that ``clip_grad_norm_`` returns, after something went bad?
+        # This is not decided inside loops of JAX: each value there holds all steps at once, so none comes after
+        # another.
         entry = self.entries[at]
-        if entry.source is None or entry.axes or (entry.is_leaf and not entry.op):  # a parameter that gets a name there
+        # a parameter that is only bound to a name
+        if entry.source is None or entry.axes or (entry.is_leaf and not entry.op):
             return False
         return at > self.known.first_bad and reads_gradients(entry.source)
 
     def _unseen_sources(self, at: int) -> list[int]:
-        # What may flow into a module's output and has no history, so that the graph does not tell: bad values before.
-        #
-        # Only where nothing else that the module was given is recorded.
+        # Earlier bad values without a history, which may flow into a module's output unseen by the graph. They are
+        # considered only if no other input of the module is recorded.
         entry, names = self.entries[at], self.known.record.names
         given = [one for one in self.known.direct[at] if self.entries[one].name not in names]
         if given or entry.source is not None or entry.name in names:
@@ -125,37 +127,39 @@ class ForwardPass:
         return [one for one in self.known.bad_values if one < at and self.entries[one].status in NO_HISTORY]
 
     def spread(self, start: int) -> set[int]:
-        """The entries with NaN or Inf that one of them leads to, itself among them."""
+        """The entries with NaN or Inf that are computed from ``start``, including itself."""
         return reached([start], lambda at: self.known.bad_values.intersection(self.known.consumers[at]))
 
     @cached_property
     def harmful(self) -> Set[int]:
-        """The entries whose NaN and Inf come to an output."""
+        """The entries whose NaN and Inf reach an output."""
         bad, direct = self.known.bad_values, self.known.direct
         return reached(self.known.bad_outputs, lambda at: bad.intersection(direct[at]))
 
     @cached_property
     def healers(self) -> Mapping[int, int]:
-        """The entries that are finite, by a source of theirs that is not."""
+        """By a bad entry: an entry that is computed from it and finite again."""
         found: dict[int, int] = {}
         for at, entry in enumerate(self.entries):
             is_float = entry.status not in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
             if self.known.values[at] is Badness.FINITE and is_float:
                 flowing = {edge.at for edge in entry.inputs} | {way.at for way in entry.indirect}
                 bad = self.known.bad_values.intersection(self.known.direct[at])
-                is_off = entry.status is GradStatus.NO_GRAD or entry.is_because("frozen_no_grad")  # then none has edges
+                # entries computed without gradients have no edges
+                is_off = entry.status is GradStatus.NO_GRAD or entry.is_because("frozen_no_grad")
                 found |= dict.fromkeys(bad if is_off else bad & flowing, at)
         return found
 
     def _ends(self, start: int) -> dict[int, int]:
-        # Where what begins at an entry is healed: by the last bad value, the one that is finite again.
+        # For what begins at an entry, where it is healed: the last bad entry and the finite entry computed from it.
         return {at: self.healers[at] for at in sorted(self.spread(start)) if at in self.healers}
 
     def is_harmless(self, start: int, read: Set[int]) -> bool:
-        """Is all of it healed, and was none of it read where a gradient became NaN or Inf?
+        """Is everything that comes from it healed, without ever having been read where a gradient became NaN or Inf?
 
-        A number such as the ``inf`` that a running minimum starts from does harm by what is computed with it alone.
-        Where no output and no gradient is bad, only what stays in a parameter or buffer does harm.
+        A written number, such as the ``inf`` that a running minimum starts from, does harm only through what is
+        computed from it. If no output and no gradient is bad, only a bad value that stays in a parameter or buffer does
+        harm.
         """
         known, spread = self.known, self.spread(start)
         if spread & self.harmful or spread & read or self._meets_bad_gradients(start):
@@ -166,7 +170,7 @@ class ForwardPass:
         return not loose and (bool(self._ends(start)) or all(map(known.is_number, spread)))
 
     def _meets_bad_gradients(self, start: int) -> bool:
-        # Is what a value in a loop is computed from given a bad gradient in a step in which that value is bad?
+        # Does an input of a loop value get a bad gradient in a step in which the loop value itself is bad?
         known, axes = self.known, self.entries[start].axes
         if loops.STEP not in axes:
             return False
@@ -177,8 +181,8 @@ class ForwardPass:
 
     @cached_property
     def masks(self) -> Set[int]:
-        """The entries of Inf that the program writes, and that goes on to no others than those in which NaN begins: so
-        a softmax does no harm to a mask but where it hides a whole row.
+        """The entries of Inf that the program writes and that flow only into entries where NaN begins. Such a mask is
+        harmless in a softmax, unless it hides a whole row.
         """
         known = self.known
         into = {
@@ -194,14 +198,14 @@ class ForwardPass:
         }
 
     def _is_written_over(self, at: int) -> bool:
-        # Is it a later version of what was there before, as a parameter that is updated? Others may read that.
+        # Is the entry a new version of an earlier value, such as an updated parameter? Other code may read that.
         own = strip(self.entries[at].name)
         return any(strip(self.entries[way.at].name) == own for way in self.entries[at].indirect)
 
     # findings
 
     def births(self, origins: Iterable[int], spoiled: Mapping[int, Sequence[str]]) -> Iterator[tuple[Moment, Finding]]:
-        """Where NaN and Inf begin, with what some of them do in backward."""
+        """The births among the values, with the effects in backward that some of them have."""
         return (((at, False), self._birth(at, spoiled.get(at, ()))) for at in origins)
 
     def _birth(self, at: int, spoiled: Sequence[str]) -> Finding:
@@ -209,7 +213,7 @@ class ForwardPass:
         shown = self.numbers(at)
         facts = [*shown, *self._states(at), *self.use(at), *spoiled]
         if why.state.is_bad and (why.part or known.worst_value(known.direct[at]) >= state):
-            state = why.state  # the rest came from what went in, or of that part
+            state = why.state  # otherwise the badness came in with the inputs, or belongs to that part
         finding = partial(
             known.finding,
             at,
@@ -234,7 +238,7 @@ class ForwardPass:
         return self._born_here(at, state, because, others, is_certain, facts, finding)
 
     def _states(self, at: int) -> list[str]:
-        # How bad it and what it was computed from are, in which step that begins, and which masks are among them.
+        # Facts: how bad the value and its inputs are, the first bad step if in a loop, and which inputs are masks.
         known, entry = self.known, self.entries[at]
         facts = [*map(known.value, (at, *filter(known.may_matter, known.direct[at])))]
         if at in self._begun and entry.axes.count(loops.STEP) == 1:
@@ -245,7 +249,7 @@ class ForwardPass:
     def _came_with(
         self, at: int, others: Sequence[str], state: Badness, facts: list[str], finding: partial[Finding]
     ) -> Finding | None:
-        # What came in with something that a line reads and no entry holds: a buffer, or a parameter of a module.
+        # The finding about a bad value that the line reads and that has no entry: a buffer, or a parameter of a module.
         known = self.known
         if buffers := brought(known, at, others, state):
             facts += [say("buffer_held", buffer=repr(one), count=known.record.buffers[one]) for one in buffers]
@@ -267,7 +271,7 @@ class ForwardPass:
         facts: list[str],
         finding: partial[Finding],
     ) -> Finding:
-        # What is born in a line, or may be, where others that it reads are not known.
+        # The finding about a birth in a line, which is uncertain if the line reads other values that are not known.
         known, verb = self.known, "is" if len(others) == 1 else "are"
         if not self._is_computed(at):
             return self._within(at, why, facts, finding)
@@ -283,13 +287,13 @@ class ForwardPass:
         return finding("born", why=why, remedy=self._remedy(at, why))
 
     def _is_computed(self, at: int) -> bool:
-        # Is it known how a line computes it?
+        # Is it known how a line computes the entry?
         entry = self.entries[at]
         is_spelled = entry.source is not None and bool(entry.source.expression or entry.op or self.known.term(at).op)
         return entry.name != OF and is_spelled
 
     def _within(self, at: int, why: Mechanism | None, facts: list[str], finding: partial[Finding]) -> Finding:
-        # A birth of which no line is known: between recorded values, as the outputs of modules are.
+        # The finding about a birth whose line is unknown: it lies between recorded values, such as module outputs.
         known, entry = self.known, self.entries[at]
         if why is not None:
             return finding("born", why=why, remedy=self._remedy(at, why))
@@ -314,20 +318,21 @@ class ForwardPass:
         return finding(code, place=place, given=given, remedy=see_inside(path))
 
     def _remedy(self, at: int, because: Mechanism | None) -> str | WrittenInstead:
-        # What to write instead, or that the loss was scaled by too much.
+        # The remedy: what to write instead, or a smaller loss scale.
         is_scaled = because is not None and because.code in mechanism.BY_SCALE
         return say("lower_scale") if is_scaled else self.remedies.remedy(at, self.why(at).term, because)
 
     def _is_weight(self, at: int) -> bool:
-        # Is it a parameter, or a Variable that the program has no name for?
+        # Is the entry a parameter, or a Variable that the program gives no name?
         entry, known = self.entries[at], self.known
         is_bare = entry.source is None and not known.direct[at] and not known.graph.scopes[at]
         return entry.name in known.record.names or is_bare
 
     def _came_in(self, at: int) -> bool:
-        # Was it there before any operation that is recorded?
+        # Did the value exist before the first recorded operation?
         entry = self.entries[at]
-        if entry.name.partition("#")[0] == START:  # what backward ran on was computed, if from nothing that is recorded
+        # the tensor that backward ran from was computed, even if from nothing recorded
+        if entry.name.partition("#")[0] == START:
             return False
         if self.known.direct[at] or entry.source is None:
             return not self.known.direct[at]
@@ -337,11 +342,13 @@ class ForwardPass:
     # what happened
 
     def computed(self, at: int) -> Computation:
-        """What an entry computes, with the numbers of the step in which something begins at it."""
+        """The computation of an entry, with the numbers of the first step in which it is bad."""
         return self.known.computation(at, lambda one: self._at_first(one, at))
 
     def why(self, at: int) -> Why:
-        """What happened, by the numbers that went in: the same with and without entries for the parts of a line."""
+        """What happened, judging by the inputs' numbers. It does not depend on whether parts of the line have
+        entries.
+        """
         if at not in self._whys:
             self._whys[at] = self._found_out(at)
         return self._whys[at]
@@ -367,10 +374,11 @@ class ForwardPass:
         return Why(because, part, tuple(said), because is not None and is_known, term, state, is_of_finite)
 
     def numbers(self, at: int) -> list[str]:
-        """The first element that is not finite, and what it was computed from there."""
+        """The fact with the first element that is not finite and the numbers that it was computed from."""
         computed, known, why = self.computed(at), self.known, self.why(at)
         read = ((known.entries[one].name, self._at_first(one, at)) for one in known.direct[at])
-        with numpy.errstate(all="ignore"), suppress(*arithmetic.FAILING):  # numbers that do not fit show nothing
+        # numbers whose shapes do not fit together give no fact
+        with numpy.errstate(all="ignore"), suppress(*arithmetic.FAILING):
             sources = [(name, numbers) for name, numbers in read if numbers is not None]
             entry = self.entries[at]
             line = "" if entry.source is None else entry.source.text
@@ -378,7 +386,7 @@ class ForwardPass:
         return []
 
     def _is_finite_by_recorded(self, at: int) -> bool:
-        # Would it be finite, computed from the values that were recorded, in the precision that they have?
+        # Would the value be finite if it were computed from the recorded inputs in their own precision?
         computed, direct = self.computed(at), self.known.direct[at]
         if {self.entries[one].dtype for one in direct} != {self.entries[at].dtype} or not computed.term.op:
             return False
@@ -386,7 +394,8 @@ class ForwardPass:
         return isinstance(made, numpy.ndarray | numpy.generic) and bool(numpy.isfinite(made).all())
 
     def _written_as_well(self, at: int) -> Why | None:
-        # Of what a write into a view of it changed, as it changed the view: they stand next to each other.
+        # For an entry changed by a write into one of its views: the entry of the view. The two are recorded side by
+        # side.
         entry = self.entries[at]
         for other in range(at - 1, -1, -1), range(at + 1, len(self.entries)):
             for one in other:
@@ -397,7 +406,7 @@ class ForwardPass:
         return None
 
     def mechanism(self, computed: Computation, term: Term, at: int) -> Mechanism | None:
-        """What happened in one part of what an entry computes."""
+        """The mechanism in one part of what an entry computes."""
         is_whole, entry = term is computed.term, self.entries[at]
         result = computed.result if is_whole else numpy.asarray(computed.value(term))
         read = map(computed.value, (one for one in term.args if not isinstance(one.constant, str)))  # "ij,jk->ik"
@@ -406,13 +415,14 @@ class ForwardPass:
         with numpy.errstate(all="ignore"):
             dtype = (entry.dtype or "") if is_whole else str(result.dtype)
             why = mechanism.forward(term.op or entry.op, given, result, dtype, partial(computed.widened, term))
-        is_guess = why is None or why.code in mechanism.OVERFLOW  # of the numbers that went in, and not of the line
+        # this is concluded from the inputs' numbers, without evaluating the line
+        is_guess = why is None or why.code in mechanism.OVERFLOW
         source = entry.source if is_whole else None
         is_written = writes_nonfinite(source) if source is not None else NONFINITE.search(term.text) is not None
         return Mechanism("written_out") if is_guess and is_written else why
 
     def _by_scale(self, at: int) -> Mechanism | None:
-        # Of what backward ran from and is a multiple of a finite loss: it is the scale that makes it NaN or Inf.
+        # The mechanism if backward ran from a multiple of a finite loss: then the loss scale made it NaN or Inf.
         record, sources = self.known.record, self.known.direct[at]
         if record.outputs != (at,) or len(record.scales) != 1 or len(sources) != 1:
             return None
@@ -422,7 +432,7 @@ class ForwardPass:
         return mechanism.scaled(loss.item(), scale, self.entries[at].dtype or "")
 
     def _at_first(self, one: int, at: int) -> Any:
-        # The numbers of a value in the step, or example, in which something begins at an entry, if they have that.
+        # The numbers of a value in the first step or example in which ``at`` is bad, if the value has it.
         if at not in self._begun:
             return self.known.in_example(one, at)
         found = self.known.numbers(one)
@@ -432,37 +442,38 @@ class ForwardPass:
         return loop.at_step(found, self.entries[at].axes, steps[0])
 
     def _state_at_first(self, at: int) -> Badness:
-        # How bad an entry is where it begins: a loop may go on with an Inf and come to NaN.
+        # How bad an entry is where it first goes bad: a loop may start with Inf and end with NaN.
         return of_numbers(self._at_first(at, at)) if at in self._begun else self.known.values[at]
 
     # sentences
 
     def use(self, at: int) -> list[str]:
-        """Of what no line of the program made, a module's output or a library's line: where it is used first."""
+        """For a value that no line of the program made (a module's output, or a library's): where it is first used."""
         if self._is_users(at) or self.entries[at].name in self.known.record.names:
             return []
         first = min(filter(self._is_users, reached([at], self.known.consumers.__getitem__)), default=None)
         return [] if first is None else [say("first_used", line=self.known.line(first))]
 
     def _is_users(self, at: int) -> bool:
-        # Is there a line for it, outside of libraries?
+        # Was the entry computed on a line of the program, outside of libraries?
         source = self.entries[at].source
         return source is not None and package(source.file) is None
 
     def _chain(self, start: int) -> tuple[str, ...]:
-        # The names from a birth to the output, or as far as it spreads; the middle of a long chain is left out.
+        # The chain of names from a birth to the output, or as far as it spreads. The middle of a long chain is left
+        # out.
         path = [start]
         while following := self.known.bad_values.intersection(self.known.consumers[path[-1]]).difference(path):
             path.append(min(following, key=lambda at: (at not in self.harmful, at)))
         return self.known.chain(path)
 
     def healed(self, origins: Iterable[int]) -> Iterator[Finding]:
-        """Where the NaN and Inf of these was taken away."""
+        """The findings about where the NaN and Inf of these origins were removed."""
         for bad, healer in dict.fromkeys(end for start in origins for end in self._ends(start).items()):
             yield self.known.finding(healer, "healed", bad=self.known.name(bad), healer=self.known.by_op(healer, bad))
 
     def notes(self, origins: Iterable[int]) -> Iterator[str]:
-        """Sentences about NaN and Inf that come to nothing."""
+        """Notes on NaN and Inf that have no effect."""
         known = self.known
         for at in origins:
             ends = {healer: bad for bad, healer in self._ends(at).items()}
@@ -474,6 +485,6 @@ class ForwardPass:
 
 
 def _are_of_one_write(one: Entry, other: Entry) -> bool:
-    # Do two entries come from one operation of a statement, which wrote into what both of them are views of?
+    # Were two entries changed by one operation of a statement, which wrote into the storage that both of them view?
     lines = [None if entry.source is None else (entry.source.file, entry.source.line) for entry in (one, other)]
     return lines[0] == lines[1] and one.op == other.op

@@ -1,4 +1,4 @@
-"""Remedies that fit any operation: tried where no row of the table fits, and proposed only if they cure."""
+"""Remedies that fit any operation. They are tried if the table has none, and proposed only if they cure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EPSILON = {"float16": 9.77e-4, "bfloat16": 7.8e-3, "float64": 2.22e-16}
 
 
 def ways(expression: str, framework: str, dtype: str) -> Iterator[tuple[str, str]]:
-    """What may be written in the place of which part of an expression.
+    """Possible rewrites: pairs of a part of the expression and the text to write in its place.
 
     >>> list(ways("torch.special.bessel_y0(r)", "torch", "float32"))[0]
     ('torch.special.bessel_y0(r)', 'torch.special.bessel_y0(torch.where(r > 1.19e-07, r, 1.19e-07))')
@@ -32,12 +32,12 @@ def ways(expression: str, framework: str, dtype: str) -> Iterator[tuple[str, str
 
 
 def _operands(tree: ast.expr) -> list[ast.expr]:
-    # What may lie at a pole, and is computed: a number that is written there, as that of a mask, is meant.
+    # Parts that may lie at a pole and are computed. A literal number, as in a mask, is intended.
     return [one for one in _parts(tree) if not _is_written(one)]
 
 
 def _is_written(node: ast.expr) -> bool:
-    # Is it a number, or one that a library has a name for, with a sign or without?
+    # Is it a literal number, or a named constant of a library, with or without a sign?
     match node:
         case ast.UnaryOp(operand=inside):
             return _is_written(inside)
@@ -49,7 +49,7 @@ def _is_written(node: ast.expr) -> bool:
 
 
 def _parts(tree: ast.expr) -> list[ast.expr]:
-    # Arguments, the last first, and what is divided by.
+    # The operands to try: divisors, and arguments beginning with the last.
     match tree:
         case ast.BinOp(op=ast.Div(), right=right):
             return [right]
@@ -64,13 +64,13 @@ def _parts(tree: ast.expr) -> list[ast.expr]:
 
 
 def _with(tree: ast.expr, operand: ast.expr, instead: str) -> str:
-    # The expression with another operand.
+    # The expression with one operand replaced.
     other = ast.parse(instead, mode="eval").body
 
     class PutNumber(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> ast.AST:
             return other if node is there else super().generic_visit(node)
 
-    copy = ast.parse(ast.unparse(tree), mode="eval").body  # the same text twice is the same tree
+    copy = ast.parse(ast.unparse(tree), mode="eval").body  # parse again, so that no tree is shared
     there = list(ast.walk(copy))[list(ast.walk(tree)).index(operand)]
     return ast.unparse(PutNumber().visit(copy))

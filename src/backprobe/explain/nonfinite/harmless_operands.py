@@ -1,7 +1,8 @@
-"""The remedy for a branch that is not taken: its operand is a harmless number there, as in the double ``where``.
+"""The remedy for a branch that is not taken: give its operation a harmless operand there, known as the double
+``where``.
 
-``torch.where(x > 0, torch.sqrt(x), 0.0)`` takes 0 where the root is 0, and its gradient is 0 times Inf there. With
-``torch.sqrt(torch.where(x > 0, x, 1.0))`` no infinite derivative is ever computed.
+``torch.where(x > 0, torch.sqrt(x), 0.0)`` selects 0 where the root's derivative is Inf, so that the gradient there is 0
+times Inf. With ``torch.sqrt(torch.where(x > 0, x, 1.0))`` no infinite derivative is ever computed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Shape = tuple[int, ...]
 def harmless_operand(
     known: Evidence, owner: int, part: Term | None, selections: Sequence[SelectedBranch]
 ) -> WrittenInstead:
-    """What to write at the line of an entry, where a part of it is left out; empty where that is not known."""
+    """The rewritten line of an entry whose bad part was not selected; empty if there is none."""
     at, term = _origin(known, owner, known.term(owner) if part is None else part)
     conditions = _conditions(known, selections, at)
     if not conditions or not term.text or known.is_node(at):
@@ -50,7 +51,7 @@ def harmless_operand(
 
 
 def in_words(known: Evidence, owner: int, part: Term | None) -> WrittenInstead:
-    """The same where no condition, or no line, is known that it could be written with."""
+    """The same remedy in words, if no condition or line is known to write it with."""
     _, term = _origin(known, owner, known.term(owner) if part is None else part)
     operand = next((term.args[nth].text for nth in _likely(term)), "") or "x"
     where = f"{dialect_of(known.record.framework).prefix}where"
@@ -58,7 +59,7 @@ def in_words(known: Evidence, owner: int, part: Term | None) -> WrittenInstead:
 
 
 def _origin(known: Evidence, owner: int, term: Term) -> tuple[int, Term]:
-    # The term that was computed from finite numbers alone, and the entry whose line spells it.
+    # The bad term whose operands are all finite, and the entry whose line contains it.
     for _ in range(DEEP):
         computed = known.example(owner)
         bad = next((one for one in term.args if computed.is_bad(one)), None)
@@ -74,7 +75,7 @@ def _origin(known: Evidence, owner: int, term: Term) -> tuple[int, Term]:
 
 
 def _likely(term: Term) -> Iterator[int]:
-    # The operands that may be harmless numbers instead, that which lies at the pole of the operation first.
+    # The positions of operands that may be replaced by a harmless number; the one at the operation's pole comes first.
     pole = POLES.get(term.op)
     first = pole.shown if pole is not None and 0 <= pole.shown < len(term.args) else 0
     order = [first, *(nth for nth in range(len(term.args)) if nth != first)] if term.args else []
@@ -82,7 +83,7 @@ def _likely(term: Term) -> Iterator[int]:
 
 
 def _with_harmless(known: Evidence, at: int, term: Term, nth: int, condition: _Condition) -> str:
-    # The text of a term with another operand; empty where no number is harmless, or no condition fits.
+    # The text of a term with the operand replaced; empty if no number is harmless, or no condition fits its shape.
     computed, operand = known.example(at), term.args[nth]
     tree = ast.parse(term.text, mode="eval").body
     place, value = _operand(tree, term, nth), computed.value(operand)
@@ -100,7 +101,7 @@ def _with_harmless(known: Evidence, at: int, term: Term, nth: int, condition: _C
 
 
 def _is_harmless(computed: Computation, term: Term, operand: Term, leaves_out: Array, number: float) -> bool:
-    # Is the term finite with a number, and beside it, so that its derivative is, too? Where it is not known, yes.
+    # Are the term, and its derivative, finite with this number? If that cannot be computed, the answer is yes.
     value = computed.value(operand)
     if value is None or leaves_out is None:
         return True
@@ -121,7 +122,7 @@ def _are_finite(made: Array, leaves_out: Array) -> bool:
 
 
 def _operand(tree: ast.expr, term: Term, nth: int) -> ast.expr | None:
-    # Where the text of a term spells an operand of it.
+    # The node of a term's text that spells the operand.
     match tree:
         case ast.BinOp(left=left, right=right) | ast.Compare(left=left, comparators=[right]):
             spelled = [left, right]
@@ -148,7 +149,7 @@ def _put(tree: ast.expr, place: ast.expr, instead: str) -> str:
 
 @dataclass(frozen=True)
 class _Condition:
-    """A condition as an earlier line can have it, where it leaves numbers out, and what `where` is called there."""
+    """A condition as a line can spell it, the places that it leaves out, and how ``where`` is spelled there."""
 
     text: str
     where: str
@@ -160,9 +161,9 @@ class _Condition:
     is_all: bool = True
 
     def fitted(self, computed: Computation, term: Term, operand: Term) -> tuple[str, Array] | None:
-        """Its text and the places it leaves out, in the shape of an operand; None where it has another one."""
+        """The condition's text and the places it leaves out, in the shape of an operand; None if the shapes differ."""
         if self.is_of_examples:
-            return self.text, None  # the line computes one of them, and knows nothing of the others
+            return self.text, None  # inside a vmap the line computes a single example
         made, value = (computed.result if term is computed.term else computed.value(term)), computed.value(operand)
         if self.leaves_out.ndim == 0 or made is None or value is None:
             return self.text, self.leaves_out if self.leaves_out.ndim == 0 else None
@@ -177,7 +178,8 @@ class _Condition:
 
 
 def _conditions(known: Evidence, selections: Sequence[SelectedBranch], at: int) -> Sequence[_Condition]:
-    # Those of selections that the line of an entry can have. If each misses something, it is all of them together.
+    # The conditions of these selections that the line of an entry can spell. If each misses some bad place, all are
+    # combined.
     found = [one for each in selections for one in _condition(known, each, at)]
     whole = [one for one in found if one.is_all]
     if whole or len(found) < 2 or len({one.leaves_out.shape for one in found}) > 1:
@@ -198,7 +200,7 @@ def _condition(known: Evidence, one: SelectedBranch, at: int) -> Iterator[_Condi
 
 
 def _axis(computed: Computation, term: Term, shape: Shape, given: Shape) -> int | None:
-    # The dimension that an operand has beside those of a shape; None where it may be one of several.
+    # The axis that the operand has in addition to a shape; None if that is ambiguous.
     said = None if "dim" not in term.keywords else computed.value(term.keywords["dim"])
     axes = [said % len(given)] if isinstance(said, int) and given else range(len(given))
     found = [axis for axis in axes if given[:axis] + given[axis + 1 :] == shape]
@@ -213,7 +215,7 @@ def _go_together(one: Shape, other: Shape) -> bool:
 
 
 def _truth(known: Evidence, selection: SelectedBranch) -> str:
-    # The condition as truth values: of ``h * (x > 0).float()`` it is ``x > 0``, of ``h * keep`` that this is not 0.
+    # The condition as booleans: ``x > 0`` for ``h * (x > 0).float()``, and ``keep != 0`` for ``h * keep``.
     term, text = selection.condition, selection.condition.text
     if selection.term.op != "mul":
         return text
@@ -224,13 +226,13 @@ def _truth(known: Evidence, selection: SelectedBranch) -> str:
 
 
 def _is_truth(known: Evidence, at: int, term: Term) -> bool:
-    # Has a part of the expression of an entry truth values?
+    # Does a part of an entry's expression have boolean values?
     value = known.computation(at).value(term)
     return value is not None and numpy.asarray(value).dtype.kind == "b"
 
 
 def _own_where(term: Term) -> str:
-    # How the program calls ``where`` itself, such as ``np.where``; empty where it is a method, or is none.
+    # How the program spells the function ``where``, such as ``np.where``; empty if it is a method or absent.
     match parsed(term.text):
         case ast.Module(body=[ast.Expr(value=ast.Call(func=ast.Attribute(attr="where") as called, args=[_, _, _]))]):
             return ast.unparse(called)
@@ -238,9 +240,8 @@ def _own_where(term: Term) -> str:
 
 
 def _spelled_before(known: Evidence, text: str, since: int, at: int, deep: int = DEEP) -> str:
-    # A text of the line of one entry as the line of an earlier one can have it: with what later names stand for.
-    #
-    # Empty where a name stands for several values, of which the text means one.
+    # A text from one entry's line, rewritten so that an earlier entry's line can use it: later names are replaced by
+    # their expressions. Empty if a name is bound to several values, of which the text means one.
     tree, stands = parsed(text), dict[str, str]()
     if tree is None or not deep or DRAWING.search(text):
         return ""
@@ -257,7 +258,7 @@ def _spelled_before(known: Evidence, text: str, since: int, at: int, deep: int =
 
 
 def _bound(known: Evidence, name: str, before: int) -> list[int]:
-    # The entries that a name stands for up to the line of another, one after the other.
+    # The entries to which a name is bound before the line of another entry, in order.
     home = known.home(before)
     return [one for one in range(before) if name in known.locals(one) and known.home(one) == home]
 

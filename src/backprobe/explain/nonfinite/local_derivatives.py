@@ -1,7 +1,7 @@
-"""The factors of the first bad element of a gradient: a derivative that the framework gives, and what came in.
+"""The factors of the first bad element of a gradient: the framework's derivative, and the gradient that came in.
 
-Of PyTorch's operations their node in autograd's graph was asked while backward ran. Else the program runs again, and
-one element of what a line computes is differentiated alone.
+For operations of PyTorch, the node in autograd's graph was asked while backward ran. Otherwise the program runs again,
+and a single element of what a line computes is differentiated.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ from backprobe.record.nonfinite import LocalDerivative
 
 @dataclass(frozen=True)
 class Factors:
-    """A derivative, of what and with respect to what, and the gradient that it is multiplied by."""
+    """A derivative (of which value, with respect to which), and the gradient that it is multiplied by."""
 
     of: str
     derivative: float
     came: float
 
     def fact(self) -> str:
-        """Both numbers, and what they give."""
+        """The sentence with both factors and their product."""
         words = {"of": self.of, "derivative": _shown(self.derivative), "came": _shown(self.came)}
         is_zero = self.came == 0 and not math.isfinite(self.derivative)
         return say("factors_zero" if is_zero else "factors", **words)
 
     def mechanism(self, dtype: str) -> Mechanism | None:
-        """What happened, to a gradient of this type; None where the gradient that came in is not finite."""
+        """The mechanism that these factors show for a gradient of this dtype; None if the incoming gradient is not
+        finite.
+        """
         if not math.isfinite(self.came):
             return None
         if math.isfinite(self.derivative):
@@ -45,17 +47,17 @@ class Factors:
 
 
 def seen(local: LocalDerivative, operation: str) -> Factors:
-    """Those that the node of an operation gave."""
+    """The factors that the node of an operation reported."""
     return Factors(say("of_operation", op=operation, at=where(local.at)), local.derivative, local.came)
 
 
 def asked(known: Evidence, owner: int, wrt: int) -> Factors | None:
-    """Those of the gradient of an entry, which the line of another one made, as another run of the program gives them.
+    """The factors of an entry's gradient that the line of ``owner`` made, from another run of the program.
 
-    None where it cannot run again, or where their product is not what was recorded.
+    None if it cannot run again, or if the product of the factors is not the recorded gradient.
     """
     if known.entries[owner].axes or known.entries[wrt].axes:
-        return None  # in a vmap or loop an element stands for several
+        return None  # there, one element of a tensor stands for many
     grad, came = known.grad_numbers(wrt), known.grad_numbers(owner)
     if grad is None or came is None or grad.dtype.kind != "f" or not numpy.isfinite(came).all():
         return None
@@ -77,7 +79,7 @@ def _is_product(derivative: Any, came: Any, grad: Any) -> bool:
 
 
 def _shown(number: float) -> str:
-    # In the digits of single precision, where it has no more.
+    # A number with the digits of single precision, if it has no more.
     with numpy.errstate(all="ignore"):
         narrow = numpy.float32(number)
     return shown(narrow if float(narrow) == number else number)

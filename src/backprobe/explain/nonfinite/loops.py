@@ -1,8 +1,8 @@
-"""Births inside loops whose values are recorded for all steps at once, as in ``jax.lax.scan``.
+"""Births inside loops whose values are recorded for all steps at once, as those of ``jax.lax.scan``.
 
-A step is given what the step before it computed, and no edge shows that: the edges into what it is given come from
-outside. As wholes, both are bad. Step by step, NaN and Inf begin where the inputs of a value are finite in the same
-step; in backward, in the step that it came to first.
+Each step receives what the previous step computed, and no edge shows that: the edges of a step's inputs come from
+outside of the loop. Taken as a whole, both input and result are bad. Step by step, NaN and Inf begin where the inputs
+of a value are finite in the same step; in backward, they begin in the first bad step that it reaches.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ STEP = "step"
 
 @dataclass(frozen=True)
 class Loop:
-    """The bad entries of one loop, and which of their steps are bad, in the order in which the steps ran."""
+    """The bad entries of one loop, and in which steps each is bad, in execution order."""
 
     bad: Mapping[int, Any]  # by entry: a mask over the steps
     is_reversed: bool
 
     def at_step(self, numbers: Any, axes: Sequence[str], step: int) -> Any:
-        """The numbers of a value of this loop in a step; those of all steps where loops are nested."""
+        """The numbers of a loop's value in one step; those of all steps if loops are nested."""
         return numbers.take(self.counted(step), axes.index(STEP)) if axes.count(STEP) == 1 else numbers
 
     def counted(self, step: int) -> int:
-        """A step as the framework counts them."""
+        """The framework's own index of a step."""
         return len(next(iter(self.bad.values()))) - 1 - step if self.is_reversed else step
 
 
 def loops(known: Evidence) -> Iterator[Loop]:
-    """Each loop that holds NaN or Inf, with what its body calls."""
+    """Each loop that holds NaN or Inf, including the functions called in its body."""
     for masks in _bad_steps(known.entries, known.bad_values, known.numbers):
         given = [mask for at, mask in masks.items() if not _is_computed(known.entries[at])]
         is_reversed = any(mask[0] and not mask[-1] for mask in given) and not any(mask[-1] for mask in given)
@@ -51,18 +51,18 @@ def loops(known: Evidence) -> Iterator[Loop]:
 
 @dataclass(frozen=True)
 class LoopArrival:
-    """The gradient of a value in a loop, in the step that backward came to first of those with NaN or Inf.
+    """The gradient of a value in a loop, in the first bad step that backward reaches.
 
-    In the steps that it came to later, they may be what that step handed on, which no edge shows.
+    In later steps the gradient may only have been passed on from that step, and no edge shows this.
     """
 
     state: Badness
-    step: int | None  # as the framework counts them; None where loops are nested
+    step: int | None  # the framework's index; None if loops are nested
     loop: int
 
 
 def arrivals(known: Evidence) -> dict[int, LoopArrival]:
-    """By entry, for each loop with a gradient that is not finite."""
+    """By entry, for each loop with a gradient that is not finite: how it arrived."""
     found: dict[int, LoopArrival] = {}
     for nth, masks in enumerate(_bad_steps(known.entries, known.bad_grads, known.grad_numbers)):
         anywhere = numpy.any(list(masks.values()), axis=0)
@@ -78,7 +78,7 @@ def arrivals(known: Evidence) -> dict[int, LoopArrival]:
 def _bad_steps(
     entries: Sequence[Entry], bad: Collection[int], numbers: Callable[[int], Any]
 ) -> Iterator[dict[int, Any]]:
-    # For each loop, and what its body calls, the entries among the bad ones with a mask over its steps.
+    # For each loop with the functions called in its body: its bad entries, each with a mask over the steps.
     found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     inside = [at for at in sorted(bad) if STEP in entries[at].axes]
     scopes = {split(entries[at].name)[0] for at in inside}
@@ -92,13 +92,13 @@ def _bad_steps(
 
 
 def by_step(numbers: Any, axes: Sequence[str]) -> Any:
-    """Which steps of a stacked value are bad; None where its numbers are not held."""
+    """A mask of the steps in which a stacked value is bad; None if its numbers are not held."""
     stacked = _stacked(numbers, axes)
     return None if stacked is None else (~numpy.isfinite(stacked)).any(axis=1)
 
 
 def _stacked(numbers: Any, axes: Sequence[str]) -> Any:
-    # A row of numbers for each step: those of nested loops one after the other.
+    # One row of numbers for each step; nested loops are flattened in order.
     if numbers is None or numbers.ndim < len(axes):
         return None
     steps = [axis for axis, name in enumerate(axes) if name == STEP]
@@ -108,9 +108,9 @@ def _stacked(numbers: Any, axes: Sequence[str]) -> Any:
 
 
 def origins(loop: Loop, known: Evidence) -> tuple[dict[int, list[int]], set[int]]:
-    """The entries of a loop in which NaN or Inf begins, with the steps, and those that have it from others.
+    """The entries of a loop where NaN or Inf begins, with the steps, and the entries that only pass it on.
 
-    It begins where all that an entry was computed from is finite in the same step, whatever was bad in steps before.
+    It begins where all inputs of an entry are finite in the same step, even if earlier steps were bad.
     """
     begins, follows = {}, set()
     elsewhere = known.bad_values - loop.bad.keys()
@@ -124,17 +124,17 @@ def origins(loop: Loop, known: Evidence) -> tuple[dict[int, list[int]], set[int]
         if sources and elsewhere.isdisjoint(sources) and own.any():
             begins[at] = numpy.flatnonzero(own).tolist()
         elif not sources and (not mask[first] or outside):
-            follows.add(at)  # given by the step before, or from outside of the loop
+            follows.add(at)  # passed on from the previous step, or from outside of the loop
     return begins, follows
 
 
 def _is_computed(entry: Entry) -> bool:
-    # Is it computed in a step, and not what the step was given?
+    # Is the entry computed in a step, rather than an input of the step?
     return bool(entry.op or expression_of(entry.source))
 
 
 def begun(loop: Loop, steps: Sequence[int]) -> str:
-    """In which steps of a loop something begins, in the order in which they ran."""
+    """The words for the steps in which something begins, in execution order."""
     first, *others = map(loop.counted, steps)
     said = say("begins", step=first)
     return say("begins_again", begins=said, steps=listed(others)) if others else said

@@ -1,4 +1,4 @@
-"""The condition of a matrix: what its decomposition, its inverse or their derivatives need and do not have."""
+"""The state of a matrix that makes a decomposition, an inverse or their derivatives fail."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ CLOSE = 1e-6
 
 
 def condition(text: str, numbers: Any, result: Any) -> Iterator[str]:
-    """Why a matrix, of a stack the first that is bad, has no inverse, no Cholesky factor, or a determinant below 0."""
+    """Sentences on why a matrix has no inverse, no Cholesky factor, or a negative determinant. In a batch, the first
+    bad one.
+    """
     matrix = _first(numbers, result)
     if matrix is None:
         return
@@ -34,7 +36,7 @@ def condition(text: str, numbers: Any, result: Any) -> Iterator[str]:
 
 
 def equal(text: str, numbers: Any, grad: Any) -> Iterator[str]:
-    """Which singular values or eigenvalues of a matrix are equal: there the vectors have no derivative."""
+    """Sentences on which singular values or eigenvalues are equal: there, the vectors have no derivative."""
     matrix = _first(numbers, grad, is_square=False)
     if matrix is None:
         return
@@ -49,7 +51,7 @@ def equal(text: str, numbers: Any, grad: Any) -> Iterator[str]:
 
 
 def _first(numbers: Any, bad: Any, *, is_square: bool = True) -> Any:
-    # The matrix that a result was computed from: of a stack, the first whose result is bad.
+    # The matrix whose result is bad; in a batch, the first one.
     array = numpy.asarray(numbers)
     if array.ndim < 2 or array.dtype.kind not in "fc" or not 1 < array.shape[-1] <= LARGEST:
         return None

@@ -1,6 +1,6 @@
-"""The arithmetic by which an operation made NaN or Inf, recognised from its operands at the places where it did.
+"""The arithmetic by which an operation made NaN or Inf, recognized from its operands at the bad places.
 
-No derivative is computed here: the rules say where functions, or their derivatives, have no finite value.
+No derivative is computed here: rules say where functions or their derivatives are not finite.
 """
 
 from __future__ import annotations
@@ -33,25 +33,37 @@ OUTSIDE: Check = ("outside", "", lambda x: abs(x) > 1)
 TURNING: Sequence[Check] = (("at", "Inf", numpy.isinf),)
 CHECKS: Mapping[str, Sequence[Check]] = {
     "div": (
-        ("zero_zero", "", lambda a, b: (a == 0) & (b == 0)), ("by_zero", "", lambda _, b: b == 0),
+        ("zero_zero", "", lambda a, b: (a == 0) & (b == 0)),
+        ("by_zero", "", lambda _, b: b == 0),
         ("inf_inf", "", lambda a, b: numpy.isinf(a) & numpy.isinf(b)),
     ),
     "mul": (("zero_inf", "", lambda a, b: ((a == 0) & numpy.isinf(b)) | ((b == 0) & numpy.isinf(a))),),
-    "add": SUM, "sub": SUM,
+    "add": SUM,
+    "sub": SUM,
     "pow": (
         ("zero_to_negative", "", lambda a, b: (a == 0) & (b < 0)),
         ("fractional_power", "", lambda a, b: (a < 0) & (b % 1 != 0)),
     ),
     "remainder": (("remainder", "", lambda _, b: b == 0),),
-    "log": LOGARITHM, "log2": LOGARITHM, "log10": LOGARITHM,
+    "log": LOGARITHM,
+    "log2": LOGARITHM,
+    "log10": LOGARITHM,
     "log1p": (("at", "-1", lambda x: x == -1), ("below", "-1", lambda x: x < -1)),
-    "sqrt": (ROOT,), "rsqrt": (ZERO, ROOT), "reciprocal": (ZERO,),
-    "acos": (OUTSIDE,), "asin": (OUTSIDE,), "atanh": (OUTSIDE, ("at", "±1", lambda x: abs(x) == 1)),
+    "sqrt": (ROOT,),
+    "rsqrt": (ZERO, ROOT),
+    "reciprocal": (ZERO,),
+    "acos": (OUTSIDE,),
+    "asin": (OUTSIDE,),
+    "atanh": (OUTSIDE, ("at", "±1", lambda x: abs(x) == 1)),
     "logit": (("at", "0", lambda x: x == 0), ("at", "1", lambda x: x == 1)),
-    "erfinv": (OUTSIDE, ("at", "±1", lambda x: abs(x) == 1)), "entr": (("below", "0", lambda x: x < 0),),
+    "erfinv": (OUTSIDE, ("at", "±1", lambda x: abs(x) == 1)),
+    "entr": (("below", "0", lambda x: x < 0),),
     **dict.fromkeys(("lgamma", "gammaln", "digamma"), (("at", "0", lambda x: x == 0),)),
-    "acosh": (("below", "1", lambda x: x < 1),), "sin": TURNING, "cos": TURNING, "tan": TURNING,
-}  # fmt: skip
+    "acosh": (("below", "1", lambda x: x < 1),),
+    "sin": TURNING,
+    "cos": TURNING,
+    "tan": TURNING,
+}
 """What makes an operation NaN or Inf, number by number: the first that is so."""
 BINARY = ("div", "mul", "add", "sub", "pow", "remainder")
 
@@ -60,9 +72,22 @@ LOGARITHMS = {"log": "0", "log2": "0", "log10": "0", "log1p": "-1"}
 MEANS = frozenset({"var", "std", "var_mean", "std_mean", "mean"})
 ADDING = frozenset({"sum", "mean", "cumsum", "add_n", "nansum"})
 SUMMING = ADDING | {
-    "matmul", "addmm", "baddbmm", "einsum", "linear", "conv1d", "conv2d", "prod", "cumprod",
-    "tensordot", "inner", "outer", "var", "std", "norm",
-}  # fmt: skip
+    "matmul",
+    "addmm",
+    "baddbmm",
+    "einsum",
+    "linear",
+    "conv1d",
+    "conv2d",
+    "prod",
+    "cumprod",
+    "tensordot",
+    "inner",
+    "outer",
+    "var",
+    "std",
+    "norm",
+}
 LOGARITHMS_OF_MATRICES = frozenset({"logdet", "slogdet"})
 OF_MATRICES = LOGARITHMS_OF_MATRICES | {"cholesky", "inv", "inverse", "matrix_inverse", "solve"}
 
@@ -76,7 +101,7 @@ BESIDE = 1e-3
 
 
 def unknown(moved: float) -> Array | None:
-    """Nothing is known of a wider type."""
+    """The default of ``wide``: the result in a wider type is not known."""
     return None
 
 
@@ -87,9 +112,9 @@ def forward(
     dtype: str,
     wide: Wide = unknown,
 ) -> Mechanism | None:
-    """What happened; None where the numbers do not show it.
+    """The mechanism; None if the numbers do not show one.
 
-    ``operands`` are in the order in which the operation takes them, None where one is not known. ``wide`` gives the
+    ``operands`` are in the order of the operation's parameters, with None for an unknown one. ``wide`` computes the
     result in a wider type.
 
     >>> str(forward("div", [numpy.array([0.0]), numpy.array([0.0])], numpy.array([numpy.nan]), "float32"))
@@ -106,7 +131,7 @@ def forward(
 
 
 def _at(operand: Array | None, bad: Array) -> Array | None:
-    # The numbers of an operand at the places that are bad; None where its shape is not that of the result.
+    # The numbers of an operand at the bad places; None if its shape does not fit the result's.
     try:
         return None if operand is None else numpy.broadcast_to(operand, bad.shape)[bad]
     except ValueError:
@@ -114,7 +139,7 @@ def _at(operand: Array | None, bad: Array) -> Array | None:
 
 
 def _of_all(op: str, operands: Sequence[Array], result: Array) -> Mechanism | None:
-    # For operations that sum over their operands, and those of which only sizes tell.
+    # The mechanism of operations that sum over their operands, and of those where only sizes matter.
     made = result[~numpy.isfinite(result)]
     if any(numpy.isinf(one).any() for one in operands):
         if op in ("softmax", "log_softmax", "logsumexp", "cross_entropy") and numpy.isnan(made).any():
@@ -132,8 +157,9 @@ def _of_all(op: str, operands: Sequence[Array], result: Array) -> Mechanism | No
 
 
 def _beyond(operands: Sequence[Array | None], result: Array, dtype: str, wide: Wide) -> Mechanism | None:
-    # Inf of finite numbers: of those that the type of the result can't hold, or whose result a wider type holds. What
-    # is Inf in that as well, as exp(1e14), is no pole if it is Inf beside these numbers, too.
+    # Inf from finite numbers: overflow, if the dtype cannot hold the numbers or a wider type could hold the result. If
+    # the result is Inf in the wider type too, such as exp(1e14), it is an overflow and no pole if nearby numbers also
+    # give Inf.
     infinite = numpy.isinf(result) & _are_finite_there(operands, result.shape)
     if not infinite.any():
         return None
@@ -147,7 +173,7 @@ def _beyond(operands: Sequence[Array | None], result: Array, dtype: str, wide: W
 
 
 def _are_finite_there(operands: Sequence[Array | None], shape: tuple[int, ...]) -> Array:
-    # Where all operands are finite: element by element where their shapes go into this one, else all or none.
+    # The places where all operands are finite, if their shapes can be broadcast; otherwise all places or none.
     finite = [numpy.isfinite(one) for one in operands if one is not None and one.dtype.kind in "fc"]
     with suppress(ValueError):
         return numpy.all([numpy.broadcast_to(one, shape) for one in finite], axis=0)
@@ -155,9 +181,8 @@ def _are_finite_there(operands: Sequence[Array | None], shape: tuple[int, ...]) 
 
 
 def _by_result(op: str, operands: Sequence[Array | None], result: Array) -> Mechanism | None:
-    # What an operand that is not known must have been, for nothing else gives this result.
-    #
-    # Inf and NaN as a divisor give 0 and NaN, and the logarithm of neither is −Inf.
+    # What an unknown operand must have been, where only one value gives this result. A divisor of Inf or NaN gives 0 or
+    # NaN, and the logarithm of neither is -Inf.
     bad = ~numpy.isfinite(result)
     if op in LOGARITHMS and operands[:1] == [None] and bool(numpy.isneginf(result[bad]).all()):
         return Mechanism("at", {"op": op, "limit": LOGARITHMS[op]})
@@ -168,7 +193,7 @@ def _by_result(op: str, operands: Sequence[Array | None], result: Array) -> Mech
 
 
 def _of_matrix(op: str, operands: Sequence[Array], made: Array) -> Mechanism | None:
-    # What a matrix is that has no logarithm of its determinant, no inverse, or no Cholesky factor.
+    # The property of a matrix because of which it has no log-determinant, no inverse or no Cholesky factor.
     matrix = operands[0].astype(float) if operands and operands[0].dtype.kind == "f" else numpy.empty(0)
     if matrix.ndim < 2 or len({*matrix.shape[-2:]}) > 1 or not matrix.size:
         return None
@@ -184,18 +209,18 @@ def _of_matrix(op: str, operands: Sequence[Array], made: Array) -> Mechanism | N
 
 
 def _is_one_label(labels: Array) -> bool:
-    # Are all targets the same, and below 0, as those that are ignored?
+    # Are all labels the same negative number, such as the index that is ignored?
     return bool(labels.size) and labels.dtype.kind == "i" and bool((labels == labels.min()).all() and labels.min() < 0)
 
 
 def overflow(dtype: str) -> Mechanism:
-    """A number beyond the range of its type."""
+    """The mechanism of a number beyond the range of its dtype."""
     limit = LARGEST.get(dtype)
     return Mechanism("overflow") if limit is None else Mechanism("overflow_of", {"dtype": dtype, "limit": limit})
 
 
 def scaled(loss: float, scale: float, dtype: str) -> Mechanism:
-    """The same of a finite loss that was multiplied by a scale.
+    """The mechanism of a finite loss that overflowed when multiplied by a scale.
 
     >>> str(scaled(1e30, 65536.0, "float16"))
     'overflow: float16 ends at 65504: the loss 1e+30 times its scale 65536'
@@ -210,9 +235,9 @@ def scaled(loss: float, scale: float, dtype: str) -> Mechanism:
 
 @dataclass(frozen=True)
 class Pole:
-    """Where the derivative of an operation is not finite, by its result and its operands, and how that is.
+    """The points where the derivative of an operation is not finite, found from its result and operands.
 
-    ``code`` says whether it is infinite, or 0/0. ``shown`` is the operand that lies there.
+    ``code`` says whether the derivative is infinite or 0/0. ``shown`` is the position of the operand at the pole.
     """
 
     places: Callable[..., Array]
@@ -245,19 +270,19 @@ SUMS = frozenset({"norm", "std", "cdist", "logsumexp"})
 EXPONENTIALS = frozenset({"exp", "exp2", "expm1", "cosh", "sinh"})
 """Operations whose derivative is not finite wherever they are not."""
 
-PRODUCTS = frozenset({
-    "mul", "pow", "square", "exp", "exp2", "expm1", "div", "sigmoid", "tanh", "sin", "cos", "sinh", "cosh",
-})  # fmt: skip
+PRODUCTS = frozenset(
+    {"mul", "pow", "square", "exp", "exp2", "expm1", "div", "sigmoid", "tanh", "sin", "cos", "sinh", "cosh"}
+)
 """Operations whose backward multiplies number by number: of Inf and a finite number NaN comes only with zero."""
 
 
 @dataclass(frozen=True)
 class Received:
-    """What is known of one operation in backward: what it was given and made, and the numbers that it worked on.
+    """What is known about one operation in backward: its incoming and outgoing gradient, and the numbers of forward.
 
-    ``is_seen`` says that the framework showed this very operation. ``bad`` is where the gradient that it led to is NaN
-    or Inf, ``value`` what that is the gradient of, and ``came`` the gradient that came to it, where that is known.
-    ``whole`` is the value of the line.
+    ``is_seen``: the framework reported this very operation. ``bad``: a mask of the outgoing gradient's NaN and Inf.
+    ``value``: the operand that this gradient belongs to. ``came``: the incoming gradient, if known. ``whole``: the
+    value of the line.
     """
 
     operation: str
@@ -271,17 +296,17 @@ class Received:
     value: Array | None = None
     came: Array | None = None
     dtype: str = ""
-    wrt: int | None = None  # which of the operands ``value`` is
+    wrt: int | None = None  # the position of the operand that ``value`` is
 
 
 def poles(one: Received) -> Array | None:
-    """The numbers at which the derivative of an operation is not finite; None where there are none."""
+    """The numbers at which the derivative of an operation is not finite; None if there are none."""
     found = _at_poles(one)
     return found if found is not None and found.size else None
 
 
 def _at_poles(one: Received) -> Array | None:
-    # The same; empty where it is known that there are none, and None where that is not known.
+    # The same, but empty if there are certainly none, and None if that is not known.
     op = known_as(one.operation)
     pole, known = POLES.get(op), [numpy.asarray(operand) for operand in one.operands]
     if pole is None or not known or one.result is None or any(operand.dtype.kind == "O" for operand in known):
@@ -291,14 +316,15 @@ def _at_poles(one: Received) -> Array | None:
         shown = numpy.broadcast_to(one.result if pole.shown < 0 else known[pole.shown], places.shape)
     except (TypeError, ValueError):
         return None
-    bad = one.bad if one.bad is not None and one.bad.any() else None  # none where backward went on to leave it out
+    # no mask, if later operations of backward removed the bad numbers again
+    bad = one.bad if one.bad is not None and one.bad.any() else None
     if bad is not None and bad.shape == places.shape and op not in SUMS:
         places = places & bad
     return shown[places]
 
 
 def backward(one: Received) -> Mechanism | None:
-    """What happened to a gradient; None where the numbers do not show it."""
+    """The mechanism of a bad gradient; None if the numbers do not show one."""
     op, found = known_as(one.operation), poles(one)
     if op == "pow" and one.wrt == 1 and _has_negative(numpy.asarray(one.operands[0]), one.bad):
         return Mechanism("exponent_of_negative")
@@ -315,11 +341,11 @@ def backward(one: Received) -> Mechanism | None:
 
 
 def _of_product(one: Received, op: str, fields: Mapping[str, str]) -> Mechanism | None:
-    # NaN as a product with 0: of the gradient that came in, or of a derivative where that is Inf.
+    # NaN as a product with 0: either the incoming gradient is 0, or the derivative is, and the other one is Inf.
     came = _exactly_at(one.came, one.bad)
     if came is not None and came.size and (came == 0).all():
         return Mechanism("pole_zero" if fields else _by_zero(*_factors(one, op)), fields)
-    if fields and one.is_seen and one.given is Badness.FINITE:  # Inf times a finite number is NaN with zero alone
+    if fields and one.is_seen and one.given is Badness.FINITE:  # Inf times a finite number is NaN only if that is 0
         return Mechanism("pole_zero", fields)
     is_inf = one.given is Badness.INF if came is None else bool(came.size) and bool(numpy.isinf(came).all())
     is_product = op in PRODUCTS and is_inf and not fields and _are_finite(one.operands)
@@ -327,14 +353,15 @@ def _of_product(one: Received, op: str, fields: Mapping[str, str]) -> Mechanism 
 
 
 def _factors(one: Received, op: str) -> Sequence[Array | None]:
-    # What a gradient may have been multiplied by: of a product the other factor.
+    # The values that a gradient may have been multiplied by: in a product, the other factor.
     if op == "mul" and one.wrt is not None and len(one.operands) == 2:
         return [_broadcast_at(numpy.asarray(one.operands[1 - one.wrt]), one.bad)]
     return [] if op in ("", "mul") else [_exactly_at(one.value, one.bad), _exactly_at(one.whole, one.bad)]
 
 
 def _has_negative(base: Array, bad: Array | None) -> bool:
-    # Is a base negative at all bad places of its exponent? One that was broadcast adds up what all bases give.
+    # Is the base negative at all bad places of the exponent's gradient? If the base was broadcast, one negative number
+    # is enough, since the gradient is a sum.
     if bad is None or bad.shape == base.shape:
         return bool(base.size) and bool((base < 0 if bad is None else base[bad] < 0).all())
     return bad.size == 1 and bool((base < 0).any())
@@ -345,9 +372,8 @@ def _are_finite(operands: Sequence[Array]) -> bool:
 
 
 def _exactly_at(array: Array | None, bad: Array | None) -> Array | None:
-    # The numbers of an array at the places that are bad; None where its shape is another.
-    #
-    # A single number is at each of them: a sum hands its gradient on to all that it was computed from.
+    # The numbers of an array at the bad places; None if its shape differs. A single number counts for all places: the
+    # backward of a sum passes one gradient to all its inputs.
     if array is None or bad is None or array.size == 1:
         return None if array is None or bad is None else array.reshape(-1)
     return array[bad] if array.shape == bad.shape else None

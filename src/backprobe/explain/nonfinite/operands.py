@@ -1,4 +1,4 @@
-"""The numbers at the first place that is not finite: the element, and what it was computed from there."""
+"""The numbers at the first place that is not finite: the element itself, and the elements it was computed from."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Array = Any
 Index = tuple[int, ...]
 
 OPERATORS = {"div": "/", "mul": "*", "add": "+", "sub": "−", "pow": "**"}
-SHOWN = 6  # operands
+SHOWN = 6  # the most operands that are listed
 OF_MATRICES = ("determinant_zero", "determinant_below", "not_definite", "singular")
 """Reasons for which a matrix is looked at."""
 
 
 def shown(number: Any) -> str:
-    """A number as it is printed.
+    """A number as messages show it.
 
     >>> shown(0.0), shown(-numpy.inf), shown(3), shown(1e-8)
     ('0.0', '−Inf', '3', '1e-08')
@@ -51,7 +51,7 @@ def shown(number: Any) -> str:
 
 
 def first_bad(numbers: Array, but: Sequence[Array] = ()) -> Index | None:
-    """The first place with NaN or Inf, if possible one where these others, of that shape, are finite."""
+    """The first index with NaN or Inf, preferably one where the arrays ``but`` are finite."""
     array = numpy.asarray(numbers)
     if array.dtype.kind not in "fc":
         return None
@@ -72,9 +72,9 @@ def forward(
     line: str,
     sources: Sequence[tuple[str, Array]],
 ) -> list[str]:
-    """The first bad element of what was computed, and its operands; of a part of it, if it begins in one.
+    """The first bad element of a result, or of the part in which it begins, with its operands.
 
-    ``sources`` are the operands where the parts of the line are not known, ``line`` is its text.
+    ``sources`` are the operands to use if the parts of the line are not known; ``line`` is its text.
     """
     term = computed.term if part is None else part
     result = computed.result if term is computed.term else computed.value(term)
@@ -98,7 +98,7 @@ def forward(
 def _of_part(
     computed: Computation, part: Term | None, sources: Sequence[tuple[str, Array]]
 ) -> Sequence[tuple[str, Array]]:
-    # The operands of a part of a line, or of the line; what it is computed from where its parts are not known.
+    # The operands of a part of a line, or of the whole line; or the sources, if the line's parts are not known.
     is_wrong, is_whole = computed.is_contradicted, part is None or part is computed.term
     operands = [] if is_wrong else list(_operands(computed, computed.term if part is None else part))
     if operands or not (is_whole or is_wrong):
@@ -107,12 +107,12 @@ def _of_part(
 
 
 def _is_of_matrices(why: Mechanism | None, text: str) -> bool:
-    # May it be a property of a matrix by which it failed?
+    # Could the failure be due to a property of a matrix?
     return "linalg." in text if why is None else why.code in OF_MATRICES
 
 
 def of_operation(op: str, given: Sequence[tuple[str, Array]], result: Array) -> str:
-    """The first bad element of what an operation of a framework gave, with its operands there, by their names.
+    """The first bad element of the result of a framework's operation, with the named operands there.
 
     >>> given = [("self", numpy.ones(2)), ("other", numpy.array([2.0, 0.0]))]
     >>> of_operation("div", given, numpy.array([0.5, numpy.inf]))
@@ -133,7 +133,7 @@ def of_operation(op: str, given: Sequence[tuple[str, Array]], result: Array) -> 
 
 
 def beyond(operands: Sequence[tuple[str, Array]], result: Array) -> list[str]:
-    """The first index that lies beyond a table, where a result holds the table's rows at all other indices.
+    """The first index beyond the end of a table, if at all other indices the result holds the table's rows.
 
     >>> table, ids = numpy.ones((3, 2)), numpy.array([2, 3])
     >>> beyond([("table", table), ("ids", ids)], numpy.array([[1, 1], [numpy.nan, numpy.nan]]))
@@ -155,7 +155,7 @@ def beyond(operands: Sequence[tuple[str, Array]], result: Array) -> list[str]:
 
 
 def _are_rows(table: Array, index: Array, outside: Array, result: Array) -> bool:
-    # Is a result what a table has at the indices inside of it, and NaN at those outside, of which both are there?
+    # Does the result hold the table's rows where the index is inside, and NaN where it is outside, with some of each?
     if outside.all() or not outside.any() or result.shape != index.shape + table.shape[1:]:
         return False
     is_nothing = numpy.isnan(result[outside]).all()
@@ -168,7 +168,7 @@ def where(index: Index) -> str:
 
 
 def _operands(computed: Computation, term: Term) -> Iterator[tuple[str, Array]]:
-    # What a term is computed from, with its numbers: of a part that has none, what that is computed from.
+    # The operands of a term with their numbers; for an operand without numbers, its own operands.
     for one in term.inputs:
         value = computed.value(one)
         if one.is_constant or isinstance(value, bool | str | slice | tuple):
@@ -181,7 +181,7 @@ def _operands(computed: Computation, term: Term) -> Iterator[tuple[str, Array]]:
 
 
 def _by_operator(term: Term, operands: Sequence[tuple[str, Array]], index: Index, result: Array) -> str:
-    # ``0.0 / 0.0``, where the term is an operator on two values.
+    # The sum of numbers as text, such as ``0.0 / 0.0``, if the term is an operator on two values.
     sign = OPERATORS.get(term.op)
     if sign is None or len(operands) != 2 or len(term.args) != 2:
         return ""
@@ -192,9 +192,10 @@ def _by_operator(term: Term, operands: Sequence[tuple[str, Array]], index: Index
 
 
 def _listed(operands: Sequence[tuple[str, Array]], index: Index, result: Array, is_elementwise: bool) -> str:
-    # Of each operand that the text does not spell itself, its name and its number there.
+    # The name and number of each operand, unless the text already shows the number itself.
     different = {text: numbers for text, numbers in operands if not _is_spelled(text, numbers)}
-    is_alone = len({numpy.shape(numbers) for numbers in different.values()}) == 1  # a reduction of what has one shape
+    # then this is a reduction over values of one shape
+    is_alone = len({numpy.shape(numbers) for numbers in different.values()}) == 1
     said = [_operand(text, numbers, index, result, is_elementwise, is_alone) for text, numbers in different.items()]
     return ", ".join(said[:SHOWN])
 
@@ -206,11 +207,11 @@ def _is_spelled(text: str, numbers: Array) -> bool:
 
 
 def _is_elementwise(operands: Sequence[tuple[str, Array]], result: Array) -> bool:
-    # May each element come from those at its place alone? Not if the same numbers gave a finite one elsewhere.
+    # Is the operation elementwise? It is not if the same numbers gave a finite element elsewhere.
     arrays = [numpy.asarray(numbers) for _, numbers in operands if _goes_into(numpy.shape(numbers), result.shape)]
     bad = (~numpy.isfinite(result)).reshape(-1)
     if not arrays or (bad.all() and bad.size > 1):
-        return False  # what is bad everywhere may come of anything
+        return False  # if everything is bad, any operand may be the cause
     rows = [numpy.broadcast_to(one, result.shape) for one in arrays]
     table = numpy.stack([row.reshape(-1).astype(complex if row.dtype.kind == "c" else float) for row in rows], 1)
     there, elsewhere = (set(map(repr, table[places][:10_000].tolist())) for places in (bad, ~bad))
@@ -233,7 +234,7 @@ def _operand(text: str, numbers: Array, index: Index, result: Array, is_elementw
 
 
 def _lane(array: Array, index: Index, result: Array) -> Array | None:
-    # The row of an element, where all of the row is bad and the operand is the same number all along it.
+    # The row of an element, if the whole row is bad and the operand is constant along it.
     if array.shape != result.shape or array.shape[-1] < 2:
         return None
     row = array[index[:-1]]
@@ -242,7 +243,8 @@ def _lane(array: Array, index: Index, result: Array) -> Array | None:
 
 
 def _slice(array: Array, index: Index, shape: tuple[int, ...]) -> tuple[Array, Index]:
-    # What an element of a reduction was computed from; all of the value, where the shapes leave a choice.
+    # The part of a value from which one element of a reduction was computed; the whole value if the shapes allow
+    # several.
     ways: list[tuple[Any, ...]] = []
     for count in range(1, array.ndim + 1):
         for axes in itertools.combinations(range(array.ndim), count):
@@ -257,7 +259,7 @@ def _slice(array: Array, index: Index, shape: tuple[int, ...]) -> tuple[Array, I
 
 
 def _many(part: Array) -> str:
-    # How many numbers, and their extremes.
+    # The words for a set of numbers: their count, least and greatest.
     numbers = part.reshape(-1)
     if numbers.size == 0:
         return say("no_numbers")
@@ -284,21 +286,21 @@ def _at(numbers: Array, index: Index, shape: tuple[int, ...]) -> Any:
 def of_gradient(
     known: Evidence, wrt: int, owner: int, example: Index | None, operand: tuple[str, Array] | None
 ) -> list[str]:
-    """The numbers at the first place of the gradient of an entry, which the line of another one made.
+    """The numbers at the first bad element of an entry's gradient, which the line of ``owner`` made.
 
-    ``operand`` is what the operation of the birth was applied to, by its text.
+    ``operand`` is the text and numbers of the first operand of the operation.
     """
     grad, came = (known.taken(known.grad_numbers(at), at, owner, example) for at in (wrt, owner))
     value, made = (known.taken(known.numbers(at), at, owner, example) for at in (wrt, owner))
     name, made_name = (known.entries[at].name for at in (wrt, owner))
-    with numpy.errstate(all="ignore"), suppress(*FAILING):  # numbers that do not fit show nothing
+    with numpy.errstate(all="ignore"), suppress(*FAILING):  # numbers whose shapes do not fit together give no fact
         said = backward(name, made_name, grad, value, came, made)
         return [*said, *equal(*operand, grad)] if said and operand is not None and operand[1] is not None else said
     return []
 
 
 def backward(wrt: str, owner: str, grad: Array, value: Array, came: Array, made: Array) -> list[str]:
-    """The first bad element of a gradient, the value it is of, and the gradient that came in there."""
+    """The first bad element of a gradient, the value there, and the incoming gradient."""
     index = None if grad is None else first_bad(grad, [] if came is None else [came])
     if index is None:
         return []
@@ -316,6 +318,6 @@ def backward(wrt: str, owner: str, grad: Array, value: Array, came: Array, made:
 
 
 def _part_of(array: Array, index: Index, shape: tuple[int, ...]) -> tuple[Array, Index]:
-    # The part of a result that was computed from an element, where the shapes tell.
+    # The part of a result that was computed from this element, if the shapes determine it.
     into = result_of(index, shape, array.shape)
     return (array, ()) if into is None else (numpy.asarray(array[into]), into)

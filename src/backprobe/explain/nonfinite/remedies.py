@@ -1,7 +1,7 @@
-"""Remedies that cure: for each way to come to NaN or Inf, what to write instead, in the words of the framework.
+"""Remedies that cure: for each mechanism of NaN or Inf, what to write instead, spelled for the framework.
 
-They are the rows of ``remedy_table.py``. One is offered only if it is finite at the recorded numbers, where these are
-known, and changes none that were.
+They come from ``remedy_table.py``. A remedy is offered only if it gives finite results at the recorded numbers, if
+these are known, and leaves results that were finite unchanged.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from backprobe.source.sites import operation as operation_of
 from backprobe.source.user_code import package
 
 OWNER, WORD = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\."), re.compile(r"[A-Za-z_]\w*")
-LONGEST = 80  # characters of a value's text; what is longer is given a name
+LONGEST = 80  # characters; a longer text is bound to a name first
 NEAR = 4
 """How many values further a formula may end whose part is a birth."""
 
 
 class Remedies:
-    """What to write instead of what one record did."""
+    """Finds what to write instead of the lines of one record that made NaN or Inf."""
 
     def __init__(self, known: Evidence) -> None:
         self.known, self.dialect = known, dialect_of(known.record.framework)
@@ -47,9 +47,9 @@ class Remedies:
     def remedy(
         self, at: int, part: Term | None, why: Mechanism | None, *, left_out: Sequence[SelectedBranch] = ()
     ) -> WrittenInstead:
-        """For a birth in a part of an entry's expression; empty where nothing is known to cure it.
+        """The remedy of a birth in a part of an entry's expression; empty if none is known to cure it.
 
-        ``left_out`` are the selections that do not take what is born, such as a branch of a ``where``.
+        ``left_out`` are the selections that do not take the bad part, such as the condition of a ``where``.
         """
         term = self.known.term(at) if part is None else part
         is_known = why is not None and bool(term.op)
@@ -67,7 +67,8 @@ class Remedies:
         )
 
     def _of_negative(self, at: int, term: Term, why: Mechanism) -> WrittenInstead:
-        # For a negative number where none may be, and that rounding need not explain: no formula mends that.
+        # The remedy for a number that must not be negative and is more negative than rounding explains: no formula
+        # mends that.
         operand = term.args[0] if term.args else None
         numbers = None if operand is None else self.known.computation(at).value(operand)
         is_below_zero = why.code in NEGATIVE and why.fields.get("limit", "") in ("", "0")
@@ -97,14 +98,15 @@ class Remedies:
         return (not row.codes or why.code in row.codes) and self.dialect.has(row.instead)
 
     def _near(self, at: int) -> list[int]:
-        # An entry, and those computed from it, the nearest first.
+        # The entry and those computed from it, the nearest first.
         found = [at]
         for _ in range(NEAR):
             found += sorted({one for place in found for one in self.known.consumers[place]}.difference(found))
         return found
 
     def _found(self, row: Remedy, at: int, root: Term) -> Iterator[FormulaMatch]:
-        # A formula in a term, if the other one is finite at the numbers there; none where they cannot be computed.
+        # The remedy of a formula that matches a term, if it is finite at the numbers there; nothing if they cannot be
+        # computed.
         try:
             yield from self._cured(row, at, root)
         except FAILING as error:
@@ -112,7 +114,7 @@ class Remedies:
             self.known.unjudged[say("remedy_unjudged", at=where, error=shorten(first_line(error), LONGEST))] = None
 
     def _cured(self, row: Remedy, at: int, root: Term) -> Iterator[FormulaMatch]:
-        # A formula in a term, if the other one is finite at the numbers there, as far as they are known.
+        # The remedy of a formula that matches a term, if it is finite at the numbers there, as far as they are known.
         computed = self.known.example(at)
         is_other = root.op != known_as(operation_of(formula(row.formula))) or not root.text
         if is_other or _writes(root, is_nested=True) or is_update(_as_tree(root.text)):
@@ -129,13 +131,14 @@ class Remedies:
                 yield found
 
     def _moves_on(self, at: int, root: Term, made: Any) -> bool:
-        # Would NaN or Inf then begin in what is computed from it, as where a quotient becomes 0 before a logarithm?
+        # Would NaN or Inf then only begin later, in something computed from it? For example, a quotient of 0 under a
+        # logarithm.
         changed = self.known.example(at).with_value([root], made)
         if changed.is_born_around([root]) or changed.result is None:
             return changed.result is not None
         for one in self.known.consumers[at]:
             if self.known.entries[one].axes != self.known.entries[at].axes:
-                continue  # it has all examples, or all steps
+                continue  # it holds all examples or steps at once
             computed = self.known.example(one, at)
             parts = [part for part in computed.term if part.at == at]
             if parts and computed.with_value(parts, changed.result).is_born_around(parts):
@@ -143,8 +146,8 @@ class Remedies:
         return False
 
     def _is_for_divisor(self, row: Remedy, found: FormulaMatch, computed: Computation) -> bool:
-        # Does a remedy of a division suit what it divides by? A constant stays what it is, and ``where`` takes no
-        # number of Python's. Only a count is clamped from below: others may lie on the other side of 0 the next time.
+        # Does the remedy of a division suit its divisor? A constant stays as it is, and ``where`` takes no plain Python
+        # number. Only a count is clamped from below: other divisors may be negative the next time.
         if row.because != "division_by_zero":
             return True
         divisor = [*found.letters.values()][-1]
@@ -154,9 +157,8 @@ class Remedies:
         return not divisor.is_constant and (is_count if is_clamped else not isinstance(value, int | float))
 
     def _dimension(self, row: Remedy, found: FormulaMatch, computed: Computation) -> str | None:
-        # Over which dimension a function goes that goes over one alone, where the program does not write it.
-        #
-        # Empty where nothing has to be said, None where no such function does the same.
+        # The dimension argument to add, for a function that requires one where the program writes none. Empty if none
+        # is needed, None if no such function is equivalent.
         goes_over_one = any(f"{name}(" in row.instead for name in ("softmax", "logsumexp"))
         if "log_of_others(" in row.instead:
             return self._last_dimension(found, computed)
@@ -166,12 +168,12 @@ class Remedies:
         if value is not None and numpy.ndim(value) == 1:
             return "0" if self.dialect.takes_one_dimension else ""
         if not self.dialect.takes_one_dimension and "logsumexp" in row.instead and "dim" not in found.words:
-            return ""  # which goes over all, as the sum in the formula does
-        is_softmax = "softmax" in row.formula  # of a layer, which was given its dimension before
+            return ""  # such a function reduces over all dimensions, as the formula's sum does
+        is_softmax = "softmax" in row.formula  # a layer already received its dimension
         return None if not is_softmax else "dim" if self.dialect.takes_one_dimension else ""
 
     def _last_dimension(self, found: FormulaMatch, computed: Computation) -> str | None:
-        # Empty where what the program goes over is the last dimension, and None where it is not.
+        # Empty if the program reduces over the last dimension, else None.
         value, dim = computed.value(found.letters["a"]), found.words.get("dim")
         given = -1 if dim is None else computed.value(dim)
         last = None if value is None else numpy.ndim(value) - 1
@@ -179,7 +181,7 @@ class Remedies:
         return "" if given in (-1, last) and (is_said or last == 0) else None
 
     def _numbers(self, at: int, found: FormulaMatch) -> Mapping[str, float]:
-        # What the small words of a formula mean in the dtype of an entry; a count is kept from 0 by 1.
+        # The values of a formula's constants in the dtype of an entry. A divisor that is a count is at least 1.
         numbers = NUMBERS.get(self.known.entries[at].dtype or "", NUMBERS[""])
         divisor = self.known.example(at).value(found.letters["b"]) if "b" in found.letters else None
         is_count = found.root.op == "div" and divisor is not None and numpy.asarray(divisor).dtype.kind in "iub"
@@ -215,18 +217,18 @@ class Remedies:
         return WrittenInstead(made) if named else WrittenInstead(made, whole, instead)
 
     def _spelled(self, letter: str, found: FormulaMatch, named: list[str], is_repeated: bool) -> str:
-        # How the program writes a value at the line of a formula; a name of ours, which is explained, if it cannot.
-        #
-        # What is written several times is a name.
+        # How to write a value at the line of the formula; if the program has no spelling for it, a new name with an
+        # explanation. A value that is needed several times also gets a name.
         known, term, owner = self.known, found.letters[letter], found.owners[letter]
         if known.is_node(owner) and term.at is not None:
-            return known.node(term.at)  # which is not an expression: "layer/add" divides nothing
+            return known.node(term.at)  # a graph node's name is no expression, though "layer/add" looks like a division
         name = "logits" if letter == "a" else f"x_{letter}"
         if term.before:
             named.append(say("stands_for_input", name=name, call=shorten(term.text, LONGEST), layer=term.before))
             return name
         is_elsewhere = self._is_elsewhere(owner, found.at) or not self._is_known_at(term, found)
-        is_again = owner != found.at and DRAWING.search(term.text) is not None  # it would be other numbers
+        # evaluating the text again would draw other random numbers
+        is_again = owner != found.at and DRAWING.search(term.text) is not None
         is_short = term.text.isidentifier() or (not (is_repeated or is_again) and len(term.text) <= LONGEST)
         if is_short and not is_elsewhere and not self._is_rebound(term, owner, found.at):
             return term.text
@@ -236,18 +238,18 @@ class Remedies:
         return name
 
     def _is_elsewhere(self, owner: int, at: int) -> bool:
-        # Is a line in another function than another one, or in a library?
+        # Is an entry's line in another function than the formula's line, or in a library?
         source, home = self.known.entries[owner].source, self.known.home
         return owner != at and (home(owner) != home(at) or (source is not None and package(source.file) is not None))
 
     def _is_known_at(self, term: Term, found: FormulaMatch) -> bool:
-        # Are the objects whose attributes a term reads, such as ``self``, known where a formula stands?
+        # Can the line of the formula use the objects whose attributes a term reads, such as ``self``?
         source, known = self.known.entries[found.at].source, self.known.names_by_home[self.known.home(found.at)]
         spelled = {*WORD.findall(found.root.text), *WORD.findall("" if source is None else source.statement)}
         return set(OWNER.findall(term.text)) <= {*spelled, *known, *MODULES}
 
     def _is_rebound(self, term: Term, owner: int, at: int) -> bool:
-        # Has a name in an expression another value by the line of a later entry?
+        # Has a name in the expression been bound again before the line of a later entry?
         names = {one.text for one in term if not (one.op or one.is_constant)}
         since = {name for one in range(owner, at) for name in self.known.locals(one)}
         return not names.isdisjoint(since)
@@ -255,7 +257,7 @@ class Remedies:
     def _written(
         self, node: ast.expr, letters: Mapping[str, ast.expr], found: FormulaMatch, numbers: Mapping[str, float]
     ) -> ast.expr:
-        # A formula with the program's texts for its letters, and the framework's functions.
+        # The formula with the program's expressions for its letters and the framework's functions.
         match node:
             case ast.Name(id=name):
                 return ast.Name(f"{numbers[name]:g}") if name in numbers else letters[name]
@@ -278,14 +280,14 @@ class Remedies:
         return node
 
     def _words(self, op: str, found: FormulaMatch) -> str:
-        # The dimension as the framework calls it.
+        # The dimension arguments, by the framework's keywords.
         names = self.dialect.arguments
         words = {names[word]: term.text for word, term in given_to(op, found).items() if word in names}
         return "".join(f", {word}={text}" for word, text in words.items())
 
 
 def _is_rounding(row: Remedy, found: FormulaMatch, computed: Computation) -> bool:
-    # Are the negative numbers that a remedy of those takes away as small as rounding leaves where it should be 0?
+    # A remedy may clamp negative numbers away: are they as small as rounding makes them where the result should be 0?
     if row.codes is not NEGATIVE:
         return True
     value = computed.value(found.letters["a"])
@@ -297,7 +299,7 @@ def _is_rounding(row: Remedy, found: FormulaMatch, computed: Computation) -> boo
 
 
 def _is_kept(row: Remedy, before: Any, made: Any) -> bool:
-    # Is what was finite the same with a remedy, but for the small numbers that it may bring?
+    # Does the remedy leave the finite results unchanged, up to the small constants that it may add?
     if before is None or not row.keeps:
         return True
     if numpy.shape(before) != numpy.shape(made):
@@ -307,7 +309,7 @@ def _is_kept(row: Remedy, before: Any, made: Any) -> bool:
 
 
 def _with_python(tree: ast.expr, plain: set[str]) -> ast.expr:
-    # A formula whose bounds of Python's own numbers are Python's: ``torch.clamp`` takes tensors alone.
+    # The formula with Python numbers compared by Python: ``torch.clamp`` takes only tensors.
     class OfNumbers(ast.NodeTransformer):
         def visit_Call(self, node: ast.Call) -> ast.AST:
             match node:
@@ -323,7 +325,7 @@ def _with_python(tree: ast.expr, plain: set[str]) -> ast.expr:
 
 
 def _writes(term: Term, *, is_nested: bool = False) -> bool:
-    # Is it an operation that writes in place; and if so, into what another one has written before?
+    # Is the operation in place; and if so, does it write into the result of another in-place operation?
     tree = _as_tree(term.text)
     if not isinstance(tree, ast.Call) or not operation_of(tree).endswith("_"):
         return False
@@ -333,7 +335,7 @@ def _writes(term: Term, *, is_nested: bool = False) -> bool:
 
 
 def _augmented(entry: Entry, text: str) -> ast.AugAssign | None:
-    # The statement ``h /= s`` of an entry, if that is where the program computes ``h / s``.
+    # The statement ``h /= s`` of an entry, if it computes the formula's ``h / s`` in place.
     tree = None if entry.source is None else parsed(entry.source.statement.strip())
     match tree:
         case ast.Module(body=[ast.AugAssign(target=target, op=op, value=value) as statement]):
@@ -343,12 +345,12 @@ def _augmented(entry: Entry, text: str) -> ast.AugAssign | None:
 
 
 def _with_copy(tree: ast.expr, target: str) -> str:
-    # A formula of what is written over, which its derivative needs as it was.
+    # The formula with a copy of the variable that is overwritten, since the derivative needs the old value.
     return re.sub(rf"(?<![\w.]){re.escape(target)}(?![\w(])", f"{target}.clone()", ast.unparse(tree))
 
 
 def _selected(selection: Term, tree: ast.expr) -> ast.expr:
-    # A selection from another value than the one that the program selects from; what does not spell it is left out.
+    # The program's selection, applied to another value; parts of the text that do not name the value are left out.
     inner = selection.args[0].text
 
     class Selected(ast.NodeTransformer):
@@ -366,7 +368,7 @@ def _selected(selection: Term, tree: ast.expr) -> ast.expr:
 
 
 def _as_tree(text: str) -> ast.expr:
-    # A text as an expression, in brackets where it needs them; what is not one stands as it is.
+    # A text as an expression, in parentheses if needed; text that cannot be parsed is used unchanged.
     try:
         return ast.parse(text, mode="eval").body
     except SyntaxError:

@@ -1,6 +1,6 @@
-"""The table of remedies: each row is a formula, the formula to write instead, and why that helps.
+"""The table of remedies: each row has a formula, the formula to write instead, and the reason why it helps.
 
-``formulas.py`` finds a formula in what was recorded; ``remedies.py`` writes the other in the words of the framework.
+``formulas.py`` finds formulas in a recording; ``remedies.py`` writes the replacement in the framework's words.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Remedy:
-    """Instead of one formula another, and why that helps, as the code of a sentence.
+    """One formula to write instead of another, and why it helps, as the code of a sentence.
 
-    ``codes`` are the mechanisms that it is for, all where there is none. It ``keeps`` what was finite, unless that has
-    to change. ``also`` is the field of a dialect with what a framework has beyond that.
+    ``codes`` are the mechanisms that the row is for; empty means all. ``keeps``: finite results must stay the same.
+    ``also``: the name of a dialect's field with further functions of the framework.
     """
 
     formula: str

@@ -1,4 +1,4 @@
-"""Births whose line has parts that were not recorded: what a second run, with operations heard, shows of them."""
+"""Births in lines with unrecorded parts: what a second run, in which every operation is observed, shows about them."""
 
 from __future__ import annotations
 
@@ -24,27 +24,28 @@ UNCLEAR = ("", "zero_gradient")
 
 
 def lacking(report: Report) -> list[Finding]:
-    """The births in the forward pass, and in steps of optimizers, of which it is not known what happened."""
+    """The births in the forward pass, or in an optimizer's step, for which no mechanism was found."""
     return [one for one in report if one.kind in BORN and one.source is not None and "why" not in one.fields]
 
 
 def lacking_in_backward(report: Report) -> list[Finding]:
-    """The birth in backward of which that is not known, if no other is in the report."""
+    """The birth in backward for which no mechanism was found, if it is the only birth of the report."""
     every = [one for one in report if one.kind in (*BORN, "born_backward") and not one.cause]
     is_unclear = len(every) == 1 and every[0].kind == "born_backward" and every[0].fields.get("why", "") in UNCLEAR
     return every if is_unclear else []
 
 
 def lacking_inside(report: Report) -> list[Finding]:
-    """The birth in backward, if it is the only one: the line may call what calls lines of the program again."""
+    """The birth in backward, if it is the only one: its line may call a function that calls lines of the program."""
     every = [one for one in report if one.kind in (*BORN, "born_backward") and not one.cause]
     return every if len(every) == 1 and every[0].kind == "born_backward" and every[0].source is not None else []
 
 
 def with_heard(report: Report, heard: Sequence[HeardBirth]) -> Report:
-    """The report, whose births show the first operation that was heard at their lines to make as much of less.
+    """The report in which each birth shows the first observed operation at its line that made NaN or Inf of the same
+    kind.
 
-    In backward the first that was heard is the birth, if no other is in the report.
+    In backward, the first operation that was observed to do so is the birth, if the report has no other.
     """
     wanted = {id(one): fact for one in lacking(report) for fact in _facts(one, heard)[:1]}
     first = [one for one in heard if one.is_backward][:1]
@@ -58,7 +59,7 @@ def with_heard(report: Report, heard: Sequence[HeardBirth]) -> Report:
 
 
 def is_at(finding: Finding, lines: Sequence[tuple[str, int]]) -> bool:
-    """Is the line of a finding among those that called an operation?"""
+    """Is the line of a finding among the lines from which an operation was called?"""
     source = finding.source
     return source is not None and any(
         line == source.line and os.path.abspath(file) == os.path.abspath(source.file) for file, line in lines
@@ -66,9 +67,9 @@ def is_at(finding: Finding, lines: Sequence[tuple[str, int]]) -> bool:
 
 
 def is_of(finding: Finding, birth: HeardBirth) -> bool:
-    """Was an operation heard at the line of a finding, and did it make what the finding says?
+    """Was this operation observed at the finding's line, and did it make what the finding says?
 
-    Where the numbers of the line itself are shown, one that the line applies itself shows nothing more.
+    If the finding already shows the line's own numbers, an operation on that very line adds nothing.
     """
     is_shown = bool(finding.fields.get("numbers")) and is_at(finding, birth.lines[:1])
     is_alike = finding.fields.get("word", "") in ("", WORDS.get(of_numbers(birth.result)))
@@ -90,7 +91,7 @@ def _said(finding: Finding, heard: Sequence[HeardBirth]) -> list[str]:
 
 
 def _lines(birth: HeardBirth) -> Sequence[tuple[str, int]]:
-    # In backward those of forward, but for a rule of the program's own.
+    # For backward, the lines of the forward call; but for a backward that the program defines itself, its own line.
     own = [line for line in birth.lines[:1] if package(line[0]) is None]
     return birth.lines if not birth.is_backward else own or birth.forward_lines
 
@@ -100,7 +101,7 @@ def _is_inside(finding: Finding, heard: Sequence[HeardBirth]) -> bool:
 
 
 def _inside(finding: Finding, lines: Sequence[tuple[str, int]]) -> str:
-    # The program's own line that the operation is at, where it is another one than that of the finding.
+    # The line of the program on which the operation was called, if it differs from the finding's line.
     file, line = next(((file, line) for file, line in lines if package(file) is None), ("", 0))
     if not file or is_at(finding, [(file, line)]):
         return ""

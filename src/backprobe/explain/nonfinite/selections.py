@@ -1,4 +1,6 @@
-"""Selections: the branch of a ``where``, what a mask makes 0 or leaves out, and what is computed for nothing there."""
+"""Selections that leave numbers out: the branch of a ``where`` that is not taken, or a mask that multiplies by 0. What
+is computed there is computed for nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,10 @@ CASTS = frozenset({"float", "double", "half", "to", "cast", "type", "astype", "t
 
 @dataclass(frozen=True)
 class SelectedBranch:
-    """A part ``term`` of the expression of the entry ``at`` that takes numbers of ``branch`` by a condition.
+    """A part ``term`` of the expression of the entry ``at`` that takes numbers from ``branch`` by a condition.
 
-    They are taken where the condition is ``taken_where``, and ``holds`` has its numbers. ``is_all`` says that no other
-    selection has to leave out more of what is bad.
+    They are taken where the condition equals ``taken_where``; ``holds`` is the condition's values. ``is_all`` says that
+    this selection alone leaves out everything bad.
     """
 
     at: int
@@ -35,18 +37,22 @@ class SelectedBranch:
 
     @property
     def leaves_out(self) -> Any:
-        """The places at which the branch is not taken."""
+        """A mask of the places at which the branch is not taken."""
         return self.holds != self.taken_where
 
 
 class Selections:
-    """Those of one record; ``followers`` are the entries that a value flows into, and that have a gradient."""
+    """The selections of one record. ``followers`` are, for each entry, the entries with a gradient that it
+    flows into.
+    """
 
     def __init__(self, known: Evidence, followers: Sequence[Sequence[int]]) -> None:
         self.known, self.followers = known, followers
 
     def that_leave_out(self, owner: int, wrt: int | None, part: Term | None) -> Iterator[SelectedBranch]:
-        """Those behind an entry, or a part of it, that leave out numbers whose gradient is bad; the nearest first."""
+        """Selections after an entry, or around a part of it, that leave out places with a bad gradient; the nearest
+        first.
+        """
         behind = reached([owner], self.followers.__getitem__)
         for at in sorted(behind):
             for one in self._of(at):
@@ -63,7 +69,7 @@ class Selections:
                     yield SelectedBranch(at, term, branch, condition, taken_where, numpy.asarray(holds, bool))
 
     def _branches(self, term: Term) -> Iterator[tuple[Term, Term, bool]]:
-        # What a term takes numbers of, by which condition, and where that is true or where it is false.
+        # The branches that a term selects from, each with its condition and the truth value for which it is taken.
         match term:
             case Term(op="where", args=(condition, one, other)):
                 yield one, condition, True
@@ -75,7 +81,7 @@ class Selections:
                 yield one, condition, True
 
     def _is_mask(self, term: Term, numbers: Any) -> bool:
-        # Is it of truth values, or a name for 0 and 1 that nothing is differentiated with respect to?
+        # Does the condition have booleans, or is it a name bound to zeros and ones that is not differentiated?
         array, inner = numpy.asarray(numbers), term if term.op or term.at is None else self.known.term(term.at)
         if array.dtype.kind == "b":
             return True
@@ -84,13 +90,13 @@ class Selections:
         return is_named and is_constant and array.ndim > 0 and bool(numpy.isin(array, (0, 1)).all())
 
     def _holds(self, one: SelectedBranch, owner: int, part: Term | None, behind: Set[int]) -> bool:
-        # Is the value of an entry in the branch, or that part of it?
+        # Does the branch contain the value of the entry, or that part of it?
         if one.at == owner:
             return part is not None and any(each is part for each in one.branch)
         return not behind.isdisjoint({each.at for each in one.branch} - {None, one.at})
 
     def _bad(self, one: SelectedBranch, wrt: int | None) -> Any:
-        # The places at which a gradient is bad, as far as they can be seen: all where not.
+        # A mask of the places at which the gradient is bad; all places if that is not known.
         grad = None if wrt is None else self.known.grad_numbers(wrt)
         if grad is None or grad.shape != one.holds.shape:
             return numpy.ones(one.holds.shape, bool)

@@ -1,7 +1,7 @@
-"""The sources of each entry: what it was computed from, by the graph and by its line, derivatives or not.
+"""The sources of each entry: what it was computed from, by the graph and by its line, differentiable or not.
 
-The graph knows only what is differentiated; the line spells the rest. If parts of an expression have entries of their
-own (``sub()`` in ``log(x - y)``), those parts are the sources, and not what they read.
+The graph only shows what is differentiated; the line shows the rest. If parts of an expression have entries of their
+own, like ``sub()`` in ``log(x - y)``, these parts are the sources, instead of the values that they read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COMPUTING = (
     ast.Lambda,
     ast.Call,
 )
-LEAF = re.compile(r"(\.\w+)+")  # of a container: ``pair.0``
+LEAF = re.compile(r"(\.\w+)+")  # the path of a leaf in a container, as in ``pair.0``
 
 Parts = Mapping[str, int]
 """The entries of the parts of an expression, by their texts."""
@@ -42,7 +42,7 @@ Parts = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Sources:
-    """For each entry: its sources, its consumers, and the names that its expression mentions and no entry holds."""
+    """For each entry: its sources, its consumers, and the names in its expression that have no entry."""
 
     direct: Sequence[tuple[int, ...]]
     unknown: Sequence[Sequence[str]]
@@ -51,16 +51,16 @@ class Sources:
 
     @classmethod
     def of(cls, record: Record) -> Sources:
-        """Those of a record, kept with it as long as it lives."""
+        """The sources of a record, cached as long as the record lives."""
         return kept(record, cls, lambda: cls._of(record))
 
     @classmethod
     def _of(cls, record: Record) -> Sources:
-        # Look through a record once, in the order of execution.
+        # One pass over the record, in execution order.
         graph = Graph.of(record)
         scopes = graph.scopes
         computing = _computing(record, scopes)
-        made: dict[tuple[str, int, str], dict[str, int]] = {}  # what each expression of a line computed last
+        made: dict[tuple[str, int, str], dict[str, int]] = {}  # the entry of each expression on a line, the latest one
         direct: list[tuple[int, ...]] = []
         held = _held_by_attributes(record.entries)
         unknown, every = [], []
@@ -84,7 +84,7 @@ class Sources:
 
 
 def _line(entry: Entry, computing: str) -> tuple[str, int, str]:
-    # The line of an entry, as the scope has it that computes it.
+    # The key for an entry's line: its file, its line and the scope that computes it.
     return ("", 0, computing) if entry.source is None else (entry.source.file, entry.source.line, computing)
 
 
@@ -96,7 +96,7 @@ def _expression(
     same_line: Parts,
     held: Mapping[str, Sequence[int]],
 ) -> tuple[dict[str, int], list[int], list[str]]:
-    # The entries of the parts of an expression, those that it mentions, and the names that no entry holds.
+    # The entries of the parts of an expression, the entries that it mentions, and the names in it without an entry.
     entry = entries[at]
     tree = None if entry.source is None else parsed(entry.source.expression)
     parts = {**{read.spelled: read.at for read in entry.reads}, **same_line}
@@ -111,15 +111,14 @@ def _expression(
 
 
 def _passed(at: int, entry: Entry) -> list[int]:
-    # The values that an entry got by ways that no edge tells, but for one that comes back from a helper.
+    # The values that an entry received in ways that no edge shows, except a return from a helper function.
     numbers = {mention.source for mention in mentions_of(at, entry)} if entry.indirect else ()
     return [way.at for way in entry.indirect if way.at in numbers and (way.at < at or entry.axes)]
 
 
 def _called_objects(tree: ast.expr | None, parts: Parts, entry: Entry) -> dict[str, int]:
-    # The call of an object, ``net(x)``, where a read spells the function that ran by its class: ``Net()``.
-    #
-    # There must be one such call and one such read: nothing else tells which is which.
+    # The call of an object, such as ``net(x)``, for a read that spells its class, ``Net()``. It is found only if there
+    # is one such call and one such read.
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
     spelled = {f"{operation(call)}()" for call in calls}
     returned = {read.at for read in entry.reads if read.spelled.endswith("()") and read.spelled not in spelled}
@@ -129,13 +128,14 @@ def _called_objects(tree: ast.expr | None, parts: Parts, entry: Entry) -> dict[s
 
 
 def _is_of_program(function: str, parts: Parts) -> bool:
-    # Is it none of a library's functions, none of Python's own, and no method of a value?
+    # Is the called function neither a library's nor Python's own, nor a method of a value?
     owner, _, _ = function.rpartition(".")
     return function.partition(".")[0] not in MODULES and function not in vars(builtins) and not _held(owner, parts)
 
 
 def _computing(record: Record, scopes: Sequence[str]) -> Sequence[str]:
-    # The scope whose line computed each value: of what a function returned, that function's, and not the caller's.
+    # The scope whose line computed each value; for a value returned by a function, that function rather than the
+    # caller.
     found = list(scopes)
     for name, at in record.names.items():
         scope = split(name)[0]
@@ -145,18 +145,18 @@ def _computing(record: Record, scopes: Sequence[str]) -> Sequence[str]:
 
 
 def _items(names: Sequence[str], inputs: Sequence[int], entries: Sequence[Entry]) -> dict[str, int]:
-    # The inputs that names without an entry mean: ``v`` of a comprehension, whose turns are ``v#0``, ``v#1``.
+    # The inputs that comprehension variables are bound to: ``v`` in turn 0 and 1 has the entries ``v#0`` and ``v#1``.
     found = {name: [one for one in inputs if _is_called(entries[one], name)] for name in names}
     return {name: held[0] for name, held in found.items() if len(held) == 1}
 
 
 def _is_called(entry: Entry, name: str) -> bool:
-    # Has an entry a local name, without its count?
+    # Does an entry have this local name, apart from its count?
     return any(strip(one).rpartition(":")[2] == name for one in (entry.name, *entry.aliases))
 
 
 def _turns(names: Set[str], inputs: Sequence[int], entries: Sequence[Entry]) -> dict[str, int]:
-    # The inputs that the variable of a comprehension means, one for each turn: ``v#0``, ``v#1``.
+    # All inputs that a comprehension's variable is bound to, one for each turn: ``v#0``, ``v#1``.
     found: dict[str, int] = {}
     for name in names:
         same = sorted(one for one in inputs if _is_called(entries[one], name))
@@ -165,7 +165,7 @@ def _turns(names: Set[str], inputs: Sequence[int], entries: Sequence[Entry]) -> 
 
 
 def _held_by_attributes(entries: Sequence[Entry]) -> Mapping[str, Sequence[int]]:
-    # The entries that were bound to attributes, by what these are called: in any method.
+    # The entries that were bound to attributes in any method, by the attribute's name.
     found: dict[str, list[int]] = {}
     for at, entry in enumerate(entries):
         for name in (entry.name, *entry.aliases):
@@ -183,7 +183,7 @@ def _attributes(
     held: Mapping[str, Sequence[int]],
     entries: Sequence[Entry],
 ) -> dict[str, int]:
-    # The entries that attributes mean: set in another method, or a Variable that the program has no name for.
+    # The entries that attributes refer to: bound in another method, or a Variable that has no name in the program.
     found: dict[str, int] = {}
     free = [one for one in inputs if one not in taken]
     for name in names:
@@ -199,14 +199,15 @@ def _attributes(
 
 
 def _returned_unseen(entry: Entry, parts: Parts, found: set[int], direct: Sequence[tuple[int, ...]]) -> list[int]:
-    # Results of functions that the line called and the expression does not spell: ``vmap(f)(x)`` calls ``f``.
+    # Return values of functions that were called on the line though the expression does not show it: ``vmap(f)(x)``
+    # calls ``f``.
     told = found.union(*(direct[one] for one in found if one < len(direct)))
     calls = [parts.get(read.spelled) for read in entry.reads if read.spelled.endswith("()")]
     return [at for at in calls if at is not None and at not in told]
 
 
 def parsed(text: str) -> ast.expr | None:
-    """The expression of a source as a tree; None where it is none by itself, as part of a statement."""
+    """The expression of a source as a syntax tree; None if it is no complete expression, but part of a statement."""
     match cutting_operations.parsed(text):
         case ast.Module(body=[ast.Expr(value=value)]):
             return value
@@ -220,25 +221,25 @@ NONFINITE = re.compile(r"\b(?:inf|nan|infty|infinity)\b(?!\s*=[^=])", re.IGNOREC
 
 
 def reads_gradients(source: Source) -> bool:
-    """Does a line mention ``.grad``, or call a function with gradients in its name?"""
+    """Does a line mention ``.grad``, or call a function with "grad" in its name?"""
     return GRADIENTS.search(source.expression or source.text) is not None
 
 
 def writes_nonfinite(source: Source) -> bool:
-    """Does a line write NaN or Inf itself?"""
+    """Does the line itself write a NaN or Inf constant?"""
     return NONFINITE.search(source.expression or uncommented(source)) is not None
 
 
-# down to the parts that have entries
+# walking an expression down to the parts with entries
 
 Walked = tuple[ast.AST, Sequence[int]]
 """A node of an expression, and the entries that hold it."""
 
 
 def walk(node: ast.AST, parts: Parts, *, is_whole: bool = False) -> Iterator[Walked]:
-    """The nodes of an expression, but for what lies in those that have entries."""
+    """The nodes of an expression, without descending into nodes that have entries."""
     held = [] if is_whole or not isinstance(node, ast.expr) else _held(ast.unparse(node), parts)
-    if isinstance(node, ast.Call) and not held:  # a read spells what a function that was followed returned as func()
+    if isinstance(node, ast.Call) and not held:  # the read of a function's return value is spelled ``func()``
         held = _held(f"{operation(node)}()", parts)
     yield node, held
     if not held and not is_dotted(node):
@@ -247,7 +248,7 @@ def walk(node: ast.AST, parts: Parts, *, is_whole: bool = False) -> Iterator[Wal
 
 
 def _inside(node: ast.AST, parts: Parts) -> Iterable[ast.AST]:
-    # The parts of a node; of a call those that are values.
+    # The child nodes of a node that are values; for a call, its operands.
     match node:
         case ast.Subscript(value=ast.Attribute(value=base, attr="at"), slice=index) if _held(ast.unparse(base), parts):
             return [base, index]  # x.at[0] of JAX
@@ -257,7 +258,7 @@ def _inside(node: ast.AST, parts: Parts) -> Iterable[ast.AST]:
 
 
 def _applied_to(call: ast.Call, parts: Parts) -> list[ast.expr]:
-    # The arguments of a call, and before them the object of a method: ``torch.sqrt`` mentions no value.
+    # The arguments of a call, preceded by the object of a method. In ``torch.sqrt`` the owner is no value.
     match call.func:
         case ast.Attribute(value=owner) if not is_dotted(owner) or _held(ast.unparse(owner), parts):
             return [owner, *call.args]
@@ -265,13 +266,13 @@ def _applied_to(call: ast.Call, parts: Parts) -> list[ast.expr]:
 
 
 def bound_within(tree: ast.AST) -> set[str]:
-    """The variables of the comprehensions in an expression, which nothing comes in with."""
+    """The variables that comprehensions in an expression bind. They bring nothing in from outside."""
     targets = [turns.target for node in ast.walk(tree) for turns in getattr(node, "generators", ())]
     return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
 def mentioned(walked: Iterable[Walked]) -> tuple[list[int], list[str]]:
-    """The entries that expressions mention, and the names in them without an entry."""
+    """The entries that expressions mention, and the names in them that have no entry."""
     found, unknown = list[int](), dict[str, None]()
     for node, held in walked:
         found += held
@@ -281,7 +282,7 @@ def mentioned(walked: Iterable[Walked]) -> tuple[list[int], list[str]]:
 
 
 def _held(text: str, parts: Parts) -> list[int]:
-    # The entries that hold a part of an expression: itself, or the leaves of a container.
+    # The entries of a part of an expression: its own, or those of the leaves if it is a container.
     if text in parts:
         return [parts[text]]
     return [
@@ -290,9 +291,9 @@ def _held(text: str, parts: Parts) -> list[int]:
 
 
 def applied_to(expression: str, parts: Parts) -> tuple[list[int], list[str]] | None:
-    """What an expression of one operation is applied to: entries, and names that no entry holds.
+    """The operands of an expression with a single operation: entries, and names without one.
 
-    None where it computes more than that, and so where nothing is known of what is in between.
+    None if the expression computes more than that, or contains something unknown.
     """
     tree = parsed(expression)
     named = [keyword.value for keyword in tree.keywords] if isinstance(tree, ast.Call) else []
@@ -306,7 +307,7 @@ def _computes(node: ast.AST) -> bool:
 
 
 def operands(expression: str, parts: Parts) -> list[ast.expr]:
-    """What the outermost operation of an expression is applied to: of a method, its object first."""
+    """The operands of the outermost operation of an expression; for a method, its object comes first."""
     match parsed(expression):
         case ast.BinOp(left=left, right=right):
             return [left, right]
@@ -318,7 +319,7 @@ def operands(expression: str, parts: Parts) -> list[ast.expr]:
 
 
 def taken(expression: str, parts: Parts) -> set[int]:
-    """The entries that the outermost operation of an expression takes as they are.
+    """The entries that are direct operands of the outermost operation.
 
     >>> sorted(taken("torch.where(c, u[0], v)", {"c": 0, "u": 1, "v": 2}))
     [0, 2]

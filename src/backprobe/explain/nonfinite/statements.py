@@ -1,7 +1,7 @@
-"""Values that a statement computes and that none of its expressions is by itself.
+"""Values computed by a statement for which no expression in it stands.
 
-That is a write in place, ``y[0] = torch.log(v)``, ``y[0] /= v`` and ``v.div_(w)``, and an item of a container that the
-statement makes, as in ``[torch.log(v) for v in x]``.
+These are in-place writes (``y[0] = torch.log(v)``, ``y[0] /= v``, ``v.div_(w)``) and items of a container that the
+statement builds, as in ``[torch.log(v) for v in x]``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ ADDING = {"assign_add": ast.Add(), "assign_sub": ast.Sub()}
 
 @dataclass(frozen=True)
 class Computed:
-    """The expression that gives a value; where it is written into ``target``, and at which ``index`` of that, if so."""
+    """The expression that gives a value. For a write, also its ``target`` and the ``index`` into it, if there
+    is one.
+    """
 
     value: ast.expr
     target: ast.expr | None = None
@@ -29,13 +31,13 @@ class Computed:
 
     @property
     def names(self) -> set[str]:
-        """The names and attributes that it mentions."""
+        """The names and attributes that the expression and target mention."""
         trees = [tree for tree in (self.value, self.target) if tree is not None]
         return {ast.unparse(node) for tree in trees for node in ast.walk(tree) if is_dotted(node)}
 
 
 def computed(entry: Entry) -> Computed | None:
-    """What the statement of an entry computes for it, where the recording has no expression of its own for it."""
+    """What the statement of an entry computes for it, if the recording holds no expression for the entry itself."""
     source = entry.source
     tree = None if source is None or source.expression else parsed(source.statement.strip())
     if not isinstance(tree, ast.Module) or len(tree.body) != 1:
@@ -65,7 +67,7 @@ def _written(statement: ast.stmt) -> Computed | None:
 
 
 def _written_by(call: ast.Call) -> ast.expr:
-    # What a call writes into: ``v`` of ``v.mul_(w).log_()`` and of ``torch.log_(v)``.
+    # The target of an in-place call: ``v`` in ``v.mul_(w).log_()`` and in ``torch.log_(v)``.
     target: ast.expr = call
     while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
         is_of_module = ast.unparse(target.func.value).partition(".")[0] in MODULES and bool(target.args)
@@ -74,7 +76,7 @@ def _written_by(call: ast.Call) -> ast.expr:
 
 
 def _item(statement: ast.stmt, name: str) -> ast.expr | None:
-    # The expression of an item of a container: of ``pair.0`` in ``pair = [u, v]``, or of ``u`` in ``u, v = v, w``.
+    # The expression of one item: of ``pair.0`` in ``pair = [u, v]``, or of ``u`` in ``u, v = v, w``.
     match statement:
         case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(values):
             pairs = zip(map(ast.unparse, targets), values, strict=True)
@@ -100,9 +102,9 @@ def _item(statement: ast.stmt, name: str) -> ast.expr | None:
 def parts_of(
     found: Computed, at: int, entries: Sequence[Entry], scopes: Sequence[str], inputs: Sequence[int]
 ) -> Mapping[str, int]:
-    """The entries of the names that it mentions: what flows into it, or the last before it of that name.
+    """The entry for each name that the expression mentions: an input of the value, or the latest entry of that name.
 
-    One is left out where its names were bound in another order than its values were computed.
+    A name is left out if its bindings happened in another order than the computation of their values.
     """
     names, known = found.names, dict[str, list[tuple[int, int]]]()
     for place in range(at):
@@ -120,18 +122,18 @@ def parts_of(
 
 
 def _scope(entry: Entry) -> str:
-    # The scope of a name as it is printed.
+    # The printed scope of an entry's name.
     scope, local = split(entry.name)
     return "" if local is None else scope
 
 
 def _called(entry: Entry) -> set[str]:
-    # What a value is called, without scopes and counts.
+    # The local names of an entry, without counts.
     return {strip(name).rpartition(":")[2] for name in (entry.name, *entry.aliases)}
 
 
 def is_dotted(node: ast.AST) -> bool:
-    """Is it a name, or attributes of one?"""
+    """Is the node a name, or an attribute path that begins with one?"""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)

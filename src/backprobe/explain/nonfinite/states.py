@@ -1,4 +1,4 @@
-"""Degrees of a value or gradient: finite, not known, Inf or NaN."""
+"""Degrees of badness of a value or gradient: finite, unknown, Inf or NaN."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backprobe.record.nonfinite import Nonfinite
 
 
 class Badness(IntEnum):
-    """The worse, the higher."""
+    """A larger number is worse."""
 
     FINITE = 0
     UNKNOWN = 1
@@ -37,7 +37,7 @@ def of_numbers(numbers: Any) -> Badness:
 
 
 def of_count(count: Nonfinite | None) -> Badness:
-    """How bad a tensor is by its counts."""
+    """How bad a tensor is, judging by its counts of NaN and Inf."""
     if count is None:
         return Badness.UNKNOWN
     return Badness.NAN if count.nan else Badness.INF if count.inf else Badness.FINITE
@@ -45,7 +45,7 @@ def of_count(count: Nonfinite | None) -> Badness:
 
 def of_value(entry: Entry) -> Badness:
     """How bad the value of an entry is."""
-    if entry.status is GradStatus.NOT_TENSOR:  # float("inf") in the middle of a line is the line's own business
+    if entry.status is GradStatus.NOT_TENSOR:  # a literal float("inf") within a line counts as part of the line
         held = None if entry.name.endswith("()") else number(entry.held)
         return Badness.FINITE if held is None else of_numbers(held)
     if entry.status is GradStatus.NOT_FLOAT:
@@ -54,14 +54,14 @@ def of_value(entry: Entry) -> Badness:
 
 
 def of_grad(entry: Entry) -> Badness:
-    """How bad the gradient of an entry is; finite where there is none."""
+    """How bad the gradient of an entry is; finite if there is none."""
     if entry.status is not GradStatus.OK or entry.finiteness is None:
         return Badness.FINITE
     return of_count(entry.finiteness.grad)
 
 
 def number(value: object) -> Any:
-    """A plain number as an array; None for anything else, and for an integer that no float holds."""
+    """A plain number as an array; None for anything else, and for integers beyond the range of floats."""
     if not isinstance(value, int | float | complex):
         return None
     try:

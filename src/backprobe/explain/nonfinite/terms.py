@@ -1,4 +1,4 @@
-"""Terms: what a line computes as a tree of operations, down to recorded values, constants and names not known."""
+"""Terms: what a line computes, as a tree of operations over recorded values, constants and unknown names."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def known_as(op: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """One operation on other terms, as the program spells it; a leaf where ``op`` is empty.
+    """One operation on other terms, as the program spells it; a leaf if ``op`` is empty.
 
-    ``at`` is the entry that holds it. A leaf without one is a ``constant``, or a name that nothing is known of.
+    ``at`` is the entry that holds the term's value. A leaf without an entry is a ``constant``, or an unknown name.
     """
 
     op: str = ""
@@ -80,7 +80,7 @@ class Term:
 
     @property
     def inputs(self) -> Sequence[Term]:
-        """What it is computed from."""
+        """The terms that it is computed from."""
         return [*self.args, *self.keywords.values()]
 
     @property
@@ -88,13 +88,13 @@ class Term:
         return not (self.op or self.is_constant) and self.at is None
 
     def __iter__(self) -> Iterator[Term]:
-        """This term and all in it, each after what it is computed from."""
+        """This term and all terms inside it, operands before operations."""
         for one in self.inputs:
             yield from one
         yield self
 
     def leaves(self) -> set[int]:
-        """The entries that it is computed from."""
+        """The entries that the term is computed from."""
         return {one.at for one in self if one.at is not None and one is not self}
 
 
@@ -103,7 +103,7 @@ def constant(value: Any) -> Term:
 
 
 def term_of(expression: str, parts: Mapping[str, int], calls: Sequence[str] = ()) -> Term | None:
-    """The term of an entry's expression; None where that is not an expression by itself.
+    """The term of an entry's expression; None if the text is not a complete expression.
 
     >>> str([one.op for one in term_of("torch.log(1 - h)", {"h": 0}) if one.op])
     "['sub', 'log']"
@@ -117,7 +117,7 @@ def term_of(expression: str, parts: Mapping[str, int], calls: Sequence[str] = ()
 def written(
     target: ast.expr | None, index: ast.expr | None, value: ast.expr, parts: Mapping[str, int], calls: Sequence[str]
 ) -> Term:
-    """The term of a value, or of a write of it into a part of ``target``."""
+    """The term of a value, or of writing the value into a part of ``target``."""
     reader = _Reader(parts, calls, value)
     made = reader.term(value, is_whole=True)
     if index is None or target is None:
@@ -126,7 +126,7 @@ def written(
 
 
 class _Reader:
-    # Makes terms of an expression, given the entries that hold parts of it, and which functions it called.
+    # Builds terms from an expression, given the entries of its parts and the functions that the line called.
     def __init__(self, parts: Mapping[str, int], calls: Sequence[str], whole: ast.expr) -> None:
         self.parts, self.calls = parts, {known_as(_last(call)) for call in calls if call}
         orders = [dict(zip(order, calls, strict=True)) for order in _orders(whole) if len(order) == len(calls)]
@@ -171,7 +171,7 @@ class _Reader:
         return Term(known_as(op), tuple(map(self.term, operands)), text=text)
 
     def _turns(self, each: ast.expr, turns: ast.comprehension, text: str) -> Term:
-        # A comprehension over recorded values, turn by turn: ``v#0`` is what the variable ``v`` is in the first.
+        # A comprehension over recorded values, one term for each turn: ``v#0`` is the variable ``v`` in the first turn.
         names = [node.id for node in ast.walk(turns.target) if isinstance(node, ast.Name)]
         counted = _counted(turns.iter) if isinstance(turns.target, ast.Name) and not turns.ifs else range(0)
         found = [_With(names[0], constant(number), self, each).term(each) for number in counted]
@@ -213,7 +213,7 @@ class _Reader:
         return Term(op, args, words, text) if op else Term(text=text)
 
     def _update(self, call: ast.Call, text: str) -> Term:
-        # What ``x.at[index].add(value)`` of JAX gives: the value with another one written into a part of it.
+        # The term of JAX's ``x.at[index].add(value)``: ``x`` with a part of it updated.
         match call:
             case ast.Call(
                 func=ast.Attribute(value=ast.Subscript(value=ast.Attribute(value=base), slice=index), attr=name),
@@ -226,12 +226,12 @@ class _Reader:
         return Term(text=text)
 
     def _operation(self, call: ast.Call) -> str:
-        # What a call computes; empty where it is a function of the program, or of an object that is not known.
+        # The operation that a call computes; empty if the function belongs to the program, or to an unknown object.
         name, made = operation_of(call), _last(self.called.get(call, ""))
         if made in LAYERS:
             return known_as(made)
         if isinstance(call.func, ast.Name) and name == "sum" and "" not in self.called.values():
-            return "added"  # Python's own
+            return "added"  # Python's built-in ``sum``
         if (
             isinstance(call.func, ast.Name)
             and known_as(name) not in self.calls
@@ -243,7 +243,7 @@ class _Reader:
         return known_as(name)
 
     def _is_of_library(self, call: ast.Call) -> bool:
-        # Is it a function of a module such as ``torch.nn.functional``, or a layer, and no method of a value?
+        # Is it a function of a module such as ``torch.nn.functional``, or a layer, rather than a method of a value?
         made = self.called.get(call, "")
         if _last(made) in LAYERS:
             return True
@@ -255,7 +255,7 @@ class _Reader:
 
 
 class _With(_Reader):
-    # A reader to which one name is a constant.
+    # A reader for which one name is a constant.
     def __init__(self, name: str, value: Term, reader: _Reader, whole: ast.expr) -> None:
         super().__init__(reader.parts, (), whole)
         self.calls, self._name, self._value = reader.calls, name, value
@@ -275,7 +275,7 @@ def _selecting(op: str, args: tuple[Term, ...], *, is_method: bool) -> tuple[str
 
 
 def is_update(node: ast.AST) -> bool:
-    """Is it a call such as ``x.at[0].set(1.0)`` of JAX?"""
+    """Is the node an update such as JAX's ``x.at[0].set(1.0)``?"""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Subscript(value=ast.Attribute(attr="at")), attr=op), args=[_]):
             return op in UPDATES
@@ -283,7 +283,7 @@ def is_update(node: ast.AST) -> bool:
 
 
 def _counted(turns: ast.expr) -> range:
-    # The numbers that a comprehension counts through, where it spells them; none where not.
+    # The numbers that a comprehension's ``range`` gives, if they are literal; else empty.
     match turns:
         case ast.Call(func=ast.Name(id="range"), args=numbers, keywords=[]):
             known = [one.value for one in numbers if isinstance(one, ast.Constant) and isinstance(one.value, int)]
@@ -292,12 +292,12 @@ def _counted(turns: ast.expr) -> range:
 
 
 def _last(call: str) -> str:
-    # The name of a function without its module, and without the number of its version.
+    # The name of a function without its module and version suffix.
     return call.rpartition(".")[2].removesuffix("_v2")
 
 
 def _orders(node: ast.expr) -> list[list[ast.Call]]:
-    # The calls in the orders in which a program may come to them: layers after what they are given, or before it.
+    # The calls of an expression in two possible orders: layers after or before their arguments.
     return [list(_calls(node, are_layers_last)) for are_layers_last in (True, False)]
 
 
@@ -317,7 +317,7 @@ def _calls(node: ast.AST, are_layers_last: bool) -> Iterator[ast.Call]:
 
 
 def _is_consistent(called: Mapping[ast.Call, str]) -> bool:
-    # Are the functions of a library those that the calls spell, and its classes those that they do not?
+    # Do the recorded calls match the spelled ones? Library functions must be spelled, and layer classes must not.
     return all(
         not (is_dotted(call.func) and _root(call) in MODULES)
         if _last(made)[:1].isupper()

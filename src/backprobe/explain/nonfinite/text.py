@@ -1,6 +1,7 @@
-"""The words of reports about NaN and Inf: one sentence for each code, and the one place that makes findings of them.
+"""The words of reports about NaN and Inf: one sentence for each code. All findings about NaN and Inf are made here.
 
-``word`` is NaN or Inf, ``name`` the entry that a finding is about, and ``born`` says what is born, and of what.
+In the sentences, ``word`` is NaN or Inf, ``name`` the entry that the finding is about, and ``born`` the words for a
+birth.
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ SENTENCES = {
     "came_on_the_way": "{word} comes to the gradient of {name} on the way from {start}: by an operation between them, "
     "a hook, or the sum of the incoming gradients",
     "came_in_backward": "{word} comes in at the gradient of {name}: a hook on it, or the sum of the incoming gradients",
-    # what is born, of what, and where
+    # the words for a birth: of what, and where
     "what_is_recorded": "what is recorded",
     "is_born": "{word} is born",
     "is_born_of_inf": "{word} is born of Inf",
     "module": "the module {path}",
     "model": "the model",
-    # by which arithmetic
+    # the arithmetic
     "zero_zero": "0/0",
     "zero_inf": "0 · Inf",
     "inf_minus_inf": "Inf − Inf",
@@ -100,7 +101,7 @@ SENTENCES = {
     "infinite_gradient": "0 · Inf: a gradient of Inf",
     "derivative_bad": "the derivative of {of} is {derivative}",
     "derivative_zero": "0 · {derivative}: a zero gradient, and the derivative of {of} is {derivative}",
-    # the numbers at the first place
+    # the numbers at the first bad place
     "first_place": "`{text}`{at}: {numbers}",
     "beyond": "the index {number}{at} of {name} is beyond {table}, which has {size} along dimension {axis}",
     "heard": "run again with its operations heard, {op}{numbers}{line}",
@@ -191,7 +192,7 @@ SENTENCES = {
     "or_else": "{said}; or, with labels at hand, `{also}`",
     "reset_statistics": "reset_running_stats() of that module starts them anew; a batch of one number for a channel "
     "is what spoils them most often: DataLoader(..., drop_last=True)",
-    # why they help
+    # why remedies help
     "rounded_softmax": "softmax rounds small probabilities to 0, and this never computes the probabilities",
     "rounded_sigmoid": "sigmoid rounds to 0 and to 1, and this never computes the probability",
     "sum_of_others": "softmax rounds to 1, and this is the logarithm of the sum of the other probabilities",
@@ -243,21 +244,35 @@ SENTENCES = {
 
 
 KINDS = {
-    "came_in_buffer": "came_in", "came_in_held": "came_in", "born_or_from": "unknown", "born_or_with": "unknown",
-    "born_inside": "born", "born_within": "born", "born_within_or_before": "unknown", "born_before_backward": "unknown",
-    "born_in_output": "unknown", "born_or_written": "unknown",
-    "born_backward_of_one": "unknown", "started_bad": "came_in_backward", "came_on_the_way": "unknown",
-    "output_unexplained": "unknown", "gradient_unexplained": "unknown", "propagated_to": "propagated",
+    "came_in_buffer": "came_in",
+    "came_in_held": "came_in",
+    "born_or_from": "unknown",
+    "born_or_with": "unknown",
+    "born_inside": "born",
+    "born_within": "born",
+    "born_within_or_before": "unknown",
+    "born_before_backward": "unknown",
+    "born_in_output": "unknown",
+    "born_or_written": "unknown",
+    "born_backward_of_one": "unknown",
+    "started_bad": "came_in_backward",
+    "came_on_the_way": "unknown",
+    "output_unexplained": "unknown",
+    "gradient_unexplained": "unknown",
+    "propagated_to": "propagated",
     "apart": "unknown",
-    "written_finite": "born", "written_inf": "came_in", "written_nan": "came_in", "written_none": "unknown",
+    "written_finite": "born",
+    "written_inf": "came_in",
+    "written_nan": "came_in",
+    "written_none": "unknown",
     "written_unknown": "unknown",
-}  # fmt: skip
+}
 """The ``kind`` of the findings whose sentence is a special case; of the others it is the code."""
 
 
 @dataclass(frozen=True)
 class WrittenInstead:
-    """What to write instead, in words; and in code, the formula and the other one, where these can be put into it."""
+    """What to write instead, in words; and if it can be written as code, the old and the new expression."""
 
     said: str = ""
     formula: str = ""
@@ -268,7 +283,7 @@ class WrittenInstead:
 
     @property
     def fields(self) -> dict[str, str]:
-        """The code, for the fields of a finding."""
+        """The old and new code, as fields of a finding."""
         return {"formula": self.formula, "instead": self.instead} if self.formula else {}
 
 
@@ -296,40 +311,40 @@ def finding(
     why: Mechanism | None = None,
     **fields: str,
 ) -> Finding:
-    """The finding of a code about the entry of that name; ``why`` ends the headline, where it is known."""
+    """The finding of a code about the entry with this name. ``why``, if known, ends the headline."""
     headline = say(code, **fields) + ("" if why is None else f": {why}")
     parts = fields if why is None else {**fields, "why": why.code}
     return Finding(KINDS.get(code, code), about, headline, source, tuple(facts), chain, remedy, parts)
 
 
 def born(state: Badness, given: Badness) -> str:
-    """What is born, and of what."""
+    """The words for a birth, with what it is born of."""
     return say("is_born_of_inf" if given is Badness.INF else "is_born", word=WORDS[state])
 
 
 def heading(births: Sequence[Finding]) -> str:
-    """Of a report: in how many places it begins, and where first."""
+    """The heading of a report: in how many places it begins, and where first."""
     first = births[0]
     return say("begins_at", places=plural(len(births), "place"), first=repr(first.name) + at_line(first.source))
 
 
 def given(state: Badness) -> str:
-    """What came to an operation."""
+    """The words for the gradient that an operation received."""
     return WORDS.get(state) or say("finite_gradient")
 
 
 def scaled(scales: Sequence[float | None]) -> list[str]:
-    """By how much a loss was multiplied before backward, where it was."""
+    """The fact about the factor by which the loss was scaled before backward, if it was."""
     large = [scale for scale in scales if scale is None or abs(scale) > 1]
     numbers = say("unknown_number") if None in large else ", ".join(f"{scale:.6g}" for scale in large)
     return [say("scaled", scales=numbers)] if large else []
 
 
 def at_line(source: Source | None) -> str:
-    """`` (file:line)``, or nothing."""
+    """The place `` (file:line)``, or nothing."""
     return "" if source is None else f" ({place(source.file, source.line)})"
 
 
 def see_inside(path: str) -> str:
-    """What to type to see the lines inside of a module."""
+    """What to type to see the lines inside a module."""
     return say("see_inside", selection=repr(f"{path}:*" if path else "**:*"))

@@ -1,4 +1,4 @@
-"""Unrecorded inputs of a line: a buffer of a model, a global, an attribute, with which NaN or Inf may have come in.
+"""Inputs of a line that are not recorded, through which NaN or Inf may come in: buffers, globals, attributes.
 
 Buffers have no entries, since nothing is differentiated with respect to them; those that held NaN or Inf before the
 model ran are recorded separately. Nothing is known about other names without an entry.
@@ -19,7 +19,7 @@ from backprobe.record.nonfinite import BEFORE
 
 
 def unrecorded(known: Evidence, at: int) -> list[str]:
-    """The values and modules that an expression mentions and no entry holds, as it spells them."""
+    """The values and modules that an expression mentions and that have no entry, as the expression spells them."""
     paths = {split(name)[0].split(".")[-1] for name in known.names(known.direct[at])}  # self.w as "w"
     values = [
         name
@@ -32,10 +32,10 @@ def unrecorded(known: Evidence, at: int) -> list[str]:
 
 
 def brought(known: Evidence, at: int, names: Sequence[str], state: Badness) -> list[str]:
-    """The buffers among what a line mentions, or of the module that an entry comes out of, which were as bad."""
+    """The buffers that the line mentions, or of the module that returned the entry, that were at least as bad."""
     entry, buffers = known.entries[at], known.record.buffers
     if entry.source is not None:
-        spelled = [_member(known, at, name) for name in names if "." in name]  # of self
+        spelled = [_member(known, at, name) for name in names if "." in name]  # attributes of self
     else:
         module = split(strip(entry.name))[0]
         spelled = [name for name in buffers if name.rpartition(".")[0] == module]
@@ -43,9 +43,10 @@ def brought(known: Evidence, at: int, names: Sequence[str], state: Badness) -> l
 
 
 def held(known: Evidence, at: int, names: Sequence[str], state: Badness) -> list[str]:
-    """The parameters and buffers of modules that a line calls which were as bad, by the first ``backward()``.
+    """The parameters and buffers of modules called on the line that were at least as bad, up to the first
+    ``backward()``.
 
-    Nothing is said of later lines: the program may have written to them.
+    For later lines nothing is concluded, since the program may have written to them.
     """
     if at > min(known.record.outputs, default=-1):
         return []
@@ -55,7 +56,7 @@ def held(known: Evidence, at: int, names: Sequence[str], state: Badness) -> list
 
 
 def _modules(known: Evidence, at: int) -> list[str]:
-    # What a line calls that holds parameters which were not recorded: an object of a library's class.
+    # Objects of library classes that the line calls and that hold parameters which were not recorded.
     source, parts = known.entries[at].source, known.parts[at]
     if source is None or not any(call.split(".")[-1][:1].isupper() for call in source.calls):
         return []
@@ -76,6 +77,6 @@ def _is_recorded(known: Evidence, path: str) -> bool:
 
 
 def _member(known: Evidence, at: int, name: str) -> str:
-    # The path of ``self.scale`` in the code of the module that an entry's line belongs to.
+    # The full path of ``self.scale``, in the code of the module to which the entry's line belongs.
     module = strip(known.graph.scopes[at]).partition("/")[0]
     return f"{module}." * bool(module) + name.partition(".")[2]

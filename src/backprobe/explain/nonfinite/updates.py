@@ -1,4 +1,4 @@
-"""NaN and Inf that an optimizer wrote into parameters: from finite gradients, or from ones that were not finite."""
+"""NaN and Inf that an optimizer wrote into parameters, whether the gradients were finite or not."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from backprobe.record.nonfinite import BEFORE, Update
 from backprobe.record.source import Source, expression_of
 
 FORWARD = ("born", "came_in", "unknown")
-AFTERWARDS = ("came_in", "unknown")  # what may be so because of a step before
+AFTERWARDS = ("came_in", "unknown")  # kinds of findings that an earlier step may have caused
 
 
 def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
-    """The births and the bad updates of optimizers, each before what was computed later.
+    """The births and the bad updates by optimizers, each placed before anything that was computed later.
 
-    An update from a bad gradient is not a birth, unless it is the first and nothing is found before it. A line whose
-    expression made something bad is reported once; a line that writes unseen, such as ``optimizer.step()``, is reported
-    by what it wrote.
+    An update with a bad gradient is no birth, unless it comes first and nothing is found before it. If a line both
+    computes a bad value and writes it, it is reported once; a line such as ``optimizer.step()``, which shows no
+    expression, is reported by what it wrote.
     """
     positions = Graph.of(record).positions
     updates, found = _each_line_once(births, record)
@@ -40,7 +40,7 @@ def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
 
 
 def _each_line_once(births: Sequence[Finding], record: Record) -> tuple[list[Update], list[Finding]]:
-    # The updates and the births, where both are at one line that which says more.
+    # The births and updates; if both are at one line, only the one that says more.
     certain = [one for one in births if one.kind == "born" and expression_of(one.source)]
     written = [one for one in record.updates if one.gradient != BEFORE]
     updates = [one for one in written if not _stands_at(one.source, [birth.source for birth in certain])]
@@ -50,19 +50,19 @@ def _each_line_once(births: Sequence[Finding], record: Record) -> tuple[list[Upd
 
 
 def spread(record: Record, births: Sequence[Finding]) -> Iterator[Finding]:
-    """The updates from gradients that were not finite, which are not births."""
+    """The updates with gradients that were not finite. They are consequences, not births."""
     for found in map(_finding, filter(_came_with_gradient, record.updates)):
         if found not in births:
             yield replace(found, kind="propagated")
 
 
 def _later(found: Sequence[Finding], after: int, positions: Mapping[str, int]) -> list[int]:
-    # Which findings are about what was computed in a forward pass after an entry.
+    # The positions of findings about values that were computed after an entry in a forward pass.
     return [at for at, one in enumerate(found) if one.kind in FORWARD and positions.get(one.name, -1) > after]
 
 
 def _is_before(birth: Finding, update: Update, positions: Mapping[str, int]) -> bool:
-    # Did it arise before an update; or is it not known when that was?
+    # Did the birth happen before the update, or is its time unknown?
     return update.after is None or positions.get(birth.name, 0) <= update.after
 
 
@@ -91,7 +91,7 @@ def _finding(update: Update) -> Finding:
 
 
 def _said(update: Update) -> tuple[str, str, str]:
-    # What was written, into which parameters, and by which line.
+    # The words for an update: what was written, into which parameters, and by which line.
     shown = quoted(update.parameters[:MOST])
     more = update.size - min(len(update.parameters), MOST)
     parameters = say("and_more", names=shown, more=more) if shown and more else shown or plural(more, "parameter")

@@ -70,7 +70,7 @@ class _Reading:
         self.rows = {kind: [known.get(key, RowKey(*key)) for key in keys] for kind, keys in self.keys.items()}
         self.kinds = [kind for kind, keys in self.keys.items() if any(key in known for key in keys)]
         self.last: tuple[int, int] = 0, 0
-        self.held: dict[tuple[str, str], Matrix] = {}  # of the last steps: counts are asked for twice
+        self.held: dict[tuple[str, str], Matrix] = {}  # columns already read: counts are requested twice
 
     def _columns(self, kind: str, wanted: Sequence[str], start: int, stop: int) -> dict[str, Matrix]:
         if kind not in self.rows:

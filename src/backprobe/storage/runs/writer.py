@@ -162,7 +162,7 @@ class RunWriter:
         self.presence.check()
 
     def _write_gaps(self) -> Sequence[Missing] | None:
-        # What is said of the last step, which is not said again where the next has the same.
+        # Write the gaps of each step, unless they equal those of the step before. Returns the gaps of the last step.
         last = self.gaps
         for step in self.pending:
             if step.gaps is not None and step.gaps != last:

@@ -93,6 +93,5 @@ for i, data in enumerate(dataloader):  # each step: netG; netD
     errG.backward()
     D_G_z2 = output.mean().item()
     optimizerG.step()
-    print("Loss_D: %.4f Loss_G: %.4f D(x): %.4f D(G(z)): %.4f / %.4f"
-          % (errD.item(), errG.item(), D_x, D_G_z1, D_G_z2))  # fmt: skip
+    print("Loss_D: %.4f Loss_G: %.4f D(x): %.4f D(G(z)): %.4f / %.4f" % (errD.item(), errG.item(), D_x, D_G_z1, D_G_z2))
 shown = netG(fixed_noise).detach()

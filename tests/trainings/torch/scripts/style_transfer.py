@@ -114,9 +114,14 @@ def run_style_transfer(cnn, mean, std, content_img, style_img, input_img, num_st
 
 
 cnn = nn.Sequential(
-    nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(inplace=True), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(inplace=True),
-    nn.MaxPool2d(2), nn.Conv2d(4, 8, 3, padding=1), nn.ReLU(inplace=True),
-).eval()  # fmt: skip
+    nn.Conv2d(3, 4, 3, padding=1),
+    nn.ReLU(inplace=True),
+    nn.Conv2d(4, 4, 3, padding=1),
+    nn.ReLU(inplace=True),
+    nn.MaxPool2d(2),
+    nn.Conv2d(4, 8, 3, padding=1),
+    nn.ReLU(inplace=True),
+).eval()
 content_img, style_img = torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 8)
 input_img = content_img.clone()
 output = run_style_transfer(
