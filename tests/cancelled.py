@@ -44,49 +44,93 @@ def of_layer(name):
 TWO = "*score.parameters(), *out.parameters()"
 SCORE = "score, out = nn.Linear(8, 1), nn.Linear(8, 1)"
 IN_TORCH = {
-    "over its own sum": looped(SCORE, """\
+    "over its own sum": looped(
+        SCORE,
+        """\
         a = score(x).exp()
         a = a / a.sum(-1, keepdim=True)
         loss = (out(a * x)[:, 0] - y).pow(2).mean()
-        """, TWO, of_layer("score")),
-    "over its own sum, in double precision": looped("torch.set_default_dtype(torch.float64)\n" + SCORE, """\
+        """,
+        TWO,
+        of_layer("score"),
+    ),
+    "over its own sum, in double precision": looped(
+        "torch.set_default_dtype(torch.float64)\n" + SCORE,
+        """\
         a = score(x).exp()
         a = a / a.sum(-1, keepdim=True)
         loss = (out(a * x)[:, 0] - y).pow(2).mean()
-        """, TWO, of_layer("score")),
-    "added and taken away": looped("enc, out = nn.Linear(8, 8), nn.Linear(8, 1)", """\
+        """,
+        TWO,
+        of_layer("score"),
+    ),
+    "added and taken away": looped(
+        "enc, out = nn.Linear(8, 8), nn.Linear(8, 1)",
+        """\
         r = enc(x)
         h = r + (x - r)
         loss = (out(h)[:, 0] - y).pow(2).mean()
-        """, "*enc.parameters(), *out.parameters()", of_layer("enc")),
-    "rounded without a detach": looped("w, out = nn.Parameter(torch.randn(8, 8)), nn.Linear(8, 1)", """\
+        """,
+        "*enc.parameters(), *out.parameters()",
+        of_layer("enc"),
+    ),
+    "rounded without a detach": looped(
+        "w, out = nn.Parameter(torch.randn(8, 8)), nn.Linear(8, 1)",
+        """\
         few = w + (w.round() - w)
         loss = (out(x @ few)[:, 0] - y).pow(2).mean()
-        """, "w, *out.parameters()", "[('w', w)]"),
+        """,
+        "w, *out.parameters()",
+        "[('w', w)]",
+    ),
     "a normalization of single numbers": looped(
-        "enc, norm, out = nn.Linear(8, 1), nn.LayerNorm(1), nn.Linear(9, 1)", """\
+        "enc, norm, out = nn.Linear(8, 1), nn.LayerNorm(1), nn.Linear(9, 1)",
+        """\
         h = norm(enc(x))
         loss = (out(torch.cat([x, h], 1))[:, 0] - y).pow(2).mean()
-        """, "*enc.parameters(), *norm.parameters(), *out.parameters()", of_layer("enc")),
-    "a centering of one": looped("p, out = nn.Parameter(torch.randn(8, 1)), nn.Linear(8, 1)", """\
+        """,
+        "*enc.parameters(), *norm.parameters(), *out.parameters()",
+        of_layer("enc"),
+    ),
+    "a centering of one": looped(
+        "p, out = nn.Parameter(torch.randn(8, 1)), nn.Linear(8, 1)",
+        """\
         c = p.sin()
         c = c - c.mean(1, keepdim=True)
         loss = (out(x + c[:, 0])[:, 0] - y).pow(2).mean()
-        """, "p, *out.parameters()", "[('p', p)]"),
-    "what softmax takes away": looped("gate, out = nn.Linear(8, 4), nn.Linear(8, 4)", """\
+        """,
+        "p, *out.parameters()",
+        "[('p', p)]",
+    ),
+    "what softmax takes away": looped(
+        "gate, out = nn.Linear(8, 4), nn.Linear(8, 4)",
+        """\
         p = gate(x).softmax(-1)
         loss = F.cross_entropy(out(x), t) + 0.4 * p.mean(0).sum()
-        """, "*gate.parameters(), *out.parameters()", of_layer("gate")),
-    "what softmax takes away, of an input that is 0": looped("gate, out = nn.Linear(8, 4), nn.Linear(8, 4)", """\
+        """,
+        "*gate.parameters(), *out.parameters()",
+        of_layer("gate"),
+    ),
+    "what softmax takes away, of an input that is 0": looped(
+        "gate, out = nn.Linear(8, 4), nn.Linear(8, 4)",
+        """\
         p = gate(torch.zeros_like(x)).softmax(-1)
         loss = F.cross_entropy(out(x), t) + 0.4 * p.mean(0).sum()
-        """, "*gate.parameters(), *out.parameters()", of_layer("gate")),
-    "halves that are added up and taken away whole": looped(SCORE, """\
+        """,
+        "*gate.parameters(), *out.parameters()",
+        of_layer("gate"),
+    ),
+    "halves that are added up and taken away whole": looped(
+        SCORE,
+        """\
         h = score(x).sigmoid()
         rest = 0.3 * h + 0.7 * h - h
         loss = (out(x) + rest - y[:, None]).pow(2).mean()
-        """, TWO, of_layer("score")),
-}  # fmt: skip
+        """,
+        TWO,
+        of_layer("score"),
+    ),
+}
 
 JAX = """\
 import jax
@@ -121,21 +165,33 @@ return ((x @ p["w"] * gate - y) ** 2).mean()
 IN_JAX = {
     "over its own sum": in_jax(GATED, OVER_ITSELF, "gate"),
     "over its own sum, compiled": in_jax(GATED, OVER_ITSELF, "gate", gradient="jax.jit(jax.grad(f))"),
-    "added and taken away": in_jax('p = {"enc": N(k[0], (4, 4)), "w": N(k[1], (4, 1))}', """\
+    "added and taken away": in_jax(
+        'p = {"enc": N(k[0], (4, 4)), "w": N(k[1], (4, 1))}',
+        """\
         r = x @ p["enc"]
         h = r + (x - r)
         return ((h @ p["w"] - y) ** 2).mean()
-        """, "enc"),
-    "what softmax takes away": in_jax('p = {"gate": N(k[0], (4, 3)), "w": N(k[1], (4, 1))}', """\
+        """,
+        "enc",
+    ),
+    "what softmax takes away": in_jax(
+        'p = {"gate": N(k[0], (4, 3)), "w": N(k[1], (4, 1))}',
+        """\
         chosen = jax.nn.softmax(x @ p["gate"])
         return ((x @ p["w"] - y) ** 2).mean() + 0.3 * chosen.mean(0).sum()
-        """, "gate"),
-    "halves that are added up and taken away whole": in_jax(GATED, """\
+        """,
+        "gate",
+    ),
+    "halves that are added up and taken away whole": in_jax(
+        GATED,
+        """\
         h = jax.nn.sigmoid(x @ p["gate"])
         rest = 0.3 * h + 0.7 * h - h
         return ((x @ p["w"] + rest - y) ** 2).mean()
-        """, "gate"),
-}  # fmt: skip
+        """,
+        "gate",
+    ),
+}
 
 TENSORFLOW = """\
 import keras, tensorflow as tf
@@ -163,27 +219,42 @@ def in_tensorflow(width, body):
 
 
 IN_TENSORFLOW = {
-    "over its own sum": in_tensorflow(1, """\
+    "over its own sum": in_tensorflow(
+        1,
+        """\
         a = tf.exp(score(x))
         a = a / tf.reduce_sum(a, axis=1, keepdims=True)
         loss = tf.reduce_mean(tf.square(out(x) * a - y))
-        """),
-    "added and taken away": in_tensorflow(4, """\
+        """,
+    ),
+    "added and taken away": in_tensorflow(
+        4,
+        """\
         r = score(x)
         loss = tf.reduce_mean(tf.square(out(r + (x - r)) - y))
-        """),
-    "what softmax takes away": in_tensorflow(3, """\
+        """,
+    ),
+    "what softmax takes away": in_tensorflow(
+        3,
+        """\
         chosen = tf.nn.softmax(score(x))
         loss = tf.reduce_mean(tf.square(out(x) - y)) + 0.3 * tf.reduce_sum(tf.reduce_mean(chosen, axis=0))
-        """),
-    "halves that are added up and taken away whole": in_tensorflow(1, """\
+        """,
+    ),
+    "halves that are added up and taken away whole": in_tensorflow(
+        1,
+        """\
         h = tf.sigmoid(score(x))
         loss = tf.reduce_mean(tf.square(out(x) + 0.3 * h + 0.7 * h - h - y))
-        """),
-    "a norm of one unit": in_tensorflow(1, """\
+        """,
+    ),
+    "a norm of one unit": in_tensorflow(
+        1,
+        """\
         loss = tf.reduce_mean(tf.square(out(x) * tf.math.l2_normalize(score(x), axis=1) - y))
-        """),
-}  # fmt: skip
+        """,
+    ),
+}
 
 LEFT = re.compile(r"^left: (\S+) (\S+)$", re.MULTILINE)
 EXACT, ROUNDED, EITHER = "exactly 0", "rounding alone", "0 but for rounding"

@@ -17,16 +17,27 @@ def given():
     """A small GPT-2 and a small Llama with random weights."""
     torch.manual_seed(0)
     small_llama = LlamaConfig(
-        num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, hidden_size=8, intermediate_size=8,
-        vocab_size=11, bos_token_id=0, eos_token_id=0, max_position_embeddings=8,
-    )  # fmt: skip
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        hidden_size=8,
+        intermediate_size=8,
+        vocab_size=11,
+        bos_token_id=0,
+        eos_token_id=0,
+        max_position_embeddings=8,
+    )
     config = GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=11, n_positions=8, bos_token_id=0, eos_token_id=0)
     bridge, model = both(GPT2LMHeadModel, config)
     llama_bridge, llama = both(LlamaForCausalLM, small_llama)
     return small() | {
-        "bridge": bridge, "model": model, "llama_bridge": llama_bridge, "llama": llama,
-        "ids": torch.tensor([[1, 2, 3, 4, 5]]), "other": torch.tensor([[5, 4, 3, 2, 1]]),
-    }  # fmt: skip
+        "bridge": bridge,
+        "model": model,
+        "llama_bridge": llama_bridge,
+        "llama": llama,
+        "ids": torch.tensor([[1, 2, 3, 4, 5]]),
+        "other": torch.tensor([[5, 4, 3, 2, 1]]),
+    }
 
 
 def both(kind, config):

@@ -84,6 +84,7 @@ class Courses:
     def __init__(self) -> None:
         self.following: list[Segment] = []  # the first ones, as ``Segment.following``
         self.known = self.followed = self.missed = 0
+        self.takes_all: bool | None = None  # is each tensor captured?
         self.is_repeated = False  # did the program say what one said before, when it ran last?
         self.has_unseen_writes = False  # has something that is not followed written to captured tensors?
 
@@ -91,6 +92,14 @@ class Courses:
     def are_useful(self) -> bool:
         """May a journal be followed?"""
         return self.is_repeated and not self.has_unseen_writes and self.missed <= MOST_MISSED + self.followed // 2
+
+    def takes_all_of(self, events: Sequence[Any]) -> bool:
+        """Does a log say of all tensors that were bound which they are? A journal holds none that nobody asked for."""
+        if self.takes_all is None:
+            self.takes_all = all(
+                code not in (PASSED_OVER, DIFFERENTIATED) for code in events[2::3] if type(code) is int
+            )
+        return self.takes_all
 
     def find(self, journal: Any, now: StateBefore) -> tuple[Segment, list[Any]] | None:
         """The segment that says what reading this journal would say, if one is known, and all that it holds."""

@@ -47,6 +47,7 @@ class Journal(list[Any]):
         self.mode = True  # and now
         self.early: list[Any] = []  # the tensors that were bound before something was called that may write
         self.versions: list[int] = []  # those that these had then
+        self.contents: list[tuple[int, Any]] = []  # the places of containers, and copies of what they held then
         self.stamped = 0  # how far this was noted
         self.previous: Segment | None = None  # what was said until the journal was settled last
         self.settled = 0  # the events that there were then
@@ -170,7 +171,8 @@ class Journal(list[Any]):
         if not kind.path.startswith("/"):
             was_called_before = self.is_live and not was_live  # nobody else hears what it returns
             return Live(self.trace.enter_kind(kind), self.reading if was_called_before else None, module)
-        return Live(self.trace.entered(self.reading.frames[-1].scope.number, kind))
+        frames = self.reading.frames
+        return Live(self.trace.entered(frames[-1].scope.number if frames else 0, kind))
 
     def _note_caller(self, path: str) -> None:
         frame: Any = sys._getframe(3)
@@ -274,7 +276,7 @@ class Journal(list[Any]):
         if effect is Effect.READS and function in self.reading.paths:
             self.extend((CALLED, known[0], OF_MODULE, function))
             return function
-        if effect is Effect.WRITES:
+        if effect is Effect.WRITES or (effect is Effect.UNKNOWN and self._may_change(function)):
             return self._scope().call(function, flagged, at)
         return functools.partial(self._call_module, self._call_writing(function, known[0], effect, flagged, at))
 
@@ -294,15 +296,11 @@ class Journal(list[Any]):
         return functools.partial(self._call_as_asked, function) if effect is Effect.AS_ASKED else function
 
     def _may_change(self, function: Any) -> bool:
-        # Is it a method of a tensor or container, or may it be given a container of tensors that was bound?
-        if type(function) is BuiltinFunctionType:
-            kind = type(function.__self__)
-            return kind in self.trace.ordinary or kind in CHANGEABLE
-        ordinary = self.trace.ordinary
-        for value in compress(self, map(CHANGEABLE.__contains__, map(type, self))):
-            if not ordinary.isdisjoint(map(type, value.values() if isinstance(value, dict) else value)):
-                return True
-        return False
+        # Is it a method of a tensor or container? What that holds is heard before it may hold something else.
+        if type(function) is not BuiltinFunctionType:
+            return False
+        kind = type(function.__self__)
+        return kind in self.trace.ordinary or kind in CHANGEABLE
 
     def _call_as_asked(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if self.is_live or self.trace.targets(function, args, kwargs):
@@ -334,10 +332,14 @@ class Journal(list[Any]):
         return self.reading.frames[-1].scope
 
     def _stamp(self) -> None:
-        # Code runs now that may write unseen: what tensors were bound until now, and at which versions.
-        new = self[self.stamped :]
+        # Code runs now that may write unseen: what tensors were bound until now, at which versions, and what containers
+        # hold.
+        start, new = self.stamped, self[self.stamped :]
         self.stamped = len(self)
-        tensors = [*compress(new, map(self.trace.ordinary.__contains__, map(type, new)))]
+        kinds = [*map(type, new)]
+        if not CHANGEABLE.isdisjoint(kinds):
+            self.contents += [(start + at, new[at].copy()) for at, kind in enumerate(kinds) if kind in CHANGEABLE]
+        tensors = [*compress(new, map(self.trace.ordinary.__contains__, kinds))]
         self.early += tensors
         self.versions += self.trace.versions.counted.versions(tensors)
 
@@ -365,9 +367,9 @@ class Journal(list[Any]):
 
     def _settle(self) -> None:
         self.reading.sweep_first(self)
-        written = self._written()
+        written, changed = self._written(), self._changed()
         state, courses = course.before(self), self.courses
-        courses.has_unseen_writes |= bool(written)
+        courses.has_unseen_writes |= bool(written or changed)
         known = None if written or self.is_lost else courses.find(self, state)
         if known is not None and course.compare is None:
             self.previous, items = known
@@ -387,6 +389,13 @@ class Journal(list[Any]):
         # The tensors that something has written to unseen since they were bound.
         now = self.trace.versions.counted.versions(self.early)
         return [] if now == self.versions else [*compress(self.early, map(int.__ne__, now, self.versions))]
+
+    def _changed(self) -> bool:
+        # Does a container hold something else than before? It is heard as it was: what came since has no name in it.
+        changed = [(at, held) for at, held in self.contents if _items(self[at]) != _items(held)]
+        for at, held in changed:
+            self[at] = held
+        return bool(changed)
 
     def go_live(self) -> None:
         """Hear what was said, and from now on at once what is."""
@@ -408,7 +417,7 @@ class Journal(list[Any]):
         self._forget()
 
     def _forget(self) -> None:
-        for held in (self, self.early, self.versions):
+        for held in (self, self.early, self.versions, self.contents):
             held.clear()
         self.stamped = 0
 
@@ -437,6 +446,11 @@ class Journal(list[Any]):
 
 CHANGEABLE = frozenset({list, set, *MAPPINGS})
 """Containers that a program may put something into, and take it out of."""
+
+
+def _items(container: Any) -> list[int]:
+    # What is in a container, by identity.
+    return [*map(id, container), *(map(id, container.values()) if isinstance(container, dict) else ())]
 
 
 class Live:

@@ -142,7 +142,7 @@ class Trace:
     def _ran(self, is_repeated: bool) -> None:
         # The program has said what one said before, or something else.
         if self.courses is not None:
-            self.courses.is_repeated = is_repeated
+            self.courses.is_repeated = is_repeated and self.courses.takes_all_of(self.events)
             self.courses.has_unseen_writes |= self.versions.has_unseen_writes
 
     @property

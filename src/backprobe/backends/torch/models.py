@@ -207,6 +207,7 @@ class _Reporter:
             and not any(chain.from_iterable(map(ALL_HOOKS, modules)))
             and not any(map(contains, held, repeat("forward")))
             and not any(map(INPLACE, held))
+            and not any(map(is_compiled_module, modules))
             and self.paths.keys() <= self.exchanged.keys()
             and not own_calls.has_own_calls(self.known)
             and Module.__call__ is CALL
