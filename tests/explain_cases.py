@@ -214,9 +214,14 @@ def over_several_lines(x, w):
     )
     parts = []
     parts.append(
-        u.sum().item()  # <- here
-    )
-    chained = u.exp().data.sum()  # <- here
+        u.sum()
+        .item(),  # <- here
+    )  # fmt: skip
+    chained = (
+        u.exp()
+        .data  # <- here
+        .sum()
+    )  # fmt: skip
     return (both * w).sum() * parts[0] * chained
 
 

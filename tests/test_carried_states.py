@@ -45,7 +45,8 @@ def step():
 """
 STATES = {
     "an attribute": (ATTRIBUTE, "self.h = self.h.detach()"),
-    "an attribute that another method writes": ("""
+    "an attribute that another method writes": (
+        """
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -64,8 +65,11 @@ model = Net()
 
 def step():
     return model(x).square().mean()
-""", "self.h = self.h.detach()"),
-    "a pair in an attribute": ("""
+""",
+        "self.h = self.h.detach()",
+    ),
+    "a pair in an attribute": (
+        """
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -80,8 +84,11 @@ model = Net()
 
 def step():
     return model(x).square().mean()
-""", "self.state = tuple(part.detach() for part in self.state)"),
-    "a pair beside the outputs": ("""
+""",
+        "self.state = tuple(part.detach() for part in self.state)",
+    ),
+    "a pair beside the outputs": (
+        """
 class Trainer:
     def __init__(self):
         self.hidden = torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)
@@ -93,8 +100,11 @@ class Trainer:
 
 model = nn.LSTM(3, 4)
 step = Trainer().step
-""", "self.hidden = tuple(part.detach() for part in self.hidden)"),
-    "pairs in a tuple": ("""
+""",
+        "self.hidden = tuple(part.detach() for part in self.hidden)",
+    ),
+    "pairs in a tuple": (
+        """
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -113,8 +123,11 @@ model = Net()
 
 def step():
     return model(x).square().mean()
-""", "second = tuple(part.detach() for part in second); first = tuple(part.detach() for part in first)"),
-    "an item of a dict": ("""
+""",
+        "second = tuple(part.detach() for part in second); first = tuple(part.detach() for part in first)",
+    ),
+    "an item of a dict": (
+        """
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -129,8 +142,11 @@ model = Net()
 
 def step():
     return model(x).square().mean()
-""", "self.state['h'] = self.state['h'].detach()"),
-    "items of a list, in a loop over layers": ("""
+""",
+        "self.state['h'] = self.state['h'].detach()",
+    ),
+    "items of a list, in a loop over layers": (
+        """
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -147,8 +163,11 @@ model = Net()
 
 def step():
     return model(x).square().mean()
-""", "self.states[i] = self.states[i].detach()"),
-    "a parameter of a function, under another name": ("""
+""",
+        "self.states[i] = self.states[i].detach()",
+    ),
+    "a parameter of a function, under another name": (
+        """
 def advance(x, state):
     # again
     new = model(x, state)
@@ -160,8 +179,11 @@ def step():
     global memory
     loss, memory = advance(x, memory)
     return loss
-""", "state = state.detach()"),
-    "a variable of the function around": ("""
+""",
+        "state = state.detach()",
+    ),
+    "a variable of the function around": (
+        """
 def maker(cell):
     h = torch.zeros(2, 4)
 
@@ -175,8 +197,11 @@ def maker(cell):
 
 model = nn.GRUCell(3, 4)
 step = maker(model)
-""", "h = h.detach()"),
-    "fields of an object": ("""
+""",
+        "h = h.detach()",
+    ),
+    "fields of an object": (
+        """
 @dataclass
 class State:
     h: torch.Tensor
@@ -192,8 +217,11 @@ def step():
     global state
     state = advance(state)
     return state.h.square().mean()
-""", "state.c, state.h = state.c.detach(), state.h.detach()"),
-    "a buffer": ("""
+""",
+        "state.c, state.h = state.c.detach(), state.h.detach()",
+    ),
+    "a buffer": (
+        """
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -210,8 +238,10 @@ model = Net()
 
 def step():
     return model(x).square().mean()
-""", "self.mean = self.mean.detach()"),
-}  # fmt: skip
+""",
+        "self.mean = self.mean.detach()",
+    ),
+}
 
 
 def note_of(tmp_path, text, block=bp.probe, **options):

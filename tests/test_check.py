@@ -91,13 +91,11 @@ def test_the_calls_of_a_chain_over_several_lines_are_told_apart():
             self.tensor = tensor
 
     def g(x):
-        return torch.stack(
-            [
-                Flipped.apply(x),  # first of the list
-                x.sin(),
-                Halved.apply(x),  # last of the list
-            ]
-        ).sum()
+        return torch.stack([
+            Flipped.apply(x),  # first of the list
+            x.sin(),
+            Halved.apply(x),  # last of the list
+        ]).sum()  # fmt: skip
 
     report = bp.check(g)(numbers(3))
     assert [one.source.line for one in report.findings] == [
@@ -198,17 +196,10 @@ def test_the_state_of_a_model_is_as_before():
 # what cannot be judged
 
 
-@pytest.mark.parametrize(
-    "kinked",
-    [
-        lambda x: x.abs(),
-        lambda x: F.relu(x),
-        lambda x: x.max(),
-        lambda x: torch.maximum(x, -x),
-        lambda x: x.norm(),
-        lambda x: x.clamp(min=0),
-    ],
-)
+@pytest.mark.parametrize("kinked", [
+    lambda x: x.abs(), lambda x: F.relu(x), lambda x: x.max(), lambda x: torch.maximum(x, -x), lambda x: x.norm(),
+    lambda x: x.clamp(min=0),
+])  # fmt: skip
 def test_a_kink_is_not_judged(kinked):
     report = bp.check(kinked)(torch.zeros(3))
     assert report.error < 1e-15 and len(report.unjudged) == 1

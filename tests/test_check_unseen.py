@@ -202,13 +202,9 @@ def test_a_method_of_a_tensor_closes_over_nothing():
     assert bp.check(lambda x: x.norm())(numbers(3)).notes == ()
 
 
-@pytest.mark.parametrize(
-    "backward",
-    [
-        lambda y, w: torch.autograd.grad(y, w, create_graph=True)[0],
-        lambda y, w: y.backward(create_graph=True) or w.grad,
-    ],
-)
+@pytest.mark.parametrize("backward", [
+    lambda y, w: torch.autograd.grad(y, w, create_graph=True)[0], lambda y, w: y.backward(create_graph=True) or w.grad,
+])  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Using backward")
 def test_the_derivative_of_a_derivative_is_judged(backward):
     def f(x):
@@ -231,10 +227,9 @@ def test_a_backward_pass_that_is_not_differentiated_is_not_told_of():
     assert bp.check(f)(numbers(3)).notes == ()
 
 
-@pytest.mark.parametrize(
-    "around",
-    [lambda f, x: torch.func.vmap(f)(x), lambda f, x: torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False)],
-)
+@pytest.mark.parametrize("around", [
+    lambda f, x: torch.func.vmap(f)(x), lambda f, x: torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False),
+])  # fmt: skip
 def test_what_a_function_closes_over_is_said_not_to_be_judged(around):
     report = bp.check(lambda x, w: around(lambda t: t * w.sum(), x))(numbers(3), numbers(2))
     assert report.ok

@@ -128,28 +128,55 @@ COMMANDS = {  # with what is read of each
     "report loud --html loud.html": ((), lambda one: one["page"] == "loud.html" and one["alerts"]),
     "memory cut.py": ((), lambda one: one["ok"] and one["held"] == [] and one["saved"][0]["source"][:7] == "cut.py:"),
     "view loud --no-open --until-ended": ((), lambda one: one["url"].startswith("http://127.0.0.1:")),
-    "probe f.py:well": (GIVEN, lambda one: {each["name"]: each["gradient"] and each["gradient"]["numbers"]
-                                            for each in one["entries"]}["u"] == pytest.approx(403.4288)),
-    "probe f.py:two --of a --of b": (GIVEN, lambda one: one["entries"][1]["gradients"]["b"]["status"] != "ok"
-                                     and one["entries"][1]["gradients"]["a"]["gradient"]["numbers"] == 3.0),
-    "probe f.py:several": (("x=[1.0, 2.0]", "w=[3.0, 4.0]", "--cotangent", "[1, 1]"), lambda one: {
-        each["name"]: each["value"] for each in one["entries"]}["v.1"] == {"numbers": 3}),
-    "probe f.py:nan": (GIVEN, lambda one: one["entries"][-1]["value"] == {
-        "numbers": "NaN", "rms": one["entries"][-1]["value"]["rms"],
-        "largest": one["entries"][-1]["value"]["largest"], "nonfinite": 1}),
-    "probe f.py:odd": (("x=[1.0, nan]",), lambda one: (
-        kept := {each["name"]: each["value"] for each in one["entries"]}
-    )["held.3"] == {"numbers": True} and kept["held.1"] == {"text": "an integer of 16610 bits"}
-        and kept["x"]["numbers"] == [1.0, "NaN"] and kept["held.4"] == {"numbers": "infinite"}
-        and kept["ragged"]["numbers"] is kept["nowhere"] is None
-        and kept["pairs"]["numbers"][0] == {"real": 1.0, "imag": 1.0} and kept["empty"]["numbers"] == []),
+    "probe f.py:well": (
+        GIVEN,
+        lambda one: (
+            {each["name"]: each["gradient"] and each["gradient"]["numbers"] for each in one["entries"]}["u"]
+            == pytest.approx(403.4288)
+        ),
+    ),
+    "probe f.py:two --of a --of b": (
+        GIVEN,
+        lambda one: (
+            one["entries"][1]["gradients"]["b"]["status"] != "ok"
+            and one["entries"][1]["gradients"]["a"]["gradient"]["numbers"] == 3.0
+        ),
+    ),
+    "probe f.py:several": (
+        ("x=[1.0, 2.0]", "w=[3.0, 4.0]", "--cotangent", "[1, 1]"),
+        lambda one: {each["name"]: each["value"] for each in one["entries"]}["v.1"] == {"numbers": 3},
+    ),
+    "probe f.py:nan": (
+        GIVEN,
+        lambda one: (
+            one["entries"][-1]["value"]
+            == {
+                "numbers": "NaN",
+                "rms": one["entries"][-1]["value"]["rms"],
+                "largest": one["entries"][-1]["value"]["largest"],
+                "nonfinite": 1,
+            }
+        ),
+    ),
+    "probe f.py:odd": (
+        ("x=[1.0, nan]",),
+        lambda one: (
+            (kept := {each["name"]: each["value"] for each in one["entries"]})["held.3"] == {"numbers": True}
+            and kept["held.1"] == {"text": "an integer of 16610 bits"}
+            and kept["x"]["numbers"] == [1.0, "NaN"]
+            and kept["held.4"] == {"numbers": "infinite"}
+            and kept["ragged"]["numbers"] is kept["nowhere"] is None
+            and kept["pairs"]["numbers"][0] == {"real": 1.0, "imag": 1.0}
+            and kept["empty"]["numbers"] == []
+        ),
+    ),
     "probe cut.py": ((), lambda one: one["outputs"] == ["loss"]),
     "derive f.py:well x u": (GIVEN, lambda one: one["value"]["numbers"] == 2.0 and one["agrees"] and one["paths"]),
     "draw f.py:well out.svg": (GIVEN, lambda one: one["drawing"] == "out.svg"),
     "watch --folder NEW.run cut.py": ((), lambda one: [each["steps"] for each in one["runs"]] == [3]),
     "replay bad-step made.py:make": ((), lambda one: one["bitwise"] and not one["ok"]),
     "demo --folder shown": ((), lambda one: "shown/toy.svg" in one["drawings"]),
-}  # fmt: skip
+}
 ELSEWHERE = {"export"}
 """Tested in tests/integrations/test_exports.py: it needs the packages that read what it writes."""
 

@@ -47,8 +47,11 @@ def test_a_framework_is_imported_in_its_own_folder_alone():
     assert frameworks <= set(FRAMEWORKS["forbidden_modules"])
     assert FRAMEWORKS["source_modules"] == ["backprobe"]
     assert {line.partition(" ->")[0].removesuffix(".**") for line in FRAMEWORKS["ignore_imports"]} == {
-        "backprobe.backends.torch", "backprobe.backends.tensorflow", "backprobe.backends.jax", "backprobe.demo"
-    }  # fmt: skip
+        "backprobe.backends.torch",
+        "backprobe.backends.tensorflow",
+        "backprobe.backends.jax",
+        "backprobe.demo",
+    }
 
 
 def test_types_are_strict_and_few_lines_are_excused():

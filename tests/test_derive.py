@@ -557,12 +557,41 @@ def test_complex_values_stand_as_recorded():
 # texts that mean harm
 
 HARMFUL = [
-    "__import__('os').system('touch HACKED')", "v(v)(v)", "10**4000*v", "v*1e400", "v*" + "9" * 5000, "-" * 500 + "v",
-    "(" * 500 + "v" + ")" * 500, "v" + ".exp()" * 500, "v**10**10**10", "2**2**2**2**2**2*v", "v\x00", "\ud800",
-    "v.__class__", "lambda: v", "f'{v}'", "[v for v in v]", "exp(exp(exp(9)))*v", "v**(10**300)", "v/0", "1/0*v",
-    "+".join(["v"] * 300), "sin(" * 39 + "v" + ")" * 39, "v; v", "   ", "v*1j", "'a'*v", "add(*v)", "await v",
-    "(10**300+7)**(1/3)*v", "v if v else v", "v['$\\\\{}']", "maximum(exp(exp(100)), v)", "log(v**1000)", "x*v*v",
-]  # fmt: skip
+    "__import__('os').system('touch HACKED')",
+    "v(v)(v)",
+    "10**4000*v",
+    "v*1e400",
+    "v*" + "9" * 5000,
+    "-" * 500 + "v",
+    "(" * 500 + "v" + ")" * 500,
+    "v" + ".exp()" * 500,
+    "v**10**10**10",
+    "2**2**2**2**2**2*v",
+    "v\x00",
+    "\ud800",
+    "v.__class__",
+    "lambda: v",
+    "f'{v}'",
+    "[v for v in v]",
+    "exp(exp(exp(9)))*v",
+    "v**(10**300)",
+    "v/0",
+    "1/0*v",
+    "+".join(["v"] * 300),
+    "sin(" * 39 + "v" + ")" * 39,
+    "v; v",
+    "   ",
+    "v*1j",
+    "'a'*v",
+    "add(*v)",
+    "await v",
+    "(10**300+7)**(1/3)*v",
+    "v if v else v",
+    "v['$\\\\{}']",
+    "maximum(exp(exp(100)), v)",
+    "log(v**1000)",
+    "x*v*v",
+]
 
 
 @pytest.mark.parametrize("expression", HARMFUL)

@@ -312,10 +312,8 @@ def test_containers_that_were_there_before_or_count_their_places():
         loss = (cache[-1] + buffer[-1]).sum() * torch.tensor(groups["c"]).sum() * x.sum()
         loss.backward()
     for name, text in (
-        ("a", "cache.append(a.detach())"),
-        ("b", "buffer.append(b.detach())"),
-        ("c", 'groups["c"].append(c.tolist())'),
-    ):
+        ("a", "cache.append(a.detach())"), ("b", "buffer.append(b.detach())"), ("c", 'groups["c"].append(c.tolist())')
+    ):  # fmt: skip
         assert bp.explain(rec, name).findings[0].source.text == text
 
 
@@ -617,8 +615,16 @@ def test_a_value_that_its_own_statement_cuts_off_says_in_which_line():
 def test_a_zero_derivative_is_at_the_line_of_the_operation():
     def f(x):
         u = x * 2
-        r = u.exp().round() * 3
-        s = torch.floor(u)
+        r = (
+            u.exp()
+            .round()
+            * 3
+        )  # fmt: skip
+        s = (
+            torch.floor(
+                u,
+            )
+        )  # fmt: skip
         return r.sum() + s.sum()
 
     report = bp.explain(bp.probe(f)(leaf(1.0, 2.0)), "u")
@@ -649,12 +655,9 @@ def test_a_distribution_on_a_line_of_its_own_is_cut_off_where_it_is_drawn_from()
 
 @pytest.mark.parametrize(
     ("text", "name"),
-    [
-        ('{"loss": y.sum(), "dead": torch.ones(())}', "return.dead"),
-        ("y.sum(), torch.zeros(2)", "return.1"),
-        ("dict(loss=y.sum(), dead=torch.full((2,), 0.5))", "return.dead"),
-    ],
-)
+    [('{"loss": y.sum(), "dead": torch.ones(())}', "return.dead"), ("y.sum(), torch.zeros(2)", "return.1"),
+     ("dict(loss=y.sum(), dead=torch.full((2,), 0.5))", "return.dead")],
+)  # fmt: skip
 def test_a_constant_beside_what_is_computed_is_computed_from_nothing(text, name, tmp_path):
     file = tmp_path / "made.py"
     file.write_text(f"import torch\ndef f(x):\n    y = x * 2\n    return {text}\n")

@@ -11,11 +11,8 @@ from explain_cases import BLOCKS, ERRORS, FUNCTIONS, WORDS, W, X
 from goldens import golden
 
 BESIDE = ("made_again", "unused", "differentiated")
-NOTED = (
-    "computed, and not used for an output: ",
-    "nothing recorded leads to an output from: ",
-    "only the derivative is used of: ",
-)
+NOTED = ("computed, and not used for an output: ", "nothing recorded leads to an output from: ",
+         "only the derivative is used of: ")  # fmt: skip
 LINE = re.compile(r"explain_cases\.py:(\d+): ")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Converting a tensor with requires_grad=True to a scalar", "ignore:None of the inputs have requires_grad"

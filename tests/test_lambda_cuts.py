@@ -30,10 +30,16 @@ def trained(*parts):
 IN_A_DICT = {
     "detach": lambda self, x: self.head(self.enc(x).detach()),
     "data": lambda self, x: self.head(self.enc(x).data),
-    "lines": lambda self, x: self.head(torch.relu(self.enc(x)).detach()),
-    "bare": (lambda self, x: self.head(torch.cat([x, x], 1)) + self.enc(x).argmax(1)[:, None]),
+    "lines": lambda self, x: self.head(
+        torch.relu(self.enc(x))
+        .detach()
+    ),
+    "bare": (
+        lambda self, x: self.head(torch.cat([x, x], 1))
+        + self.enc(x).argmax(1)[:, None]
+    ),
     "items": lambda self, x: self.head(torch.stack([self.enc(row).detach() for row in x])),
-}
+}  # fmt: skip
 SAID = {
     "detach": "`self.enc(x).detach()` cuts",
     "data": "`self.enc(x).data`",

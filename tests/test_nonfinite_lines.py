@@ -21,21 +21,36 @@ def found(report, kind):
 
 def by_two_logarithms(x):
     h = torch.sigmoid(x)
-    y = torch.log(h) + torch.log(1 - h)
+    y = (torch.log(h) +
+         torch.log(1 - h))  # fmt: skip
     return y.sum()
 
 
 def by_a_chain(x):
-    return x.exp().sum().sub(2).log()
+    return (
+        x.exp()
+        .sum()
+        .sub(2)
+        .log()
+    )  # fmt: skip
 
 
 def by_a_quotient(x):
-    ratio = (x + 1) * ((x - 1) / (x - x))
+    ratio = (
+        (x + 1)
+        * ((x - 1)
+           / (x - x))
+    )  # fmt: skip
     return ratio.sum()
 
 
 def by_an_argument(x):
-    total = torch.add(torch.exp(x), torch.exp(x * 100))
+    total = torch.add(
+        torch.exp(x),
+        torch.exp(
+            x * 100
+        ),
+    )  # fmt: skip
     return total.sum()
 
 
@@ -152,14 +167,10 @@ def by_method(x):
 
 
 BRANCHES = [
-    (named_in_the_condition, "y"),
-    (with_literals, "torch.sqrt(x)"),
-    (bound_before, "root"),
-    (nested, "torch.where(x > 1, x, root)"),
-    (nested_and_selected_outside, "root"),
-    (filled, "torch.sqrt(x)"),
+    (named_in_the_condition, "y"), (with_literals, "torch.sqrt(x)"), (bound_before, "root"),
+    (nested, "torch.where(x > 1, x, root)"), (nested_and_selected_outside, "root"), (filled, "torch.sqrt(x)"),
     (by_method, "torch.sqrt(x)"),
-]
+]  # fmt: skip
 
 
 @in_both
@@ -241,7 +252,9 @@ def over_several_lines(z):
 
 
 @in_both
-@pytest.mark.parametrize("program", [healed_by_a_division, sigmoid_by_hand, softmax_by_hand, over_several_lines])
+@pytest.mark.parametrize(
+    "program", [healed_by_a_division, sigmoid_by_hand, softmax_by_hand, over_several_lines]
+)  # fmt: skip
 def test_the_overflow_is_the_birth_and_the_gradient_its_consequence(program, explained):
     report = explained(program, tensor([100.0, 0.0]))
     first = report.findings[0]

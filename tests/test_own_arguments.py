@@ -8,10 +8,38 @@ import backprobe as bp
 
 X = torch.linspace(0.5, 1.5, 6).reshape(2, 3)
 NAMES = (
-    "seed", "bounds", "tries", "runs", "seconds", "select", "of", "wrt", "cotangent", "backend", "replace", "precision",
-    "target", "args", "kwargs", "self", "held", "function", "module", "following", "value", "given", "name", "skip",
-    "experiments", "axis", "noise", "rename", "layout", "convention", "nonfinite",
-)  # fmt: skip
+    "seed",
+    "bounds",
+    "tries",
+    "runs",
+    "seconds",
+    "select",
+    "of",
+    "wrt",
+    "cotangent",
+    "backend",
+    "replace",
+    "precision",
+    "target",
+    "args",
+    "kwargs",
+    "self",
+    "held",
+    "function",
+    "module",
+    "following",
+    "value",
+    "given",
+    "name",
+    "skip",
+    "experiments",
+    "axis",
+    "noise",
+    "rename",
+    "layout",
+    "convention",
+    "nonfinite",
+)
 NUMBERS = {name: 1.0 + 0.1 * at for at, name in enumerate(NAMES)}
 
 

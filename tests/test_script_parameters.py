@@ -73,34 +73,73 @@ def lost(out):
 
 ENC, MID, SCALE = ["enc.weight", "enc.bias"], ["mid.weight", "mid.bias"], ["scale"]
 CUTS = {
-    "detach at the end of it": ("h = torch.relu(self.enc(x)).detach() * self.scale\nreturn self.head(self.mid(h))",
-                                      [ENC], "cuts 'h' off from `self.enc(x)`"),
-    "no_grad around a call": ("with torch.no_grad():\n    h = self.enc(x)\nreturn self.head(self.mid(h * self.scale))",
-                              [ENC], "`self.enc(x)` at train.py:15 runs under torch.no_grad(): 2"),
+    "detach at the end of it": (
+        "h = torch.relu(self.enc(x)).detach() * self.scale\nreturn self.head(self.mid(h))",
+        [ENC],
+        "cuts 'h' off from `self.enc(x)`",
+    ),
+    "no_grad around a call": (
+        "with torch.no_grad():\n    h = self.enc(x)\nreturn self.head(self.mid(h * self.scale))",
+        [ENC],
+        "`self.enc(x)` at train.py:15 runs under torch.no_grad(): 2",
+    ),
     "data": ("h = self.enc(x).data\nreturn self.head(self.mid(h * self.scale))", [ENC], "`self.enc(x).data`"),
-    "through numpy": ("h = torch.from_numpy(self.enc(x).detach().numpy())\nreturn self.head(self.mid(h * self.scale))",
-                      [ENC], "takes `self.enc(x)` out of the framework"),
-    "a new tensor": ("h = torch.tensor(self.enc(x).tolist())\nreturn self.head(self.mid(h * self.scale))",
-                     [ENC], "into a list of Python numbers"),
-    "a module that is not called": ("return self.head(self.enc(x) * self.scale)", [MID],
-                                    "'net.mid' (Linear) was not called"),
-    "a parameter that is not mentioned": ("return self.head(self.mid(self.enc(x)))", [SCALE],
-                                          "'net.scale' is not mentioned in the forward() of 'net'"),
-    "a parameter that is detached": ("return self.head(self.mid(self.enc(x) * self.scale.detach()))", [SCALE],
-                                     "`self.scale.detach()` at train.py:14 cuts the result off from `self.scale`"),
-    "all in one line": ("return self.head(self.scale * torch.relu(self.mid(self.enc(x).detach())))", [ENC],
-                        "`self.enc(x).detach()`"),
-    "positions": ("h = self.mid(self.enc(x))\nreturn self.head(self.scale * F.one_hot(h.argmax(1), 8).float())",
-                  [ENC + MID], "`h.argmax(1)` at train.py:15 gives positions"),
-    "two lines": ("h = self.enc(x).detach()\nh = (self.mid(h) * self.scale > 0).float()\nreturn self.head(h)",
-                  [ENC, MID + SCALE], "is true or false"),
-    "a name in between": ("h = self.enc(x)\nb = h.detach()\nreturn self.head(self.mid(b * self.scale))", [ENC],
-                          "`h.detach()` at train.py:15 cuts '/train/Net:b' off from '/train/Net:h'"),
-    "a result that is not used": ("h = self.enc(x) * self.scale\naux = self.mid(h)\nreturn self.head(h)", [MID],
-                                  "'/train/Net:aux' is computed, and nothing that was recorded leads from it"),
-    "a result that is thrown away": ("h = self.enc(x) * self.scale\nself.mid(h)\nreturn self.head(h)", [MID],
-                                     "the result of `self.mid(h)` (train.py:15) is not used"),
-}  # fmt: skip
+    "through numpy": (
+        "h = torch.from_numpy(self.enc(x).detach().numpy())\nreturn self.head(self.mid(h * self.scale))",
+        [ENC],
+        "takes `self.enc(x)` out of the framework",
+    ),
+    "a new tensor": (
+        "h = torch.tensor(self.enc(x).tolist())\nreturn self.head(self.mid(h * self.scale))",
+        [ENC],
+        "into a list of Python numbers",
+    ),
+    "a module that is not called": (
+        "return self.head(self.enc(x) * self.scale)",
+        [MID],
+        "'net.mid' (Linear) was not called",
+    ),
+    "a parameter that is not mentioned": (
+        "return self.head(self.mid(self.enc(x)))",
+        [SCALE],
+        "'net.scale' is not mentioned in the forward() of 'net'",
+    ),
+    "a parameter that is detached": (
+        "return self.head(self.mid(self.enc(x) * self.scale.detach()))",
+        [SCALE],
+        "`self.scale.detach()` at train.py:14 cuts the result off from `self.scale`",
+    ),
+    "all in one line": (
+        "return self.head(self.scale * torch.relu(self.mid(self.enc(x).detach())))",
+        [ENC],
+        "`self.enc(x).detach()`",
+    ),
+    "positions": (
+        "h = self.mid(self.enc(x))\nreturn self.head(self.scale * F.one_hot(h.argmax(1), 8).float())",
+        [ENC + MID],
+        "`h.argmax(1)` at train.py:15 gives positions",
+    ),
+    "two lines": (
+        "h = self.enc(x).detach()\nh = (self.mid(h) * self.scale > 0).float()\nreturn self.head(h)",
+        [ENC, MID + SCALE],
+        "is true or false",
+    ),
+    "a name in between": (
+        "h = self.enc(x)\nb = h.detach()\nreturn self.head(self.mid(b * self.scale))",
+        [ENC],
+        "`h.detach()` at train.py:15 cuts '/train/Net:b' off from '/train/Net:h'",
+    ),
+    "a result that is not used": (
+        "h = self.enc(x) * self.scale\naux = self.mid(h)\nreturn self.head(h)",
+        [MID],
+        "'/train/Net:aux' is computed, and nothing that was recorded leads from it",
+    ),
+    "a result that is thrown away": (
+        "h = self.enc(x) * self.scale\nself.mid(h)\nreturn self.head(h)",
+        [MID],
+        "the result of `self.mid(h)` (train.py:15) is not used",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", CUTS)

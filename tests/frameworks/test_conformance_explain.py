@@ -237,10 +237,44 @@ def test_an_operation_that_is_flat_in_the_middle_of_an_expression(framework):
 
 
 ONLY_IN_PYTORCH = ("no_grad", "no_grad.update", "unknown.hook", "checkpoint", "overwritten", "made_leaf", "data")
-FIELDS = dict.fromkeys(("value", "plain", "target", "text", "call", "dtype", "mode", "function", "reason", "instead",
-                        "when", "again", "others", "outputs", "giver", "module", "operations", "names", "converted",
-                        "functions", "gradients", "targets", "first", "operation", "factors", "shapes", "result",
-                        "applied", "optimizer", "rate", "share", "last", "look"), "u")  # fmt: skip
+FIELDS = dict.fromkeys(
+    (
+        "value",
+        "plain",
+        "target",
+        "text",
+        "call",
+        "dtype",
+        "mode",
+        "function",
+        "reason",
+        "instead",
+        "when",
+        "again",
+        "others",
+        "outputs",
+        "giver",
+        "module",
+        "operations",
+        "names",
+        "converted",
+        "functions",
+        "gradients",
+        "targets",
+        "first",
+        "operation",
+        "factors",
+        "shapes",
+        "result",
+        "applied",
+        "optimizer",
+        "rate",
+        "share",
+        "last",
+        "look",
+    ),
+    "u",
+)
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)

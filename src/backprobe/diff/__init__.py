@@ -1,4 +1,4 @@
-"""Comparing two recordings, or two runs, of what should be one computation: where they first disagree."""
+"""Comparing two recordings, or two runs, of the same computation: where they first disagree."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def diff(
     noise: Any = None,
     convention: str | tuple[str, str] | None = None,
 ) -> DiffReport | RunDiffReport:
-    """Compare two recordings of what should be one computation: a reference, and a port of it.
+    """Compare two recordings of the same computation: a reference, and a port of it.
 
     >>> import torch, backprobe as bp
     >>> def f(x, w):
@@ -104,22 +104,22 @@ def diff(
     - ``convention`` is the library whose layers ``b`` has, ``"pytorch"``, ``"equinox"``, ``"flax"``, ``"keras"`` or
       ``"haiku"``, or one for each; of recordings of two frameworks the names of parameters tell.
 
-    Entries belong together if they have one name, or by ``rename``. Then parameters are matched by the paths of their
-    modules, and what is left by its shape, its operation and what it is computed from, if only one entry fits; each
-    pair says how it was matched.
+    Entries are partners if they have the same name, or by ``rename``. Then parameters are matched by the paths of their
+    modules, and the remaining entries by shape, operation and inputs, if only one entry fits. Each pair says how it was
+    matched.
 
     Values are compared in the order of execution, arguments and parameters first; then gradients in the order of
-    backward. NaN equals NaN. An error counts if its root mean square or its largest element is above the floor: the
-    root of eps of the coarsest dtype on the way, times the magnitude of ``a``; or what rounding does to one operation,
-    where all that a value is computed from is equal bit for bit. ``noise`` measures the floor of each
-    entry instead: one or several recordings of the reference that are as right as ``a``, run in another order, on
-    another device, or in a lower precision. An entry's floor is then 4 times what it moves among them, and up to 16
-    times where it has few elements.
+    backward. NaN equals NaN. An error counts if its root mean square or its largest element exceeds the floor. By
+    default the floor is the square root of eps of the coarsest dtype on the way, times the magnitude of ``a``; if all
+    inputs of a value are equal bit for bit, it is the rounding of a single operation. ``noise`` measures the floor of
+    each entry instead: it is one or several recordings of the reference that are as right as ``a``, run in another
+    order, on another device, or in a lower precision. An entry's floor is then 4 times its largest difference among
+    them, and up to 16 times for entries of few elements.
 
     Two runs of ``bp.watch``, or the paths of their folders, are compared by their statistics, step by step: the first
     step and name at which the trainings part. ``noise`` is then other runs of the first training.
 
-    Returns a ``DiffReport``, and of runs a ``RunDiffReport``. Raises BadOption, BadName, BadRecording, BadRun, and
+    Returns a ``DiffReport``, or for runs a ``RunDiffReport``. Raises BadOption, BadName, BadRecording, BadRun, and
     NothingMatched for a rename or layout that matches nothing.
     """
     from backprobe.diff.noise import noise_of  # which imports NumPy
@@ -135,7 +135,7 @@ def diff(
 
 
 def _taken(given: Any, which: str) -> Recording:
-    # A recording, loaded where its path is given.
+    # A recording, loaded if its path is given.
     if isinstance(given, str | os.PathLike):
         given = opened(given)
     if isinstance(given, Recording):

@@ -19,14 +19,14 @@ from backprobe.record.names import partition, split, strip
 
 @dataclass(frozen=True)
 class Alignment:
-    """The matches in the order of the first recording, and what has no partner."""
+    """The matches in the order of the first recording, and the entries without a partner."""
 
     matches: Sequence[Match]
     only_a: Sequence[int]
     only_b: Sequence[int]
 
     def without(self, dropped: Set[Match]) -> Alignment:
-        """The same without some matches, whose entries have no partner then."""
+        """The same without some matches; their entries then have no partner."""
         left = [match for match in self.matches if match not in dropped]
         alone = {match.a for match in dropped} - {match.a for match in left}
         others = {match.b for match in dropped} - {match.b for match in left}
@@ -67,7 +67,7 @@ class _Aligning:
             self.shared.setdefault((at, other), how)
 
     def by_name(self) -> None:
-        # Match what has one name, or the other name of a rename, which comes before an equal name.
+        # Match entries with the same name. A rename takes precedence over an equal name.
         for full in sorted(self.a.record.names, key=lambda full: full not in self.names):
             to, how = self.names.get(full, (strip(full), BY_NAME))
             other = self._named(full, to, is_renamed=full in self.names)
@@ -76,11 +76,9 @@ class _Aligning:
         self._rebound()
 
     def _named(self, full: str, to: str, *, is_renamed: bool) -> int | None:
-        # The entry of ``b`` that has this name without its counts, with the same counts or in the same place.
-        #
-        # A name that one program binds more often is left to ``_rebound``. What a module or function is called more
-        # often for, as the micro-batches of a step, has other shapes; and an output that one program has more often has
-        # the loss of each.
+        # The entry of ``b`` with this name, by the same counts or in the same place. Names that one program binds more
+        # often are left to ``_rebound``. If a module is called more often in one program, as for micro-batches, its
+        # values have other shapes; and if an output occurs more often, each occurrence has its own loss.
         own, others = self.a.graph.calls[strip(full)], self.b.graph.calls.get(to, [])
         same = [other for other in others if counts(other) == counts(full)]
         if not same and len(own) == len(others) and is_renamed:
@@ -98,14 +96,14 @@ class _Aligning:
         return found if is_alike else None
 
     def _is_same_part(self, full: str, other: str) -> bool:
-        # Is it no part of what a call returned, or do both return the same parts?
+        # Is the name no part of a return value, or do both calls return the same parts?
         calls = call_of(full), call_of(other)
         if calls[0] is None or calls[1] is None:
             return True
         return self.returned[0].parts(calls[0]) == self.returned[1].parts(calls[1])
 
     def _rebound(self) -> None:
-        # Match bindings of names that are bound several times, of which there is no partner yet.
+        # Match bindings of names that are bound several times, as far as they have no partner yet.
         each = list(self.versions.rebound(lambda full: self.names[full][0] if full in self.names else strip(full)))
         for find in (self.versions.by_sources, self.versions.lasts, self.versions.by_sources):
             for one in each:
@@ -113,7 +111,7 @@ class _Aligning:
                     self._add(at, other, how)
 
     def by_path(self) -> None:
-        # Match parameters whose modules belong together, and then what these modules compute.
+        # Match the parameters of modules that are partners, and then the values that these modules compute.
         partners = Partners(self.a, self.b, self.found.values())
         for match in partners.matches:
             if match.a in self.found or match.b in self.taken:
@@ -127,7 +125,7 @@ class _Aligning:
         self._only_ones(partners)
 
     def _by_module(self, full: str, partners: Partners) -> tuple[int | None, str]:
-        # The entry that has this name in the module that belongs to this one's; one that ran, if this one did.
+        # The entry with this name in the partner of its module; it must have run if this one did.
         scope, local = split(full)
         other, how = self._scope(strip(scope), partners)
         if local is None or other == strip(scope):
@@ -143,13 +141,14 @@ class _Aligning:
 
     @staticmethod
     def _scope(scope: str, partners: Partners) -> tuple[str, str]:
-        # The second's scope, without counts, for one of the first's.
+        # The second recording's scope, without counts, for a scope of the first.
         path = module_path(scope)
         other, how = partners.of.get(path, (path, BY_NAME))
         return "/".join([".".join(other), *partition(scope, "/")[1:]]), how
 
     def _only_ones(self, partners: Partners) -> None:
-        # Match the only tensors of calls that return unlike containers, as attention that returns its weights too.
+        # Match the single tensors of calls that return different containers, such as attention that also returns its
+        # weights.
         for call in self.returned[0].calls:
             scope, how = self._scope(call[0], partners)
             calls = call, (scope, call[1])
@@ -162,10 +161,9 @@ class _Aligning:
                     self._add(at, other, how)
 
     def by_place(self) -> None:
-        # Match entries of one shape that are computed in the same way from values that are matched already.
-        #
-        # Arguments and parameters are matched in their order, if there are as many of each shape. What several entries
-        # could belong to is left alone.
+        # Match entries of one shape that are computed in the same way from values that are already matched. Arguments
+        # and parameters are matched in order, if both have the same number of each shape. Entries with several possible
+        # partners are left alone.
         for places in self._leaf_groups():
             for at, other in places:
                 self._add(at, other, BY_PLACE)
@@ -182,7 +180,7 @@ class _Aligning:
                 self._add(at, fits[0], BY_PLACE)
 
     def _leaf_groups(self) -> Iterable[Iterable[tuple[int, int]]]:
-        # Arguments and parameters without a partner, of which both recordings have as many of one shape.
+        # Arguments and parameters without a partner, of shapes that occur equally often in both recordings.
         groups: dict[object, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         more: tuple[set[int], set[int]] = {one.a for one in self.parts}, {one.b for one in self.parts}
         matched: tuple[Mapping[int, object], Mapping[int, object]] = self.found, self.taken
@@ -210,11 +208,11 @@ class _Aligning:
 
     @staticmethod
     def _with_added(number: int, matches: Sequence[Match]) -> set[int]:
-        # What has a partner in one recording, by itself or as a part of a sum.
+        # The entries of one recording that have a partner, by themselves or as part of a sum.
         added = {at for match in matches for at in match.readings[number].added}
         return added | {(match.a, match.b)[number] for match in matches}
 
 
 def kind(entry: Entry) -> tuple[object, ...]:
-    """What entries have in common that are matched by their shape and place."""
+    """The properties that entries must share to be matched by shape and place."""
     return entry.shape, entry.op, entry.status is GradStatus.NOT_TENSOR

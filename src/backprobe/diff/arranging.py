@@ -12,9 +12,9 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Arrangement:
-    """An array is given the shape ``before``, then its axes the order ``axes``, then the shape ``after``.
+    """An array is reshaped to ``before``, then its axes are permuted to ``axes``, then it is reshaped to ``after``.
 
-    Each is None where nothing is done.
+    Steps that are None are skipped.
 
     >>> import numpy
     >>> turned = Arrangement(before=(2, 6), axes=(1, 0))
@@ -27,13 +27,13 @@ class Arrangement:
     after: Shape | None = None
 
     def apply(self, array: Any) -> Any:
-        """The second recording's array, as it lies in the first."""
+        """The second recording's array in the layout of the first."""
         array = array if self.before is None else array.reshape(self.before)
         array = array if self.axes is None else array.transpose(self.axes)
         return array if self.after is None else array.reshape(self.after)
 
     def undone(self, array: Any, shape: Shape) -> Any:
-        """The first recording's array, as it lies in the second, where it has this shape."""
+        """The first recording's array in the layout of the second, where it has this shape."""
         if self.axes is None:
             return array.reshape(shape)
         before = shape if self.before is None else self.before
@@ -41,7 +41,7 @@ class Arrangement:
         return array.transpose([self.axes.index(axis) for axis in range(len(self.axes))]).reshape(shape)
 
     def shape_of(self, shape: Shape) -> Shape:
-        """The shape that an array of this one has then."""
+        """The shape that an array of the given shape has afterwards."""
         before = shape if self.before is None else self.before
         turned = before if self.axes is None else tuple(before[axis] for axis in self.axes)
         return turned if self.after is None else self.after
@@ -51,12 +51,12 @@ AS_IT_IS = Arrangement()
 
 
 def fitting(shape: Shape, target: Shape, each: Sequence[Arrangement]) -> list[Arrangement]:
-    """Of some arrangements, those that bring an array of one shape into another."""
+    """The arrangements that bring an array of one shape to another shape."""
     return [one for one in each if one.shape_of(shape) == target]
 
 
 def of_weights(shape: Shape, target: Shape, turned: tuple[bool, bool]) -> list[Arrangement]:
-    """Arrangements of a parameter, the likely one first; ``turned`` says of which recording it lies from input to
+    """Arrangements of a parameter, the likely one first; ``turned`` says for each recording whether its axes are input,
     output.
     """
     if turned[0] == turned[1]:
@@ -69,12 +69,12 @@ def of_weights(shape: Shape, target: Shape, turned: tuple[bool, bool]) -> list[A
 
 
 def _turned(shape: Shape, target: Shape) -> Iterator[Arrangement]:
-    # From input to output, where windows come first, to output, input, window; several axes may be one feature's.
+    # From (window, input, output) to (output, input, window); several axes may make up one feature axis.
     if len(shape) < 2 or math.prod(shape) != math.prod(target):
         return
     if len(shape) == len(target):
         yield Arrangement(axes=(len(shape) - 1, len(shape) - 2, *range(len(shape) - 2)))
-        if len(shape) > 2 and target[1] == 1 < shape[-2]:  # of a depthwise convolution: one window for each channel
+        if len(shape) > 2 and target[1] == 1 < shape[-2]:  # a depthwise convolution: one window for each channel
             yield Arrangement(axes=(len(shape) - 2, len(shape) - 1, *range(len(shape) - 2)), after=target)
     elif len(target) == 2:
         for end in range(1, len(shape)):
@@ -83,8 +83,8 @@ def _turned(shape: Shape, target: Shape) -> Iterator[Arrangement]:
 
 
 def of_flattened(shape: Shape, target: Shape, turned: tuple[bool, bool], maps: Iterable[Shape]) -> list[Arrangement]:
-    """Arrangements of the weight of a layer behind a flattened feature map, whose channels are last where it lies from
-    input to output; ``maps`` are the shapes of maps, their channels first.
+    """Arrangements for the weight of a layer behind a flattened feature map. Channels come last in the recording whose
+    weights are (input, output). ``maps`` are shapes of feature maps, channels first.
 
     >>> of_flattened((8, 5), (5, 8), (False, True), [(2, 4)])
     [Arrangement(before=(4, 2, 5), axes=(2, 1, 0), after=(5, 8))]
@@ -101,7 +101,7 @@ def of_flattened(shape: Shape, target: Shape, turned: tuple[bool, bool], maps: I
 
 
 def _inverse(one: Arrangement, shape: Shape, target: Shape) -> Arrangement:
-    # What brings an array of the first shape back to the second, of which it was made.
+    # The arrangement that undoes another, back to the shape ``target``.
     axes, before = one.axes or (), one.before or target
     middle = tuple(before[axis] for axis in axes)
     return Arrangement(
@@ -112,11 +112,13 @@ def _inverse(one: Arrangement, shape: Shape, target: Shape) -> Arrangement:
 
 
 def of_values(shape: Shape, target: Shape, channels_last: tuple[bool, bool]) -> list[Arrangement]:
-    """Arrangements of a value, the likely one first; ``channels_last`` says so of both recordings."""
+    """Arrangements of a value, the likely one first; ``channels_last`` says for each recording whether channels come
+    last.
+    """
     each = [AS_IT_IS]
     if channels_last[0] != channels_last[1] and len(shape) > 2:
         rank = len(shape)
-        for first in (1, 0):  # with examples before the channels, and without
+        for first in (1, 0):  # with and without a batch axis before the channels
             order = (*range(first), rank - 1, *range(first, rank - 1))
             back = tuple(order.index(axis) for axis in range(rank))
             each.append(Arrangement(axes=order if channels_last[1] else back))
@@ -130,7 +132,7 @@ def _without_ones(shape: Shape) -> list[int]:
 
 
 def _merges(shape: Shape, target: Shape) -> bool:
-    # Is the last axis of one two of the other, as heads and their features are?
+    # Is the last axis of one array split into two axes in the other, such as heads and their features?
     short, long = sorted((shape, target), key=len)
     if math.prod(short) != math.prod(long):
         return False

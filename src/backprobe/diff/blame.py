@@ -1,7 +1,7 @@
-"""Blame: the first value and the first gradient that differ, and what else differs by itself.
+"""Blame: the first value and gradient that differ, and further ones whose difference the inputs do not explain.
 
-A value is blamed by itself where all that it was computed from agrees. A gradient is blamed by itself where the
-gradients of all values that it flows back from agree, and so do these values and all that they were computed from.
+A value is blamed if all its inputs agree. A gradient is blamed if the gradients that it is computed from agree, as well
+as the values used in that computation and their inputs.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from backprobe.diff.comparison import Comparison
 
 @dataclass(frozen=True)
 class Blame:
-    """The numbers of pairs: the first value and gradient to blame, and the others that differ alone.
+    """The indices of pairs: the first value and gradient to blame, and the others that differ independently.
 
-    ``values`` and ``gradients`` are all that differ, in the order of execution and of backward.
+    ``values`` and ``gradients`` are all pairs that differ, in the order of execution and of backward.
     """
 
     first: int | None
@@ -48,9 +48,9 @@ def blame(comparison: Comparison) -> Blame:
 
 
 def backward_order(comparison: Comparison) -> Sequence[int]:
-    """The pairs in the order in which backward came to the first recording's.
+    """The pairs in the order in which backward reached the first recording's entries.
 
-    Those that it came to in the second recording alone stand behind what it came to before them there.
+    Pairs that only the second recording's backward reached are placed after the pair that it reached before them.
     """
     own, others = (
         list(dict.fromkeys(of[at] for at in side.record.backward if at in of))
@@ -77,7 +77,7 @@ def _chain(after: Mapping[int | None, int]) -> Iterator[int]:
 
 
 def _is_alone(comparison: Comparison, at: int, *, is_forward_same: bool) -> bool:
-    # Does a gradient differ though all that it is computed from agrees, as far as it is recorded?
+    # Does a gradient differ although everything that it is computed from agrees, as far as it is recorded?
     rows, uses = comparison.rows, comparison.uses(at)
     if any(rows[use].gradient.is_passed_on for use in uses):
         return False

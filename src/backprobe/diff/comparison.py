@@ -29,12 +29,12 @@ Given = tuple[Set[int], Set[int]]
 
 
 class Comparison:
-    """Everything that is known of two recordings; each pair is read once for its values and once for its gradients.
+    """Everything that is known about two recordings. Each pair is read once for its values and once for its gradients.
 
-    Pairs are meant by their numbers in ``pairs``. ``order`` has arguments first, then parameters, then the rest.
-    ``factor`` is what gradients of the second are multiplied by, for a loss that was scaled; None where it is unknown,
-    or where one recording has no gradients. ``given`` are the positions of the second's entries whose values, and of
-    those whose gradients, the second program went on with as the first has them; None where it ran by itself.
+    Pairs are referred to by their index in ``pairs``. ``order`` lists arguments first, then parameters, then the rest.
+    ``factor`` is what the second recording's gradients are multiplied by, for a loss that was scaled; None if unknown,
+    or if one recording has no gradients. ``given`` are the positions of the second recording's entries whose values,
+    and of those whose gradients, were replaced by the first recording's; None if the second program ran by itself.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Comparison:
         return self.pairs[at].a in self.a.graph.parameters
 
     def entries(self, at: int) -> tuple[Entry, Entry]:
-        """Those of a pair."""
+        """The two entries of a pair."""
         return self.a.entries[self.pairs[at].a], self.b.entries[self.pairs[at].b]
 
     @cached_property
     def rows(self) -> Sequence[Row]:
-        """What comparing each pair gave."""
+        """The result of comparing each pair."""
         values = self._directions(self._value, self._summed_in_value, self._eps, VALUE)
         gradients = self._directions(self._gradient, self._summed_in_gradient, self._eps_of_gradients, "gradient")
         return [
@@ -94,7 +94,8 @@ class Comparison:
         eps: Sequence[float],
         of: str,
     ) -> list[JudgedNumbers]:
-        # The values of all pairs, or their gradients. All are measured first: a floor knows what is around it.
+        # The values of all pairs, or their gradients. All are measured first, since a floor depends on surrounding
+        # entries.
         found = [judge(at) for at in range(len(self.pairs))]
         sizes = {at: Size.of(one.measure) for at, one in enumerate(found) if one.measure is not None}
         for at, one in enumerate(found):
@@ -109,7 +110,7 @@ class Comparison:
         return found
 
     def _is_from_equal(self, at: int, found: Sequence[JudgedNumbers]) -> bool:
-        # Is all that a value is computed from, in either recording, equal bit for bit, or the first's?
+        # Are all inputs of a value, in both recordings, equal bit for bit or taken from the first?
         pair, equal = self.pairs[at], set()
         for side, position, numbers in ((self.a, pair.a, self.all_of_a), (self.b, pair.b, self.all_of_b)):
             indirect = {one.at for one in side.entries[position].indirect}
@@ -118,7 +119,7 @@ class Comparison:
         return not self.is_leaf(at) and equal == {True}
 
     def _is_given(self, at: int) -> bool:
-        # Did the second program go on with the value that the first has?
+        # Was the second program's value replaced by the first recording's?
         return self.given is not None and self.pairs[at].b in self.given[0]
 
     def _by_rounding(self, at: int, floor: Floor, eps: float, sizes: Mapping[int, Size]) -> Floor:
@@ -146,7 +147,7 @@ class Comparison:
         return self._measured(at, self._added(at, held), 1.0)
 
     def _added(self, at: int, held: Sequence[Any]) -> Sequence[Any]:
-        # The values of a pair, or the sums of which they are a part.
+        # The values of a pair, or the sums that they are part of.
         found = list(held)
         for number, (side, reading) in enumerate(zip((self.a, self.b), self.pairs[at].readings, strict=True)):
             for other in reading.added:
@@ -166,35 +167,33 @@ class Comparison:
         return self._measured(at, [entry.held_grad for entry in pair], self.factor)
 
     def _is_frozen_argument(self, at: int) -> bool:
-        # Is it an argument that one program does not differentiate? What it was given asked for that.
+        # Is it an argument that only one program differentiates? That was the caller's choice.
         is_argument = self.is_leaf(at) and not self.is_parameter(at)
         return is_argument and any(entry.status is GradStatus.FROZEN for entry in self.entries(at))
 
     def rows_of(self, at: int, tensors: Sequence[Any]) -> tuple[Rows, Rows] | None:
-        """What is compared of the values or gradients of a pair, the second in the order of the first; None where these
-        cannot be read.
-        """
+        """The arrays of a pair that are compared, the second arranged like the first; None if they cannot be read."""
         rows = self.read(at, tensors)
         if rows is None:
             return None
         return self.orders.both(self.pairs[at], self.entries(at), is_parameter=self.is_parameter(at), rows=rows)
 
     def read(self, at: int, tensors: Sequence[Any]) -> tuple[Rows, Rows] | None:
-        """The values or gradients of a pair as they are; None where these cannot be read."""
+        """The arrays of a pair as they are stored; None if they cannot be read."""
         a, b = [_rows(arrays, tensor) for arrays, tensor in zip(self.arrays, tensors, strict=True)]
         if a is None or b is None or not (a.holds_numbers and b.holds_numbers):
             return None
         return a, b
 
     def as_in_second(self, at: int, array: Any) -> Any:
-        """An array of the first recording's, of a pair, as it lies in the second."""
+        """An array of the first recording in the layout of the second."""
         pair = self.entries(at)
         layout = self.orders.layouts.of(pair[0].name, pair[1].name, pair[1].shape or ())
         arrangement = layout or self.orders.chosen.get(self.pairs[at], AS_IT_IS)
         return None if array is None else arrangement.undone(array, pair[1].shape or ())
 
     def held(self, at: int, direction: str) -> Sequence[Any]:
-        """The values of a pair, or its gradients."""
+        """The two values of a pair, or its two gradients."""
         pair = self.entries(at)
         return (
             self._added(at, [one.held for one in pair])
@@ -212,21 +211,21 @@ class Comparison:
         coarser = max((entry.dtype or "" for entry in pair), key=eps_of)
         found = measure(a, b, coarser, factor)
         if not found.differing and not eps_of(coarser) and not all(numpy.array_equal(*pair) for pair in together(a, b)):
-            return JudgedNumbers(VALUE, math.inf)  # whole numbers that double precision does not tell apart
+            return JudgedNumbers(VALUE, math.inf)  # integers that double precision cannot tell apart
         return JudgedNumbers(measure=found, is_same=a.size > 0 and a.place == b.place)
 
     # what is around an entry
 
     def sources(self, at: int) -> set[int]:
-        """The nearest pairs that one was computed from, in either recording."""
+        """The nearest pairs that a pair was computed from, in either recording."""
         return self._in_a(at, self.a.graph.sources) | self._in_b(at, self.b.graph.sources)
 
     def uses(self, at: int) -> set[int]:
-        """The nearest pairs whose gradients go into that of one, in either recording."""
+        """The nearest pairs whose gradients flow into the pair's gradient, in either recording."""
         return self._in_a(at, self._used_in_a) | self._in_b(at, self._used_in_b)
 
     def uses_in_first_only(self, at: int) -> set[int]:
-        """Those from which nothing flows back in the second recording."""
+        """The uses of a pair from which nothing flows back in the second recording."""
         return self._in_a(at, self._used_in_a) - self._in_b(at, self._used_in_b)
 
     def _used_in_a(self, at: int) -> Iterable[int]:
@@ -252,13 +251,13 @@ class Comparison:
 
     @cached_property
     def _eps(self) -> Sequence[float]:
-        # That of the coarsest dtype that a value was computed in or from, in either recording.
+        # The eps of the coarsest dtype in the computation of each value, in either recording.
         found = [coarsest(side.entries, range(len(side.entries)), side.graph.sources) for side in (self.a, self.b)]
         return [max(found[0][pair.a], found[1][pair.b]) for pair in self.pairs]
 
     @cached_property
     def _eps_of_gradients(self) -> Sequence[float]:
-        # The same of a gradient, which is computed from all values on the way to the output.
+        # The same for gradients, which depend on all values on the way to the output.
         found: dict[int, float] = {}
         for at in reversed(range(len(self.a.entries))):
             own = self._eps[self.of_a[at]] if at in self.of_a else 0.0
@@ -271,7 +270,7 @@ class Comparison:
         return judged if judged.kind or not self.is_cast(at) else replace(judged, kind=DTYPE)
 
     def is_cast(self, at: int) -> bool:
-        """Has the second another dtype, though what the value was computed from has the same ones?"""
+        """Has the second value another dtype, although the inputs have equal dtypes?"""
         if not self._other_dtype(at) or self.is_leaf(at):
             return False
         a, b = self.entries(at)
@@ -285,7 +284,7 @@ class Comparison:
 
 
 def _by_position(pairs: Sequence[Match], position: Callable[[Match], int]) -> Mapping[int, Sequence[int]]:
-    # The numbers of the pairs of each entry: several where it is compared in parts.
+    # The indices of each entry's pairs; several if it is compared in parts.
     found: dict[int, list[int]] = {}
     for at, pair in enumerate(pairs):
         if not pair.is_shared:
@@ -294,7 +293,7 @@ def _by_position(pairs: Sequence[Match], position: Callable[[Match], int]) -> Ma
 
 
 def _rows(arrays: Any, tensor: Any) -> Rows | None:
-    # Those of a tensor, or of a sum that was made of two.
+    # The rows of a tensor, or of a sum of two.
     if isinstance(tensor, numpy.ndarray):
         return Rows.of(tensor)
     found: Rows | None = arrays.rows(tensor)
@@ -302,7 +301,7 @@ def _rows(arrays: Any, tensor: Any) -> Rows | None:
 
 
 def _nearest(at: int, step: Step, matched: Mapping[int, int]) -> set[int]:
-    # The nearest entries that have a partner, through those that have none.
+    # The nearest entries with a partner, looking through entries without one.
     return reached(step(at), lambda one: [] if one in matched else step(one)) & matched.keys()
 
 
@@ -313,7 +312,7 @@ def _not_executed(a: Entry, b: Entry) -> str:
 
 
 def _number(value: Any, arrays: Any) -> Any:
-    # A number as Python has it, also of a tensor with one element; else None.
+    # A plain Python number, also from a tensor with one element; else None.
     if isinstance(value, PLAIN):
         return value
     rows = arrays.rows(value) if arrays.is_tensor(value) else None
@@ -321,7 +320,7 @@ def _number(value: Any, arrays: Any) -> Any:
 
 
 def _plain(a: Any, b: Any) -> JudgedNumbers:
-    # Two numbers of Python; what else is not a tensor, such as a text or a device, is not compared.
+    # Compare two Python numbers; other values that are no tensors, such as texts, are not compared.
     if a is None or b is None:
         return JudgedNumbers(why=NO_NUMBER)
     if isinstance(a, int) and isinstance(b, int):

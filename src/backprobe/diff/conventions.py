@@ -1,7 +1,7 @@
-"""Conventions: what libraries of layers call their parameters, and how these lie in memory.
+"""Conventions: how libraries of layers name their parameters, and how they lay these out in memory.
 
-PyTorch and Equinox have the weight of a linear layer from output to input, and images with their channels first. Flax,
-Keras and Haiku have it from input to output, and channels last.
+PyTorch and Equinox store a linear layer's weight as (output, input), and images with channels first. Flax, Keras and
+Haiku store it as (input, output), and images with channels last.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ OTHERWISE = {"output": "out"}
 
 @dataclass(frozen=True)
 class Convention:
-    """``turned`` are the parameters that lie from input to output, by the last part of their names.
+    """``turned`` are the parameters stored as (input, output), by the last part of their names.
 
-    ``is_channels_last`` says where images have their channels.
+    ``is_channels_last`` says whether images have their channels last.
     """
 
     name: str
@@ -98,7 +98,7 @@ TELLING = (
     ("keras", {"gamma", "moving_mean", "recurrent_kernel"}),
     ("flax", {"kernel"}),
     ("haiku", {"w"}),
-    ("keras", {"embeddings"}),  # which Haiku has too
+    ("keras", {"embeddings"}),  # Haiku uses this name as well
 )
 """Names that tell the library, in the order in which they are asked for."""
 
@@ -106,9 +106,9 @@ TELLING = (
 def conventions_of(
     given: Any, frameworks: Sequence[str], leaves: Sequence[Iterable[str]]
 ) -> tuple[Convention, Convention] | None:
-    """Those of both recordings: as ``convention=`` says, else by the names of their parameters.
+    """The conventions of both recordings: those of ``convention=``, else inferred from the names of their parameters.
 
-    None for two recordings of one framework, where nothing else is said: they have the same. Raises BadOption.
+    None for two recordings of one framework without ``convention=``: they have the same one. Raises BadOption.
     """
     inferred = [inferred_from(set(each)) for each in leaves]
     if given is None:
@@ -138,7 +138,7 @@ def _named(name: Any, given: Any) -> Convention:
 
 
 def role(leaf: str, beside: Iterable[str] = ()) -> str:
-    """What a parameter is to its layer; its own name where nothing is known. ``beside`` are the layer's others.
+    """The role of a parameter in its layer; its own name if unknown. ``beside`` are the layer's other parameters.
 
     >>> role("kernel"), role("kernel", ["recurrent_kernel"]), role("lora_a")
     ('weight', 'input weight', 'lora_a')
@@ -149,7 +149,7 @@ def role(leaf: str, beside: Iterable[str] = ()) -> str:
 
 
 def plain_segment(segment: str) -> str:
-    """A part of a path without what libraries add to it.
+    """A segment of a path without the additions of libraries, such as numbers.
 
     >>> plain_segment("_query_dense"), plain_segment("output_proj"), plain_segment("if_")
     ('query', 'out', 'if')

@@ -1,4 +1,4 @@
-"""Divergences as findings: with the line, what was seen, and the evidence that it begins there."""
+"""Divergences as findings: the line, the observed difference, and the evidence that it begins there."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Divergences:
         return self._made(at, row.gradient, "gradient", near[0].b.source, facts, "backward")
 
     def _given_to(self, at: int) -> Iterator[str]:
-        # The arguments and parameters that have another gradient, too.
+        # The arguments and parameters whose gradients also differ.
         names = [
             repr(self.rows[one].a.name) for one in self.blame.gradients if self.comparison.is_leaf(one) and one != at
         ]
@@ -84,7 +84,7 @@ class Divergences:
         )
 
     def _numbers(self, at: int, judged: JudgedNumbers, direction: str) -> Iterator[str]:
-        # The numbers of a pair, looked at once more.
+        # The facts about a pair's numbers, from a second look.
         row, held = self.rows[at], self.comparison.held(at, direction)
         if judged.kind in (SHAPE, STATUS):
             return
@@ -118,7 +118,7 @@ class Divergences:
             )
 
     def _without_partner(self, at: int) -> Iterator[str]:
-        # What it is computed from in one recording alone.
+        # The inputs that exist in only one of the recordings.
         one, pair = self.comparison, self.comparison.pairs[at]
         for side, own, matched, which in ((one.a, pair.a, one.of_a, "first"), (one.b, pair.b, one.of_b, "second")):
             alone = [source for source in sorted(side.graph.sources(own)) if source not in matched]

@@ -19,9 +19,9 @@ LEGEND = (
 def drawable(
     record: Record, rows: Sequence[Row], heading: str, blamed: Sequence[tuple[str, str]], backend: str
 ) -> Drawable:
-    """What is drawn of a comparison; ``blamed`` has the name and the direction of each finding, the first ones first.
+    """What is drawn for a comparison; ``blamed`` are the name and direction of each finding, the first ones first.
 
-    ``record`` is the second recording's, and ``backend`` that of the first.
+    ``record`` is that of the second recording, and ``backend`` that of the first.
     """
     order = {one: number for number, one in enumerate(blamed)}
     shades = {row.match.b: _shade(row, order) for row in rows}
@@ -30,7 +30,7 @@ def drawable(
 
 
 def level(excess: float) -> int | None:
-    """How dark an error is filled that is so many times the floor.
+    """The shade for an error that is ``excess`` times the floor; None within the floor.
 
     >>> level(0.5), level(2.0), level(20.0), level(float("inf"))
     (None, 1, 2, 4)
@@ -78,7 +78,7 @@ def _agreeing(judged: JudgedNumbers) -> str:
 
 
 def _brief(what: str, judged: JudgedNumbers) -> str:
-    # The same where there is little room.
+    # The same in short form.
     if judged.kind == VALUE and judged.measure is not None and not judged.measure.clashes:
         return what + text.times(judged.excess)
     if judged.kind:

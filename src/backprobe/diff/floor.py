@@ -1,9 +1,9 @@
 """The floor of a comparison: the error below which two entries count as equal, and where it comes from.
 
-Without a measurement the relative floor is the root of eps, of the coarsest dtype that the entry was computed in or
-from. Sums that cancel have no relative accuracy: to theirs, 10 eps of the magnitude of what is summed is added. That is
-what the entry was computed from; or, for the gradient of a value that is used many times over, as a bias is, the
-gradients of its uses.
+Without a measurement, the relative floor is the square root of eps of the coarsest dtype in the entry's computation.
+Sums that cancel have no relative accuracy: for these, 10 eps of the magnitude of the summands is added. The summands
+are the entry's inputs; or, for the gradient of a value that is used many times, such as a bias, the gradients of its
+uses.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def eps_of(dtype: str | None) -> float:
 
 
 def dtype_of(eps: float) -> str:
-    """The dtype that is meant by an eps."""
+    """The dtype with this eps."""
     return next((name for name, own in EPS.items() if own == eps), "")
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large an array is: the root mean square, the largest magnitude, and the number of elements."""
+    """The magnitude of an array: its root mean square, largest magnitude, and number of elements."""
 
     rms: float
     largest: float
@@ -84,9 +84,9 @@ class Size:
 
 @dataclass(frozen=True)
 class Floor:
-    """The error of one entry that still counts as equal: its root mean square, and the largest of one element.
+    """The largest error of an entry that still counts as equal, as root mean square and for a single element.
 
-    ``dtype`` is the one whose eps gave it, empty where it was measured.
+    ``dtype`` is the dtype whose eps determined it; empty if it was measured.
     """
 
     rms: float
@@ -94,7 +94,7 @@ class Floor:
     dtype: str = ""
 
     def excess(self, measure: Measure) -> float:
-        """How many times the floor an error is: the larger of the two."""
+        """How many times the floor an error is, by root mean square or largest element, whichever is more."""
         return max(_times(measure.rms, self.rms), _times(measure.largest, self.largest))
 
 
@@ -104,17 +104,17 @@ def _times(error: float, floor: float) -> float:
 
 @dataclass(frozen=True)
 class Measured(Floor):
-    """A floor that was measured; ``origin`` says how."""
+    """A measured floor; ``origin`` says how it was measured."""
 
     origin: str = ""
 
     def at_least(self, eps: float, own: Size) -> Measured:
-        """The same, or the rounding of one operation in this eps, where that is more."""
+        """The same floor, but at least the rounding of one operation with this eps."""
         return Measured(max(self.rms, ONE * eps * own.rms), max(self.largest, ONE * eps * own.largest), "", self.origin)
 
 
 def by_dtype(eps: float, own: Size, summed: Sequence[Size]) -> Floor:
-    """The floor of an entry that nothing was measured of."""
+    """The floor of an entry without a measurement."""
     relative, rounding = math.sqrt(eps), ABSOLUTE * eps
     return Floor(
         relative * own.rms + rounding * max((one.rms for one in summed), default=0.0),
@@ -124,7 +124,7 @@ def by_dtype(eps: float, own: Size, summed: Sequence[Size]) -> Floor:
 
 
 def uses(own: Size, others: Sequence[Size]) -> Sequence[Size]:
-    """Of gradients of larger values, how large random sums over the uses of a smaller one are."""
+    """The expected magnitude of random sums over the uses of a smaller value, given gradients of larger ones."""
     times = [(other, math.sqrt(other.count / own.count)) for other in others if other.count > own.count > 0]
     return [Size(root * other.rms, root * other.largest, own.count) for other, root in times]
 
@@ -132,7 +132,7 @@ def uses(own: Size, others: Sequence[Size]) -> Sequence[Size]:
 def coarsest(
     entries: Sequence[Entry], order: Iterable[int], sources: Callable[[int], Iterable[int]]
 ) -> Mapping[int, float]:
-    """The largest eps among each entry and all that it comes from; ``order`` has sources first."""
+    """For each entry, the largest eps among itself and its inputs; ``order`` has inputs first."""
     found: dict[int, float] = {}
     for at in order:
         own = 0.0 if entries[at].status is GradStatus.NOT_TENSOR else eps_of(entries[at].dtype)
@@ -142,10 +142,10 @@ def coarsest(
 
 @dataclass(frozen=True, repr=False)
 class NoiseFloor:
-    """How much each entry of a reference moves when nothing that matters changes.
+    """How much each entry of a reference varies between runs that should be equal.
 
-    ``values`` and ``gradients`` hold a floor for each entry, by its printed name: its root mean square and the largest
-    of one element, each a multiple of the largest error among ``runs`` runs. ``origin`` says what the runs were.
+    ``values`` and ``gradients`` hold a floor for each entry, by printed name: root mean square and largest element,
+    each a multiple of the largest error seen in ``runs`` runs. ``origin`` describes the runs.
     """
 
     values: Mapping[str, Measured]
@@ -155,11 +155,11 @@ class NoiseFloor:
     seen: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def floor(self, name: str, of: str) -> Measured | None:
-        """That of a ``value`` or ``gradient``; None where it was not measured."""
+        """The floor of an entry's ``value`` or ``gradient``; None if it was not measured."""
         return (self.values if of == "value" else self.gradients).get(name)
 
     def dtypes(self, name: str) -> Collection[str]:
-        """Those in which an entry was measured."""
+        """The dtypes in which an entry was measured."""
         return self.seen.get(name, ())
 
     def __repr__(self) -> str:

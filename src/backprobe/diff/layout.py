@@ -1,4 +1,4 @@
-"""Layouts: how the values of one recording lie in the other, where a weight is transposed or channels come last."""
+"""Layouts: how one recording's values are stored in the other, as with transposed weights or channels last."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ LAYOUT = Option(
 
 @dataclass(frozen=True)
 class Layout:
-    """The axes that the second recording's values are brought into the first's order with; None reverses them."""
+    """The order of axes that arranges the second recording's values like the first's; None reverses the axes."""
 
     pattern: Pattern
     axes: tuple[int, ...] | None
 
 
 class Layouts:
-    """The layouts of a comparison, and the names that each is of."""
+    """The layouts of a comparison, and the names that each applies to."""
 
     def __init__(self, layouts: Sequence[Layout], chosen: Mapping[str, Layout]) -> None:
         self.layouts, self.chosen = layouts, chosen
 
     def of(self, a: str, b: str, shape: tuple[int, ...]) -> Arrangement | None:
-        """How the second recording's array of this shape lies, of the entries with these printed names.
+        """The arrangement for the second recording's array of this shape, for entries with these printed names.
 
-        None where no layout says so. Raises BadOption.
+        None if no layout applies. Raises BadOption.
         """
         layout = self.chosen.get(a) or self.chosen.get(b)
         if layout is None:
@@ -57,7 +57,7 @@ class Layouts:
 
 
 def layouts_of(layout: Mapping[str, Any] | None, a: Record, b: Record) -> Layouts:
-    """Read layouts. Raises BadOption, BadName, and NothingMatched for a pattern that matches no name of either."""
+    """Read the option ``layout``. Raises BadOption, BadName, and NothingMatched for a pattern that matches no name."""
     if layout is None:
         return Layouts((), {})
     LAYOUT.check(layout)

@@ -13,21 +13,21 @@ from backprobe.diff.floor import Floor
 from backprobe.diff.measure import Index
 from backprobe.diff.measuring import chunks
 
-LARGEST = 1 << 22  # elements that are sorted
-FEWEST = 4  # of which a likeness says something
+LARGEST = 1 << 22  # elements of an array that is sorted
+FEWEST = 4  # elements below which a likeness means nothing
 EXPLAINED = 100
 """How many times smaller than the largest error is what an explanation leaves of it."""
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """What was seen of two arrays at a second look.
+    """What a second look at two arrays showed.
 
-    ``beyond`` counts the elements whose error is larger than the floor, of which the first is at ``first``; ``pair``
-    are the two numbers where the error is the largest. ``factor`` is there if the second is a multiple of the first;
-    ``order`` if it has its numbers in another order; both only if that explains the error of every element, down to the
-    floor and to a hundredth of what the largest error is. ``dtype`` is there if all its numbers, and not all of the
-    first's, are numbers of a coarser dtype.
+    ``beyond`` counts the elements whose error exceeds the floor, of which the first is at ``first``; ``pair`` are the
+    two numbers with the largest error. ``factor`` is set if the second array is a multiple of the first, and ``order``
+    if it has the same numbers in another order; both only if that explains the error of every element, down to the
+    floor and to a hundredth of the largest error. ``dtype`` is set if all numbers of the second, but not all of the
+    first, can be represented in a coarser dtype.
     """
 
     beyond: int
@@ -39,7 +39,7 @@ class Likeness:
 
 
 def likeness(a: Rows, b: Rows, floor: Floor, at: Index | None, times: float = 1.0) -> Likeness:
-    """Look again at two arrays of one shape, the second multiplied by ``times``.
+    """Look again at two arrays of one shape; the second is multiplied by ``times``.
 
     >>> a, b = Rows.of(numpy.array([1.0, 2.0, 3.0, 5.0])), Rows.of(numpy.array([2.0, 4.0, 6.0, 10.0]))
     >>> likeness(a, b, Floor(1e-6, 1e-6), (3,)).factor
@@ -62,7 +62,7 @@ def likeness(a: Rows, b: Rows, floor: Floor, at: Index | None, times: float = 1.
 
 
 class _Sums:
-    # What one pass over both tells.
+    # What one pass over both arrays shows.
     def __init__(self) -> None:
         self.count = self.beyond = 0
         self.largest = 0.0
@@ -87,7 +87,7 @@ class _Sums:
         self.is_finite = self.is_finite and all(map(math.isfinite, (*self.sums, *self.squares)))
 
     def factor(self, floor: Floor) -> float | None:
-        # The number that the first is to be multiplied by to be the second.
+        # The factor that turns the first array into the second, by least squares.
         (square, other), dot = self.squares, self.dot
         if not square:
             return None
@@ -97,7 +97,7 @@ class _Sums:
         return factor if is_near and factor else None
 
     def may_be_permuted(self, left: float) -> bool:
-        # Are the sums and the norms as near to each other as those of the same numbers in two orders?
+        # Are the sums and norms as close to each other as those of the same numbers in two orders?
         near = left + 1e-6 * (max(self.squares) / self.count) ** 0.5
         norms = [square**0.5 for square in self.squares]
         is_sum_near = abs(self.sums[0] - self.sums[1]) <= self.count * near
@@ -105,7 +105,7 @@ class _Sums:
 
 
 def _order(a: Rows, b: Rows, left: float, times: float, seen: _Sums) -> str:
-    # ``transposed`` or ``permuted``, where it is the same numbers in another order.
+    # ``transposed`` or ``permuted`` if the numbers are the same in another order, else empty.
     if not seen.may_be_permuted(left):
         return ""
     if a.ndim == 2 and a.shape[0] == a.shape[1] and _near(a.transpose(), b, left, times):
@@ -120,12 +120,12 @@ def _order(a: Rows, b: Rows, left: float, times: float, seen: _Sums) -> str:
 
 
 def _near(a: Rows, b: Rows, left: float, times: float, factor: float = 1.0) -> bool:
-    # Is the second the first, times a factor, but for so much at each element?
+    # Is the second array a multiple of the first, within this tolerance at each element?
     return all(bool((numpy.abs(y - factor * x) <= left).all()) for x, y in chunks(a, b, times))
 
 
 def _dtype(a: Rows, b: Rows, times: float) -> str:
-    # A coarser dtype that all numbers of the second have, and not all of the first's.
+    # A coarser dtype that can represent all numbers of the second array, but not all of the first.
     for name, rounded in (("bfloat16", _bfloat16), ("float16", _as(numpy.float16)), ("float32", _as(numpy.float32))):
         if _is_of(rounded, a, b, times):
             return name
@@ -133,7 +133,7 @@ def _dtype(a: Rows, b: Rows, times: float) -> str:
 
 
 def _is_of(rounded: Any, a: Rows, b: Rows, times: float) -> bool:
-    # Does rounding change no number of b, but some number of a: was b rounded like this, and a not?
+    # Does rounding change no number of b, but some of a? Then b was probably rounded this way.
     is_other = is_there = False
     for x, y in chunks(a, b, times):
         if not _same(rounded, y):

@@ -1,4 +1,4 @@
-"""A match: two entries that belong together, or parts of them."""
+"""A match: two entries, or parts of them, that are partners."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ BY_LAST = "as the last with this name"
 
 @dataclass(frozen=True)
 class ParameterReading:
-    """What is compared of an entry that is a parameter.
+    """Which part of a parameter is compared.
 
-    ``part`` is which one of ``of`` equal parts along its outputs, as the query's of a weight that holds three
-    projections. ``added`` are other parameters whose sum with it counts, as the two biases of a recurrent layer.
+    ``part`` is the index among ``of`` equal parts along its outputs, such as the query's part of a weight that holds
+    three projections. ``added`` are other parameters that are added to it, such as the second bias of a recurrent
+    layer.
     """
 
     part: int = 0
@@ -27,11 +28,11 @@ WHOLE = ParameterReading()
 
 @dataclass(frozen=True)
 class Match:
-    """Two entries that belong together, by their positions, and how that was found.
+    """Two entries that are partners, by their positions, and how that was found.
 
-    ``is_shared`` says that one of them has another partner: it has a name here that there is another value's. Their
-    gradients are not compared, since that of one value is the sum over all its uses. ``readings`` say what of each is
-    compared.
+    ``is_shared`` says that one of them already has another partner: one program has two values where the other has one.
+    Their gradients are not compared, since the gradient of one value is the sum over all its uses. ``readings`` say
+    which part of each is compared.
     """
 
     a: int

@@ -19,14 +19,14 @@ MANY = {
 
 @dataclass(frozen=True)
 class Measure:
-    """How far the second of two arrays of one shape is from the first, the reference.
+    """The distance of an array from the reference, an array of the same shape.
 
-    ``relative`` is the norm of the difference by that of the reference, ``rms`` and ``largest`` are the root mean
-    square and the largest magnitude of the difference, ``at`` where it is the largest. ``ulps`` is the largest distance
-    of two elements in numbers of the coarser dtype from one to the other; ``MANY`` of that dtype stands for all that is
-    more. It is None where the dtype is not a floating one of at least two bytes. ``differing`` counts the elements that
-    are not equal, of which the first, in the order in which both lie in memory, is at ``first``. ``clashes`` counts
-    those of which only one is finite, or that are infinities of unlike signs: then the errors are infinite.
+    ``relative`` is the norm of the difference divided by that of the reference; ``rms`` and ``largest`` are the root
+    mean square and the largest magnitude of the difference, and ``at`` is where it is largest. ``ulps`` is the largest
+    distance of two elements, in steps of the coarser dtype; distances above ``MANY`` count as ``MANY``. It is None
+    unless that dtype is a floating one of at least two bytes. ``differing`` counts the unequal elements; ``first`` is
+    the index of the first one in memory order. ``clashes`` counts elements of which only one is finite, or that are
+    infinities of opposite sign: then the errors are infinite.
     """
 
     size: int

@@ -1,7 +1,7 @@
 """Distances between two arrays: norms, cosine, units in the last place, and the first difference.
 
-Both are read once, in chunks that fit a cache, so that neither has to fit into memory. NaN and Inf that both have in
-the same place are equal, and are left out of the norms; so are the large negative numbers of a mask.
+Both arrays are read once, in chunks that fit a cache, so that neither has to fit into memory. NaN and Inf at the same
+place in both are equal, and are left out of the norms; so are the large negative numbers of a mask.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ MASK = -1e4
 
 
 def measure(reference: Rows, other: Rows, dtype: str = "", factor: float = 1.0) -> Measure:
-    """Compare two arrays of one shape; ``dtype`` is the coarser of those that they were computed in.
+    """Compare two arrays of one shape; ``dtype`` is the coarser of the dtypes in which they were computed.
 
-    The second is multiplied by ``factor`` before.
+    The second is multiplied by ``factor`` first.
 
     >>> found = measure(Rows.of(numpy.array([3.0, 4.0])), Rows.of(numpy.array([3.0, 9.0])))
     >>> found.relative, found.largest, found.at, found.differing
@@ -42,9 +42,9 @@ def measure(reference: Rows, other: Rows, dtype: str = "", factor: float = 1.0) 
 
 
 def chunks(a: Rows, b: Rows, factor: float = 1.0) -> Iterator[tuple[Any, Any]]:
-    """The numbers of two arrays of one shape, the second times a factor, in rows, in the order of their indices.
+    """The numbers of two arrays of one shape, in flat chunks, in index order; the second is multiplied by ``factor``.
 
-    They are of float32 where neither is wider, else float64; a complex number is two elements beside each other.
+    They are float32 if neither is wider, else float64; a complex number becomes two adjacent elements.
     """
     return (numbers(a, b, x, y, factor) for x, y in together(a, b))
 
@@ -61,7 +61,7 @@ def numbers(a: Rows, b: Rows, x: Any, y: Any, factor: float) -> tuple[Any, Any]:
 
 
 class ChunkSums:
-    """What is known of the chunks so far. Norms are added by ``hypot``, which neither overflows nor vanishes."""
+    """The sums over the chunks so far. Norms are added with ``hypot``, which neither overflows nor underflows."""
 
     def __init__(self, a: Rows, b: Rows, dtype: str, factor: float) -> None:
         self.rows, self.dtype, self.factor = (a, b), dtype, factor
@@ -76,7 +76,7 @@ class ChunkSums:
 
     @numpy.errstate(over="ignore", invalid="ignore")
     def add(self, x: Any, y: Any) -> None:
-        """Add a chunk of both, as it is stored."""
+        """Add a chunk of both arrays, in stored form."""
         if self.is_stored_so and _has_equal_bits(x, y):
             a, _ = numbers(*self.rows, x, x[:0], 1.0)
             self._add_equal(a)
@@ -108,7 +108,7 @@ class ChunkSums:
         self.reference_largest = max(self.reference_largest, largest)
 
     def _add_cleaned(self, a: Any, b: Any) -> None:
-        # Add both with zeros in the place of what is not finite, and of a mask.
+        # Add a chunk with zeros in place of numbers that are not finite, and of a mask.
         unequal = a != b
         unequal &= ~(numpy.isnan(a) & numpy.isnan(b)) & ~(_overflown(a, b, self.dtype) | _overflown(b, a, self.dtype))
         finite = numpy.isfinite(a) & numpy.isfinite(b)
@@ -126,11 +126,10 @@ class ChunkSums:
         self._add(a, b, b - a, top(a), top(b - a), None)
 
     def _add(self, a: Any, b: Any, difference: Any, largest: float, most: float, stored: Any) -> None:
-        # Add finite numbers; ``largest`` and ``most`` are the largest magnitudes of the first and of the difference.
-        #
-        # ``stored`` are both as they are stored, None where that is something else.
+        # Add finite numbers; ``largest`` and ``most`` are the largest magnitudes of the first array and of the
+        # difference. ``stored`` are both in stored form; None if the numbers were changed.
         own, norm = norm_of(a, largest), norm_of(difference, most)
-        if norm <= own / 2:  # so nothing cancels, and the second need not be read again
+        if norm <= own / 2:  # then nothing cancels, and the second need not be read again
             dot = _dot(a, difference, largest, most)
             self._add_norms(own, math.sqrt(own * own + 2 * dot + norm * norm), own * own + dot, largest)
         else:
@@ -169,7 +168,7 @@ class ChunkSums:
     def measure(self, shape: Index, axes: Sequence[int]) -> Measure:
         """The measures of all chunks."""
         size = math.prod(shape)
-        each = self.elements // size if size else 1  # elements to a number: two of a complex one
+        each = self.elements // size if size else 1  # elements per number: two for a complex one
         root, both = math.sqrt(max(size, 1)), self.reference * self.other
         return Measure(
             size=size,
@@ -193,7 +192,7 @@ def _has_equal_bits(x: Any, y: Any) -> bool:
 
 
 def _overflown(infinite: Any, mask: Any, dtype: str) -> Any:
-    # Is one -Inf because its dtype does not hold the other's number of a mask?
+    # Is one number -Inf because its dtype cannot hold the mask's number in the other?
     return (infinite == -numpy.inf) & (mask < min(MASK, -LARGEST.get(dtype, numpy.inf)))
 
 
@@ -211,7 +210,7 @@ def top(values: Any) -> float:
 
 
 def is_easy(values: Any, largest: float) -> bool:
-    """May its squares be summed as they are?"""
+    """Can its squares be summed without overflow or underflow?"""
     low, high = EASY[values.dtype]
     return low < largest < high or not largest
 

@@ -1,4 +1,4 @@
-"""The modules of a recording, as the paths of its parameters show them, in the order in which they ran."""
+"""The modules of a recording, known from the paths of its parameters, in the order in which they ran."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Path = tuple[str, ...]
 
 
 class ModulePaths:
-    """Modules by their paths, with the positions of their own parameters by the last parts of the names."""
+    """Modules by path, with the positions of their own parameters by the last part of the name."""
 
     def __init__(self, side: Side) -> None:
         self.side, self.entries = side, side.entries
@@ -26,7 +26,7 @@ class ModulePaths:
         layers = {(path, ended[1]) for _, path, leaf in found if (ended := LAYER.search(leaf))}
         several = {path for path, layer in layers if layer != "l0"}
         for at, path, leaf in found:
-            if path in several and (ended := LAYER.search(leaf)):  # each layer is a module beside the others
+            if path in several and (ended := LAYER.search(leaf)):  # each layer counts as a module of its own
                 path, leaf = (*path[:-1], "_".join((*path[-1:], ended[1]))), LAYER.sub("", leaf)
             if at not in self.place:
                 self.place[at] = path, leaf
@@ -41,7 +41,7 @@ class ModulePaths:
             own.append(path[:end])
 
     def role(self, at: int) -> str:
-        """What a parameter is to its layer."""
+        """The role of a parameter in its layer."""
         path, leaf = self.place[at]
         return role(leaf, self.leaves[path])
 
@@ -50,7 +50,7 @@ class ModulePaths:
         return self.place[at][1]
 
     def cell(self, path: Path) -> Path:
-        """The module itself; or the one in it, of a layer that has nothing else, as one of Keras around its cell."""
+        """The module itself; or if its only content is one child, as a Keras layer has its cell, that child."""
         inner = self.children.get(path, ())
         return inner[0] if len(inner) == 1 and path not in self.leaves else path
 
@@ -58,14 +58,14 @@ class ModulePaths:
         return math.prod(self.entries[at].shape or ())
 
     def below(self, path: Path) -> Iterator[Path]:
-        """The modules in this one that have parameters of their own, itself too."""
+        """The modules with parameters of their own at or below this path."""
         if path in self.leaves:
             yield path
         for child in self.children.get(path, ()):
             yield from self.below(child)
 
     def held(self, paths: Set[Path]) -> Mapping[Path, set[Path]]:
-        """Which of these modules each module holds that has no parameters itself."""
+        """For each module without parameters of its own: which of ``paths`` it contains."""
         found: dict[Path, set[Path]] = {}
         for path in (child for each in self.children.values() for child in each):
             if path not in self.leaves:
@@ -73,20 +73,20 @@ class ModulePaths:
         return found
 
     def weight(self, path: Path) -> int:
-        """How many numbers the weights of a module have, with all that is in it: however they lie, and are packed."""
+        """The number of elements in the weights at or below a path, independent of their layout and packing."""
         each = [(at, self.role(at)) for one in self.below(path) for at in self.leaves[one].values()]
         weights = sum(self.size(at) for at, name in each if name.endswith("weight"))
         return weights or sum(self.size(at) for at, _ in each)
 
     def signature(self, path: Path) -> object:
-        """What the parameters of a module itself are, whatever they are called and however they lie."""
+        """A key for the parameters of a module itself, independent of names and layout."""
         each = sorted((self.role(at), self.size(at)) for at in self.leaves[path].values())
-        is_cell = any(name == STATE + WEIGHT for name, _ in each)  # which has one bias, or two that are added
+        is_cell = any(name == STATE + WEIGHT for name, _ in each)  # a cell has one bias, or two that are added
         return tuple(one for one in each if not is_cell or one[0].endswith(WEIGHT))
 
     @cached_property
     def executed(self) -> Mapping[Path, int]:
-        """Where each module, or something in it, is found first in the order of execution."""
+        """Where each module, or something in it, first occurs in the order of execution."""
         found: dict[Path, int] = {}
         for full, at in self.side.record.names.items():
             if at in self.place:
@@ -97,12 +97,12 @@ class ModulePaths:
         return found
 
     def in_order(self, paths: Sequence[Path]) -> list[Path]:
-        """As they ran, if that is known of all of them, else as they are defined."""
+        """The modules in the order in which they ran if that is known for all, else in the order of definition."""
         return sorted(paths, key=self.executed.__getitem__) if set(paths) <= self.executed.keys() else list(paths)
 
 
 def module_path(scope: str) -> Path:
-    """The parts of a module's path, of the scope of a value in it.
+    """The segments of a module's path, from the scope of a value in it.
 
     >>> module_path("h.3.attn#1/helper#0"), module_path("/helper#0")
     (('h', '3', 'attn'), ())
@@ -112,7 +112,7 @@ def module_path(scope: str) -> Path:
 
 
 def _place(full: str, side: Side, at: int) -> Iterator[tuple[Path, str]]:
-    # The path and the last part of a parameter's name; or of a leaf of an argument that is a dictionary of them.
+    # The path and last part of a parameter's name; or of a leaf of an argument that is a dictionary of parameters.
     scope, local = split(full)
     if local is None:
         *path, leaf = partition(strip(full), ".")

@@ -1,4 +1,4 @@
-"""The measured floor: how much each entry of a reference moves from run to run, by its name."""
+"""The measured floor: how much each entry of a reference varies from run to run, by name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LARGE, SMALL = 4, 12
 
 
 def factor(count: int) -> float:
-    """What a measured error of so many elements is multiplied by.
+    """The factor that a measured error of an array with ``count`` elements is multiplied by.
 
     >>> factor(1), factor(10**6)
     (16.0, 4.012)
@@ -45,7 +45,7 @@ Moved = Sequence[tuple[str, str, Measure | None, Measure | None]]
 
 
 def measured(reference: Record, runs: Iterable[Record], origin: str) -> NoiseFloor:
-    """The floors that several runs of a reference give."""
+    """The floors from several runs of a reference."""
     return floor_of((compared(reference, run) for run in runs), origin)
 
 
@@ -65,7 +65,7 @@ def compared(reference: Record, run: Record) -> Moved:
 
 
 def floor_of(runs: Iterable[Moved], origin: str) -> NoiseFloor:
-    """The floors of what differed in several runs."""
+    """The floors, given the differences of several runs."""
     values: dict[str, Measured] = {}
     gradients: dict[str, Measured] = {}
     seen: dict[str, set[str]] = {}
@@ -109,7 +109,7 @@ def _measure(first: Any, second: Any, a: Record, b: Record) -> Measure | None:
 
 
 def noise_of(noise: Any, reference: Recording) -> NoiseFloor | None:
-    """What ``noise=`` was given. Raises BadOption."""
+    """The value of the option ``noise=``. Raises BadOption."""
     if noise is None or isinstance(noise, NoiseFloor):
         return noise
     several = isinstance(noise, Sequence) and not isinstance(noise, str)

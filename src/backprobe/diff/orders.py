@@ -1,4 +1,6 @@
-"""The order in which the arrays of a pair are compared: as a layout says, else as the conventions of both do."""
+"""The order of axes in which a pair's arrays are compared: from a layout, else from the conventions of both
+recordings.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ Pair = tuple[Entry, Entry]
 
 
 class Orders:
-    """The arrangement of each pair, which is that of its values and of its gradients.
+    """The arrangement of each pair, which holds for its values and its gradients.
 
-    A parameter lies as its convention says. The axes of a value tell by their sizes; where two arrangements fit, it is
-    the one in which the numbers of both are nearer.
+    A parameter is arranged by its convention. For other values, the sizes of the axes decide; if two arrangements fit,
+    the one in which the numbers are closer.
     """
 
     def __init__(
@@ -29,7 +31,7 @@ class Orders:
         self.layouts, self.conventions = layouts, conventions or (PLAIN, PLAIN)
         self.is_strict = conventions is None
         """Is it one convention, so that what lies otherwise differs?"""
-        self.maps = maps  # the shapes of feature maps, their channels first
+        self.maps = maps  # shapes of feature maps, channels first
         self.chosen: dict[Match, Arrangement] = {}
 
     def both(self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]) -> tuple[Rows, Rows]:
@@ -43,7 +45,7 @@ class Orders:
         return a, self.arrangement(match, pair, is_parameter=is_parameter, rows=(a, b)).apply(b)
 
     def arrangement(self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]) -> Arrangement:
-        """That of a pair, by the arrays that are seen of it first."""
+        """The arrangement of a pair, decided by the first of its arrays that are seen."""
         a, b = rows
         found = self.layouts.of(pair[0].name, pair[1].name, b.shape)
         if found is None and match in self.chosen:
@@ -70,7 +72,7 @@ class Orders:
         return [min(each, key=lambda one: measure(rows[0], one.apply(rows[1])).relative)] if len(each) > 1 else found
 
     def _turned(self, pair: Pair) -> tuple[bool, bool]:
-        # Which of the two lies from input to output.
+        # For each recording: is the parameter stored as (input, output)?
         a, b = (
             partition(entry.name, ".")[-1] in convention.turned
             for entry, convention in zip(pair, self.conventions, strict=True)
@@ -85,7 +87,7 @@ class Orders:
 
 
 def feature_maps(records: Sequence[Record], conventions: tuple[Convention, Convention] | None) -> set[Shape]:
-    """The shapes of values that may be feature maps, their channels first, with examples before these and without."""
+    """The shapes of values that may be feature maps, channels first, with and without the batch axis."""
     found: set[Shape] = set()
     for record, convention in zip(records, conventions or (), strict=False):
         for shape in {entry.shape for entry in record.entries if len(entry.shape or ()) > 2}:

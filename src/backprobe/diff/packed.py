@@ -1,4 +1,4 @@
-"""Parameters that hold several of the other recording's: three projections of attention, four gates, two biases."""
+"""Parameters that hold several of the other recording's parameters: three projections, four gates, two biases."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from backprobe.diff.modules import ModulePaths, Path
 def projections(
     whole: ModulePaths, at: Path, own: Mapping[str, int], parts: ModulePaths, of: Path, *, is_swapped: bool
 ) -> Iterator[Match]:
-    """Three projections in parameters of one module, by their roles, where the other has one child for each.
+    """Three projections in the parameters of one module, by role, if the other recording has one child for each.
 
-    ``is_swapped`` says that ``whole`` is of the second recording.
+    ``is_swapped`` says that ``whole`` belongs to the second recording.
     """
     children, beside = children_of(parts, of), children_of(whole, at)
     for names in PROJECTIONS:
@@ -40,7 +40,7 @@ Slots = dict[tuple[str, str], tuple[int, int, int]]
 
 
 def recurrent(a: ModulePaths, path: Path, b: ModulePaths, other: Path) -> Iterator[Match]:
-    """What belongs together in two recurrent cells, whose parameters hold their gates in some order, or one each."""
+    """The matches in two recurrent cells, whose parameters hold all gates in some order, or one gate each."""
     slots = _slots(a, path), _slots(b, other)
     gates = [gate for role, gate in slots[0] if role == STATE + WEIGHT and (role, gate) in slots[1]]
     for role in (INPUT + WEIGHT, STATE + WEIGHT):
@@ -50,7 +50,7 @@ def recurrent(a: ModulePaths, path: Path, b: ModulePaths, other: Path) -> Iterat
         own, others = (
             [one[role, gate] for role in (INPUT + BIAS, STATE + BIAS) if (role, gate) in one] for one in slots
         )
-        if len(own) == len(others) or (gate == "n" and len(gates) > 1):  # which weighs the second bias
+        if len(own) == len(others) or (gate == "n" and len(gates) > 1):  # this gate multiplies the second bias
             found += [(*pair, (), ()) for pair in zip(own, others, strict=False)]
         elif all(len({at for at, _, _ in each}) == len(each) for each in (own, others)):
             found += [(*pair, _others(own, pair[0]), _others(others, pair[1])) for pair in product(own, others)]
@@ -78,7 +78,8 @@ def _slots(modules: ModulePaths, path: Path) -> Slots:
     own, found = roles_of(modules, path), Slots()
     children = {name: roles_of(modules, child) for name, child in children_of(modules, path).items()}
     gates = _gates(modules, own, children)
-    both = BIAS in own and len(modules.entries[own[BIAS]].shape or ()) == 2  # biases in one parameter, as in Keras
+    # both biases are in one parameter, as in Keras
+    both = BIAS in own and len(modules.entries[own[BIAS]].shape or ()) == 2
     for letter, prefix in (("i", INPUT), ("h", STATE)):
         whole = {role.removeprefix(prefix): at for role, at in own.items() if role.startswith(prefix)}
         if BIAS in own and (both or letter == "i"):
@@ -97,7 +98,7 @@ def _slots(modules: ModulePaths, path: Path) -> Slots:
 
 
 def _gates(modules: ModulePaths, own: Mapping[str, int], children: Mapping[str, Mapping[str, int]]) -> str:
-    # The gates of a cell, in the order in which one parameter holds them; none of what is no cell.
+    # The gates of a cell, in the order of one parameter that holds them all; empty if it is no cell.
     whole = own.get(STATE + WEIGHT, children.get("dense_h", {}).get(WEIGHT))
     if whole is None:
         return next((gates for gates in GATES if all(f"h{gate}" in children for gate in gates)), "")
@@ -112,5 +113,5 @@ def roles_of(modules: ModulePaths, path: Path) -> dict[str, int]:
 
 
 def children_of(modules: ModulePaths, path: Path) -> dict[str, Path]:
-    """The modules in one, by their names without what libraries add."""
+    """The child modules by name, without the additions of libraries."""
     return {plain_segment(child[-1]): child for child in modules.children.get(path, ())}

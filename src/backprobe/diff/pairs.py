@@ -1,4 +1,4 @@
-"""A pair of entries, and what comparing it gave: plain data."""
+"""A pair of entries and the result of comparing it: plain data."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ONE_SIDED = "differentiated in one recording alone"
 
 @dataclass(frozen=True)
 class JudgedNumbers:
-    """The value of a pair, or its gradient: what is different, if anything is, and by how much.
+    """The result for a pair's value or gradient: what differs, if anything, and by how much.
 
-    ``kind`` is ``value``, ``shape``, ``dtype`` or ``status`` where they differ by more than the floor, else empty.
+    ``kind`` is ``value``, ``shape``, ``dtype`` or ``status`` if they differ by more than the floor, else empty.
     ``excess`` is the error in units of the floor. ``why`` says why nothing could be compared. ``is_same`` says that
-    both recordings hold one tensor, as the parameter of a model that ran twice: later writes to it are in both.
-    ``is_given`` says that the second program went on with that of the first, and passed nothing on that differs.
-    ``is_from_equal`` says of a value that differs at all that everything it is computed from is equal bit for bit.
+    both recordings hold the same tensor, such as a parameter of a model that ran twice: later writes affect both.
+    ``is_given`` says that the second program continued with the first's, and passed no difference on. ``is_from_equal``
+    says that the value differs although all its inputs are equal bit for bit.
     """
 
     kind: str = ""
@@ -41,25 +41,25 @@ class JudgedNumbers:
 
     @property
     def is_equal(self) -> bool:
-        """Is it equal bit for bit, or nothing that has numbers?"""
+        """Is it equal bit for bit, or something without numbers?"""
         if self.measure is None:
             return not self.kind and self.why in ("", NO_NUMBER)
         return not self.measure.differing and not self.measure.clashes
 
     @property
     def is_rounding(self) -> bool:
-        """Does a value differ by no more than rounding, though all that it is computed from is equal?"""
+        """Does the value differ only by rounding, with all inputs equal?"""
         return self.is_from_equal and not self.kind
 
     @property
     def is_passed_on(self) -> bool:
-        """Does something differ that what comes after is computed from?"""
+        """Does it differ in a way that affects everything computed from it?"""
         return bool(self.kind) and not self.is_given
 
 
 @dataclass(frozen=True)
 class Row:
-    """A pair of entries and what comparing them gave."""
+    """A pair of entries and the result of comparing it."""
 
     match: Match
     a: Entry

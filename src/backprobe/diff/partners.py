@@ -14,9 +14,9 @@ from backprobe.diff.side import Side
 
 
 class Partners:
-    """Which module of the second recording is which of the first; ``of`` has each, and how it was found.
+    """For each module of the first recording its partner in the second; ``of`` also says how it was found.
 
-    ``known`` are matches of parameters by their names, or by a rename. What has a partner is nobody else's.
+    ``known`` are matches of parameters by name or by a rename. Each module has at most one partner.
     """
 
     def __init__(self, a: Side, b: Side, known: Iterable[Match]) -> None:
@@ -49,7 +49,7 @@ class Partners:
     # modules
 
     def _within(self, path: Path, other: Path) -> None:
-        # Pair the modules in two that belong together, by name, and then those that are as large, in their order.
+        # Pair the children of two partner modules by name, and the remaining ones by size, in order.
         self._packed(path, other)
         self._alike(path, other, lambda child: child[-1], BY_PATH, most=1)
         self._alike(path, other, lambda child: plain_segment(child[-1]), BY_PATH, most=1)
@@ -62,14 +62,14 @@ class Partners:
                 self._within(child, self.of[child][0])
 
     def _through(self, path: Path, other: Path, own: Sequence[Path], others: Sequence[Path]) -> None:
-        # Pair what is in a module that only one of the two has around it.
+        # Look through a module that only one of the recordings has around its children.
         inner, outer = (self.a, own[0]) if len(own) == 1 else (self.b, others[0])
         names = {child[-1] for child in inner.children.get(outer, ())}
         if names & {one[-1] for one in (others if len(own) == 1 else own)}:
             self._within(*((outer, other) if len(own) == 1 else (path, outer)))
 
     def _free(self, path: Path, other: Path) -> tuple[list[Path], list[Path]]:
-        # The modules in two that have no partner.
+        # The children of two modules that have no partner.
         return (
             [one for one in self.a.children.get(path, ()) if one not in self.of],
             [one for one in self.b.children.get(other, ()) if one not in self.taken],
@@ -80,7 +80,7 @@ class Partners:
         self._pair_all(own, others, key or self.a.weight, key or self.b.weight, how, most)
 
     def _left(self) -> None:
-        # Pair single modules that are left, wherever they are: those with the same parameters, in their order.
+        # Pair remaining modules anywhere that have the same parameters, in order.
         own = [path for path in self.a.below(()) if path not in self.of]
         others = [path for path in self.b.below(()) if path not in self.taken]
         self._pair_all(own, others, self.a.signature, self.b.signature, BY_PLACE, 0)
@@ -98,7 +98,8 @@ class Partners:
             self._pair(*pair, how)
 
     def _around(self) -> list[tuple[Path, Path]]:
-        # Pair modules around those that have partners: two that hold the same ones, as far as these have any.
+        # Pair modules around modules that have partners: two modules whose contents are partners, as far as they have
+        # any.
         within = self.a.held(set(self.of)), self.b.held(self.taken)
         new = []
         for path in sorted(within[0].keys() - self.of.keys(), key=len, reverse=True):
@@ -112,7 +113,7 @@ class Partners:
     # parameters
 
     def _packed(self, path: Path, other: Path) -> None:
-        # Match parameters of which one recording has several in one.
+        # Match parameters of which one recording packs several into one.
         for whole, at, parts, of, is_swapped in (
             (self.a, path, self.b, other, False),
             (self.b, other, self.a, path, True),
@@ -131,7 +132,7 @@ class Partners:
                 places.add(at)
 
     def _leaves(self, path: Path, other: Path, how: str) -> None:
-        # Match the parameters of two modules themselves: by name, by role, and what is left by its place.
+        # Match the parameters of two partner modules: by name, by role, and the rest by place.
         a, b = self.a, self.b
         self._add_all(recurrent(a, a.cell(path), b, b.cell(other)))
         path, other = (path, b.cell(other)) if path in a.leaves else (a.cell(path), other)
@@ -153,7 +154,8 @@ def _paired(
     other_key: Callable[[Any], object],
     most: int,
 ) -> list[tuple[Any, Any]]:
-    # What has one key, in its order, where both sides have as many of it; ``most`` are so many, or 0 for any.
+    # Pair items with equal keys, in order, if both sides have the same number of them; ``most`` limits that number, 0
+    # means any.
     groups: dict[object, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
     for number, (each, of) in enumerate(((own, key), (others, other_key))):
         for one in each:

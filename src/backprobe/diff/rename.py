@@ -1,4 +1,4 @@
-"""Renames: patterns of names of one recording, and of the names that the same values have in another."""
+"""Renames: patterns over names of one recording, and the corresponding names in the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backprobe.record.names import nearest, outside, split
 from backprobe.record.options import Option
 from backprobe.record.patterns import ACROSS_MODULES, GLOB, WITHIN
 
-MOST = 4  # renames of one name
+MOST = 4  # renames that may apply to one name
 RENAME = Option(
     "rename",
     Mapping,
@@ -27,7 +27,7 @@ REST = r"(?P<rest>[./:].*)?"
 
 @dataclass(frozen=True)
 class Rename:
-    """One rename: what its pattern matches is called something else in the other recording."""
+    """One rename: names that match its pattern have another name in the other recording."""
 
     pattern: str
     replacement: str
@@ -50,7 +50,7 @@ class Rename:
 
     @property
     def specific(self) -> tuple[int, int]:
-        """How much of a name it says: the more of it, the more specific it is."""
+        """How specific a rename is: the more of a name it spells, the more specific."""
         return sum(map(len, GLOB.split(self.pattern.lstrip(":")))), -self.pattern.count("*")
 
     def __str__(self) -> str:
@@ -95,9 +95,9 @@ def _parts(pattern: str) -> tuple[list[str], list[str]]:
 def renames_of(
     rename: Mapping[str, str] | None, names: Iterable[str], others: Iterable[str], what: str = "recording"
 ) -> Sequence[Rename]:
-    """The renames, each of which renames something of ``names`` to one of ``others``, both without counts.
+    """The renames. Each must rename one of ``names`` to one of ``others``; both are without counts.
 
-    ``what`` is what has these names: a recording or a run.
+    ``what`` has these names: a recording or a run.
 
     Raises BadOption, BadName, and NothingMatched for a pattern that matches nothing.
     """
@@ -122,10 +122,10 @@ def renames_of(
 def renamed(
     names: Iterable[str], others: Set[str], renames: Sequence[Rename]
 ) -> dict[str, tuple[str, Sequence[Rename]]]:
-    """The other name of each name that a rename is about, and the renames that give it.
+    """The new name of each name that a rename applies to, and the renames that give it.
 
-    Where several are about one name, they are about parts of it, so they are used one after the other, the more
-    specific first. If no name of ``others`` is like that, then the most specific one that gives a name of these counts.
+    If several apply to one name, they concern parts of it and are applied one after another, the more specific first.
+    If that gives no name in ``others``, the most specific one that does is used alone.
     """
     found: dict[str, tuple[str, Sequence[Rename]]] = {}
     order = sorted(renames, key=lambda one: one.specific, reverse=True)
@@ -139,7 +139,7 @@ def renamed(
 
 
 def _in_turn(name: str, renames: Sequence[Rename]) -> str | None:
-    # A name after several renames; None where one is not about what the ones before it give.
+    # A name after several renames; None if one of them does not apply to the result so far.
     for one in renames:
         to = one.of(name)
         if to is None:
@@ -164,7 +164,7 @@ def _refuse_unmatched(
 
 
 def _refuse_two(name: str, to: str, used: Sequence[Rename], renames: Sequence[Rename], others: Set[str]) -> None:
-    # Refuse two renames of one name to two others that are there, where neither is more specific.
+    # Refuse two equally specific renames of one name that lead to two existing names.
     for one in renames if len(used) == 1 else ():
         other = one.of(name)
         if other not in (None, to) and other in others and one.specific == used[0].specific:

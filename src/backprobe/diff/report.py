@@ -21,21 +21,20 @@ from backprobe.show.drawable import Drawable
 from backprobe.show.number_table import WIDTH, columns
 from backprobe.view.shown import Shown
 
-MOST = 4  # amplifiers that are printed
-AROUND = 3  # rows of the table on either side of what differs
+MOST = 4  # amplifiers to print
+AROUND = 3  # rows of the table on each side of a difference
 
 
 @dataclass(frozen=True, repr=False)
 class Divergence(Finding):
-    """A value or gradient that is the first to differ, or that differs while all that it is computed from agrees.
+    """A value or gradient that differs first, or that differs although everything it is computed from agrees.
 
-    ``name`` is its printed name in the first recording and ``other`` that in the second; ``source`` is the line of the
-    second that computes the value, or of a gradient the line that it flows back from. ``direction`` is ``"forward"``
-    for a value and ``"backward"`` for a gradient. ``kind`` is ``argument``, ``parameter``, ``value``, ``gradient``,
-    ``shape``, ``dtype`` or ``status``. ``error`` is the relative error in the L2 norm, infinite where there are no two
-    arrays of one shape or only one is finite; ``excess`` is how many times the floor it is, and ``floor`` says where
-    that comes from. ``matched`` says how the two were found to belong together. ``measure`` holds more numbers, None
-    where there are none.
+    ``name`` is its printed name in the first recording and ``other`` in the second; ``source`` is the second
+    recording's line that computes the value, or for a gradient the line that it flows back from. ``direction`` is
+    ``"forward"`` for a value and ``"backward"`` for a gradient. ``kind`` is ``argument``, ``parameter``, ``value``,
+    ``gradient``, ``shape``, ``dtype`` or ``status``. ``error`` is the relative error in the L2 norm, infinite if shapes
+    differ or only one is finite; ``excess`` is the error in units of the floor, and ``floor`` says where that comes
+    from. ``matched`` says how the two entries were matched. ``measure`` holds more numbers, or None.
     """
 
     other: str = ""
@@ -62,7 +61,7 @@ class DiffReport(Report):
     ``amplifiers`` are the others that differ though all that they are computed from agrees. ``findings`` holds all of
     these.
 
-    ``rows`` are all pairs that were compared, ``only_a`` and ``only_b`` the printed names of entries without a partner.
+    ``rows`` are all compared pairs; ``only_a`` and ``only_b`` are printed names of entries without a partner.
     ``complete`` is True if everything has a partner and was compared.
     """
 
@@ -77,16 +76,17 @@ class DiffReport(Report):
 
     @property
     def drawable(self) -> Drawable | None:
-        """What ``bp.draw`` shows: the second recording, with what was found about each value."""
+        """What ``bp.draw`` shows: the second recording, with the result for each value."""
         from backprobe.diff.drawing import drawable  # which imports NumPy
 
         blamed = [(one.name, one.direction) for one in self.findings if isinstance(one, Divergence)]
         return None if self.record is None else drawable(self.record, self.rows, self.heading, blamed, self.backend)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the report as a page: the circuit, filled by each error over its floor, both values beside each other.
+        """Write the report as a page: the circuit, shaded by each error relative to its floor, with both values side by
+        side.
 
-        It is one file, an ``.html``, that needs nothing else. Raises BadOption for another ending.
+        It is one self-contained ``.html`` file. Raises BadOption for another ending.
         """
         from backprobe.view import save_page
 
@@ -102,7 +102,9 @@ class DiffReport(Report):
         return circuit(ShadedCaptions(drawable))
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data; ``first`` and ``first_backward`` are places in ``findings``, ``pairs`` the rows."""
+        """The report as plain data; ``first`` and ``first_backward`` are indices into ``findings``, ``pairs`` are the
+        rows.
+        """
         return {
             **super().to_dict(),
             "first": None if self.first is None else self.findings.index(self.first),
@@ -113,7 +115,7 @@ class DiffReport(Report):
         }
 
     def text(self, width: int = WIDTH) -> str:
-        """The report as it is printed in so many columns."""
+        """The report as printed in ``width`` columns."""
         findings, left = self._shown
         words = in_lines(self.heading, findings, [*left, *self.notes])
         table = text_table(self._surroundings, width)
@@ -121,14 +123,14 @@ class DiffReport(Report):
 
     @property
     def _shown(self) -> tuple[Sequence[Finding], Sequence[str]]:
-        # The findings that are printed, and how many more there are.
+        # The findings to print, and the number of further ones.
         most = len(self.findings) - len(self.amplifiers) + MOST
         left = len(self.findings) - most
         return self.findings[:most], [f"{plural(left, 'more')} in report.amplifiers"] if left > 0 else []
 
     @property
     def _surroundings(self) -> Sequence[Row | int]:
-        # The rows around the first ones that differ, and how many there are between.
+        # The rows around the first differences, and the number of rows left out between them.
         names = {one.name for one in (self.first, self.first_backward) if one is not None}
         wanted: set[int] = set()
         for at, row in enumerate(self.rows):
@@ -148,7 +150,8 @@ class DiffReport(Report):
 
 
 def _with_gaps(rows: Sequence[Row], wanted: Sequence[int]) -> Iterator[Row | int]:
-    # The rows that are wanted, and how many lie between; one is shown: to say that it is left out takes a line too.
+    # The wanted rows, and the number left out between them; a single one is shown, since saying so takes a line as
+    # well.
     last = -1
     for at in (*wanted, len(rows)):
         left = at - last - 1

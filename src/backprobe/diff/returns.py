@@ -1,4 +1,4 @@
-"""The results of calls of modules and functions: a tensor, or a container of several."""
+"""The return values of modules and functions: a tensor, or a container of several."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Call = tuple[str, tuple[str, ...]]
 
 
 def call_of(full: str) -> Call | None:
-    """The call that returned what has this name, None of another name.
+    """The call whose return value has this name; None if it is no return value.
 
     >>> call_of("attn#1:return#0.0"), call_of("attn#1:scores#0")
     (('attn', ('1',)), None)
@@ -37,11 +37,11 @@ class Returned:
         self.often = Counter(scope for scope, _ in self.calls)
 
     def parts(self, call: Call) -> frozenset[str]:
-        """The leaves of what it returned, by the ends of their names."""
+        """The leaves of a call's return value, by the end of their names."""
         return frozenset(self.calls.get(call, ()))
 
     def only(self, call: Call) -> int | None:
-        """The only tensor that a call returned; None where there are several or none."""
+        """The only tensor that a call returned; None if there are several or none."""
         own = {at: self.side.entries[at] for at in self.calls.get(call, {}).values()}
         found = {at for at, one in own.items() if not (one.has_no_value or one.status is GradStatus.NOT_TENSOR)}
         return found.pop() if len(found) == 1 else None

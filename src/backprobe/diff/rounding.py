@@ -1,8 +1,8 @@
-"""The error that rounding gives to one operation: the floor of a value whose inputs are equal bit for bit.
+"""The rounding error of one operation: the floor of a value whose inputs are equal bit for bit.
 
-A sum of n terms that are rounded one by one is off by about the root of n times the rounding of one (Higham, Accuracy
-and Stability of Numerical Algorithms, 2.6: the rule of thumb). How many terms a value sums is not recorded: it is taken
-to be the longest axis around it, or how many numbers go into one, where that is more.
+A sum of n rounded terms is off by about sqrt(n) times the rounding of one term (Higham, Accuracy and Stability of
+Numerical Algorithms, 2.6: the rule of thumb). The number of terms is not recorded: it is taken to be the longest axis
+involved, or the number of input elements per output element, if that is more.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ INPUTS = 4
 
 @dataclass(frozen=True)
 class Rounding(Floor):
-    """A floor that is the rounding of one operation, which sums so many ``terms``."""
+    """A floor that is the rounding of one operation, which sums ``terms`` terms."""
 
     terms: int = 1
 
 
 def by_rounding(floor: Floor, eps: float, own: Size, inputs: Sequence[Size], shapes: Sequence[Sequence[int]]) -> Floor:
-    """The floor of a value with equal inputs: its rounding, where that is less than the floor that it has.
+    """The floor of a value with equal inputs: its rounding, if that is less than its usual floor.
 
-    ``shapes`` are those of the value and of what it is computed from.
+    ``shapes`` are those of the value and its inputs.
     """
     largest = max((one.count for one in inputs), default=1)
     terms = max([1, *(size for shape in shapes for size in shape), largest // max(own.count, 1)])

@@ -32,7 +32,7 @@ NO_TENSORS = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 @dataclass(frozen=True)
 class ComparedRecords:
-    """Two recordings side by side, and what is said of them before any number is looked at."""
+    """Two recordings side by side, before any number is compared."""
 
     comparison: Comparison
     alignment: Alignment
@@ -53,7 +53,7 @@ def compared(
 ) -> ComparedRecords:
     """Align two recordings. Raises BadOption, BadName and NothingMatched.
 
-    ``settled`` is what was seen when the second program ran by itself, where ``given`` says that it did not.
+    ``settled`` is what was found when the second program ran by itself, if ``given`` says that it now does not.
     """
     a, b = Side(first), Side(second)
     renames = renames_of(rename, map(strip, first.names), map(strip, second.names))
@@ -76,19 +76,19 @@ def compared(
 
 
 def _unlike(found: Settled) -> Iterator[str]:
-    # The pairs that are not of one value.
+    # The note on pairs that turned out not to be one value.
     if found.unlike:
         pairs = [f"{a!r} and {b!r}" for a, b in found.unlike]
         yield f"not one value, as all that is computed from them agrees: {listed(pairs, text.MOST)}"
 
 
 def _paths(side: Side) -> Iterator[str]:
-    # The names of parameters, and of leaves of arguments that hold them.
+    # The names of parameters, including leaves of arguments that contain parameters.
     return (strip(full) for full, at in side.record.names.items() if side.graph.is_given(at) and "." in full)
 
 
 def report_of(one: ComparedRecords, notes: Sequence[str] = ()) -> DiffReport:
-    """Compare all numbers, and say what is to blame."""
+    """Compare all numbers, and find what to blame."""
     comparison, alignment, found = one.comparison, one.alignment, blame(one.comparison)
     a, b, rows = comparison.a, comparison.b, comparison.rows
     forward, backward, amplifiers = findings_of(comparison, found)
@@ -150,7 +150,7 @@ def _refuse_unlike(a: Side, b: Side) -> None:
 
 
 def _factor(a: Record, b: Record) -> tuple[float | None, list[str]]:
-    # What gradients of the second are multiplied by to be of the same loss as the first's, and notes on that.
+    # The factor that scales the second recording's gradients to the same loss, and notes about it.
     has = [any(entry.status is GradStatus.OK for entry in record.entries) for record in (a, b)]
     if not all(has):
         return None, [_without_gradients(has, (a, b))]
@@ -198,7 +198,7 @@ def _partners(alignment: Alignment, a: Side, b: Side) -> Iterator[str]:
 
 
 def _statuses(comparison: Comparison) -> list[str]:
-    # Of pairs without gradients: those that have none for different reasons, and arguments with one gradient.
+    # Notes on pairs without gradients for different reasons, and on arguments that only one program differentiates.
     sided = [repr(row.a.name) for row in comparison.rows if row.gradient.why == ONE_SIDED]
     found = [
         f"{row.a.name!r} ({row.a.status} and {row.b.status})"
@@ -214,7 +214,7 @@ def _statuses(comparison: Comparison) -> list[str]:
 
 
 def _uncompared(comparison: Comparison) -> Iterator[str]:
-    # Pairs with numbers that could not be read.
+    # Notes on pairs with numbers that could not be read.
     reasons: dict[str, list[str]] = {}
     for row in comparison.rows:
         if row.value.why not in ("", NO_NUMBER):
@@ -224,7 +224,7 @@ def _uncompared(comparison: Comparison) -> Iterator[str]:
 
 
 def _unmeasured(comparison: Comparison) -> Iterator[str]:
-    # What ``noise=`` says nothing of, as what only the other recordings lack.
+    # Notes on entries that ``noise=`` does not cover, for example because the noise recordings lack them.
     if comparison.noise is None:
         return
     names = [

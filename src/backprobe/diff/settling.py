@@ -1,8 +1,8 @@
-"""Pairs settled by their numbers, where the names and conventions of two libraries do not tell.
+"""Decisions by numbers, where the names and conventions of two libraries leave the pairing open.
 
-A weight that fits either way round lies so that what is computed from it agrees. And two values of a name that differ,
-while nothing of that is left in what is computed from them, are not the same value: a layer of one library has its
-activation inside, and one of the other has not.
+A weight that fits in two arrangements has the one with which the values computed from it agree. And two values of one
+name that differ, while everything computed from them agrees, are not the same value: for example, one library's layer
+includes its activation, and the other's does not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ALIKE = 1e-3
 
 @dataclass(frozen=True)
 class Settled:
-    """By the names of pairs: the arrangements that the numbers show, and the pairs that are not of one value."""
+    """By the names of pairs: the arrangements that the numbers show, and the pairs that are not one value."""
 
     arrangements: Sequence[tuple[Names, Arrangement]] = ()
     unlike: Sequence[Names] = ()
@@ -36,7 +36,7 @@ class Settled:
 
 
 def settled(comparison: Comparison) -> Settled:
-    """What the numbers show; nothing of two recordings with one convention."""
+    """What the numbers decide; nothing if both recordings have the same convention."""
     if comparison.orders.is_strict:
         return Settled()
     unlike = [names_of(comparison, comparison.rows[at].match) for at in _unlike(comparison)]
@@ -49,7 +49,7 @@ def names_of(comparison: Comparison, match: Match) -> Names:
 
 
 def _arrangements(comparison: Comparison) -> Iterator[tuple[Names, Arrangement]]:
-    # Other arrangements of weights in which they agree, where all that is computed from them agrees, too.
+    # Other arrangements in which a weight agrees, if everything computed from it agrees too.
     for at, row in enumerate(comparison.rows):
         if row.value.kind == VALUE and row.value.floor is not None and _is_used_right(comparison, at):
             read = comparison.read(at, comparison.held(at, "forward"))
@@ -58,7 +58,7 @@ def _arrangements(comparison: Comparison) -> Iterator[tuple[Names, Arrangement]]
 
 
 def _is_used_right(comparison: Comparison, at: int) -> bool:
-    # Is it a parameter, and do all values that are computed from it agree?
+    # Is it a parameter such that all values computed from it agree?
     uses = comparison.uses(at) if comparison.is_parameter(at) else ()
     return bool(uses) and not any(comparison.rows[use].value.kind for use in uses)
 
@@ -73,7 +73,7 @@ def _others(comparison: Comparison, row: Row, read: tuple[Rows, Rows] | None) ->
 
 
 def _unlike(comparison: Comparison) -> Sequence[int]:
-    # The pairs of what modules return that differ by far more than all that is computed from them, the last first.
+    # Pairs of return values that differ far more than everything computed from them, the last first.
     found: set[int] = set()
     rows = comparison.rows
     for at in reversed(comparison.order):
@@ -88,7 +88,7 @@ def _unlike(comparison: Comparison) -> Sequence[int]:
 
 
 def _error(row: Row) -> float:
-    # The relative error of a value, infinite where it has none.
+    # The relative error of a value; infinite if it has none.
     if row.value.kind not in ("", VALUE):
         return math.inf
     return 0.0 if row.value.measure is None else row.value.measure.relative

@@ -19,7 +19,7 @@ LEAST = 12  # characters of a name
 
 
 def cells(row: Row) -> tuple[str, str, str, str, str]:
-    """One pair: its name, and for value and gradient the relative error and how many times the floor it is."""
+    """One pair: its name, and for value and gradient the relative error and its multiple of the floor."""
     name = row.a.name if row.a.name == row.b.name else f"{row.a.name} = {row.b.name}"
     return (printable(name), *_cells(row.value, row), *_cells(row.gradient, row))
 
@@ -37,7 +37,7 @@ def _cells(judged: JudgedNumbers, row: Row) -> tuple[str, str]:
 
 
 def text_table(rows: Sequence[Row | int], width: int) -> list[str]:
-    """The table in lines of at most this width; a number stands for so many rows that are left out."""
+    """The table in lines of at most ``width`` columns; a number stands for that many omitted rows."""
     if not rows:
         return []
     shown: list[Any] = [cells(row) if isinstance(row, Row) else row for row in rows]

@@ -1,9 +1,9 @@
-"""Two trainings side by side: for each name, the first step at which its statistics part.
+"""Two trainings side by side: for each name, the first step at which its statistics differ.
 
-Statistics are compared as sums are: errors of the mean and of the extremes against the magnitude of the first run's
-numbers. Counts, and how many numbers are NaN or Inf, are equal or not. Of what was logged several times in a step, by
-micro-batches or by processes, the mean is compared, as ``run.series`` shows it. A name's floor may be measured, by
-other runs of the first training.
+Statistics are compared as sums are: errors of the mean and extremes relative to the magnitude of the first run's
+numbers. Counts, and numbers of NaN and Inf, must be equal. For values logged several times in a step, by micro-batches
+or processes, the mean is compared, as in ``run.series``. A name's floor may be measured by other runs of the first
+training.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ COUNTS = ("count", "nan", "posinf", "neginf")
 STATISTICS = ("rms", "mean", "min", "max")
 FIELDS = (*COUNTS, *STATISTICS, LOGGED)
 MEASURABLE = (*STATISTICS, LOGGED)
-TOGETHER = 64  # rows that are read at once
+TOGETHER = 64  # rows that are read in one go
 KINDS = ("value", LOGGED, "grad", "grad_backward", "update", "param")
 """The kinds of numbers of a step, in the order in which it computes them: gradients of modules before parameters'."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Rows of two runs that belong together: their names, and the kind of their numbers."""
+    """Matching rows of two runs: their names, and their kind."""
 
     name: str
     other: str
@@ -43,10 +43,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class RowParting:
-    """Where two rows part: the first step, the statistic, both numbers, their error, and that in units of the floor.
+    """Where two rows part: the first step, the statistic, both numbers, their error, and the error in units of the
+    floor.
 
-    ``before`` is the largest error of the steps before, in the same units, and ``later`` counts the later steps in
-    which they differ too.
+    ``before`` is the largest error of earlier steps in the same units, and ``later`` counts later steps that also
+    differ.
     """
 
     pair: Pair
@@ -61,10 +62,10 @@ class RowParting:
 
 @dataclass(frozen=True)
 class ComparedRows:
-    """One pair, and what comparing it gave: in how many steps both have numbers, the first, and where they part.
+    """One pair and its result: in how many steps both have numbers, the first such step, and where they part.
 
-    ``only_one`` counts the steps in which one has numbers alone. ``times`` is how many times those of the first the
-    second's counts are, where each process has a value whole, and it is counted in each; else 1.
+    ``only_one`` counts the steps in which only one run has numbers. ``times`` is the ratio of the second run's counts
+    to the first's, if each process holds the whole value and counts it; else 1.
     """
 
     pair: Pair
@@ -76,7 +77,9 @@ class ComparedRows:
 
 
 def paired(a: RunReader, b: RunReader, names: Mapping[str, str]) -> Sequence[Pair]:
-    """The rows that both runs have, in the order in which a step computes them; ``names`` are those of ``b``."""
+    """The rows that both runs have, in the order in which a step computes them; ``names`` maps to the names
+    of ``b``.
+    """
     own, others = a.rows(), b.rows()
     found = [Pair(name, names[name], kind) for name, kind in own if (names.get(name), kind) in others]
     parameters = a.parameters()
@@ -91,7 +94,7 @@ def paired(a: RunReader, b: RunReader, names: Mapping[str, str]) -> Sequence[Pai
 
 
 def _execution(names: Sequence[str]) -> Mapping[str, int]:
-    # Places of the names of a model in the order in which they are computed: a module after what is inside of it.
+    # The names of a model in the order of computation: a module after its contents.
     found: list[str] = []
     waiting: list[str] = []
     for name in names:
@@ -104,7 +107,7 @@ def _execution(names: Sequence[str]) -> Mapping[str, int]:
 
 
 def compare(a: RunReader, b: RunReader, pairs: Sequence[Pair], noise: Sequence[RunReader]) -> list[ComparedRows]:
-    """Compare all rows, some at a time."""
+    """Compare all rows, a batch at a time."""
     found: list[ComparedRows] = []
     for at in range(0, len(pairs), TOGETHER):
         some = pairs[at : at + TOGETHER]
@@ -131,7 +134,7 @@ def compare(a: RunReader, b: RunReader, pairs: Sequence[Pair], noise: Sequence[R
 
 @dataclass(frozen=True)
 class _Numbers:
-    # Statistics of some rows, by field: rows × steps.
+    # Statistics of several rows by field, as arrays of shape (rows, steps).
     steps: Any
     fields: Mapping[str, Any]
 
@@ -158,9 +161,8 @@ def _read(reader: RunReader, rows: Iterable[tuple[str, str]]) -> _Numbers:
 
 @numpy.errstate(all="ignore")
 def _times_counted(first: _Numbers, second: _Numbers, ranks: int, other_ranks: int) -> Any:
-    # Of each row: how many times those of the first the second's counts are, in all steps, if processes explain it.
-    #
-    # Processes that split a batch count each number once, and those that split a model have some values whole each.
+    # For each row: the ratio of the second run's counts to the first's in all steps, if processes explain it. Processes
+    # that split a batch count each number once; processes that split a model hold some values whole.
     steps = first.shared(second)
     a, b = first.at(steps)["count"], second.at(steps)["count"]
     both = (a > 0) & (b > 0)
@@ -173,7 +175,8 @@ def _times_counted(first: _Numbers, second: _Numbers, ranks: int, other_ranks: i
 
 @numpy.errstate(all="ignore")
 def _errors(first: _Numbers, second: _Numbers) -> Mapping[str, Any]:
-    # Relative errors by field: rows × shared steps. NaN where one has no numbers, infinite where counts differ.
+    # Relative errors by field, of shape (rows, shared steps): NaN where one run has no numbers, infinite where counts
+    # differ.
     steps = first.shared(second)
     a, b = first.at(steps), second.at(steps)
     size = numpy.fmax(numpy.abs(a["min"]), numpy.abs(a["max"]))
@@ -192,7 +195,7 @@ def _errors(first: _Numbers, second: _Numbers) -> Mapping[str, Any]:
 
 
 def _floors(first: _Numbers, others: Sequence[_Numbers]) -> Mapping[str, Any]:
-    # The floor of each field: rows × steps of the first run. What was measured holds from then on.
+    # The floor of each field, of shape (rows, steps of the first run). A measured floor holds from its step on.
     shape = first.fields["count"].shape
     floors = {field: numpy.full(shape, FLOOR if field in MEASURABLE else 0.0) for field in FIELDS}
     for other in others:

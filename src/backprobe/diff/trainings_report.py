@@ -1,4 +1,4 @@
-"""The report of two trainings: the first step and name at which they part."""
+"""The report of two trainings: the first step and name at which they differ."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 from backprobe.findings.report import Finding, Report
 from backprobe.record.brief import written
 
-if TYPE_CHECKING:  # importing backprobe imports no NumPy
+if TYPE_CHECKING:  # importing backprobe must not import NumPy
     from backprobe.diff.trainings import ComparedRows
 
 
 @dataclass(frozen=True, repr=False)
 class RunDivergence(Finding):
-    """The first step and name at which two runs part.
+    """The first step and name at which two runs differ.
 
-    ``name`` is that in the first run and ``other`` that in the second, ``field`` the field that differs there, as
-    ``run.series`` takes it. ``numbers`` are those of both, ``error`` their difference relative to the first run's
-    magnitude, infinite where counts differ, and ``excess`` how many times the floor it is.
+    ``name`` is the name in the first run and ``other`` in the second; ``field`` is the statistic that differs, as
+    ``run.series`` takes it. ``numbers`` are those of both runs, ``error`` is their difference relative to the first
+    run's magnitude, infinite if counts differ, and ``excess`` is the error in units of the floor.
     """
 
     step: int = 0
@@ -40,8 +40,8 @@ class RunDivergence(Finding):
 class RunDiffReport(Report):
     """The report of ``bp.diff`` of two runs.
 
-    ``first`` is where they part: the first step, and of that step what is computed first. None where they don't.
-    ``rows`` has every pair of rows, with the first step at which it differs; ``only_a`` and ``only_b`` are the names
+    ``first`` is where they part: the first step, and in it the name that is computed first; None if they do not.
+    ``rows`` has every pair of rows, with the first step at which it differs; ``only_a`` and ``only_b`` are names
     without a partner. ``complete`` is True if everything has a partner and was compared.
     """
 
@@ -52,9 +52,9 @@ class RunDiffReport(Report):
     folders: tuple[Path, ...] = field(default=(), repr=False, compare=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write both runs as a page: losses over each other, and all names of the second over those of the first.
+        """Write both runs as a page: their losses together, and all names of the second relative to the first.
 
-        It is one file, an ``.html``, that needs nothing else. Raises BadOption for another ending, and BadRun.
+        It is one self-contained ``.html`` file. Raises BadOption for another ending, and BadRun.
         """
         from backprobe.view import save
 

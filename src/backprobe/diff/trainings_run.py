@@ -137,7 +137,7 @@ SEVERAL = (
 
 
 def _partners(names: Sequence[str], others: Sequence[str], renames: Sequence[Rename]) -> Mapping[str, str]:
-    # The second run's name of each; a rename comes before an equal name.
+    # The second run's name for each name; a rename takes precedence over an equal name.
     found = renamed(names, set(others), renames)
     chosen = {name: to for name, (to, _) in found.items() if to in others}
     taken = set(chosen.values())
@@ -146,7 +146,7 @@ def _partners(names: Sequence[str], others: Sequence[str], renames: Sequence[Ren
 
 
 def _kinds_of_one(a: Run, b: Run, names: Mapping[str, str]) -> Iterator[str]:
-    # What one run alone has measured of names that both have.
+    # Statistics that only one run measured, of names that both have.
     back = {to: name for name, to in names.items()}
     own = {(name, kind) for name, kind in a._reader.rows() if name in names}
     others = {(back[name], kind) for name, kind in b._reader.rows() if name in back}
@@ -177,11 +177,11 @@ def _about(run: Run) -> str:
 
 
 def _first(rows: Sequence[ComparedRows], measured: str) -> RunDivergence | None:
-    # The finding of the first step at which anything differs, and of that the first in the order of computing.
+    # The finding for the first step at which anything differs; in that step, for the name computed first.
     partings = [row.parting for row in rows if row.parting is not None]
     if not partings:
         return None
-    found = min(partings, key=lambda one: one.step)  # the first of equal ones
+    found = min(partings, key=lambda one: one.step)  # min returns the first of equal ones
     pair = found.pair
     what = WHAT[pair.kind].format(repr(pair.name))
     what += "" if pair.name == pair.other else f" ({pair.other!r} in the second)"

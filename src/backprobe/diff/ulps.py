@@ -1,4 +1,4 @@
-"""The distance of numbers in units in the last place: how many numbers of a dtype lie between two."""
+"""The distance of two numbers in units in the last place: the steps of a dtype between them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ PARTS = {"complex128": "float64", "complex64": "float32"}
 
 
 def ulps(a: Any, b: Any, dtype: str) -> int | None:
-    """The largest distance of two finite elements, counted in numbers of this dtype; None for another dtype.
+    """The largest distance of two finite elements in steps of this dtype; None for an unsupported dtype.
 
-    What is more than ``MANY`` counts as that.
+    Distances above ``MANY`` count as ``MANY``.
 
     >>> ulps(numpy.array([1.0, 0.0]), numpy.array([1.0 + 2**-22, -0.0]), "float32")
     2
@@ -32,8 +32,8 @@ def ulps(a: Any, b: Any, dtype: str) -> int | None:
 
 
 def distance(a: Any, b: Any, dtype: str) -> int:
-    """The same of numbers of this dtype that are given by their bits."""
-    if int((a ^ b).min()) < 0:  # unlike signs
+    """The same for numbers given as the bits of this dtype."""
+    if int((a ^ b).min()) < 0:  # opposite signs
         opposite = (a ^ b) < 0
         zero = numpy.iinfo(a.dtype).min  # the bits of -0
         apart = (a[opposite] & ~zero).astype(numpy.float64) + (b[opposite] & ~zero)
@@ -51,7 +51,8 @@ def bits(values: Any, dtype: str) -> Any:
     """The bits of numbers in this dtype, as integers."""
     if dtype == "bfloat16":
         wide = values.astype(numpy.float32, copy=False).view(numpy.uint32)
-        half = (wide + numpy.uint32(0x8000)) >> 16  # half is rounded up, which is no further than to even
+        # halves are rounded up, which is no further away than rounding them to even
+        half = (wide + numpy.uint32(0x8000)) >> 16
         return half.astype(numpy.uint16).view(numpy.int16)
     with numpy.errstate(over="ignore"):
         return values.astype(PARTS.get(dtype, dtype), copy=False).view(INTEGERS[dtype])

@@ -1,4 +1,4 @@
-"""Names that one program binds more often than the other: which binding of one is which of the other."""
+"""Names that one program binds more often than the other: which of the bindings correspond."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Taken = Mapping[int, object]
 
 @dataclass(frozen=True)
 class ReboundName:
-    """The bindings of one name in one call of its scope, in each program: positions, in the order of execution."""
+    """The bindings of one name in one call of its scope, in both programs: positions in execution order."""
 
     own: Sequence[int]
     others: Sequence[int]
 
 
 class Bindings:
-    """The bindings of each name of a recording, by the call of its scope and the name without its count."""
+    """The bindings of each name of a recording, by the call of its scope and by the name without its count."""
 
     def __init__(self, side: Side) -> None:
         self.names = side.record.names
@@ -51,17 +51,17 @@ def group_of(full: str) -> Group:
 
 
 def counts(name: str) -> tuple[str, ...]:
-    """Those of a name, in their order."""
+    """The counts in a name, in order."""
     read = outside(name)
     return tuple(found[1] for found in COUNT.finditer(name) if read[found.start()])
 
 
 class NameVersions:
-    """The bindings of names in two programs, and which of them belong together where their numbers differ.
+    """The bindings of names in two programs, and which of them correspond if their numbers differ.
 
-    Two bindings belong together if one operation computes them from values that belong together. Of what is left the
-    last belongs with the last, since it is what the rest of the program uses. What was made from nothing, as zeros to
-    be filled, is not a result.
+    Two bindings correspond if the same operation computes them from corresponding values. Of the remaining ones, the
+    last bindings correspond, since the rest of the program uses these. A value made from nothing, such as zeros to be
+    filled, is no result.
     """
 
     def __init__(self, a: Side, b: Side) -> None:
@@ -69,13 +69,13 @@ class NameVersions:
         self.bound = Bindings(a), Bindings(b)
 
     def is_rebound(self, full: str, other: str) -> bool:
-        """Does one program bind this name more often in the same call of its scope?"""
+        """Does one program bind this name more often within the same call of its scope?"""
         own, others = self.bound[0].groups[group_of(full)], self.bound[1].groups[group_of(other)]
         return len(own) != len(others)
 
     def is_unlike(self, full: str, other: str, found: Mapping[int, Match]) -> bool:
-        """Is a name bound several times, and do the two bindings have nothing in common: another operation, of other
-        values? Two frameworks may call one operation differently.
+        """Is a name bound several times, so that these two bindings have nothing in common: neither operation nor
+        inputs? Two frameworks may name one operation differently.
         """
         at, place = self.bound[0].names[full], self.bound[1].names[other]
         is_one = len(self.bound[0].groups[group_of(full)]) < 2
@@ -87,11 +87,11 @@ class NameVersions:
         return is_other and self.b.graph.sources(place) != self.partners(at, found)
 
     def partners(self, at: int, found: Mapping[int, Match]) -> set[int]:
-        """The partners of what an entry of the first is computed from, -1 for what has none."""
+        """The partners of an entry's inputs in the first recording; -1 for an input without a partner."""
         return {found[source].b if source in found else -1 for source in self.a.graph.sources(at)}
 
     def rebound(self, to: Callable[[str], str]) -> Iterator[ReboundName]:
-        """All names that are bound several times; ``to`` gives the second's name, without counts, for a full one."""
+        """All names bound several times. ``to`` maps a full name to the second program's name without counts."""
         for group, own in self.bound[0].groups.items():
             for other in self.bound[1].of_plain.get(to(own[0]), ()):
                 is_same_call = counts(other[0]) == counts(group[0])
@@ -99,7 +99,7 @@ class NameVersions:
                     yield ReboundName(self.bound[0].positions(group), self.bound[1].positions(other))
 
     def by_sources(self, each: ReboundName, found: Mapping[int, Match], taken: Taken) -> Iterator[tuple[int, int, str]]:
-        """The bindings that one operation computes from values that belong together, in their order."""
+        """The bindings that the same operation computes from corresponding values, in order."""
         least = 0
         for at in each.own:
             if at in found or not self.a.graph.sources(at):
@@ -112,12 +112,12 @@ class NameVersions:
                     break
 
     def is_like(self, at: int, other: int) -> bool:
-        """Is it one operation, whose results have one shape?"""
+        """Do both come from the same operation, with results of the same shape?"""
         a, b = self.a.entries[at], self.b.entries[other]
         return (a.op, a.shape, a.status) == (b.op, b.shape, b.status)
 
     def lasts(self, each: ReboundName, found: Taken, taken: Taken) -> Iterator[tuple[int, int, str]]:
-        """The last bindings of both, if both are results of one shape."""
+        """The last bindings of both, if they are results of the same shape."""
         at, other = each.own[-1], each.others[-1]
         outputs = self.a.record.outputs, self.b.record.outputs
         is_part = len(outputs[0]) != len(outputs[1]) and (at in outputs[0] or other in outputs[1])
@@ -128,7 +128,7 @@ class NameVersions:
 
     @staticmethod
     def _is_result(side: Side, at: int) -> bool:
-        # Does it come from arguments or parameters that are differentiated, along edges?
+        # Is the entry computed, along edges, from arguments or parameters that are differentiated?
         return bool(side.graph.inputs[at]) and any(
             side.graph.is_given(one) for one in reached([at], lambda one: side.graph.inputs[one])
         )

@@ -14,12 +14,47 @@ from backprobe.record.source import expression_of
 
 LAYERS = ("Linear", "Bilinear", "Embedding", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")
 """What the names of modules begin with that multiply by their parameters, and are nowhere flat otherwise."""
-MULTIPLYING = frozenset((
-    "linear", "bilinear", "embedding", "conv1d", "conv2d", "conv3d", "batch_norm", "layer_norm", "group_norm",
-    "instance_norm", "rms_norm", "matmul", "mm", "bmm", "mv", "dot", "einsum", "mul", "multiply", "add", "sub",
-    "sum", "mean", "squeeze", "unsqueeze", "flatten", "view", "reshape", "transpose", "permute", "expand",
-    "contiguous", "clone", "to", "float", "double", "half",
-))  # fmt: skip
+MULTIPLYING = frozenset(
+    (
+        "linear",
+        "bilinear",
+        "embedding",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "batch_norm",
+        "layer_norm",
+        "group_norm",
+        "instance_norm",
+        "rms_norm",
+        "matmul",
+        "mm",
+        "bmm",
+        "mv",
+        "dot",
+        "einsum",
+        "mul",
+        "multiply",
+        "add",
+        "sub",
+        "sum",
+        "mean",
+        "squeeze",
+        "unsqueeze",
+        "flatten",
+        "view",
+        "reshape",
+        "transpose",
+        "permute",
+        "expand",
+        "contiguous",
+        "clone",
+        "to",
+        "float",
+        "double",
+        "half",
+    )
+)
 ACTIVATIONS = frozenset(
     (
         "relu",

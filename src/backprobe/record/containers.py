@@ -13,7 +13,7 @@ from typing import Any
 from backprobe.record.names import quote
 
 DEEPEST = 8
-MANY = 16  # containers of this many kinds are kept
+MANY = 16  # containers: in a value with more, none is entered twice
 PLACES = tuple(f".{at}" for at in range(64))
 
 

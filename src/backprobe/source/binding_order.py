@@ -1,4 +1,6 @@
-"""The order of the bindings of a name: those that may have run when a place is reached, and those that surely have."""
+"""The order in which a name is bound: bindings that may have run before a place is reached, and those that certainly
+have.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ Position = tuple[int, int, int]
 class Point:
     """A place that a scope's code has reached: a node of a text. Without a node, all of the scope's code may have run.
 
-    ``text`` is the last that has begun to run.
+    ``text`` is the last text that has begun to run.
     """
 
     text: SourceText
@@ -69,9 +71,9 @@ class BindingOrder:
         return below is not None and _are_in_order(parent, statement, below)
 
     def is_overridden(self, one: Binding, others: Sequence[Binding], point: Point) -> bool:
-        """Does another binding surely run after this one, before the point is reached?
+        """Does another binding certainly run after this one and before the point is reached?
 
-        Not one of an earlier cell of a notebook: that may have ended with an error.
+        A binding in an earlier notebook cell does not count, since that cell may have ended with an error.
         """
         return any(
             other is not one
@@ -82,11 +84,11 @@ class BindingOrder:
         )
 
     def is_earlier(self, one: Binding, other: Binding) -> bool:
-        """Does the text have one of two bindings before the other?"""
+        """Is one of two bindings earlier in the text than the other?"""
         return one.how in ALWAYS or _end(one) <= _start(other)
 
     def are_alternatives(self, one: Binding, other: Binding) -> bool:
-        """Do two bindings stand in branches of which one alone runs?"""
+        """Are two bindings in branches of which only one runs?"""
         first, second = list(self._around(one.statement)), list(self._around(other.statement))
         common = next(node for node in first if node in second or isinstance(node, ast.Module))
         if common not in second or common in (one.statement, other.statement):
@@ -94,7 +96,7 @@ class BindingOrder:
         return _is_one_chosen(common, first[first.index(common) - 1], second[second.index(common) - 1])
 
     def _is_between(self, one: Binding, other: Binding, point: Point) -> bool:
-        # Does the other binding, which surely precedes the point, come after one on each way there?
+        # Does the other binding, which certainly precedes the point, come after this one on every way there?
         if one.within.frame is not point.scope.frame:
             return False
         if point.node is None or one.text is not point.text or self._is_before(one, point.node):
@@ -103,13 +105,13 @@ class BindingOrder:
         return bool(loops) and loops[0] in self._around(other.statement)
 
     def _is_before(self, one: Binding, node: Any) -> bool:
-        # Does it stand before a node of the same text, and run first where no loop goes back?
+        # Is the binding before a node of the same text, so that it runs first unless a loop goes back?
         if one.how is How.LOOP and one.statement.iter in self._around(node):
             return False
         return _end(one)[1:] <= (node.lineno, node.col_offset)
 
     def _common_loops(self, one: Binding, node: ast.AST) -> list[Any]:
-        # The loops around both, the innermost first, that go from one back to the other.
+        # The loops around both, innermost first, that lead from one back to the other.
         of_binding, of_node = list(self._around(one.statement)), list(self._around(node))
         return [
             loop
@@ -118,14 +120,14 @@ class BindingOrder:
         ]
 
     def _around(self, node: ast.AST | None) -> Iterator[ast.AST]:
-        # A node and what it stands in, up to the module.
+        # A node and the nodes around it, up to the module.
         while node is not None:
             yield node
             node = self.parents.get(node)
 
 
 def _is_one_chosen(parent: ast.AST, first: ast.AST, second: ast.AST) -> bool:
-    # Does a statement run one of two of its parts, and not the other?
+    # Does the statement run only one of these two parts?
     match parent:
         case ast.If():
             return (first in parent.body) is not (second in parent.body)
@@ -150,7 +152,7 @@ def _start(one: Binding) -> Position:
 
 
 def _end(one: Binding) -> Position:
-    # From where on it has run: an assignment runs when its value is computed.
+    # The position in the text from which on the binding has run: an assignment runs after its value is computed.
     if one.how in (How.ASSIGNED, How.WALRUS):
         return one.text.order, one.statement.end_lineno, one.statement.end_col_offset
     return _start(one)

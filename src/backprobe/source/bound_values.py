@@ -1,4 +1,4 @@
-"""The value that a binding gives to its name, and if it can be called, as far as is known without running anything."""
+"""The value that a binding gives to a name, and whether it can be called, as far as is known without running code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Look = Callable[[str], Any]
 
 
 class BoundUse(StrEnum):
-    """What a program does with what a name holds."""
+    """How a program uses the value of a name."""
 
     CALL = "call"
     ATTRIBUTE = "attribute"
@@ -39,10 +39,10 @@ class BoundUse(StrEnum):
 
 @dataclass(frozen=True)
 class Bound:
-    """What a binding gives: the object itself, or its type alone, or neither where it is not known.
+    """The value that a binding gives: the object itself, only its type, or neither if that is unknown.
 
-    ``is_now`` is of an object that the text spells: what it held when the binding ran may have been another. Of a
-    function, ``place`` is the file and line of its definition.
+    ``is_now`` marks an object that the text only spells: when the binding ran, another object may have had that
+    spelling. For a function, ``place`` is the file and line of its definition.
     """
 
     value: Any = UNKNOWN
@@ -51,26 +51,27 @@ class Bound:
     place: tuple[str, int] | None = None
 
     def can(self, use: BoundUse, name: str = "") -> bool | None:
-        """Can it be called, has it this attribute, or has it items? None where that is not known."""
+        """Can the value be called, has it this attribute, or has it items? None if not known."""
         if self.value is not UNKNOWN:
             return can(self.value, use, name)
         if self.kind is None:
             return None
         if use is BoundUse.ATTRIBUTE:
             is_declared = any(name in vars(each).get("__annotations__", ()) for each in self.kind.__mro__)
-            return is_declared or _has(self.kind, name) or None  # objects have attributes of their own
+            # an object may have attributes that its class does not declare
+            return is_declared or _has(self.kind, name) or None
         if self.kind is type and use is BoundUse.ITEM:
             return None
         return _has(self.kind, "__call__" if use is BoundUse.CALL else "__getitem__")
 
     @property
     def is_of_code(self) -> bool:
-        """Is it a module, a class, a function, or an object that is there to be called?"""
+        """Is it a module, class or function, or an object meant to be called?"""
         kind = self.kind if self.value is UNKNOWN else type(self.value)
         return kind is not None and (issubclass(kind, ModuleType) or _has(kind, "__call__"))
 
     def may_be(self, held: Any) -> bool:
-        """May it be what the name holds now?"""
+        """Could it be the object that the name holds now?"""
         if held is UNKNOWN or self.is_now:
             return True
         if self.value is not UNKNOWN:
@@ -81,7 +82,7 @@ class Bound:
 
 
 def can(value: Any, use: BoundUse, name: str = "") -> bool:
-    """Can an object be called, has it this attribute, or has it items? No code of its class is run."""
+    """Can an object be called, has it this attribute, or has it items? Runs no code of its class."""
     if use is BoundUse.CALL:
         return callable(value)
     if use is BoundUse.ATTRIBUTE:
@@ -91,7 +92,7 @@ def can(value: Any, use: BoundUse, name: str = "") -> bool:
 
 
 def bound_by(one: Binding, look: Look, name: str) -> Bound:
-    """What a binding gives to a name; names in its expression are looked up as they are now."""
+    """The value that a binding gives to a name. Names in its expression are looked up with their present values."""
     if isinstance(one.statement, ast.Import | ast.ImportFrom):
         return Bound(imported(one, look))
     if isinstance(one.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -115,7 +116,7 @@ def imported(one: Binding, look: Look) -> Any:
 
 
 def module_of(statement: ast.ImportFrom, look: Look) -> str:
-    """The full name of the module that something is imported from, if it is loaded."""
+    """The full name of the module that something is imported from, if that module is loaded."""
     full = "." * statement.level + (statement.module or "")
     if statement.level:
         package = look("__package__")
@@ -146,7 +147,7 @@ def _of_expression(value: ast.expr, look: Look, name: str) -> Bound:
 
 
 def _looked_up(node: ast.expr, look: Look, name: str) -> Any:
-    # What a name or a chain of attributes stands for; not known of the name that is bound itself.
+    # The value of a name or chain of attributes; unknown for the name that is being bound.
     match node:
         case ast.Name(id=other):
             return UNKNOWN if other == name else look(other)

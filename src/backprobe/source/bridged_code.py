@@ -1,4 +1,4 @@
-"""The code of a module with hooks around its statements: what each reads, and what it has made of that.
+"""The code of a module with hooks around its statements: they receive the values that a statement reads and makes.
 
 ``x = f(u) + 1`` becomes ``x = made(begin(3), seen(seen(f)(seen(u))) + 1)``: the hooks are three functions, which are
 variables of the module, and 3 is the number of the statement. A lambda's body is a statement too.
@@ -21,7 +21,7 @@ SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement: where its value stands, the variables that get it, and what it is."""
+    """A statement: its place, the variables that it binds, and its kind."""
 
     file: str
     first: int
@@ -33,7 +33,7 @@ class Statement:
 
 
 def with_hooks(source: str | bytes, file: str, statements: list[Statement]) -> CodeType:
-    """The code of a module with hooks; ``statements`` gets those that have some. Raises SyntaxError."""
+    """The code of a module with hooks. Statements with hooks are added to ``statements``. Raises SyntaxError."""
     tree: ast.Module = _Hooks(file, statements).visit(ast.parse(source))
     return compile(ast.fix_missing_locations(tree), file, "exec", dont_inherit=True)
 
@@ -89,7 +89,7 @@ class _Hooks(ast.NodeTransformer):
 
 
 class _Reads(ast.NodeTransformer):
-    # Hooks at what an expression reads, and at results of the calls in it.
+    # Puts hooks around the values that an expression reads, and around the results of its calls.
     def __init__(self, hooks: _Hooks, whole: ast.expr) -> None:
         self.hooks, self.whole = hooks, whole
 
@@ -118,7 +118,7 @@ class _Reads(ast.NodeTransformer):
 
 
 def _is_plain(node: ast.AST) -> bool:
-    # Is it a variable, or what is reached from one by attributes, and by keys that are constants or variables?
+    # Is it a variable, or reached from one by attributes and by keys that are constants or variables?
     if not isinstance(getattr(node, "ctx", None), ast.Load):
         return False
     while isinstance(node, ast.Attribute | ast.Subscript):
@@ -129,7 +129,7 @@ def _is_plain(node: ast.AST) -> bool:
 
 
 def _within(node: Any) -> ast.expr:
-    # The same of what such an expression comes by: ``w`` in ``w.data``.
+    # The same for the owners on the way in such an expression: ``w`` in ``w.data``.
     if not isinstance(node, ast.Name):
         node.value = _within(node.value)
     return _call(SEEN, node, node, ast.Constant(""), ast.Constant(True))

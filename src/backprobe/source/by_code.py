@@ -1,7 +1,7 @@
-"""Memory by code: results that are worked out once for each piece of code.
+"""Caches by code object: results that are computed once for each piece of code.
 
-Equal functions of two files have equal code, as a library's and the program's own copy of it: Python compares neither
-the files nor the texts. What depends on these is remembered by the file as well.
+Equal functions in two files have equal code, for example a library's function and a copy of it: Python compares neither
+files nor texts. So results that depend on these are cached by file as well.
 """
 
 from __future__ import annotations

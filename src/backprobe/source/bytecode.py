@@ -1,8 +1,8 @@
 """Bytecode as events: the effect of each instruction on the names of the source text.
 
-A block that is running cannot be rewritten: it is watched, instruction by instruction. Only a few instructions matter,
-those that store, delete or read a name, call, write in place, or end a statement. Each of them belongs to the piece of
-source text that ends at the same place; from there on, names, lines and origins are those of the rewriter.
+The code of a running block cannot be rewritten, so it is traced instruction by instruction. Only a few instructions
+matter: those that store, delete or read a name, call, write in place, or end a statement. Each belongs to the piece of
+source text that ends at the same place; beyond that, names, lines and origins are the same as the rewriter's.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from backprobe.source.sites import Site
 
 
 class To(Enum):
-    """What an opcode does to one variable that its argument names."""
+    """What an opcode does to a variable that its argument names."""
 
     READ = auto()
     STORE = auto()
     DELETE = auto()
-    HIDE = auto()  # a comprehension that runs in the frame around it begins to use the variable's place
-    CAPTURE = auto()  # the variable itself, for a function that is being made, and not what it holds
+    HIDE = auto()  # a comprehension that runs inside this frame begins to use the variable's slot
+    CAPTURE = auto()  # takes the variable itself, for a closure, rather than its value
 
 
 VARIABLES = {
@@ -94,26 +94,26 @@ class Event:
     site: int = -1
     name: str = ""
     node: ast.expr | None = None
-    flagged: bool = False  # a call with a keyword that says that it writes
-    read: MayBeNone | None = None  # of a gradient, and what is done with it
-    clears: bool = False  # a call that takes gradients away
-    may_be_none: bool = False  # a call that may return None in the place of gradients, which the program uses
-    then: Event | None = None  # what the same instruction does next
+    flagged: bool = False  # a call with a keyword such as out=, which may write
+    read: MayBeNone | None = None  # a read of a gradient, and how the program uses it
+    clears: bool = False  # a call that clears gradients
+    may_be_none: bool = False  # a call that may return None instead of gradients, and whose result is used
+    then: Event | None = None  # a further effect of the same instruction
 
 
 @dataclass(frozen=True)
 class Events:
-    """The events of one code object by the offsets of their instructions, and the sites that they speak of."""
+    """The events of one code object by instruction offset, and the sites that they refer to."""
 
     sites: tuple[Site, ...]
     at: Mapping[int, Event]
     arguments: tuple[tuple[str, int], ...] = ()  # the parameters with their sites
-    loads: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # the instructions that only read variables
+    loads: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # instructions that only read variables
 
 
 @lru_cache(4096)
 def events(code: CodeType, around: CodeType, file: str) -> Events:
-    """The events of the code of a function or module, or of a comprehension in it. Raises NoSource, StaleSource.
+    """``around`` is the function's or module's code; ``file`` distinguishes equal code of two files.
 
     ``around`` is the function's or module's code, and ``file`` tells equal ones of two files apart.
     """
@@ -151,8 +151,10 @@ def _marks(code: CodeType, file: str) -> Marks:
 
 @lru_cache(4096)
 def comprehension_heads(code: CodeType) -> frozenset[int]:
-    """Where the loops of comprehensions begin in a piece of code, which holds them itself from Python 3.12 on."""
-    heads, loops = set[int](), list[tuple[int, int]]()  # those that are open, and where they end
+    """The instructions where loops of comprehensions begin; from Python 3.12 on these are part of the
+    surrounding code.
+    """
+    heads, loops = set[int](), list[tuple[int, int]]()  # the open loops, and where they end
     instructions = [*dis.get_instructions(code)]
     if any(instruction.opname == "GET_ANEXT" for instruction in instructions):  # a loop of another kind, not counted
         return frozenset()
@@ -180,10 +182,10 @@ def names_hidden(code: CodeType) -> frozenset[str]:
 
 
 def variables(instruction: dis.Instruction, code: CodeType) -> list[tuple[To, str]]:
-    """What an instruction does to variables, in the order in which it does."""
+    """What an instruction does to variables, in order."""
     does = VARIABLES.get(instruction.opname, ())
     names = (instruction.argval,) if len(does) == 1 else instruction.argval
-    is_fast = "LOAD_FAST" in instruction.opname  # from 3.13 on, this also does what LOAD_CLOSURE did
+    is_fast = "LOAD_FAST" in instruction.opname  # from 3.13 on, LOAD_FAST also does what LOAD_CLOSURE did
     captured = (*code.co_cellvars, *code.co_freevars) if is_fast else ()
     return [
         (To.CAPTURE if to is To.READ and name in captured else to, name)
@@ -207,7 +209,7 @@ def _read(code: CodeType, marks: Marks) -> Events:
 
 
 def _instructions(code: CodeType) -> Iterator[tuple[list[int], dis.Instruction]]:
-    # Each instruction with its offsets: those of the prefixes that widen its argument are its own.
+    # Each instruction with its offsets, including those of the prefixes that extend its argument.
     offsets: list[int] = []
     for instruction in dis.get_instructions(code):
         offsets.append(instruction.offset)
@@ -224,7 +226,7 @@ def _event(
     if instruction.opname in VALUES:
         return _event_of_values(instruction, place, marks)
     event: Event | None = None
-    if any(to in (To.STORE, To.DELETE, To.HIDE) for to, _ in done):  # else it only reads
+    if any(to in (To.STORE, To.DELETE, To.HIDE) for to, _ in done):  # otherwise the instruction only reads
         for at, (to, name) in reversed(list(enumerate(done))):
             mark = (marks.stored_beside if at else marks.stored)(name, place) if to is To.STORE else None
             if mark is not None:
@@ -241,7 +243,7 @@ WITHOUT_TARGET = {To.READ: Does.READ, To.DELETE: Does.DELETE, To.HIDE: Does.OPEN
 def _event_of_values(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
     does = VALUES[instruction.opname]
     match does:
-        case Does.CALL if place not in marks.comprehensions:  # that is of its own code, which reports by itself
+        case Does.CALL if place not in marks.comprehensions:  # a comprehension's code reports by itself
             call = marks.calls.get(place)
             flagged = call is not None and any(k.arg is None or k.arg in MAY_WRITE for k in call.keywords)
             may_be_none = place in marks.allowing

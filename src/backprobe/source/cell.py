@@ -1,7 +1,7 @@
 """A notebook cell: its code as the notebook compiles it, and running it with every binding reported.
 
-The cell runs at module level, in the notebook's own namespace. What its rewritten code talks to is a constant of the
-code, so that no name of ours is ever in that namespace.
+The cell runs at module level, in the notebook's own namespace. The object that its rewritten code reports to is a
+constant of the code, so that no name of ours ever appears in that namespace.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Cell:
 
     @cached_property
     def names(self) -> ModuleNames:
-        """The names that the cell's own code reads (also after it has assigned them), binds, and imports."""
+        """The names that the cell's own code binds, imports, and reads (including those it assigned before)."""
         return ModuleNames(self.tree.body)
 
     @property
     def read_first(self) -> tuple[str, ...]:
-        """The names that the cell certainly reads before anything can have assigned them: a call might."""
+        """The names that the cell certainly reads before anything, such as a call, could have assigned them."""
         found: dict[str, None] = {}
         assigned: set[str] = set()
         for statement in self.tree.body:
@@ -101,13 +101,15 @@ class Cell:
     def reporting(
         self, announced: Collection[str], *, operations: bool
     ) -> tuple[Callable[[ModuleListener], None], tuple[Site, ...]]:
-        """What runs the cell rewritten to report, and its sites. It announces readings of the ``announced`` names."""
-        mark = f"@scope {os.urandom(16).hex()}"  # equal to no text of the cell's
+        """A function that runs the cell rewritten to report, and its sites. Reads of ``announced`` names are
+        announced.
+        """
+        mark = f"@scope {os.urandom(16).hex()}"  # cannot occur in the cell's text
         tree, sites = rewrite_module(self.tree, self.lines, mark, operations=operations, announced=announced)
         return partial(self._run, self.compiled(tree, self.file, "exec"), mark), sites
 
     def parts(self) -> tuple[CodeType, CodeType | None, Site | None]:
-        """Its code as it stands, without its last expression; that expression's, and the site of its value."""
+        """The cell's code without its last expression; the code of that expression; and the site of its value."""
         *body, end = self.tree.body
         if not isinstance(end, ast.Expr):
             return self.compiled(self.tree, self.file, "exec"), None, None
@@ -127,7 +129,7 @@ def refusing_depth(file: str) -> AbstractContextManager[None]:
 
 
 def _placed(code: CodeType, mark: str, scope: Any) -> CodeType:
-    # The same code with the scope in the place of its mark, in comprehensions too.
+    # The same code with the scope object in place of its mark, including comprehensions.
     constants = tuple(
         _placed(constant, mark, scope)
         if isinstance(constant, CodeType)
@@ -156,7 +158,7 @@ def _refuse_suspended(node: ast.expr | ast.stmt, lines: Sequence[str]) -> None:
 
 
 def _cell_magic(tree: ast.Module) -> str | None:
-    # The cell magic that a cell is nothing but a call of, as IPython writes it.
+    # The name of the cell magic, if the cell only consists of one, as IPython writes it.
     match tree.body:
         case [ast.Expr(ast.Call(ast.Attribute(attr="run_cell_magic"), [ast.Constant(name), *_]))]:
             return str(name)

@@ -1,7 +1,7 @@
-"""Reporting copies of functions that are used again: making one takes longer than many a function runs.
+"""Reporting copies of functions, reused because making one takes longer than running many functions.
 
-A copy has a cell of its own, which holds what opens its listener. It is lent to one user at a time, who puts an opener
-into that; when it comes back, calls of it report to nobody.
+Each copy has a cell that holds the function which opens its listener. A copy is lent to one user at a time, who sets
+that cell; after it is returned, its calls report to nobody.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Copy:
     def __init__(self, original: FunctionType, operations: bool, waiting: list[Copy], journals: bool = False) -> None:
         """``waiting`` are the copies of this function that nobody uses. Raises NoSource."""
         self.waiting = waiting
-        self.kinds: dict[Any, Any] = {}  # what its users know of it, by who calls it
+        self.kinds: dict[Any, Any] = {}  # facts that its users cache, by caller
         *decorators, plain = undecorated(original)
         self.plain, self.name, self.file, self.code = plain, plain.__name__, plain.__code__.co_filename, plain.__code__
         self.around = [held for one in decorators for held in _held(one)]
@@ -48,22 +48,22 @@ class Copy:
         )
 
     def give_back(self) -> None:
-        """Calls of it report to nobody, until it is lent again."""
+        """Return the copy: its calls report to nobody until it is lent again."""
         self.cell.cell_contents = _nobody
         self.waiting.append(self)
 
 
 class Copies:
-    """The copies that nobody uses, by the function that they are of."""
+    """The copies not in use, by the function they were made from."""
 
     def __init__(self) -> None:
         self.waiting: dict[tuple[FunctionType, bool, bool], list[Copy]] = {}
 
     def lend(self, function: FunctionType, operations: bool, journals: bool = False) -> Copy | None:
-        """A copy; None of a function of which none are kept. Raises NoSource.
+        """A copy of the function; None if no copies are kept of it. Raises NoSource.
 
-        Its user puts what opens a listener into its cell. Decorators stay around it. With ``operations`` it reports
-        each subexpression as well, with ``journals`` as ``source/journalling`` says.
+        The user puts the function that opens a listener into its cell. Decorators stay around it. With ``operations``
+        each subexpression is reported as well; with ``journals`` it reports as ``source/journalling`` says.
         """
         waiting = self.waiting.get((function, operations, journals))
         if waiting is None:
@@ -73,7 +73,7 @@ class Copies:
         try:
             while not (copy := waiting.pop()).is_current:
                 pass
-        except IndexError:  # there is none, or another thread has taken the last one
+        except IndexError:  # there is none left, or another thread took the last one
             copy = Copy(function, operations, waiting, journals)
         return copy
 
@@ -104,9 +104,9 @@ def _is_filled(cell: CellType) -> bool:
 
 
 def is_lasting(function: FunctionType) -> bool:
-    """Is it part of an imported module, which lives on anyway, and does it hold nothing else than its class?
+    """Is the function part of an imported module, which lives on anyway, without references to anything but its class?
 
-    Around that may be decorators that mark nothing, where the module has the function with these.
+    Decorators around it are allowed if they mark nothing and the module holds the decorated function.
     """
     *decorators, plain = undecorated(function)
     home = sys.modules.get(plain.__module__ or "")
@@ -122,7 +122,7 @@ def is_lasting(function: FunctionType) -> bool:
 
 
 def _found(home: Any, qualified: str) -> Any:
-    # What a module has under a qualified name, looked up in dictionaries alone; None where it has nothing there.
+    # The object at a qualified name in a module, found in dictionaries only; None if there is none.
     for name in qualified.split("."):
         home = getattr(home, "__dict__", {}).get(name)
     return home

@@ -13,7 +13,9 @@ JACOBIANS = "jac"
 
 @dataclass(frozen=True)
 class DerivativeCall:
-    """One such call: what it is called, its line and text, the text of the function, and of what it is taken at."""
+    """One such call: its name, line and text, the text of the function, and of the point where the derivative
+    is taken.
+    """
 
     name: str
     line: int
@@ -23,7 +25,7 @@ class DerivativeCall:
 
     @property
     def probed(self) -> str:
-        """The probe of the same function; where that need not give one number, of the sum of what it gives."""
+        """The probe of the same function; if the function may return several numbers, of their sum."""
         of = ", of=lambda out: out.sum()" if self.name.rpartition(".")[2].startswith(JACOBIANS) else ""
         return f"bp.probe({self.function if self.function.isidentifier() else 'f'}{of})({self.arguments or 'x'})"
 
@@ -31,9 +33,9 @@ class DerivativeCall:
 def derivative_calls(
     nodes: Iterable[ast.AST], package: str, names: Collection[str], known: Collection[str] = ()
 ) -> list[DerivativeCall]:
-    """Those of functions of a package with these names, in the order of their lines.
+    """The calls of functions with these names from a package, in line order.
 
-    ``known`` are names of the namespace that hold such functions by themselves, beside those that the code imports.
+    ``known`` are names in the namespace that refer to such functions, in addition to those that the code imports.
     """
     nodes = list(nodes)
     every = [part for node in nodes for part in ast.walk(node)]

@@ -1,4 +1,4 @@
-"""Edits of source text: what stands in the place of what, and the patch that they make."""
+"""Edits of source text: replacements, and the patch that they make."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Piece = tuple[int, int, str]
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of one expression in a file: all of the text around it stays as it is.
+    """A replacement of one expression in a file; the text around it stays the same.
 
     >>> edit = Edit("a.py", 1, "y = x.detach()  # cut", ((5, 14, ""),))
     >>> edit.after
@@ -41,7 +41,7 @@ class Edit:
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
-    """A text with edits made; what stands in two of them is changed once."""
+    """A text with the edits made; a change that two edits share is made once."""
     for start, end, instead in sorted({piece for edit in edits for piece in edit.pieces}, reverse=True):
         text = text[:start] + instead + text[end:]
     return text

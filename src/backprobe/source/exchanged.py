@@ -1,4 +1,4 @@
-"""Functions that run as the edited text of their file would make them, for a while."""
+"""Temporarily running functions as the edited text of their file defines them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ NUMBER = count()
 
 
 class NotExchanged(Exception):
-    """The text does not compile, or is not the one that the running functions were made of."""
+    """The text does not compile, or is not the text that the running functions were made from."""
 
 
 def functions_of(file: str) -> list[FunctionType]:
-    """The functions that were made of a file and are alive."""
-    held = {id(one): one for one in _held(names_of(file).values())}  # of which the collector may not know: gc.freeze
+    """The living functions that were made from a file."""
+    held = {id(one): one for one in _held(names_of(file).values())}  # gc.freeze may hide these from the collector
     held |= {id(one): one for one in gc.get_objects() if type(one) is FunctionType}
     return [one for one in held.values() if one.__code__.co_filename == file]
 
@@ -53,9 +53,9 @@ def names_of(file: str) -> Mapping[str, Any]:
 def exchanged(edits: Sequence[Edit], alive: Callable[[str], Sequence[FunctionType]]) -> Iterator[Mapping[str, str]]:
     """Within this context the functions of the edited files run as edited. Raises NotExchanged.
 
-    ``alive`` gives the functions of a file.
+    ``alive`` returns the functions of a file.
 
-    What it gives are the names that the edited texts have there, each with the name of the file itself.
+    The context gives the names of the edited texts there, each with the name of its file.
     """
     undo: list[Any] = []
     names: dict[str, str] = {}
@@ -126,7 +126,7 @@ def _putting_back(function: FunctionType) -> Any:
 
 
 def _undecorate(edit: Edit, alive: Sequence[FunctionType], undo: list[Any]) -> None:
-    # Put what a decorator has wrapped into its place, in its module or class.
+    # Replace the decorated function in its module or class by the undecorated one.
     *path, name = edit.undecorated.split(".")
     same = [one for one in alive if one.__qualname__ == edit.undecorated and not hasattr(one, "__wrapped__")]
     inside = same[0] if same else None

@@ -1,4 +1,4 @@
-"""The expression that raised an error, exactly as the text has it: a call, an attribute, or a name that is read."""
+"""The expression that raised an error, as the text spells it: a call, an attribute, or a name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ANSWERING = ("__getattr__", "__getattribute__")
 
 
 def raising_step(error: BaseException) -> TracebackType | None:
-    """The step of a traceback in which the program's own line raised; None where something that it called did."""
+    """The traceback step in which the program's own line raised; None if something that it called did."""
     every = [] if error.__traceback__ is None or is_mistake_of_ours(error) else list(steps(error.__traceback__))
     while every and _passes_on(every[-1].tb_frame.f_code):
         every.pop()
@@ -28,14 +28,14 @@ def raising_step(error: BaseException) -> TracebackType | None:
 
 
 def _passes_on(code: CodeType) -> bool:
-    # Does it only say what was asked of it, or pass on a call of the program, as a probe does?
+    # Is this frame only a wrapper that passes on a call of the program, as a probe does?
     return code.co_name in ANSWERING or package(code.co_filename) == "backprobe"
 
 
 def expressions_at(step: TracebackType, text: SourceText) -> list[tuple[Any, ast.AST]]:
-    """The expressions of a text that the instruction of a step belongs to, each with what it is a part of.
+    """The expressions of a text that belong to a step's instruction, each with the surrounding node.
 
-    None where the instruction has no exact place.
+    None if the instruction has no exact position.
     """
     place = _place(step.tb_frame.f_code, step.tb_lasti)
     if place is None:
@@ -77,7 +77,7 @@ def _place(code: CodeType, instruction: int) -> Place | None:
 
 
 def _places(node: ast.expr) -> Iterator[Place]:
-    # What the compiler gives as the place of an expression: of a chain over several lines, from its last name on.
+    # The positions that the compiler may give an expression: a chain over several lines may begin at its last name.
     end = node.end_lineno or 0, node.end_col_offset or 0
     yield node.lineno, end[0], node.col_offset, end[1]
     last = node.func if isinstance(node, ast.Call) else node

@@ -19,7 +19,7 @@ Caller = TypeVar("Caller")
 
 
 def plain_function(function: Any) -> FunctionType | None:
-    """The function itself, or that of a method, where nothing is wrapped in it and nobody has marked it."""
+    """The plain function, or that of a method; None if it is a wrapper or was marked as one."""
     plain = function.__func__ if type(function) is MethodType else function
     return plain if type(plain) is FunctionType and not plain.__dict__ else None
 
@@ -33,19 +33,22 @@ Code itself is no key: Python hashes all its instructions each time, which takes
 
 
 def way_of(kind: type) -> Way:
-    """What a type of objects is remembered by: a program may give a class another ``__call__``."""
+    """The cache key for a type of objects: a program may give a class another ``__call__``."""
     return kind, getattr(kind, "__call__", None)  # noqa: B004  # what it is, and not whether there is one
 
 
 class Callables(Protocol):
-    """What a framework knows of the functions and objects that a program calls: as it stands here, nothing special."""
+    """What a framework knows of the functions and objects that a program calls. The defaults here know
+    nothing special.
+    """
 
     def is_compiled(self, function: Any) -> bool:
-        """Has the framework fixed its code, so that what is inside it cannot be exchanged?"""
+        """Did the framework compile it, so that the functions inside cannot be replaced?"""
         return False
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
-        """For what the framework calls in a way of its own: the function that it runs, and how to run another instead.
+        """For an object that the framework calls in a special way: the function it runs, and how to run another
+        instead.
 
         These are its transformations, its compiled functions and, with ``modules_too``, its modules.
         """
@@ -56,13 +59,13 @@ class Callables(Protocol):
         return None
 
     def is_data(self, value: Any) -> bool:
-        """Is what can be called also a container of tensors, which a function may be given to look into it?"""
+        """Is this callable also a container of tensors, which a function may be given in order to look into it?"""
         return False
 
     def held(self, function: Any) -> Sequence[Any] | None:
-        """The functions that a module of a library holds and will call, where none of them can be exchanged.
+        """The functions that a library's module holds and will call, if none of them can be replaced.
 
-        None of what is no such module: another object of its type holds none either.
+        None for anything else: then no other object of its type is such a module either.
         """
         return None
 
@@ -74,9 +77,9 @@ class Callables(Protocol):
             return None
 
     def rule(self, function: Any) -> CodeType | None:
-        """The code of the derivative rule that the program gave to a function of its own; None where that is not known.
+        """The code of the derivative rule that the program gave to its own function; None if not known.
 
-        The function has no lines then: its derivative is what the rule says.
+        Such a function has no lines to record: its derivative is what the rule says.
         """
         return None
 
@@ -90,8 +93,8 @@ class NoteTaker(Protocol):
 class FollowedCalls(Generic[Caller]):
     """Which of the functions that a program calls are followed, and what is run in their place.
 
-    ``home`` is the installed package that the program itself is part of, if it is. ``follows_modules`` is false where
-    modules report to a path of their own, whoever calls them.
+    ``home`` is the installed package that the program belongs to, if any. ``follows_modules`` is False if modules
+    already report by a path of their own, whoever calls them.
     """
 
     def __init__(
@@ -99,16 +102,17 @@ class FollowedCalls(Generic[Caller]):
     ) -> None:
         self.callables, self.note, self.home, self.follows_modules = callables, note, home, follows_modules
         self.foreign: Known = {}  # functions, and types of objects, that are not followed
-        self.own: Known = {}  # functions that are
+        self.own: Known = {}  # functions that are followed
 
     def reporting(self, function: Any, caller: Caller, label: str) -> Any:
         """The reporting version of a function, under its own name or a label. Raises NoSource."""
         raise NotImplementedError
 
     def handing(self, function: Any, forget: Callable[[], object]) -> Any:
-        """What to call in place of a function that is not followed: itself, or what looks at the functions it is given.
+        """What to call in place of a function that is not followed: the function itself, or a wrapper that checks the
+        functions passed to it.
 
-        ``forget`` has the next call looked at as well.
+        Calling ``forget`` makes the next call be checked as well.
         """
         return function
 
@@ -141,7 +145,7 @@ class FollowedCalls(Generic[Caller]):
         inner, call = innermost(function), None
         if called is not None or inner is None:
             if function is None:
-                return None  # Python says itself that it cannot be called
+                return None  # Python itself raises the error that it cannot be called
             if called is None:
                 self._note_hidden(function)
                 called = MethodType(kind.__call__, function), None
@@ -164,10 +168,8 @@ class FollowedCalls(Generic[Caller]):
         return followed if followed is None or call is None else functools.partial(self.call_settled, call, followed)
 
     def _know_foreign(self, kind: type, called: Any, inner: FunctionType | None, function: Any) -> None:
-        # Next time a plain function or method is known by its code, and an object by its type, if that defines its
-        # call.
-        #
-        # Not the type that a function has made: what its own functions close over would be kept alive.
+        # Next time a plain function or method is recognized by its code, and an object by its type, if the type defines
+        # its call. Types created inside a function are not kept, since they would keep its variables alive.
         plain = plain_function(function) if called is None else None
         if plain is not None:
             if not plain.__code__.co_freevars:  # one decorator's wrappers share their code
@@ -185,7 +187,7 @@ class FollowedCalls(Generic[Caller]):
             return None
 
     def note_compiled(self, function: Any) -> bool:
-        """Is it a callable whose code the framework has fixed? Then what is inside it is not seen."""
+        """Did the framework compile this callable? Then its inside is not seen, and a note says so."""
         is_compiled = self.callables.is_compiled(function)
         if is_compiled:
             self.note("compiled_not_followed", name=getattr(function, "__qualname__", None) or type(function).__name__)
@@ -217,9 +219,10 @@ class FollowedCalls(Generic[Caller]):
         return installed is None or (installed != "" and installed == self.home)
 
     def _higher_order(self, caller: Caller, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        # What follows the function itself may be data for it, though it can be called: a model that is mapped over.
+        # The function itself may treat a following argument as data although it can be called: a model that is mapped
+        # over.
         exchanged = functools.partial(self.exchanged, caller)
-        if isinstance(function, functools.partial):  # a tuple that it holds may be of such functions, as layers are
+        if isinstance(function, functools.partial):  # it may hold tuples of functions, such as layers
             held = (exchanged(one) if isinstance(one, tuple) else one for one in function.args)
             function = functools.partial(function.func, *held, **function.keywords)
         is_data = self.callables.is_data

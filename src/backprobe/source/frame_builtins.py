@@ -1,4 +1,4 @@
-"""``locals()`` and its kin in a rewritten function: what they see must be the program's own names alone."""
+"""``locals()`` and similar functions in rewritten code: they must only see the program's own names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOOKS_AT_FRAME = (locals, vars, dir, eval, exec)
 
 
 def seen_by(function: Any) -> Callable[..., Any]:
-    """What to call instead of ``locals``, ``vars``, ``dir``, ``eval`` or ``exec``, from the frame that asks."""
+    """The replacement for ``locals``, ``vars``, ``dir``, ``eval`` or ``exec``, when called from rewritten code."""
     seen: dict[Any, Callable[..., Any]] = {locals: _locals, vars: _vars, dir: _dir, eval: _eval, exec: _exec}
     return seen[function]
 

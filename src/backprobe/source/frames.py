@@ -60,7 +60,7 @@ def variables_in(frame: FrameType) -> dict[str, Any]:
 
 
 def _beside_raw(frame: FrameType, name: str, raw: frozenset[str]) -> Any:
-    # What a variable holds while others of the frame must not be read: each is read alone.
+    # The value of a variable in a frame some of whose variables must not be read: each is read by itself.
     code = frame.f_code
     if name in raw and name in code.co_freevars:
         return UNKNOWN
@@ -74,10 +74,9 @@ def _beside_raw(frame: FrameType, name: str, raw: frozenset[str]) -> Any:
 
 
 def _locals_of(frame: FrameType, name: str) -> Mapping[str, Any]:
-    # A namespace that has the local variable of this name, if the frame has one.
-    #
-    # Python 3.12 writes what ``f_locals`` returned back into the frame. That is wrong while a comprehension runs in it
-    # whose variable is a global one or one of a closure outside: there, each variable is read alone.
+    # A namespace with the local variable of this name, if the frame has one. Python 3.12 writes the dict that
+    # ``f_locals`` returned back into the frame. That is wrong while a comprehension runs whose variable is global, or
+    # in an outer closure: then each variable is read by itself.
     at_risk = _at_risk(frame.f_code) if WRITES_BACK else ()
     if not at_risk:
         return frame.f_locals
@@ -91,8 +90,8 @@ def _locals_of(frame: FrameType, name: str) -> Mapping[str, Any]:
 
 
 def _of_module(frame: FrameType, name: str) -> Mapping[str, Any]:
-    # The same of a module. What stands in the place of a comprehension's variable while none runs is what Python has
-    # written back, and ``f_locals`` would return that for the module's own variable of the name.
+    # The same for a module. Outside of the comprehension, its variable's slot holds what Python wrote back, and
+    # ``f_locals`` would return that for the module's own variable of this name.
     running = variables_of_comprehensions(frame)
     if name in running:
         found = _variable(frame, name)
@@ -102,20 +101,21 @@ def _of_module(frame: FrameType, name: str) -> Mapping[str, Any]:
 
 
 def forget(frame: FrameType) -> None:
-    """Let go of what a frame keeps of its variables since ``f_locals`` was read.
+    """Release the values that a frame keeps since ``f_locals`` was read.
 
-    Not what the program itself holds, since its ``locals()`` returned the same dict; and not while a trace function of
-    the frame runs: Python then writes what it finds there back into the variables.
+    Not if the program itself holds them, since its ``locals()`` returned the same dict; and not during a trace function
+    of the frame, as Python then writes the dict back into the variables.
     """
     if KEEPS and frame.f_code.co_flags & inspect.CO_OPTIMIZED and not _is_traced_now(frame):
         kept = frame.f_locals
-        if sys.getrefcount(kept) == 3:  # the frame's, the one here, and that of the call
+        if sys.getrefcount(kept) == 3:  # references by the frame, by ``kept``, and by the call
             kept.clear()
-            _writer()(frame, 0)  # writes nothing: else a trace function's next event fills the dict again
+            # writes nothing; otherwise the next event of a trace function would fill the dict again
+            _writer()(frame, 0)
 
 
 def _is_traced_now(frame: FrameType) -> bool:
-    # Is what runs now called by a trace function of this frame?
+    # Is this code being called from a trace function of the frame?
     called: FrameType | None = sys._getframe(1) if sys.gettrace() is not None else None
     while called is not None and called.f_back is not frame:
         called = called.f_back
@@ -140,7 +140,7 @@ def _variable(frame: FrameType, name: str) -> Any:
 
 @lru_cache(1)
 def _writer() -> Callable[[FrameType, int], None]:
-    # Writes what a frame keeps into its variables, and those alone that are there; it is up to date from then on.
+    # Writes the kept values of existing variables back into a frame, which then counts as up to date.
     prototype = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_int)
     return prototype(("PyFrame_LocalsToFast", ctypes.pythonapi))
 
@@ -152,7 +152,7 @@ def _getter() -> Callable[[FrameType, str], Any]:
 
 
 def value_in(frame: FrameType, node: ast.AST | None) -> Any:
-    """What an expression of names, attributes, constants and items of plain containers stands for, or ``UNKNOWN``."""
+    """The value of an expression of names, attributes, constants and items of plain containers, or ``UNKNOWN``."""
     match node:
         case ast.Name(id=name):
             return name_in(frame, name)
@@ -188,12 +188,12 @@ def attribute(owner: Any, name: str) -> Any:
 def _namespace(owner: Any) -> Mapping[str, Any]:
     try:
         return object.__getattribute__(owner, "__dict__")  # type: ignore[no-any-return]  # a namespace
-    except (AttributeError, TypeError):  # TypeError: it says that it is of another class than it is
+    except (AttributeError, TypeError):  # TypeError: its ``__class__`` claims another class
         return {}
 
 
 def _bound(found: Any, owner: Any) -> Any:
-    # What an attribute of a type is for an object of it.
+    # The value of a type's attribute when read on an object of the type.
     if isinstance(found, FunctionType) and not isinstance(owner, type):
         return MethodType(found, owner)
     if isinstance(found, staticmethod):
@@ -229,7 +229,7 @@ ITEMS = {
 
 
 def _items(owner: Any) -> Any:
-    # What a container of modules has, as plain data.
+    # The items of a container of modules, as plain data.
     method = inspect.getattr_static(type(owner), "__getitem__", None)
     held, kind = ITEMS.get(getattr(method, "__qualname__", ""), ("", list))
     if not isinstance(method, FunctionType) or method.__module__ != CONTAINERS or not held:

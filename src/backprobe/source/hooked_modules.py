@@ -1,4 +1,4 @@
-"""Modules of a program that are imported anew for a while, with other code."""
+"""Temporarily importing a program's modules again with other code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Code = Callable[[str], CodeType]
 def imported_anew(kept: Collection[str], code: Code, names: Mapping[str, Any]) -> Iterator[None]:
     """Within this context the program's own modules are imported again, with this code and these names in them.
 
-    Those ``kept`` are the ones that were there before the program. Afterwards all are as they were.
+    Modules in ``kept`` existed before the program and are not imported again. Afterwards all modules are restored.
     """
     own = _own(kept)
     for name in own:

@@ -1,8 +1,8 @@
 """The installed package a file belongs to, wherever it lies.
 
-A file is installed if it lies in a folder for that, or if a distribution beside its package says in its ``RECORD`` that
-it is its own: ``PYTHONPATH``, a ``.pth`` file, ``pip install --target``, an overlay or an archive may add any folder to
-``sys.path``. What is installed so that it can be edited is the program's own.
+A file counts as installed if it is in a folder for installed packages, or if a distribution next to its package lists
+the file in its ``RECORD``: ``PYTHONPATH``, a ``.pth`` file, ``pip install --target``, an overlay or an archive may add
+any folder to ``sys.path``. An editable installation counts as the user's own code.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LISTS = ("RECORD", "installed-files.txt")
 
 
 class Recorded(NamedTuple):
-    """What a distribution has in the folder or archive that it is installed in."""
+    """The contents of a distribution in the folder or archive where it is installed."""
 
-    modules: frozenset[str]  # files beside the packages
-    folders: frozenset[str]  # with files of its own
-    packages: frozenset[str]  # where it says no more
+    modules: frozenset[str]  # single-file modules
+    folders: frozenset[str]  # folders that contain files of the distribution
+    packages: frozenset[str]  # packages, if no files are listed
 
     def has(self, inside: str) -> bool:
-        """Is the file one of its own, or does it lie among some?"""
+        """Does the file belong to the distribution, or lie in a folder that does?"""
         around = inside.rpartition("/")[0]
         if not around:
             return inside in self.modules
@@ -40,7 +40,7 @@ class Recorded(NamedTuple):
 
 
 def in_folder(file: str) -> tuple[str, str] | None:
-    """The folder for installed packages that a file lies in, and the package or the module's file there."""
+    """The folder of installed packages that contains a file, and its package or module there."""
     parts = file.split("/")
     for at, part in enumerate(parts[1:-1], 1):
         if part in FOLDERS or part.endswith(EGG):
@@ -58,7 +58,7 @@ def is_edited(root: str, top: str) -> bool:
 
 
 def recorded_package(file: str) -> str | None:
-    """The same package or module where a distribution says so, in any folder or archive that modules come from."""
+    """The package or module according to a distribution's list of files, in any folder or archive on the path."""
     parts = file.split("/")
     searched = _searched(tuple(sys.path_importer_cache))
     for at in range(len(parts) - 1, 0, -1):
@@ -83,7 +83,7 @@ def _is_recorded(root: str, inside: str) -> bool:
 
 
 def _changed(root: str) -> int:
-    # When something was put into a folder or archive last: more may be installed there while the program runs.
+    # When a folder or archive was last changed: packages may be installed while the program runs.
     for place in (root, *map(str, Path(root).parents)):  # a folder in an archive has no time of its own
         try:
             return os.stat(place).st_mtime_ns
@@ -153,7 +153,7 @@ def _packages(about: Any) -> Iterable[str]:
 
 @lru_cache(4096)
 def _package(name: str) -> str:
-    # The package that a distribution has, as far as the name of its folder says.
+    # The package of a distribution, guessed from the name of its folder.
     return re.sub(r"[-.]+", "_", name.partition("-")[0])
 
 

@@ -1,4 +1,4 @@
-"""The interface between rewritten code and whoever listens to it: one method for each thing that the code reports."""
+"""The interface between rewritten code and its listener: one method for each kind of report."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ NO_CALL = -1  # in place of a call's site, in code that does not number its call
 
 
 class CodeListener(Protocol):
-    """One entry of a function, from its first line to its last, as its rewritten code reports it.
+    """One call of a function, from its first line to its last, as reported by its rewritten code.
 
-    Sites are given by their index in ``sites``. What a method returns takes the place of what it was given. As written
-    here each method does what the code would have done by itself, so a listener overrides those that it needs.
+    Sites are given by their index in ``sites``. The return value of a method replaces the reported value. The methods
+    here do what the original code does; a listener overrides those that it needs.
     """
 
     sites: Sequence[Site]
@@ -26,11 +26,11 @@ class CodeListener(Protocol):
         return value
 
     def name(self, at: int, value: Any, /) -> Any:
-        """As ``bind``, in the middle of a statement: a walrus, or an operation that gets a name of its own."""
+        """Like ``bind``, in the middle of a statement: a walrus, or an operation that gets its own name."""
         return value
 
     def done(self, at: int, value: Any, /) -> Any:
-        """A statement that binds nothing is over; ``value`` is that of its expression."""
+        """A statement that binds nothing has ended; ``value`` is the value of its expression."""
         return value
 
     def writing(self, value: Any, /) -> None:
@@ -38,11 +38,11 @@ class CodeListener(Protocol):
         return
 
     def written(self, value: Any, /) -> None:
-        """It has written, and binds no name."""
+        """The statement has written into the value, and binds no name."""
         return
 
     def wrote(self, at: int, value: Any, /) -> Any:
-        """It has written and binds ``value``, the same object or a new one, to the local of a site."""
+        """The statement has written and binds ``value``, the same object or a new one, to the local of a site."""
         return value
 
     def storing(self, at: int, owner: Any, value: Any, /) -> Any:
@@ -54,7 +54,7 @@ class CodeListener(Protocol):
         return
 
     def expose(self, value: Any, /) -> Any:
-        """``value.data`` is read: what is done to that is done to the value."""
+        """``value.data`` is read: whatever is done to the result is done to the value."""
         return value
 
     def each(self, template: Any, values: Any, /) -> Iterator[Any]:
@@ -66,7 +66,9 @@ class CodeListener(Protocol):
         return
 
     def call(self, function: Any, may_write: bool = False, at: int = NO_CALL, /) -> Any:
-        """What to call instead of ``function``. Its keywords, as ``out=``, tell whether it may write to an argument."""
+        """Returns what to call instead of ``function``. ``may_write``: a keyword such as ``out=`` says that it may
+        write.
+        """
         return function
 
     def operate(self, at: int, /, *operands: Any) -> Any:

@@ -11,16 +11,16 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 _last: list[ModuleType] = []
-# The program that ran last. Python drops a program's variables when it ends, after what ``atexit`` was given; here they
-# would be dropped at once. For a model in DistributedDataParallel that is too early: gloo's thread may still hold the
-# interpreter's objects, waits for its lock, and PyTorch waits for that thread.
+# The program that ran last. Python drops a program's variables at exit, after the ``atexit`` functions; without this
+# list they would be dropped at once. With DistributedDataParallel that is too early: gloo's thread may still hold
+# Python objects and wait for the interpreter's lock, while PyTorch waits for that thread.
 
 
 @contextmanager
 def as_main(arguments: Sequence[str], spec: ModuleSpec | None = None) -> Iterator[ModuleType]:
-    """Within this context the module that is given is ``__main__``; the first of the arguments is its file.
+    """Within this context the given module is ``__main__``; the first of the arguments is its file.
 
-    With a ``spec`` it is a module that ``python -m`` was given: imports begin in the current folder.
+    With a ``spec`` it is run like a module by ``python -m``: imports begin in the current folder.
     """
     file, main = arguments[0], ModuleType("__main__")
     main.__file__ = os.path.abspath(file)
@@ -38,7 +38,7 @@ def as_main(arguments: Sequence[str], spec: ModuleSpec | None = None) -> Iterato
 
 @contextmanager
 def main_kept() -> Iterator[None]:
-    """After this context the program that ran last is the one that ran last before it."""
+    """After this context, the program that counts as the last one is the same as before."""
     before = [*_last]
     try:
         yield

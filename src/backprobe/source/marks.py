@@ -1,4 +1,6 @@
-"""Targets, calls and other pieces of source text that instructions belong to, by the place where each piece ends."""
+"""Marks: pieces of source text that instructions belong to, such as targets and calls, by the position where
+each ends.
+"""
 
 from __future__ import annotations
 
@@ -27,24 +29,24 @@ class Does(Enum):
     WALRUS = auto()  # the same, in the middle of a statement
     EACH = auto()  # the same, for the variable of a comprehension
     AUGMENT = auto()  # it computes ``u += …`` and may write to what ``u`` holds
-    STORE_AUGMENTED = auto()  # the result of that gets its name
-    EXPOSE = auto()  # it reads ``u.data``, a way to write behind the back of a framework
-    READ_GRADIENT = auto()  # it reads ``u.grad``, and the program uses what it finds
+    STORE_AUGMENTED = auto()  # it computes ``u += …``, which may write to the value of ``u``
+    EXPOSE = auto()  # the result of that is bound to its name
+    READ_GRADIENT = auto()  # it reads ``u.grad``, and the program uses the result
     SET_ATTRIBUTE = auto()
     SET_ITEM = auto()
     CALL = auto()
-    END = auto()  # of a statement that binds nothing
+    END = auto()  # a statement that binds nothing ends
     DELETE = auto()
     READ = auto()
     RETURN = auto()
     RAISE = auto()
-    OPEN = auto()  # a comprehension that runs in the frame around it begins to use a variable of that name
-    CLOSE = auto()  # it has ended, and the name is again what it was
+    OPEN = auto()  # a comprehension that runs inside this frame begins to use a variable of that name
+    CLOSE = auto()  # the comprehension has ended, and the name has its former value again
 
 
 @dataclass(frozen=True, eq=False)
 class Mark:
-    """A target: what happens to it, at which site, and the statement or pattern that it is part of."""
+    """A target: what happens to it, at which site, and the surrounding statement or pattern."""
 
     does: Does
     site: int
@@ -57,7 +59,7 @@ class Mark:
         return None not in place and self.start <= place <= self.end and self.is_of(name)  # type: ignore[operator]
 
     def is_of(self, name: str) -> bool:
-        """Is it this variable? In a class, the compiler writes the class's name before a private one."""
+        """Is the target this variable? In a class, the compiler puts the class's name before a private one."""
         if not isinstance(self.target, ast.Name):
             return False
         written = self.target.id
@@ -66,12 +68,13 @@ class Mark:
 
 @dataclass
 class Marks:
-    """What stands in the source of one function, by the place where each piece of text ends."""
+    """The marks in the source of one function, by the position where each piece of text ends."""
 
     sites: list[Site] = field(default_factory=list)
     arguments: list[tuple[str, int]] = field(default_factory=list)
     stores: dict[Place, Mark] = field(default_factory=dict)
-    captured: list[Mark] = field(default_factory=list)  # by patterns: instructions anywhere in them store these
+    # bound by patterns: the storing instructions may be anywhere in the pattern
+    captured: list[Mark] = field(default_factory=list)
     calls: dict[Place, ast.Call] = field(default_factory=dict)
     comprehensions: set[Place] = field(default_factory=set)
     augmented: dict[Place, ast.expr] = field(default_factory=dict)
@@ -80,18 +83,19 @@ class Marks:
     allowing: set[Place] = field(default_factory=set)  # calls with ``allow_unused``, where what they return is used
     ends: dict[Place, int] = field(default_factory=dict)
     returns: dict[Place, int] = field(default_factory=dict)
-    only_return: int | None = None  # of a lambda, wherever its code says that it stands
+    only_return: int | None = None  # for a lambda: wherever the code claims to be
 
     def stored(self, name: str, place: Place) -> Mark | None:
-        """The target that an instruction at this place is about which stores to a variable; the compiler stores some
-        that are not written."""
+        """The target of an instruction at this position that stores a variable. The compiler also stores some that are
+        not in the text.
+        """
         mark = self.stores.get(place)
         if mark is not None and mark.is_of(name):
             return mark
         return next((mark for mark in self.captured if mark.is_about(name, place)), None)
 
     def stored_beside(self, name: str, place: Place) -> Mark | None:
-        """The same for an instruction that stores two variables, and stands where the first of them does."""
+        """The same for an instruction that stores two variables, and has the position of the first."""
         around = [(end, mark) for end, mark in self.stores.items() if mark.is_about(name, place)]
         around += [(mark.end, mark) for mark in self.captured if mark.is_about(name, place)]
         innermost = max((mark.start for _, mark in around), default=None)  # type: ignore[type-var]
@@ -167,7 +171,7 @@ class _Marker:
                 self._captures(pattern)
 
     def tell_reads(self, function: ast.AST) -> None:
-        # Mark those that may give None, and of which the function does more than ask whether they do.
+        # Mark expressions that may be None, if the function does more than ask whether they are.
         for one in reads(function, self.may_be_none) if self.may_be_none else ():
             if isinstance(one.node, ast.Attribute):
                 self.marks.gradients[_end(one.node)] = one
@@ -175,7 +179,7 @@ class _Marker:
                 self.marks.allowing.add(_end(one.node))
 
     def _captures(self, pattern: ast.pattern) -> None:
-        # What a pattern matches gets its names when all of it has matched, by instructions anywhere in the pattern.
+        # Names in a pattern are bound when all of it has matched, by instructions anywhere in the pattern.
         for name in captured(pattern):
             site = self._site(name, Origin())
             self.marks.captured.append(Mark(Does.BIND, site, ast.Name(name), _start(pattern), _end(pattern)))

@@ -1,4 +1,4 @@
-"""The code of a file's module as an import makes it, and the lines that the compiler says its functions stand in."""
+"""The code of a file's module as an import compiles it, and the lines that the compiler recorded for its functions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Inner(NamedTuple):
 
 @lru_cache(128)
 def module_code(file: str, lines: tuple[str, ...]) -> CodeType | None:
-    """The code that an import of a file gives. None where it lacks these lines, or is not a file (a notebook cell).
+    """The code that importing a file gives. None if the text differs, or if it is no file (a notebook cell).
 
-    Reading the ``.pyc`` of a large file takes a hundredth of the time that compiling it does.
+    Reading the ``.pyc`` of a large file takes a hundredth of the time needed to compile it.
     """
     loader = _Loader("", file)
     try:
@@ -37,21 +37,21 @@ def module_code(file: str, lines: tuple[str, ...]) -> CodeType | None:
 
 
 class _Loader(SourceFileLoader):
-    # Takes the code of a file from its ``.pyc`` where that is up to date, as an import does, and writes none.
+    # Loads a file's code from its ``.pyc`` if that is up to date, as an import does, but writes none.
     def set_data(self, path: str, data: object, *, _mode: int = 0) -> None:
         pass
 
     def get_data(self, path: str) -> bytes:
-        # A ``.pyc`` may say that nobody need compare it with its source; here it is compared.
+        # A ``.pyc`` may be marked to be used without comparing it with its source; here it is compared anyway.
         data = super().get_data(path)
         is_unchecked = path != self.path and data[4:5] == b"\x01"
         return data[:4] + bytes([data[4] | CHECKED_HASH]) + data[5:] if is_unchecked else data
 
 
 def path_to(code: CodeType, around: CodeType) -> tuple[Inner, ...]:
-    """From outside to inside, the code objects that ``code`` stands in below ``around``, and itself last.
+    """From outside to inside: the code objects between ``around`` and ``code``, ending with ``code`` itself.
 
-    Empty where there is no such code: then the text is another one, or the compiler was told to keep no positions.
+    Empty if there is no such code: then the text has changed, or the compiler was told to omit positions.
     """
     for inner in _inner(around):
         if inner.first <= code.co_firstlineno <= inner.last:

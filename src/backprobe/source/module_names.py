@@ -16,7 +16,9 @@ def header_reads(statement: ast.stmt) -> tuple[str, ...]:
 
 
 def find_suspended(tree: ast.Module) -> Any:
-    """What Python allows inside a function only, or what only an event loop can run, in a module's own code."""
+    """A node that is only allowed inside a function, or needs an event loop, in a module's own code; None if there is
+    none.
+    """
     return next((node for node in _evaluated(tree) if _is_suspended(node)), None)
 
 
@@ -27,9 +29,9 @@ def _is_suspended(node: ast.AST) -> bool:
 
 
 class ModuleNames:
-    """The names that code reads before it assigns them itself, and those it assigns, in the order of evaluation.
+    """The names that code reads before assigning them, and those that it assigns, in the order of evaluation.
 
-    With ``inside`` those that it reads at any time, and what the statements inside a statement do.
+    With ``inside``, also names read later, and names in the statements inside a statement.
     """
 
     def __init__(self, statements: Iterable[ast.stmt], *, inside: bool = True) -> None:
@@ -80,7 +82,7 @@ def _evaluated(node: ast.AST, inside: bool = True) -> Iterator[ast.AST]:
 
 
 def _parts(node: Any) -> Iterable[ast.AST]:
-    # What is evaluated of a node, in the order of evaluation: of functions, their decorators and defaults alone.
+    # The evaluated parts of a node, in order: for functions only decorators and defaults.
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
             defaults = [*node.args.defaults, *filter(None, node.args.kw_defaults)]

@@ -1,8 +1,8 @@
-"""Places where a program reads what may be None, told apart by its text: those that use it, and those that only ask.
+"""Places where a program reads a value that may be None: those that use the value, and those that only test for None.
 
-``if p.grad is None`` asks. ``print(u.grad)`` uses what it reads. ``g = u.grad`` uses it unless ``g``, or what a loop
-takes out of it, is compared with None somewhere in the same function. What raises an error where it finds None, as
-``u.grad.norm()`` does, is no use either: the error says so.
+``if p.grad is None`` is a test. ``print(u.grad)`` uses the value. ``g = u.grad`` uses it unless ``g``, or a loop
+variable taken from it, is compared with None somewhere in the same function. An expression that raises an error on
+None, such as ``u.grad.norm()``, does not count as a use: the error says enough.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ USING = (ast.Expr, ast.Return, ast.Yield, ast.FormattedValue, ast.Lambda)
 
 @dataclass(frozen=True, eq=False)
 class MayBeNone:
-    """An expression whose value is used, and the call that it is an argument of, if it is one."""
+    """An expression whose value is used, and the call that it is an argument of, if any."""
 
     node: ast.expr
     given_to: ast.Call | None = None
 
     def parameter(self, function: ast.AST, is_bound: bool) -> str:
-        """What a function that is called so names this argument; empty where that is not seen."""
+        """The called function's parameter for this argument; empty if that is unclear."""
         call, own = self.given_to, getattr(function, "args", None)
         if call is None or not isinstance(own, ast.arguments) or any(isinstance(one, ast.Starred) for one in call.args):
             return ""
@@ -57,18 +57,18 @@ class MayBeNone:
 
 
 def reads(function: ast.AST, candidates: Sequence[ast.expr]) -> list[MayBeNone]:
-    """Those of some expressions in a function whose value it uses, so that a None there is a question."""
+    """The candidates in a function whose value it uses, so that a None there matters."""
     above = {part: node for node in ast.walk(function) for part in ast.iter_child_nodes(node)}
     return [MayBeNone(one, _given_to(one, above)) for one in candidates if _is_used(one, above, function)]
 
 
 def clears(call: ast.Call | None) -> bool:
-    """Does it take away gradients?"""
+    """Does the call clear gradients?"""
     return call is not None and isinstance(call.func, ast.Attribute) and call.func.attr == CLEARING
 
 
 def checks(function: ast.AST, parameter: str) -> bool:
-    """Does a function ask whether what it was given under this name is None?"""
+    """Does a function test whether this parameter is None?"""
     return _is_checked({parameter}, function)
 
 
@@ -79,7 +79,7 @@ def _given_to(node: ast.expr, above: Mapping[ast.AST, ast.AST]) -> ast.Call | No
 
 
 def _is_used(node: ast.AST, above: Mapping[ast.AST, ast.AST], function: ast.AST) -> bool:
-    # Does the function do more with this than ask whether it is None?
+    # Does the function do more with the value than test whether it is None?
     around: Any = above.get(node)
     if isinstance(around, PASSING_ON):
         is_asked = isinstance(around, ast.IfExp) and around.test is node
@@ -111,7 +111,7 @@ def _is_used(node: ast.AST, above: Mapping[ast.AST, ast.AST], function: ast.AST)
 
 
 def _is_complaint(test: ast.Compare, operator: ast.cmpop, above: Mapping[ast.AST, ast.AST]) -> bool:
-    # Does the program say that None is wrong there? ``assert u.grad is not None``, or a message where it is None.
+    # Does the program state that None is an error there, by ``assert u.grad is not None`` or by a message?
     match above.get(test):
         case ast.Assert(test=asserted):
             return asserted is test and isinstance(operator, ast.IsNot)
@@ -130,14 +130,14 @@ def _is_message(statement: ast.stmt) -> bool:
 
 
 def _is_kept(targets: Sequence[ast.expr], function: ast.AST) -> bool:
-    # Is what is assigned here used? Not if it is compared with None later, or becomes another gradient.
+    # Is the assigned value used? Not if it is compared with None later, or becomes another gradient.
     is_copied = any(_is_gradient(part) for target in targets for part in ast.walk(target))
     names = {name for target in targets for name in _names(target)}
     return not is_copied and not _is_checked(names, function)
 
 
 def _is_read(targets: Sequence[ast.expr], function: ast.AST) -> bool:
-    # Does the function read what is assigned to a name here? What is put into another object others may read.
+    # Does the function read the assigned name? A value stored in another object may be read elsewhere.
     names = {name for target in targets for name in _names(target)}
     loads = (node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
     return not all(name.isidentifier() for name in names) or any(load.id in names for load in loads)
@@ -158,12 +158,12 @@ def _asks(called: ast.expr, given: Sequence[ast.expr]) -> bool:
 
 
 def _owner(called: ast.expr) -> set[str]:
-    # ``grads`` in ``grads.append(p.grad)``, which holds from then on what it was given.
+    # ``grads`` in ``grads.append(p.grad)``, which then contains the value.
     return _names(called.value) if isinstance(called, ast.Attribute) else set()
 
 
 def _names(target: ast.AST) -> set[str]:
-    # What a target names, an item by what it is in: ``a``, ``self.kept``, and ``found`` of ``found[k]``.
+    # The names in a target; for an item, the name of its container: ``found`` for ``found[k]``.
     match target:
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
             return {name for part in parts for name in _names(part)}
@@ -175,7 +175,7 @@ def _names(target: ast.AST) -> set[str]:
 
 
 def _is_checked(names: set[str], function: ast.AST) -> bool:
-    # Does the function compare what one of these names holds with None, or any part of it?
+    # Does the function compare a value of one of these names, or a part of it, with None?
     nodes = [*ast.walk(function)]
     while names:
         more = {name for node in nodes for name in _taken(node, names)} - names
@@ -186,7 +186,7 @@ def _is_checked(names: set[str], function: ast.AST) -> bool:
 
 
 def _taken(node: ast.AST, names: set[str]) -> set[str]:
-    # What a loop takes out of these, and other names of the same.
+    # Loop variables over these names, and other names for the same values.
     match node:
         case ast.For(target=target, iter=given) | ast.comprehension(target=target, iter=given):
             return _names(target) if _mentions(given, names) else set()
@@ -196,7 +196,7 @@ def _taken(node: ast.AST, names: set[str]) -> set[str]:
 
 
 def _asked(node: ast.AST) -> Iterator[ast.AST]:
-    # The parts of a node of which it asks whether they are None, or true; and what becomes another gradient.
+    # The parts of a node that are tested for None or for truth, and those that become another gradient.
     match node:
         case ast.Compare(left=left, comparators=others) if any(map(_is_none, (left, *others))):
             yield from (left, *others)
@@ -215,7 +215,7 @@ def _asked(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _plain(tests: Sequence[ast.expr]) -> Iterator[ast.AST]:
-    # Those that are tested as they are, and not by what is computed from them.
+    # The tests of the value itself, rather than of something computed from it.
     return (test for test in tests if isinstance(test, ast.Name | ast.Attribute | ast.Subscript))
 
 

@@ -1,4 +1,4 @@
-"""The cells of a notebook that have run, whose names are those of one module."""
+"""The cells of a notebook that have run. Their names are those of a single module."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ NUMBER = re.compile(r"In\[(\d+)\]")
 
 
 def namespace() -> Any:
-    """The names of the notebook that this process runs, if it does."""
+    """The namespace of the notebook that this process runs, if any."""
     shell = _shell()
     return None if shell is None else shell.user_global_ns
 
 
 def cells() -> list[SourceText]:
-    """The cells that have run, in this order, the running one last. What is no Python is left out.
+    """The cells that have run, in order, the running one last. Cells that are not Python are left out.
 
-    IPython keeps the text of each for tracebacks. A cell that ran twice has the number of the later time.
+    IPython keeps each cell's text for tracebacks. A cell that ran twice has the number of its last run.
     """
     shell = _shell()
     numbered = []
@@ -43,7 +43,7 @@ def cells() -> list[SourceText]:
 
 
 def is_cell(file: str) -> bool:
-    """Is it what IPython calls the file of a cell?"""
+    """Is this IPython's name for the file of a cell?"""
     shell = _shell()
     return shell is not None and shell.compile.format_code_name(file) is not None
 

@@ -1,8 +1,8 @@
 """Variables that must not be read: Python 3.13.0 to 3.13.2 crash on them (github.com/python/cpython/issues/128396).
 
-A comprehension runs in the frame around it, and uses the place of the variable of that name. Where a function made in
-that frame captures the variable, the place holds a cell else, and ``f_locals`` takes what the comprehension keeps there
-for one. In modules and bodies of classes asking for ``f_locals`` is enough.
+A comprehension that runs inside a frame uses the slot of the variable with its loop variable's name. If a function made
+in that frame captures the variable, the slot normally holds a cell, and ``f_locals`` mistakes the comprehension's value
+for one. In modules and class bodies, reading ``f_locals`` at all is enough for a crash.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def raw_variables(frame: FrameType) -> frozenset[str]:
 
 
 def variables_of_comprehensions(frame: FrameType) -> frozenset[str]:
-    """The variables whose places belong to the comprehensions that run in a frame now."""
+    """The variables whose slots are in use by comprehensions that are running in the frame."""
     return _within(frame, _all_spans(frame.f_code))
 
 
@@ -40,7 +40,7 @@ def _within(frame: FrameType, spans: tuple[Span, ...]) -> frozenset[str]:
 
 @lru_cache(4096)
 def _captured_spans(code: CodeType) -> tuple[Span, ...]:
-    # Those of captured variables, in comprehensions that do not capture them.
+    # The spans of captured variables, in comprehensions that do not capture them.
     return _spans(code, names_hidden(code).intersection((*code.co_cellvars, *code.co_freevars)), without_captured=True)
 
 
@@ -50,8 +50,8 @@ def _all_spans(code: CodeType) -> tuple[Span, ...]:
 
 
 def _spans(code: CodeType, at_risk: frozenset[str], *, without_captured: bool = False) -> tuple[Span, ...]:
-    # What puts back a variable at the end, and where the comprehension raises, has the place of the whole
-    # comprehension in the source text, as what hides it has.
+    # The instruction that restores a variable, at the end or after an error, has the position of the whole
+    # comprehension in the source text, like the one that hides it.
     if not at_risk:
         return ()
     instructions = list(dis.get_instructions(code))

@@ -1,7 +1,7 @@
-"""Attributes that hold something else than a class means by them, as after ``self.loss = self.loss(x)``.
+"""Attributes that were set to something other than what the class defines, as after ``self.loss = self.loss(x)``.
 
-``rebound_names.py`` does the same for names. An attribute may be set anywhere: looked at are the methods of the classes
-of the object, and the function that fails.
+``rebound_names.py`` does the same for names. An attribute may be set anywhere: the methods of the object's classes and
+the failing function are examined.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def holds(frame: FrameType, owner: str, attr: str) -> Any:
 def defined_and_set(
     frame: FrameType, owner: str, attr: str, beside: list[Binding]
 ) -> tuple[Binding, Bound, list[Binding]] | None:
-    """Where something that can be called got an attribute's name, and the places that have set it to something else.
+    """The place where a callable attribute was defined, and the places that have set it to something else.
 
-    ``beside`` are places in the function that fails.
+    ``beside`` are places in the failing function.
     """
     found, held = name_in(frame, owner), holds(frame, owner, attr)
     kinds = [kind for kind in type(found).__mro__ if isinstance(vars(kind).get("__module__"), str)]
@@ -65,7 +65,7 @@ def _in_class(kind: type, attr: str) -> Any:
 
 
 def _method(kinds: list[type], attr: str) -> Binding | None:
-    # The definition of a method, of which the text can be read.
+    # The definition of a method, if its text can be read.
     found = next((vars(kind)[attr] for kind in kinds if attr in vars(kind)), None)
     plain = _function(found)
     text = None if plain is None else _text(plain.__code__.co_filename)
@@ -87,7 +87,7 @@ def _function(held: Any) -> FunctionType | None:
 
 
 def _class_text(kind: type) -> tuple[SourceText, ast.ClassDef] | None:
-    # The definition of a class of the program's own, found by one of its methods.
+    # The definition of one of the program's own classes, found through one of its methods.
     for held in vars(kind).values():
         plain = _function(held)
         if plain is None or plain.__qualname__ != f"{kind.__qualname__}.{plain.__name__}":
@@ -140,7 +140,7 @@ def _is_known(one: Binding, others: list[Binding]) -> bool:
 
 
 def _look(frame: FrameType, one: Binding, kind: type) -> Look:
-    # How the globals of the code are looked up that sets an attribute: its locals are not known.
+    # How to look up globals in the code that sets an attribute; its locals are not known.
     arguments = getattr(one.within.node, "args", None)
     hidden = {
         part.id for part in ast.walk(one.within.node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)

@@ -1,8 +1,8 @@
-"""Names that hold something else than the program means by them: where they were defined, and where they were rebound.
+"""Names that were bound to something new before they were used: where they were defined, and where they were rebound.
 
-An error such as "'tuple' object is not callable" names a type, and no name. Which name was called is in the position of
-the instruction that raised; what it should have been, and what took its place, is in the bindings of that name. Where
-these do not show both for certain, nothing is found.
+An error such as "'tuple' object is not callable" names a type, but no variable. The position of the failing instruction
+shows which name was called; the bindings of that name show what it meant and what replaced it. If both are not certain,
+nothing is reported.
 """
 
 from __future__ import annotations
@@ -31,25 +31,27 @@ ERRORS = (TypeError, AttributeError, UnboundLocalError)
 
 @dataclass(frozen=True)
 class Failed:
-    """What the program did with a name when it raised: ``held`` is what the name held, ``node`` where it is read."""
+    """How the program used the name when the error was raised: ``held`` is its value, ``node`` the reading
+    expression.
+    """
 
     use: BoundUse
     node: ast.Name
     expression: ast.expr
     attribute: str = ""
     held: Any = UNKNOWN
-    is_method: bool = False  # the attribute is there, and calling it raised
+    is_method: bool = False  # the attribute exists, and calling it raised
     is_unbound: bool = False
 
 
 @dataclass(frozen=True)
 class Rebound:
-    """A name, what defined it, and what has taken it since.
+    """A name, its definition, and the bindings that replaced it since.
 
-    ``defined`` is None of what Python itself has. ``means`` is what was defined, or its type, where that is known. The
-    last of ``rebound`` is the latest in the text. ``others`` take the name as well, and nothing shows that they did it
-    this time. With ``is_hidden`` the definition is still there, in a scope outside of that which has the others. With
-    ``is_renewed`` what took the name is computed with the name itself, as in ``loss = loss(x)``.
+    ``defined`` is None for built-in names. ``means`` is the defined object, or its type, if known. The last of
+    ``rebound`` is the latest in the text. ``others`` also bind the name, but it is not known whether they did this
+    time. With ``is_hidden`` the definition still exists in an outer scope. With ``is_renewed`` the new value is
+    computed from the name itself, as in ``loss = loss(x)``.
     """
 
     name: str
@@ -72,7 +74,7 @@ def rebound_name(error: BaseException) -> Rebound | None:
         return None
     try:
         return _found(error)
-    except RecursionError:  # an expression is nested too deeply to be walked
+    except RecursionError:  # an expression is too deeply nested to be walked
         return None
 
 
@@ -90,7 +92,7 @@ def _found(error: BaseException) -> Rebound | None:
 
 
 def _texts(frame: FrameType) -> list[SourceText]:
-    # The text of the module that a frame belongs to: in a notebook, that of its cells.
+    # The text of the module that a frame belongs to; in a notebook, the text of its cells.
     if frame.f_globals is namespace():
         return cells()
     text = text_of(frame)
@@ -98,7 +100,7 @@ def _texts(frame: FrameType) -> list[SourceText]:
 
 
 def _failed(error: BaseException, step: TracebackType, text: SourceText) -> Failed | None:
-    # What a name was used for where an error was raised.
+    # How a name was used where the error was raised.
     said, frame = str(error), step.tb_frame
     for node, around in expressions_at(step, text):
         match node:
@@ -124,7 +126,7 @@ def _failed(error: BaseException, step: TracebackType, text: SourceText) -> Fail
 
 
 class _Search:
-    # The search for what defined a name, and for what has taken it.
+    # The search for the definition of a name, and for the binding that replaced it.
     def __init__(
         self, error: BaseException, step: TracebackType, failed: Failed, text: SourceText, texts: list[SourceText]
     ) -> None:
@@ -145,7 +147,7 @@ class _Search:
         return self._defined_before(holder, bindings, taking) or self._defined_outside(holder, taking)
 
     def attribute_found(self) -> Rebound | None:
-        # The same of an attribute of an object: what its class defines, or what was set first.
+        # The same for an attribute of an object: the class's definition, or the first value that was set.
         failed = self.failed
         beside = set_beside(self.names, self.scope, self.name, failed.attribute, self.text)
         if not self._is_held_as_said(beside):
@@ -167,7 +169,7 @@ class _Search:
         return bool(home) and exports(home, self.name)
 
     def _taking(self, holder: SourceScope, bindings: Sequence[Binding]) -> list[Binding]:
-        # The places that may have given the name what it holds.
+        # The bindings that may have given the name its present value.
         point = self._point(holder)
         found = [
             one
@@ -181,7 +183,8 @@ class _Search:
         return list(texts.values())  # where a cell was run twice, its last run counts
 
     def _is_held_as_said(self, taking: Sequence[Binding]) -> bool:
-        # Is what the name holds what the error is about? What a comprehension or ``except`` bound is gone by now.
+        # Is the name's present value the one that the error is about? Values bound by comprehensions or ``except`` are
+        # gone by now.
         failed = self.failed
         if failed.is_unbound or (taking and all(one.how in (How.COMPREHENSION, How.EXCEPT) for one in taking)):
             return True
@@ -190,14 +193,14 @@ class _Search:
         if failed.is_method:
             return not issubclass(type(failed.held), ModuleType)
         if can(failed.held, failed.use, failed.attribute):
-            return False  # what was called raised this itself
+            return False  # the called function itself raised this
         kind = type(failed.held).__name__
         return failed.use is not BoundUse.CALL or f"{kind}' {NOT_CALLABLE}" in str(self.error)
 
     def _defined_before(
         self, holder: SourceScope, bindings: Sequence[Binding], taking: Sequence[Binding]
     ) -> Rebound | None:
-        # Where the same scope has a definition that what took the name came after.
+        # The definition in the same scope, if the new binding came after it.
         if self.failed.is_unbound:
             return None
         last, point = taking[-1], self._point(holder)
@@ -213,7 +216,7 @@ class _Search:
         return None
 
     def _defined_outside(self, holder: SourceScope, taking: Sequence[Binding]) -> Rebound | None:
-        # Where a scope around it has a definition, or Python itself.
+        # The definition in an outer scope, or in Python's builtins.
         outer = None if holder.parent is None else holder.parent.holder(self.name)
         if outer is not None and outer.parent is not None:
             able = [one for one in self._bindings(outer) if self._can(self._bound(one))]
@@ -231,7 +234,7 @@ class _Search:
         return self._rebound(holder, chosen[0], Bound(held), taking, is_hidden=True) if chosen else None
 
     def _is_of_code(self, held: Any) -> bool:
-        # Is it something that a name is for: not an object whose attributes are data, which others have as well?
+        # Is the value something that a name stands for, rather than data whose attributes other objects have as well?
         return self.failed.use is not BoundUse.ATTRIBUTE or issubclass(type(held), ModuleType | type | FunctionType)
 
     def _rebound(
@@ -254,7 +257,7 @@ class _Search:
         )
 
     def _others(self, scope: SourceScope, taking: Sequence[Binding], is_hidden: bool) -> list[Binding]:
-        # What takes the name beside these: in a function, whatever binds it hides what is outside of it.
+        # Further bindings of the name: in a function, any binding hides the outer definition.
         point, is_local = self._point(scope), is_hidden and scope.parent is not None
         return [
             one
@@ -264,7 +267,7 @@ class _Search:
         ]
 
     def _can(self, bound: Bound) -> bool:
-        # Is it known that this could have been used as the program does?
+        # Is it certain that the definition could have been used in this way?
         failed = self.failed
         if failed.is_method:
             is_module = issubclass(type(bound.value), ModuleType)
@@ -275,13 +278,13 @@ class _Search:
         return bound_by(one, self._look(one.within), self.name)
 
     def _look(self, within: SourceScope) -> Any:
-        # How names are looked up in the code of a scope: its variables are known where it is what failed.
+        # How names are looked up in the code of a scope: if it is the failing scope, its variables are known.
         if within.frame is self.scope.frame:
             return lambda name: name_in(self.frame, name)
         return lambda name: self.frame.f_globals.get(name, vars(builtins).get(name, UNKNOWN))
 
     def _uses_itself(self, one: Binding) -> bool:
-        # Does the binding use the name in the same way itself, so that it was right when this ran?
+        # Does the binding itself use the name in the same way, so that the name still had its old meaning when it ran?
         value = one.value if one.how in (How.ASSIGNED, How.WALRUS) else getattr(one.statement, "iter", None)
         value = getattr(one.statement, "value", None) if value is None and one.how is How.ASSIGNED else value
         return any(self._is_such_use(node) for node in _evaluated(value))
@@ -295,7 +298,7 @@ class _Search:
         return False
 
     def _point(self, holder: SourceScope) -> Point:
-        # Where the code of the scope stands that holds the name.
+        # The point that the code of the scope that holds the name has reached.
         if holder.frame is self.scope.frame:
             return Point(self.text, holder, self.failed.node)
         if holder.parent is not None:
@@ -307,7 +310,7 @@ class _Search:
         return Point(self.texts[-1], holder)
 
     def _frames(self) -> Iterator[tuple[FrameType, int]]:
-        # The frames that the error has passed through, and those that called them, with the lines they are at.
+        # The frames in the error's traceback and their callers, with their current lines.
         every = list(steps(self.error.__traceback__))
         for step in reversed(every):
             yield step.tb_frame, step.tb_lineno
@@ -318,7 +321,7 @@ class _Search:
 
 
 def _evaluated(node: ast.AST | None) -> Iterator[ast.AST]:
-    # The parts of an expression that are evaluated whenever it is.
+    # The parts of an expression that are always evaluated with it.
     if node is None or isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
         return
     yield node

@@ -1,4 +1,4 @@
-"""The line that binds a name, written with another name: what takes a name that is needed can be called so."""
+"""The line that rebinds a needed name, rewritten to use another name."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from backprobe.source.scopes import Binding, How
 
 
 def other_name(name: str) -> str:
-    """Another name, as PEP 8 writes one that is taken."""
+    """Another name, with the trailing underscore of PEP 8."""
     return f"{name}_"
 
 
 def renamed(one: Binding, found: Rebound) -> str:
-    """The line of a binding with another name; empty where it does not have the name by itself."""
+    """The line of a binding with another name; empty if the name does not occur in it by itself."""
     line, own = one.text.lines[one.line - 1], found.name.rpartition(".")[2]
     if one.how is How.IMPORT:
         return _renamed_import(one, own)
@@ -32,12 +32,12 @@ def renamed(one: Binding, found: Rebound) -> str:
 
 
 def is_read(one: Binding, found: Rebound) -> bool:
-    """Is what the binding gives read at all, otherwise than the failing expression reads it?"""
+    """Is the new value read at all, other than by the failing expression?"""
     return any(True for _ in _reads(one, found))
 
 
 def is_read_elsewhere(one: Binding, found: Rebound) -> bool:
-    """Is what the binding gives read in other lines, too?"""
+    """Is the new value also read on other lines?"""
     return "." in found.name or any(node.lineno != one.line for node in _reads(one, found))
 
 
@@ -67,7 +67,7 @@ def _encoded(line: str, offset: int) -> int:
 
 
 def _reads(one: Binding, found: Rebound) -> Iterator[ast.Name]:
-    # Where the program reads the name, and not in the way in which it needs what the name was before.
+    # Where the program reads the name for its new value, and not for its former meaning.
     name, scopes = found.name, found.names.scopes
     holder = scopes[found.failed.node].holder(name)
     tree = one.text.tree if holder is None or holder.parent is None else holder.node
@@ -80,7 +80,7 @@ def _reads(one: Binding, found: Rebound) -> Iterator[ast.Name]:
 
 
 def _needed(node: ast.AST, found: Rebound) -> ast.AST | None:
-    # The name in an expression that uses it as the failing one does: as what it was before.
+    # An expression that uses the name like the failing one does, in its former meaning.
     failed = found.failed
     match node:
         case ast.Name() if node is failed.node:

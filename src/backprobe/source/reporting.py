@@ -66,9 +66,8 @@ def sites_of(function: FunctionType, *, operations: bool = False) -> tuple[Site,
 def _compiled(
     code: CodeType, file: str, operations: bool, calls: bool, journals: bool
 ) -> tuple[CodeType, tuple[Site, ...], tuple[int, ...]]:
-    # The code that reports, its sites, and which of the function's cells it takes; the last is that of ``OPEN``.
-    #
-    # Made once per code object and file (equal functions of two files have equal code); it takes about 3 ms.
+    # The reporting code, its sites, and which of the function's cells it takes; the last cell is that of ``OPEN``. It
+    # is made once per code object and file (equal functions of two files have equal code) and takes about 3 ms.
     if any(name.startswith("@") for name in code.co_freevars):
         raise NoSource(f"{code.co_qualname} is already being probed")
     definition = locate(code)
@@ -84,14 +83,13 @@ def _compiled(
 
 
 def _compile_inside(node: Any, classes: tuple[str, ...], code: CodeType) -> CodeType:
-    # Compile a definition within the classes (for private names) and free variables (for its closure) it had.
-    #
-    # The factory around it is never run: only the compiled function is taken out of it. Its own name and those of the
-    # classes are declared as they are outside, or the compiler would take them for the factory's.
+    # Compile a definition inside its original classes (for private names) and free variables (for its closure). The
+    # factory around it never runs: only the compiled function is taken out. Its own name and those of its classes are
+    # declared as they are outside, otherwise the compiler would take them for the factory's.
     free = [name for name in code.co_freevars if name != "__class__"]
     original = node.name
     node.name = "@body"
-    if code.co_firstlineno < node.lineno:  # code begins at its decorators, and its lines are counted from there
+    if code.co_firstlineno < node.lineno:  # a code object begins at its decorators
         first = ast.Constant(None, lineno=code.co_firstlineno, col_offset=0, end_lineno=None, end_col_offset=None)
         node.decorator_list = [first]
     inner: ast.stmt = node
@@ -111,9 +109,8 @@ def _compile_inside(node: Any, classes: tuple[str, ...], code: CodeType) -> Code
 
 
 def _as_inside(code: CodeType, within: str, name: str, originals: Mapping[Any, CodeType]) -> CodeType:
-    # The same code under the qualified name that it has in the original, with the functions in it as they are there.
-    #
-    # Compiled anew they would be others: the compiler knows of the imports of the module that it compiles.
+    # The same code under the original's qualified name, with the original code of the functions inside it. Compiling
+    # these again would give different code, since the compiler takes a module's imports into account.
     constants = tuple(
         originals.get(_stand(constant)) or _as_inside(constant, within, name, originals)
         if isinstance(constant, CodeType)
@@ -132,7 +129,7 @@ def _definitions(code: CodeType) -> Iterator[CodeType]:
 
 
 def _stand(code: CodeType) -> tuple[Any, ...]:
-    # What tells code from all other code in a function: its name, variables, and place in the text.
+    # What distinguishes code from other code in a function: its name, variables and positions.
     places = [place for place in code.co_positions() if None not in place]
     return code.co_name, code.co_firstlineno, code.co_freevars, min(places, default=None), max(places, default=None)
 

@@ -1,22 +1,23 @@
 """Rewriting a function's syntax tree so that it reports, while it runs, every value it binds to a name.
 
-The rewritten body talks to one object, its scope, in the local variable ``@scope`` (a spelling no source can use):
+The rewritten body reports to one object, its scope, in the local variable ``@scope`` (a name that no source can
+contain):
 
     u = x * w            ->  u = @scope.bind(0, x * w)
     a, b = f(u)          ->  @0, @1 = @scope.call(f)(u); a = @scope.bind(1, @0); b = @scope.bind(2, @1)
     u += 1               ->  @scope.writing(u); u += 1; u = @scope.wrote(3, u)
 
-Where calls are numbered, each call and operator has a site of its own and each operator is a call as well:
+If calls are numbered, each call and operator has a site of its own, and each operator becomes a call as well:
 
     y = square(x @ w)    ->  y = @scope.bind(2, @scope.call(square, False, 1)(@scope.operate(0, x, w)))
     a, b = u.T           ->  @0, @1 = @scope.iterate(1, @scope.attribute(0, u, "T")); a = ...; b = ...
     u[0] = x             ->  @1 = x; @2 = u; @3 = 0; @scope.put(0, @2, @3, @1)
 
-Every compound target is first lowered to single ones, in the order in which Python itself assigns, so that there is
-one way in which each kind of single target is handled. The integers index the function's table of ``Site``s.
+Every compound target is first reduced to single targets, in the order in which Python itself assigns, so that there is
+one way to handle each kind of single target. The integers index the function's table of ``Site``s.
 
-What each method means stands in ``listener.py``. The code of a module, of a notebook cell, talks to a constant instead
-(``rewrite_module.py``): there a variable would be in the user's namespace.
+The meaning of each method is documented in ``listener.py``. The code of a module or notebook cell reports to a constant
+instead (``rewrite_module.py``), because a variable there would be in the user's namespace.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def rewrite(
     operations: bool = False,
     calls: bool = False,
 ) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, tuple[Site, ...]]:
-    """The reporting version of a function, made out of this very node, and the sites that it reports.
+    """The reporting version of a function, made from this node itself, and the sites that it reports.
 
     With ``operations`` each subexpression gets a name, with ``calls`` each call and operator is reported with its site.
     """
@@ -73,7 +74,7 @@ class Rewriter(ExpressionRewriter):
             only = ast.copy_location(ast.Return(node.body), node.body)
             node = untyped(ast.copy_location(ast.FunctionDef("<lambda>", arguments, [only], []), node))
         body = self._body(node.body)
-        # not try and finally: after its last line a frame that raises would say that this is where it stands
+        # with instead of try/finally: otherwise a frame that raises after its last line would have the wrong line
         node.body = [*entering, ast.With([ast.withitem(ast.Name(SCOPE))], body)]
         node.decorator_list, node.returns = [], None
         arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
@@ -130,7 +131,7 @@ class Rewriter(ExpressionRewriter):
         stores = self._store(node.target, self._bound(node.value), origin)
         if not isinstance(node.target, ast.Name):
             return stores
-        declared = ast.AnnAssign(node.target, ast.Constant(None), None, node.simple)  # the name stays a local
+        declared = ast.AnnAssign(node.target, ast.Constant(None), None, node.simple)  # keeps the name local
         return [declared, *stores]
 
     def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
@@ -156,7 +157,7 @@ class Rewriter(ExpressionRewriter):
         return [*writing, *stores, *map(self._forget, (held, operand, *used))]
 
     def _opened(self, target: ast.expr) -> tuple[list[ast.stmt], ast.expr, list[ast.expr]]:
-        # The parts of a target evaluated once: statements for that, the place they lead to, the temporaries used.
+        # Evaluate the parts of a target once: the statements for that, the resulting place, and the temporaries used.
         if isinstance(target, ast.Name):
             return [], ast.Name(target.id), []
         assert isinstance(target, ast.Attribute | ast.Subscript)
@@ -169,7 +170,7 @@ class Rewriter(ExpressionRewriter):
         return before, ast.Subscript(owner, index), [owner, index]
 
     def _store(self, target: ast.expr, value: ast.expr, origin: Origin) -> list[ast.stmt]:
-        # Statements that assign ``value`` (evaluated once, first) to one target of whatever kind.
+        # Statements that assign ``value``, evaluated once and first, to a target of any kind.
         if isinstance(target, ast.Name):
             return [self._bind_name(target.id, value, origin)]
         if isinstance(target, ast.Starred):
@@ -192,7 +193,7 @@ class Rewriter(ExpressionRewriter):
         return [self._assign(held, value), *before, *stores, *map(self._forget, (held, *used))]
 
     def _store_in(self, place: ast.expr, text: str, held: ast.expr, origin: Origin) -> list[ast.stmt]:
-        # Assign a temporary into an attribute or element of a temporary, saying so before and after.
+        # Assign a temporary to an attribute or element of a temporary, and report it before and after.
         assert isinstance(place, ast.Attribute | ast.Subscript)
         site = ast.Constant(self._site(text, origin))
         if isinstance(place, ast.Attribute):
@@ -247,7 +248,7 @@ class Rewriter(ExpressionRewriter):
     visit_AsyncWith = visit_With
 
     def _received(self, target: ast.expr, origin: Origin) -> tuple[ast.expr, list[ast.stmt]]:
-        # A target that Python itself assigns (for, with): a temporary instead, and the statements that follow.
+        # For a target that Python itself assigns (for, with): a temporary instead, and the statements that follow.
         if isinstance(target, ast.Name):
             return target, placed([self._bind_name(target.id, ast.Name(target.id), origin)], self.at)
         held = self._temporary()
@@ -272,7 +273,7 @@ class Rewriter(ExpressionRewriter):
         return node
 
     def _template(self, target: ast.expr, origin: Origin) -> Any:
-        # The sites of a comprehension's targets, nested as they are; None for one that is not known beforehand.
+        # The sites of a comprehension's targets, nested like them; None for a target that is not known in advance.
         if isinstance(target, ast.Name):
             return self._site(target.id, origin)
         if isinstance(target, ast.Tuple | ast.List):

@@ -20,11 +20,11 @@ class ExpressionRewriter(ast.NodeTransformer):
     def __init__(self, lines: Sequence[str], operations: bool, calls: bool = False) -> None:
         self.lines, self.operations, self.calls = lines, operations, calls
         self.sites: list[Site] = []
-        self.at: ast.AST = ast.Pass()  # the statement being rewritten, in the original text
-        self.own: tuple[str, ...] = ("",)  # the lines of it
-        self.binds = ""  # what it binds, where calls are reported
+        self.at: ast.AST = ast.Pass()  # the statement being rewritten, in its original text
+        self.own: tuple[str, ...] = ("",)  # the lines of the statement
+        self.binds = ""  # the name that the statement binds, if calls are reported
         self.temporaries = 0
-        self.named: set[int] = set()  # expressions whose value gets a name anyway
+        self.named: set[int] = set()  # expressions whose value gets a name in any case
 
     # expressions
 
@@ -38,7 +38,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self._operation(node, origin)
 
     def _called(self, node: ast.Call) -> ast.Call:
-        # What is called instead of the function of a call.
+        # The expression to call instead of a call's function.
         details: list[ast.expr] = []
         writes = any(keyword.arg is None or keyword.arg in MAY_WRITE for keyword in node.keywords)
         if writes or self.calls:
@@ -64,7 +64,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return node
 
     def _loaded(self, place: ast.expr, text: str) -> ast.expr:
-        # The value of a place that has been rewritten, as the listener reads it where calls are numbered.
+        # The value of a rewritten place; if calls are numbered, read through the listener.
         if not self.calls or isinstance(place, ast.Name) or _is_mangled(place):
             return place
         if isinstance(place, ast.Attribute):
@@ -75,7 +75,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self._report("operate", self._texts_site("getitem", text, {"0": text}), place.value, place.slice)
 
     def _iterated(self, value: ast.expr, origin: Origin) -> ast.expr:
-        # An expression that is about to be iterated, as the listener gives it where calls are numbered.
+        # An expression that is about to be iterated; if calls are numbered, passed through the listener.
         if not self.calls:
             return value
         site = self._texts_site("iter", origin.expression, {"0": origin.expression})
@@ -98,7 +98,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self._operation(node, origin) if loads else node
 
     def _operated(self, node: ast.expr, operands: Mapping[str, ast.expr]) -> ast.expr:
-        # A call of the listener in the place of an operator.
+        # A call of the listener instead of an operator.
         site = self._call_site(node, operation(node), operands)
         visited = [self._index(self.visit(operand)) for operand in operands.values()]
         return self._report("operate", site, *visited)
@@ -106,7 +106,7 @@ class ExpressionRewriter(ast.NodeTransformer):
     visit_BinOp = visit_UnaryOp = visit_Compare = visit_Subscript = _visit_operator
 
     def _asked(self, node: ast.expr) -> Origin | None:
-        # The origin of an operation that gets a name of its own; taken before anything in it is rewritten.
+        # The origin of an operation that gets its own name; to be taken before anything in it is rewritten.
         wanted = self.operations and id(node) not in self.named and operation(node)
         return Origin.of(node) if wanted else None
 
@@ -116,7 +116,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self._report("name", ast.Constant(self._site(f"{origin.op}()", origin)), node)
 
     def _bound(self, value: ast.expr) -> ast.expr:
-        # Rewrite an expression whose own value gets a name: only what is inside it is unnamed.
+        # Rewrite an expression whose own value gets a name: only the expressions inside it are unnamed.
         self.named.add(id(value))
         return self.visit(value)  # type: ignore[no-any-return]  # it is typed Any
 
@@ -135,7 +135,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return ast.Assign([stored(target)], value)
 
     def _forget(self, name: ast.expr) -> ast.stmt:
-        # A temporary must hold nothing longer than the program itself would.
+        # Clear a temporary, so that it keeps nothing alive longer than the program itself would.
         return self._assign(name, ast.Constant(None))
 
     def _temporary(self) -> ast.expr:
@@ -143,7 +143,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return ast.Name(f"@{self.temporaries}", ast.Load())
 
     def _index(self, index: ast.expr) -> ast.expr:
-        # A subscript as a value: ``a:b`` is one only inside brackets.
+        # A subscript as a value: ``a:b`` is only valid inside brackets.
         if isinstance(index, ast.Slice):
             parts = [part or ast.Constant(None) for part in (index.lower, index.upper, index.step)]
             return ast.Call(ast.Attribute(self._scope(), "slice"), parts, [])
@@ -159,16 +159,17 @@ class ExpressionRewriter(ast.NodeTransformer):
     def _call_site(
         self, node: Any, spelled: str, arguments: Mapping[str, ast.expr], origin: Origin | None = None
     ) -> ast.Constant:
-        # The number of a call; taken before anything in it is rewritten.
+        # The number of a call; to be taken before anything in it is rewritten.
         at: Any = node.func if isinstance(node, ast.Call) else node
-        line = at.end_lineno if at is not node else at.lineno  # of the function's name, in a chain over several lines
+        # the line of the function's name, in a chain over several lines
+        line = at.end_lineno if at is not node else at.lineno
         text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
         texts = tuple((key, ast.unparse(part)) for key, part in arguments.items())
         self.sites.append(CallSite(self.binds, line, text, origin or Origin.of(node), spelled=spelled, arguments=texts))
         return ast.Constant(len(self.sites) - 1)
 
     def _texts_site(self, spelled: str, expression: str, arguments: Mapping[str, str]) -> ast.Constant:
-        # The number of an operation that the source does not write as a call, in the line of its statement.
+        # The number of an operation that the source does not write as a call; its line is that of the statement.
         line, origin = getattr(self.at, "lineno", 1), Origin(spelled, expression=expression)
         known = tuple(arguments.items())
         self.sites.append(CallSite(self.binds, line, self.own[0], origin, spelled=spelled, arguments=known))
@@ -176,7 +177,7 @@ class ExpressionRewriter(ast.NodeTransformer):
 
 
 def _is_mangled(place: ast.expr) -> bool:
-    # Is it a private attribute of a class, whose name Python completes?
+    # Is it a private attribute, whose name Python mangles?
     return isinstance(place, ast.Attribute) and place.attr.startswith("__") and not place.attr.endswith("__")
 
 
@@ -188,7 +189,7 @@ def _arguments(call: ast.Call) -> dict[str, ast.expr]:
 
 
 def _operands(node: ast.expr) -> dict[str, ast.expr]:
-    # What an operator is applied to, by position; none where it is not one that derivatives go through.
+    # The operands of an operator by position; empty if derivatives do not go through it.
     match node:
         case ast.Subscript(value=owner, slice=index):
             return {"0": owner, "1": index}

@@ -1,4 +1,4 @@
-"""Rewriting the code of a module, as that of a notebook cell: as a function is rewritten, with another listener."""
+"""Rewriting the code of a module, such as a notebook cell: like a function, with another listener."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def rewrite_module(
 ) -> tuple[ast.Module, tuple[Site, ...]]:
     """The reporting version of a module's code, with the value of its last expression, and the sites that it reports.
 
-    ``scope`` is a text that stands in the code for the listener: who compiles the code puts that object in the text's
-    place. Each statement that reads one of the ``announced`` names says so before it runs.
+    ``scope`` is a text that marks the listener's place in the code: whoever compiles the code puts the object there.
+    Each statement that reads one of the ``announced`` names reports this before it runs.
     """
     rewriter = _ModuleRewriter(lines, operations)
     rewriter.scope, rewriter.announced = scope, announced
@@ -63,7 +63,7 @@ class _ModuleRewriter(Rewriter):
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign | list[ast.stmt]:
-        # Here an annotation is evaluated, after the assignment; that of a name is kept.
+        # Here an annotation is evaluated after the assignment; a name's annotation is stored.
         if node.value is None:
             return node
         stores = self._store(node.target, self._bound(node.value), Origin.of(node.value))

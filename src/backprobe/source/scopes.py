@@ -1,4 +1,4 @@
-"""The names of a program as its text has them: which scope holds a name, and every place that binds it."""
+"""The names of a program according to its text: the scope that holds a name, and every place that binds it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class How(StrEnum):
-    """By what a name is bound."""
+    """The kind of statement that binds a name."""
 
     IMPORT = "import"
     FUNCTION = "function"
@@ -30,7 +30,7 @@ class How(StrEnum):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SourceText:
-    """The text of a file, or of a cell of a notebook: then ``order`` tells which cells ran before it."""
+    """The text of a file or of a notebook cell; ``order`` says which cells ran before it."""
 
     file: str
     lines: tuple[str, ...]
@@ -42,9 +42,9 @@ class SourceText:
 class Binding:
     """One place that binds a name.
 
-    ``node`` is the name itself (an alias, an argument), or what defines it; ``value`` the expression that it is bound
-    to as a whole, where the text has one. ``within`` is the scope whose code does it: not the one that holds the name
-    where that is declared ``global`` or ``nonlocal``.
+    ``node`` is the name itself (an alias or argument), or its definition; ``value`` is the expression that is bound to
+    it as a whole, if there is one. ``within`` is the scope whose code binds it, which for a ``global`` or ``nonlocal``
+    name is not the scope that holds it.
     """
 
     how: How
@@ -56,19 +56,22 @@ class Binding:
 
     @property
     def line(self) -> int:
-        """Where it stands: of a definition with decorators the line that has the name."""
+        """The line of the name; for a definition with decorators, the line with the name."""
         return int(self.node.lineno)
 
 
 @dataclass(eq=False, repr=False)
 class SourceScope:
-    """A module, class, function, lambda or comprehension: what it binds, and what it says is bound elsewhere."""
+    """A module, class, function, lambda or comprehension: the names it binds, and those it declares global or
+    nonlocal.
+    """
 
     node: Any
     parent: SourceScope | None
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     stars: list[Binding] = field(default_factory=list)  # from module import *
-    emptied: set[str] = field(default_factory=set)  # by del, or declared by an annotation alone: local, with no value
+    # deleted, or only declared by an annotation: local names without a value
+    emptied: set[str] = field(default_factory=set)
     elsewhere: dict[str, type[ast.Global | ast.Nonlocal]] = field(default_factory=dict)
 
     @property
@@ -77,12 +80,12 @@ class SourceScope:
 
     @property
     def frame(self) -> SourceScope:
-        """The scope whose code runs this: comprehensions run in the order of the text around them."""
+        """The scope whose code runs this one: comprehensions run in the order of the surrounding text."""
         is_inner = isinstance(self.node, COMPREHENSIONS) and self.parent is not None
         return self.parent.frame if is_inner and self.parent is not None else self
 
     def holder(self, name: str) -> SourceScope | None:
-        """The scope that holds a name which is read here; None where only Python itself may have it."""
+        """The scope that holds a name which is read here; None if it can only be a builtin."""
         at: SourceScope | None = self
         while at is not None and at.parent is not None:
             if at.elsewhere.get(name) is ast.Global:
@@ -94,7 +97,7 @@ class SourceScope:
         return at if at is not None and (at.has(name) or at.stars) else None
 
     def has(self, name: str) -> bool:
-        """Is the name one of its own, if it is not declared to be another's?"""
+        """Does the scope hold the name, unless it declares it global or nonlocal?"""
         return name in self.bindings or name in self.emptied
 
 
@@ -104,13 +107,13 @@ class SourceNames:
     def __init__(self, texts: list[SourceText]) -> None:
         self.module = SourceScope(texts[-1].tree, None)
         self.parents: dict[ast.AST, ast.AST] = {}
-        self.scopes: dict[ast.AST, SourceScope] = {}  # of the names that are read or bound
+        self.scopes: dict[ast.AST, SourceScope] = {}  # by the node of each name that is read or bound
         later: list[tuple[str, Binding]] = []
         for text in texts:
             reader = _Reader(text, self.module, self.scopes, later)
             reader.visit(text.tree)
             self.parents |= {part: node for node in ast.walk(text.tree) for part in ast.iter_child_nodes(node)}
-        for name, binding in later:  # which are nonlocal: the functions around them are read by now
+        for name, binding in later:  # nonlocal names, now that the functions around them have been read
             around = binding.within.parent
             holder = None if around is None else around.holder(name)
             if holder is not None:
@@ -144,7 +147,7 @@ class _Reader(ast.NodeVisitor):
             holder.bindings.setdefault(name, []).append(binding)
 
     def _targets(self, target: ast.AST, how: How, statement: Any, value: Any = None) -> None:
-        # The names in a target, which is visited for what it reads as well.
+        # The names in a target, which is also visited for the names that it reads.
         before = self.how, self.statement, self.value
         self.how, self.statement = how, statement
         self.value = value if isinstance(target, ast.Name) else None
@@ -266,7 +269,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_ListComp(self, node: Any) -> None:
         first, *others = node.generators
-        self.visit(first.iter)  # which is evaluated outside
+        self.visit(first.iter)  # evaluated outside of the comprehension
         outside, self.scope = self.scope, SourceScope(node, self.scope)
         for part in node.generators:
             self._targets(part.target, How.COMPREHENSION, node)

@@ -48,13 +48,13 @@ OPERATOR_FUNCTIONS = {
 
 @dataclass(frozen=True)
 class Origin:
-    """The expression that computes a value: its outermost operation, the names it reads, and its text."""
+    """The origin of a value: the outermost operation, the names and the text of the expression that computes it."""
 
     op: str = ""
     reads: tuple[str, ...] = ()
     expression: str = ""
-    elements: tuple[tuple[str, Origin], ...] = ()  # by position or key, of a container that is written out
-    joined: tuple[str, ...] = ()  # those of the reads whose items are in the value as they were
+    elements: tuple[tuple[str, Origin], ...] = ()  # by position or key, for a literal container
+    joined: tuple[str, ...] = ()  # the reads whose items are contained in the value unchanged
 
     @classmethod
     def of(cls, expression: ast.expr) -> Origin:
@@ -63,7 +63,7 @@ class Origin:
 
     @classmethod
     def of_turn(cls, iterable: ast.expr) -> Origin:
-        """The origin of what a loop over this binds in each turn, and of its parts where the text shows them.
+        """The origin of a loop variable that iterates over this, and of its parts if the text shows them.
 
         >>> origin = Origin.of_turn(ast.parse("zip(weights, gradients)", mode="eval").body)
         >>> origin.at(".0").reads, origin.at(".1").reads
@@ -73,7 +73,7 @@ class Origin:
         return cls(reads=names_read(iterable), elements=tuple(_parts_of_turn(iterable)), joined=given)
 
     def at(self, leaf: str) -> Origin:
-        """The origin of the part at ``.0.1`` of the value: without an expression where the source has none for it."""
+        """The origin of the part at ``.0.1`` of the value; without an expression if the source has none for it."""
         part = self
         for step in leaf.split(".")[1:]:
             known = dict(part.elements)
@@ -87,7 +87,7 @@ class Origin:
 
 
 def _written_out(expression: ast.expr) -> Sequence[tuple[str, ast.expr]]:
-    # The elements of a tuple, list or dict, by position or key: none where the text does not show them.
+    # The elements of a literal tuple, list or dict, by position or key; none if the text does not show them.
     match expression:
         case ast.Tuple(elts=written) | ast.List(elts=written):
             is_known = not any(isinstance(element, ast.Starred) for element in written)
@@ -103,7 +103,7 @@ def _written_out(expression: ast.expr) -> Sequence[tuple[str, ast.expr]]:
 
 
 def _handed_out(iterable: ast.expr) -> ast.AST:
-    # What a loop gives the items of as they are: nothing where the text does not show that.
+    # The container whose items a loop iterates over unchanged; None if the text does not show that.
     match iterable:
         case ast.Name() | ast.Attribute():
             return iterable
@@ -117,7 +117,7 @@ def _handed_out(iterable: ast.expr) -> ast.AST:
 
 
 def _parts_of_turn(iterable: ast.expr) -> Sequence[tuple[str, Origin]]:
-    # What ``zip``, ``enumerate`` and ``items()`` give in each turn, part by part.
+    # The expressions that ``zip``, ``enumerate`` and ``items()`` combine in each turn.
     match iterable:
         case ast.Call(func=ast.Name(id="zip"), args=args) if not any(isinstance(one, ast.Starred) for one in args):
             return [(str(at), Origin.of_turn(one)) for at, one in enumerate(args)]
@@ -132,7 +132,7 @@ def _parts_of_turn(iterable: ast.expr) -> Sequence[tuple[str, Origin]]:
 class Site:
     """One place in the source that binds a value: its local name, line and text, and the origin of the value.
 
-    ``below`` are the lines that follow, where the statement goes over several.
+    ``below`` are the following lines of a statement over several lines.
     """
 
     local: str
@@ -151,7 +151,7 @@ class Site:
 
     @property
     def is_head(self) -> bool:
-        """Is it the head of a function, which binds arguments?"""
+        """Is it the head of a function definition, which binds arguments?"""
         return not self.origin.expression and self.text.startswith(("def ", "async def "))
 
 
@@ -159,9 +159,9 @@ class Site:
 class CallSite(Site):
     """One place in the source that makes a call, or applies an operator.
 
-    ``local`` is what the statement binds, empty where it binds nothing, and ``spelled`` how the source writes the
-    function (for an operator its name). ``arguments`` are the texts of the arguments, by position or keyword as far as
-    the source shows them.
+    ``local`` is the name that the statement binds, empty if none, and ``spelled`` the source text of the function (for
+    an operator, its name). ``arguments`` are the texts of the arguments, by position or keyword, as far as the source
+    shows them.
     """
 
     spelled: str = ""
@@ -169,13 +169,13 @@ class CallSite(Site):
 
 
 def operator_of(site: CallSite) -> Callable[..., Any]:
-    """The function that does what an operator does."""
+    """The function equivalent to an operator."""
     found: Callable[..., Any] = OPERATOR_FUNCTIONS.get(site.spelled) or getattr(operator, site.spelled)
     return found
 
 
 def binding_of(statement: ast.AST) -> str:
-    """What a statement binds, as far as it is one name."""
+    """The name that a statement binds, if it binds a single name."""
     match statement:
         case ast.Assign(targets=[target]) | ast.AugAssign(target=target) | ast.AnnAssign(target=target):
             return "" if isinstance(target, ast.Tuple | ast.List) else ast.unparse(target)
@@ -185,7 +185,7 @@ def binding_of(statement: ast.AST) -> str:
 
 
 def lines_of(node: Any, lines: Sequence[str]) -> tuple[str, ...]:
-    """The lines that a statement stands in, or of one that has a body the head: the first stripped, as it is shown."""
+    """The lines of a statement, or of the head of a compound statement; the first is stripped for display."""
     first, last = node.lineno, node.end_lineno
     body = getattr(node, "body", None)
     if isinstance(body, list):
@@ -194,7 +194,8 @@ def lines_of(node: Any, lines: Sequence[str]) -> tuple[str, ...]:
     elif isinstance(node, ast.Match):
         last = node.subject.end_lineno
     own = [line.rstrip() for line in lines[first - 1 : last]]
-    while len(own) > 1 and not own[-1].partition("#")[0].strip():  # what stands between a head and its body
+    # blank lines and comments between a head and its body
+    while len(own) > 1 and not own[-1].partition("#")[0].strip():
         own.pop()
     return (own[0].strip(), *own[1:]) if own else ("",)
 
@@ -218,7 +219,7 @@ def operation(expression: ast.AST | None) -> str:
 
 
 def names_read(expression: ast.AST) -> tuple[str, ...]:
-    """The variables, attributes and items that an expression reads, as their locals are named."""
+    """The variables, attributes and items that an expression reads, spelled like locals."""
     found: dict[str, None] = {}
     for part in ast.walk(expression):
         match part:
@@ -232,7 +233,7 @@ def names_read(expression: ast.AST) -> tuple[str, ...]:
 
 
 def joined(expression: ast.expr) -> tuple[str, ...]:
-    """The names that an expression reads to join lists or dicts, and in no other way: their items stay as they are.
+    """The names that an expression only reads to concatenate lists or merge dicts, so that their items stay the same.
 
     >>> joined(ast.parse("xs + [f(ys[0]), *zs] + ys", mode="eval").body)
     ('xs', 'zs')
@@ -246,7 +247,7 @@ def joined(expression: ast.expr) -> tuple[str, ...]:
 
 
 def _joined(expression: ast.expr) -> Iterator[ast.expr]:
-    # The parts that are joined: as they are, or in a display where they are computed.
+    # The concatenated parts: the containers themselves, or literals whose elements are computed.
     match expression:
         case ast.BinOp(left=left, op=ast.Add() | ast.BitOr(), right=right):
             yield from (*_joined(left), *_joined(right))
@@ -261,7 +262,7 @@ def _joined(expression: ast.expr) -> Iterator[ast.expr]:
 
 
 def captured(pattern: ast.pattern) -> list[str]:
-    """The names that a pattern gives to what it matches."""
+    """The names that a pattern binds."""
     names = [getattr(part, "rest", None) or getattr(part, "name", None) for part in ast.walk(pattern)]
     return [name for name in names if name is not None]
 
@@ -273,7 +274,7 @@ def parameters(arguments: ast.arguments) -> list[ast.arg]:
 
 
 def augmented(node: ast.AugAssign) -> Origin:
-    """``u += b`` computes ``u + b``."""
+    """The origin of ``u`` after ``u += b``: the expression ``u + b``."""
     place = copy.copy(node.target)
     place.ctx = ast.Load()
     reads = (*names_read(node.value), *names_read(node.target))

@@ -1,4 +1,4 @@
-"""Nodes of syntax trees: where they lie, and the places and contexts of those that are put among a program's."""
+"""Nodes of syntax trees: their parents, and positions and contexts for new nodes in a program's tree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parents(tree: ast.AST) -> dict[ast.AST, ast.AST]:
 
 
 def is_given(node: ast.AST, above: dict[ast.AST, ast.AST]) -> bool:
-    """Is a value given to a call, as it is or in a container that is written out there? ``above`` are all parents."""
+    """Is a value passed to a call, directly or inside a literal container? ``above`` maps nodes to parents."""
     node = above.get(node, node)
     while isinstance(node, DISPLAYS) and node in above:
         node = above[node]
@@ -32,7 +32,7 @@ def is_given(node: ast.AST, above: dict[ast.AST, ast.AST]) -> bool:
 
 
 def placed(statements: list[ast.stmt], at: ast.AST) -> list[ast.stmt]:
-    """New statements stand where the one stands that they replace, so that tracebacks show the user's line."""
+    """Give new statements the position of the one they replace, so that tracebacks show the user's line."""
     for statement in statements:
         if not hasattr(statement, "lineno"):
             ast.copy_location(statement, at)
@@ -59,7 +59,7 @@ def _complete_one(node: Any, at: ast.AST) -> None:
 
 @contextmanager
 def refusing_deep_nesting(of: str, *, asked: str, found: str) -> Iterator[None]:
-    """Syntax trees are walked recursively, and Python limits how deep. Raises NoSource."""
+    """Raises NoSource if a syntax tree is nested too deeply for Python's recursion limit."""
     try:
         yield
     except RecursionError:
@@ -73,7 +73,7 @@ def refusing_deep_nesting(of: str, *, asked: str, found: str) -> Iterator[None]:
 
 
 def untyped(node: Any) -> Any:
-    """From 3.12 on a definition has type parameters, and the compiler wants to see that there are none."""
+    """Set empty type parameters, which definitions must have from 3.12 on."""
     if "type_params" in node._fields:
         node.type_params = []
     return node

@@ -1,8 +1,8 @@
-"""Tracebacks of what is raised under a probe: the frames of the program, without ours between them.
+"""Tracebacks of errors raised under a probe: only the program's frames, without backprobe's frames between them.
 
-An error of the program is read from its last line and the user's own lines; what stands between those is how backprobe
-works. Of an error of ours that was meant, the frame that raised it stays. One that arose in backprobe by a mistake of
-ours keeps every frame.
+An error of the program is understood from its last line and the user's own lines; frames between these only show how
+backprobe works. If backprobe raises an error on purpose, the raising frame stays. If the error is a bug in backprobe,
+all frames stay.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PASSED_ON = re.compile(r"\(.*\*\w|\bgetattr\(")
 
 
 class FramesOfProgram:
-    """A context that takes the frames of backprobe out of the traceback of whatever is raised within it."""
+    """A context that removes backprobe's frames from the traceback of any error raised within it."""
 
     def __enter__(self) -> None:
         return None
@@ -34,7 +34,7 @@ FRAMES_OF_PROGRAM = FramesOfProgram()
 
 
 def leave_out_ours(error: BaseException) -> None:
-    """Take the frames of backprobe out of an error's traceback, and a cause that only they have seen."""
+    """Remove backprobe's frames from an error's traceback, and a cause that only they have seen."""
     if not isinstance(error, BackprobeError):
         if not is_mistake_of_ours(error):
             error.__traceback__ = without(error.__traceback__, _is_ours)
@@ -43,11 +43,11 @@ def leave_out_ours(error: BaseException) -> None:
     error.__traceback__ = without(error.__traceback__, lambda step: step is not last and _is_ours(step))
     cause = error.__cause__
     if cause is not None and without(cause.__traceback__, _is_inside) is None:
-        error.__cause__ = None  # what it was known by is in the message; the context was suppressed before
+        error.__cause__ = None  # the message contains its text; the context was suppressed before
 
 
 def is_mistake_of_ours(error: BaseException) -> bool:
-    """Did it arise in our own code? Not where that only passes on a call of the program."""
+    """Did the error arise in our own code? Not if that code only passes on a call of the program."""
     *_, last = steps(error.__traceback__)
     line = linecache.getline(last.tb_frame.f_code.co_filename, last.tb_lineno)
     return _is_ours(last) and not PASSED_ON.search(line)
@@ -74,5 +74,5 @@ def _is_ours(step: TracebackType) -> bool:
 
 
 def _is_inside(step: TracebackType) -> bool:
-    # Is it ours, or of Python's own library?
+    # Does the frame belong to backprobe or to Python's standard library?
     return package(step.tb_frame.f_code.co_filename) in ("backprobe", "")

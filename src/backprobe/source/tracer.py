@@ -1,7 +1,7 @@
-"""Watching frames that run, instruction by instruction, beside whatever tracer is there already.
+"""Tracing running frames instruction by instruction, together with any tracer that is already set.
 
-``sys.settrace`` is one per thread. A debugger or coverage tool that has it is called before us for every event, and
-gets it back at the end; it does not see the instructions that we alone asked for.
+There is one ``sys.settrace`` function per thread. A debugger or coverage tool that is set is called before ours for
+every event, and set again at the end; it does not see the instruction events that only we requested.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ STARTING = ("set_trace", "settrace")
 
 
 class WatchedFrame(Protocol):
-    """What is told of one frame."""
+    """Receives the events of one frame."""
 
     def step(self, frame: FrameType) -> None:
-        """An instruction is about to run; the one before it has run."""
+        """An instruction is about to run; the previous one has finished."""
 
     def raised(self, error: BaseException) -> None:
         """The running instruction has raised."""
 
     def left(self, frame: FrameType, value: Any) -> bool:
-        """The frame is left with this value, or None after an error. Is it over, and not only suspended?"""
+        """The frame is being left, with this value, or with None after an error. Returns whether it has ended, rather
+        than been suspended.
+        """
 
 
 class Tracer:
-    """Watches one frame from now on, and those frames entered later for which ``entered`` gives a ``WatchedFrame``."""
+    """Traces one frame from now on, and frames entered later for which ``entered`` returns a ``WatchedFrame``."""
 
     def __init__(self, entered: Callable[[FrameType], WatchedFrame | None]) -> None:
         self.entered = entered
@@ -44,14 +46,16 @@ class Tracer:
         self.outer = cast(Outer, sys.gettrace())
         local: Any = frame.f_trace
         if local is None and not isinstance(self.outer, FunctionType | MethodType):
-            local = self.outer  # a tracer written in C, which sets nothing on frames
+            local = self.outer  # a tracer written in C sets nothing on frames
         self._watch(frame, watched, local)
         sys.settrace(self._call)
 
     def stop(self) -> bool:
-        """Put back what was there. Returns whether the tracer was still ours, or is that of a block inside this one."""
+        """Restore the previous tracer. Returns whether the set tracer was still ours, or that of a block inside this
+        one.
+        """
         self.is_stopped = True
-        self.entered = _nobody  # who was told holds this tracer: a cycle would wait for the garbage collector
+        self.entered = _nobody  # the callback holds this tracer, and a cycle would wait for the garbage collector
         standing = cast(Outer, sys.gettrace())
         for frame, local in self.frames.items():
             if frame.f_trace is local:
@@ -72,7 +76,7 @@ class Tracer:
         return local
 
     def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
-        # A frame is entered, or a suspended one goes on.
+        # Called when a frame is entered or resumed.
         outer, following = None, _running(self.outer)
         if following is not None:
             outer = following(frame, event, arg)
@@ -112,16 +116,17 @@ class _Local:
         following = _running(self.outer)
         if following is not None:
             self.outer = following(frame, event, arg)
-        return frame.f_trace if self.tracer.is_stopped else self  # whom the outer one may have put in the place of ours
+        # the outer function may have installed another trace function in the frame
+        return frame.f_trace if self.tracer.is_stopped else self
 
 
 def _nobody(frame: FrameType) -> None:
-    """After the end, for a tracer of others that goes on calling this one."""
+    """Used after the end, for other tracers that continue to call this one."""
 
 
 def _running(outer: Outer) -> Outer:
-    # The nearest trace function that is not of a tracer that was stopped: blocks may end in another order than they
-    # began, in generators and tasks.
+    # The nearest trace function that does not belong to a stopped tracer: with generators and tasks, blocks may end in
+    # a different order than they began.
     while outer is not None:
         tracer = outer.tracer if isinstance(outer, _Local) else getattr(outer, "__self__", None)
         if not isinstance(tracer, Tracer) or not tracer.is_stopped:

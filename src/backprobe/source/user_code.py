@@ -1,4 +1,4 @@
-"""Telling the user's own functions from those of installed packages."""
+"""Distinguishing the user's own functions from those of installed packages."""
 
 from __future__ import annotations
 

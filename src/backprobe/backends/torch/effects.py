@@ -62,10 +62,37 @@ INPLACE_OPERATORS = {"__setitem__", "__set__"} | {
         "matmul",
     )
 }
-HARMLESS = frozenset({
-    print, len, range, enumerate, zip, isinstance, getattr, hasattr, id, repr, min, max, sum, abs, int, float, bool,
-    complex, str, list, tuple, dict, set, type, super, reversed, sorted,
-})  # fmt: skip
+HARMLESS = frozenset(
+    {
+        print,
+        len,
+        range,
+        enumerate,
+        zip,
+        isinstance,
+        getattr,
+        hasattr,
+        id,
+        repr,
+        min,
+        max,
+        sum,
+        abs,
+        int,
+        float,
+        bool,
+        complex,
+        str,
+        list,
+        tuple,
+        dict,
+        set,
+        type,
+        super,
+        reversed,
+        sorted,
+    }
+)
 
 
 def effect(function: Any, flagged: bool) -> Effect:

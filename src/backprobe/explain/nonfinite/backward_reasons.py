@@ -100,7 +100,7 @@ class BackwardReasons:
             return BackwardWhy(mechanism.backward(self._received(birth, computed, parts[0])), parts[0])
         held = [one for one in computed.term if one.at is not None and one.at == birth.wrt]
         is_direct = len(held) == 1 and held[0] in computed.term.args
-        # True: a part inside is bad already, and the outermost operation only passes it on
+        # backward reaches the outermost operation first, and that one reads a bad value
         reads_bad = any(one.op and computed.is_bad(one) for one in computed.term.args)
         is_outermost = not birth.operation and (is_direct or reads_bad)
         return BackwardWhy(mechanism.backward(self._received(birth, computed, computed.term if is_outermost else None)))

@@ -213,7 +213,7 @@ class ForwardPass:
         shown = self.numbers(at)
         facts = [*shown, *self._states(at), *self.use(at), *spoiled]
         if why.state.is_bad and (why.part or known.worst_value(known.direct[at]) >= state):
-            state = why.state  # otherwise the badness came in with the inputs, or belongs to that part
+            state = why.state  # only this was born here: the rest came in with the inputs
         finding = partial(
             known.finding,
             at,
