@@ -9,9 +9,7 @@ from torch import nn
 
 import backprobe as bp
 import test_block_repeated
-from backprobe.probe.block import BlockRun
-from backprobe.tracing import course
-from backprobe.tracing import trace as traces
+from block_cases import BlockRun, course, traces
 from told_stories import tell, unequal
 
 EVERYTHING = {"select": ["**", "**:*"]}

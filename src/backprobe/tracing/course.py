@@ -172,20 +172,21 @@ class Segment:
         self.following: list[Segment] = []
         trace, kept = journal.trace, journal.trace.ordinary
         items, self.counts = spread.of(journal, state.captures)
-        self.types = [*map(type, items)]
+        kinds = [*map(type, items)]
+        self.types = [*map(id, kinds)]  # not themselves: a class may know its model
         known = len(journal) + state.captures + len(journal.modules)  # before what is in containers
         sizes = [len(trace.codes.found_in(journal[at])) for at in spread.others]
         first_inside = len(items) - sum(sizes)
-        self.get_words = _getter([*values.words, *(at for at in range(known, len(items)) if self.types[at] is str)])
+        self.get_words = _getter([*values.words, *(at for at in range(known, len(items)) if kinds[at] is str)])
         self.words = self.get_words(items)
         objects = [
             at
-            for at, kind in enumerate(self.types)
+            for at, kind in enumerate(kinds)
             if kind in kept or at in values.owners or len(journal) <= at < known or at >= first_inside
         ]
         self.get_objects = _getter(objects)
         self.pattern = _pattern(self.get_objects(items))
-        self.get_tensors = _getter([at for at in objects if self.types[at] in kept])
+        self.get_tensors = _getter([at for at in objects if kinds[at] in kept])
         self.natures = journal.tape.natures(self.get_tensors(items))
         self.items, self.first = items, {id(items[at]): at for at in reversed(objects)}
         self.starts = dict(zip(spread.others, accumulate(sizes, initial=first_inside), strict=False))
@@ -240,7 +241,7 @@ class Segment:
             return None
         is_same = (
             counts == self.counts
-            and [*map(type, items)] == self.types
+            and [*map(id, map(type, items))] == self.types
             and self.get_words(items) == self.words
             and _pattern(self.get_objects(items)) == self.pattern
             and journal.tape.natures(self.get_tensors(items)) == self.natures

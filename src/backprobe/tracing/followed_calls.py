@@ -72,18 +72,14 @@ class Following(FollowedCalls[Scope]):
         """The same, as a copy that is given back as soon as it has begun."""
         plain = function.__func__ if type(function) is MethodType else function
         if type(plain) is FunctionType and not plain.__dict__ and id(plain.__code__) in self.own:
-            copy = self.lent(plain)
+            try:
+                copy = self.trace.plan.copies.lend(plain, self.trace.operations)
+            except NoSource:
+                copy = None
             if copy is not None:
                 copy.cell.cell_contents = partial(self._begun, copy, caller)
                 return copy.function if plain is function else MethodType(copy.function, function.__self__)
         return self.follow(caller, function)
-
-    def lent(self, plain: FunctionType, *, journals: bool = False) -> Copy | None:
-        """A copy of a function that is kept; None where there is none, or no source."""
-        try:
-            return self.trace.plan.copies.lend(plain, self.trace.operations, journals)
-        except NoSource:
-            return None
 
     def _begun(self, copy: Copy, caller: Scope) -> Scope:
         copy.give_back()

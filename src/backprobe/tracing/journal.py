@@ -21,6 +21,7 @@ from typing import Any
 
 from backprobe.backends.capabilities import Journals
 from backprobe.backends.facts import Effect
+from backprobe.errors import NoSource
 from backprobe.source import frame_builtins
 from backprobe.source.copies import Copy
 from backprobe.source.followed_calls import plain_function
@@ -115,7 +116,10 @@ class Journal(list[Any]):
     def _copy(self, function: FunctionType, is_forward: bool) -> Copy | None:
         copy = self.copies.get((function, is_forward))
         if copy is None:
-            copy = self.trace.following.lent(function, journals=True)
+            try:
+                copy = self.trace.plan.copies.lend(function, self.trace.operations, journals=True)
+            except NoSource:
+                return None
             if copy is not None:
                 self.copies[function, is_forward] = copy
                 copy.cell.cell_contents = functools.partial(self._open_forward if is_forward else self._open, copy)

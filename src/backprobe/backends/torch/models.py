@@ -151,7 +151,7 @@ def observing(
     reporter = _Reporter(call, observer, [] if later is None else later)
     if observer.journal is not None and reporter.exchanged:
         now = call.structure
-        journal = observer.journal((now.shape, *map(type, now.modules)))
+        journal = observer.journal((now.shape, *map(id, map(type, now.modules))))  # no class: it may know its model
         if journal is not None:
             reporter.keep(journal)
     rewritten = [
