@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import add
+from traceback import clear_frames
 from typing import Any
 
 from backprobe.backends.discover import is_model
@@ -187,6 +188,7 @@ class SampleRuns:
                 raise
             except Exception as error:  # noqa: BLE001  whatever the framework says of what it cannot vectorize
                 self._without_vmap(f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}")
+                clear_frames(error.__traceback__)  # an older PyTorch's checkpoint keeps its hooks as long as its frame
         self._each(wanted, use, self._one_by_one)
 
     def _without_vmap(self, why: str) -> None:
