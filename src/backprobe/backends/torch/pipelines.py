@@ -25,6 +25,7 @@ class Pipelines:
         listeners = (
             ("_PipelineStageBase", "scale_grads", self._scaling),
             ("PipelineStage", "_forward_metadata_inference", self._inferring),
+            ("PipelineStage", "_shape_inference", self._inferring),  # as older releases call it
         )
         for owner, name, listener in listeners:
             kind = getattr(stages, owner, None)
