@@ -189,11 +189,14 @@ def one_rank_prints(make):
 
 CASES = (one_step, micro_batches, accumulated_before, parameters_alone, one_rank_probes, one_rank_prints)
 
+SHARDS = hasattr(torch.cpu.Stream(), "record_event")
+"""Without that, FSDP2 of older releases does not run on a CPU."""
+
 
 def main(port):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     dist.init_process_group("gloo", rank=RANK, world_size=2, timeout=datetime.timedelta(seconds=60))
-    for make in (averaged, sharded):
+    for make in (averaged, sharded) if SHARDS else (averaged,):
         for case in CASES:
             try:
                 case(make)

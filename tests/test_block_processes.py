@@ -4,6 +4,7 @@ import socket
 from pathlib import Path
 
 import pytest
+import torch
 
 import prepared
 from commands import DISTRIBUTED
@@ -37,6 +38,8 @@ def test_two_processes():
         "one_rank_probes",
         "one_rank_prints",
     )
-    expected = "".join(f"{kind} {name} ok\n" for kind in ("averaged", "sharded") for name in cases)
+    kinds = ("averaged", "sharded") if hasattr(torch.cpu.Stream(), "record_event") else ("averaged",)
+    expected = "".join(f"{kind} {name} ok\n" for kind in kinds for name in cases)
     for ended in [process.ended() for process in started]:
-        assert ended.stdout == expected, ended.stdout + ended.stderr
+        said = "".join(line for line in ended.stdout.splitlines(True) if not line.startswith("[Gloo] "))
+        assert said == expected, ended.stdout + ended.stderr

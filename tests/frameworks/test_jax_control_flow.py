@@ -143,15 +143,20 @@ def test_a_loop_with_a_known_number_of_turns(bound):
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": 3}])
 def test_lax_map(options):
+    calls = []
+
     def f(x, w):
         def g(t):
+            calls.append(t)
             u = t * x
             return u * u
 
         return lax.map(g, w, **options).sum()
 
+    jax.make_jaxpr(f)(X, W)
+    first = "" if len(calls) == 1 else "#0"  # an older JAX calls it once more, for a rest without items
     rec = bp.probe(f)(X, W)
-    found = rec["/g:u"]
+    found = rec[f"/g{first}:u"]
     same(np.asarray(found.grad).reshape(3), 2 * W * X)
     assert found.axes[0] == "step"
 
@@ -615,6 +620,10 @@ def test_what_a_program_prints_is_printed_once():
 
         return lax.scan(step, x, w)[0]
 
+    jax.grad(f)(X, W)
+    jax.effects_barrier()
+    is_printed = bool(seen)  # an older JAX leaves it out of a loop that it differentiates
+    seen.clear()
     bp.probe(f)(X, W)
     jax.effects_barrier()
-    same(seen, [X, 2 * X, 6 * X])
+    same(seen, [X, 2 * X, 6 * X] if is_printed else [])

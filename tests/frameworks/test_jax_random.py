@@ -107,6 +107,10 @@ def directional(perturbed, x, w, zeros, wanted):
     assert np.allclose((there - back) / (2 * step), slope, 1e-4, 1e-4)
 
 
+X64 = getattr(jax, "enable_x64", None) or jax.experimental.enable_x64
+"""Older releases have it among their experiments."""
+
+
 @drawn
 @pytest.mark.supports(
     "loops, branches, batches, checkpoints and jit within each other: every value's gradient",
@@ -114,7 +118,7 @@ def directional(perturbed, x, w, zeros, wanted):
 )
 def test_random_programs(tmp_path):
     tally = Counter()
-    with jax.enable_x64(True):
+    with X64(True):
         for seed in range(FIRST, FIRST + COUNT):
             try:
                 check(seed, tmp_path, tally)

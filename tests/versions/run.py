@@ -28,8 +28,7 @@ VERSIONS = """
 import importlib.metadata, json, sys
 print(json.dumps({name: importlib.metadata.version(name) for name in sys.argv[1:]}))
 """
-BESIDE = {"jaxlib", "tensorboard"}
-"""Packages of a row whose version follows from another of its packages."""
+FAILURES = {"failure", "error"}
 
 
 def main(*names: str) -> int:
@@ -62,13 +61,14 @@ def install(home: Path, release: dict) -> None:
         [".ci/find-python", release["python"]], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.strip()
     subprocess.run([python, "-m", "venv", home], check=True)
-    names = {package.partition("==")[0] for package in release["packages"]}
+    packages = [*release["packages"], *release.get("beside", ())]
+    names = {package.partition("==")[0] for package in packages}
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     constraints = home / "constraints.txt"
     constraints.write_text("\n".join(line for line in lines if line.partition("==")[0] not in names) + "\n")
     project = f"{ROOT}[test]" if release.get("test") else str(ROOT)
     pip = [home / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", constraints]
-    subprocess.run([*pip, "--editable", project, *TOOLS, *release["packages"]], cwd=ROOT, check=True)
+    subprocess.run([*pip, "--editable", project, *TOOLS, *packages], cwd=ROOT, check=True)
     size = sum(file.lstat().st_size for file in home.rglob("*"))
     if size > MOST:
         raise SystemExit(f"the environment has {size / 1e9:.1f} GB, more than {MOST / 1e9:.0f}")
@@ -76,7 +76,7 @@ def install(home: Path, release: dict) -> None:
 
 def installed(home: Path, release: dict) -> dict[str, str]:
     """The versions of what the row names."""
-    names = sorted({package.partition("==")[0] for package in release["packages"]} - BESIDE)
+    names = sorted({package.partition("==")[0] for package in release["packages"]} - {"jaxlib"})
     answer = subprocess.run(
         [home / "bin" / "python", "-c", VERSIONS, *names], check=True, capture_output=True, text=True
     )

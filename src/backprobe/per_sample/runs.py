@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import add
+from traceback import clear_frames
 from typing import Any
 
 from backprobe.backends.discover import is_model
@@ -131,6 +132,7 @@ class SampleRuns:
             return [*wanted]
         except Unsupported as error:
             self._without_vmap(error.headline)
+            _let_go(error)
             return [*wanted]
         except NothingMatched:
             unbound = [one for one in others if not self._is_bound(one, alone)]
@@ -187,6 +189,7 @@ class SampleRuns:
                 raise
             except Exception as error:  # noqa: BLE001  whatever the framework says of what it cannot vectorize
                 self._without_vmap(f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}")
+                _let_go(error)
         self._each(wanted, use, self._one_by_one)
 
     def _without_vmap(self, why: str) -> None:
@@ -244,6 +247,13 @@ class OneSample(SampleProgram):
         keys = {one.name: one.keys[0] for one in self.wanted}
         recording = self.runs.recorded(sample, [*keys.values()], inside=inside)
         return recording.outputs[0].value, {name: recording[key].grad for name, key in keys.items()}
+
+
+def _let_go(error: BaseException | None) -> None:
+    # What an error holds, and those it came of: a checkpoint of an older PyTorch keeps its hooks as long as its frame.
+    while error is not None:
+        clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def _key(full: str, printed: str) -> str:

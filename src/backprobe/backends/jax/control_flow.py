@@ -41,7 +41,7 @@ class TapSite:
 
 def keys_inside(equation: Any) -> set[int]:
     """The keys of the taps anywhere inside an equation."""
-    return {one.params["key"] for one in private.inner_equations(equation) if one.primitive in (tap_p, peek_p)}
+    return {one.params["tap_key"] for one in private.inner_equations(equation) if one.primitive in (tap_p, peek_p)}
 
 
 def sites(equation: Any, around: TapSite | None = None) -> dict[int, TapSite]:
@@ -58,10 +58,10 @@ def sites(equation: Any, around: TapSite | None = None) -> dict[int, TapSite]:
         for inner in jaxpr.eqns:
             if inner.primitive is not peek_p:
                 found.update(sites(inner, TapSite(jax.ShapeDtypeStruct(lengths, bool), axes, opaque)))
-            elif inner.params["key"] in TAPS:
+            elif inner.params["tap_key"] in TAPS:
                 aval = inner.outvars[0].aval
                 like = jax.ShapeDtypeStruct((*lengths, *aval.shape), aval.dtype)
-                found[inner.params["key"]] = TapSite(like, axes + ("batch",) * inner.params["batch"], opaque)
+                found[inner.params["tap_key"]] = TapSite(like, axes + ("batch",) * inner.params["batch"], opaque)
     return found
 
 
@@ -70,9 +70,9 @@ def _run(jaxpr: Any, inputs: Sequence[Any], eps: Mapping[int, Any]) -> Found:
     found: dict[int, tuple[Any, Any]] = {}
 
     def run(equation: Any, given: list[Any]) -> list[Any]:
-        key = equation.params.get("key")
+        key = equation.params.get("tap_key")
         if equation.primitive is tap_p:
-            return [perturb_p.bind(*given, eps[key], key=key)] if key in eps else given
+            return [perturb_p.bind(*given, eps[key], tap_key=key)] if key in eps else given
         if equation.primitive is peek_p:
             found.update({key: (given[0], jnp.asarray(True))} if key in eps else {})
             return given

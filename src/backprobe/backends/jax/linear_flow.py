@@ -21,7 +21,7 @@ def flows(jaxpr: Any, captured: Collection[int]) -> dict[int, set[int]]:
 
     In a loop they are those of the same step, and of the one before where that hands them on.
     """
-    walk = Walk(lambda equation: equation.primitive in (mark_p, within_p) and equation.params["key"] in captured)
+    walk = Walk(lambda equation: equation.primitive in (mark_p, within_p) and equation.params["tap_key"] in captured)
     walk.through(jaxpr, [NONE] * len(jaxpr.invars))
     return walk.into
 
@@ -57,7 +57,7 @@ class Walk:
 
     def _equation(self, equation: Any, known: dict[Any, Keys]) -> list[Keys]:
         if self.is_mark(equation):
-            key = equation.params["key"]
+            key = equation.params["tap_key"]
             self.into.setdefault(key, set()).update(key_of(equation.invars[0], known) - {key})
             return [frozenset([key])]
         if any(map(self.is_mark, private.inner_equations(equation))):

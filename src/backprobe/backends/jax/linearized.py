@@ -36,9 +36,9 @@ class LinearProgram:
             for output, var in enumerate(equation.outvars)
         }
         self.marks = {
-            equation.params["key"]: at
+            equation.params["tap_key"]: at
             for at, equation in enumerate(self.jaxpr.eqns)
-            if equation.primitive is mark_p and equation.params["key"] in captured
+            if equation.primitive is mark_p and equation.params["tap_key"] in captured
         }
         self.marked = {at: key for key, at in self.marks.items()}
         self.connected = private.without_dead_code(self.jaxpr, 0)  # to the output: the others lead nowhere
@@ -63,7 +63,7 @@ class LinearProgram:
     @cached_property
     def live(self) -> list[int]:
         """The marks that the output depends on, in the order in which backward comes to them."""
-        marks = [equation.params["key"] for equation in self.connected.eqns if equation.primitive is mark_p]
+        marks = [equation.params["tap_key"] for equation in self.connected.eqns if equation.primitive is mark_p]
         return [key for key in reversed(marks) if key in self.marks]
 
     def leaves_reached(self, key: int) -> bool:
@@ -94,7 +94,7 @@ class LinearProgram:
     @cached_property
     def inside(self) -> frozenset[int]:
         """The marked values inside loops, branches and checkpoints, which cannot be held still by themselves."""
-        within = (one.params["key"] for one in private.equations(self.jaxpr) if one.primitive is within_p)
+        within = (one.params["tap_key"] for one in private.equations(self.jaxpr) if one.primitive is within_p)
         return frozenset(within)
 
     def gradients(self, cotangent: Any) -> tuple[dict[int, Any], list[Any]]:
@@ -147,7 +147,7 @@ class LinearProgram:
     def _run(self, needed: Sequence[int], perturbations: Mapping[int, Any], output: Any) -> Any:
         # What comes of adding something at the marks, and of that alone.
         def run(equation: Any, given: list[Any]) -> list[Any]:
-            own = perturbations.get(equation.params["key"]) if equation.primitive is mark_p else None
+            own = perturbations.get(equation.params["tap_key"]) if equation.primitive is mark_p else None
             return private.bind(equation, given) if own is None else [given[0] + own]
 
         return private.variables([output], [self.jaxpr.eqns[at] for at in needed], self.constants, run)[0]

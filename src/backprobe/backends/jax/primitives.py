@@ -89,6 +89,7 @@ def primitive(name: str) -> Primitive:
 
 
 tap_p, mark_p, peek_p, perturb_p, within_p = map(primitive, ("tap", "mark", "peek", "perturb", "within"))
+# Their parameter is no plain ``key``: a cache of JAX 0.7 has an argument of that name.
 
 
 def _is_ours(key: int, primal: Any) -> bool:
@@ -103,62 +104,64 @@ def traces_around(trace: Any) -> Iterator[Any]:
         yield trace
 
 
-def _tap_jvp(primals: Any, tangents: Any, *, key: int, batch: int) -> Any:
+def _tap_jvp(primals: Any, tangents: Any, *, tap_key: int, batch: int) -> Any:
     (x,), (tangent,) = primals, tangents
-    if type(tangent) is ad.Zero or not _is_ours(key, x):
-        return tap_p.bind(x, key=key, batch=batch), tangent
-    TAPS[key].has_tangent = True
-    return x, mark_p.bind(tangent, key=key)
+    if type(tangent) is ad.Zero or not _is_ours(tap_key, x):
+        return tap_p.bind(x, tap_key=tap_key, batch=batch), tangent
+    TAPS[tap_key].has_tangent = True
+    return x, mark_p.bind(tangent, tap_key=tap_key)
 
 
-def _tap_linearized(x: Any, *, key: int, batch: int) -> tuple[Any, Callable[[Any], Any]]:
-    if not _is_ours(key, x):
-        return tap_p.bind(x, key=key, batch=batch), lambda tangent: tangent
-    TAPS[key].has_tangent = True
-    return x, lambda tangent: mark_p.bind(tangent, key=key)
+def _tap_linearized(x: Any, *, tap_key: int, batch: int) -> tuple[Any, Callable[[Any], Any]]:
+    if not _is_ours(tap_key, x):
+        return tap_p.bind(x, tap_key=tap_key, batch=batch), lambda tangent: tangent
+    TAPS[tap_key].has_tangent = True
+    return x, lambda tangent: mark_p.bind(tangent, tap_key=tap_key)
 
 
-def _mark_transposed(cotangent: Any, tangent: Any, *, key: int, gradients: dict[int, Any] | None = None) -> list[Any]:
+def _mark_transposed(
+    cotangent: Any, tangent: Any, *, tap_key: int, gradients: dict[int, Any] | None = None
+) -> list[Any]:
     if gradients is not None:
-        gradients[key] = cotangent
+        gradients[tap_key] = cotangent
     return [cotangent]
 
 
-def _peek_jvp(primals: Any, tangents: Any, *, key: int, batch: int) -> Any:
+def _peek_jvp(primals: Any, tangents: Any, *, tap_key: int, batch: int) -> Any:
     (x,), (tangent,) = primals, tangents
-    if _is_ours(key, x):
-        TAPS[key].value, TAPS[key].axes = x, ("batch",) * batch
+    if _is_ours(tap_key, x):
+        TAPS[tap_key].value, TAPS[tap_key].axes = x, ("batch",) * batch
     else:
-        peek_p.bind(x, key=key, batch=batch)
+        peek_p.bind(x, tap_key=tap_key, batch=batch)
     return x, tangent
 
 
-def _perturb_jvp(primals: Any, tangents: Any, *, key: int) -> Any:
+def _perturb_jvp(primals: Any, tangents: Any, *, tap_key: int) -> Any:
     (x, eps), (tangent, own) = primals, tangents
-    tap = TAPS.get(key)
+    tap = TAPS.get(tap_key)
     if type(tangent) is ad.Zero or type(own) is ad.Zero or tap is None:
-        return perturb_p.bind(x, eps, key=key), tangent
+        return perturb_p.bind(x, eps, tap_key=tap_key), tangent
     tap.has_tangent = True
-    return perturb_p.bind(x, eps, key=key), within_p.bind(ad.add_tangents(tangent, own), key=key)
+    return perturb_p.bind(x, eps, tap_key=tap_key), within_p.bind(ad.add_tangents(tangent, own), tap_key=tap_key)
 
 
 def _leading(primitive: Primitive) -> Callable[..., Any]:
     # Under ``vmap`` the axis of the examples becomes the first.
-    def rule(operands: Any, axes: Any, *, key: int, batch: int) -> Any:
+    def rule(operands: Any, axes: Any, *, tap_key: int, batch: int) -> Any:
         x = jnp.moveaxis(operands[0], axes[0], 0)
-        return primitive.bind(x, key=key, batch=batch + 1), 0
+        return primitive.bind(x, tap_key=tap_key, batch=batch + 1), 0
 
     return rule
 
 
-def _perturb_batched(operands: Any, axes: Any, *, key: int) -> Any:
+def _perturb_batched(operands: Any, axes: Any, *, tap_key: int) -> Any:
     (x, eps), (of_x, of_eps) = operands, axes
     size = x.shape[of_x] if of_x is not None else eps.shape[of_eps]
 
     def leading(operand: Any, axis: int | None) -> Any:
         return jnp.broadcast_to(operand, (size, *operand.shape)) if axis is None else jnp.moveaxis(operand, axis, 0)
 
-    return perturb_p.bind(leading(x, of_x), leading(eps, of_eps), key=key), 0
+    return perturb_p.bind(leading(x, of_x), leading(eps, of_eps), tap_key=tap_key), 0
 
 
 def concrete(level: Any, value: Any) -> Any:
@@ -176,7 +179,7 @@ ad.primitive_jvps[tap_p] = _tap_jvp
 ad.primitive_jvps[peek_p] = _peek_jvp
 ad.primitive_jvps[perturb_p] = _perturb_jvp
 ad.deflinear2(mark_p, _mark_transposed)
-ad.deflinear2(within_p, lambda cotangent, tangent, *, key: [cotangent])
+ad.deflinear2(within_p, lambda cotangent, tangent, *, tap_key: [cotangent])
 private.linearized_by(tap_p, _tap_linearized)
 batching.primitive_batchers[tap_p] = _leading(tap_p)
 batching.primitive_batchers[peek_p] = _leading(peek_p)

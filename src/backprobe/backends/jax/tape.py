@@ -163,7 +163,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             known = self._know(value, Tap(change=self.changes.get(id(value))))
             if not known.is_hidden:
                 TAPS[known.key] = known
-                known.tapped = tap_p.bind(value, key=known.key, batch=0)
+                known.tapped = tap_p.bind(value, tap_key=known.key, batch=0)
                 self._know(known.tapped, known)
         return known.tapped
 
@@ -223,7 +223,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             tap.value = private.primal(tap.tapped)
             return
         TAPS[tap.key] = tap
-        peek_p.bind(tap.tapped, key=tap.key, batch=0)
+        peek_p.bind(tap.tapped, tap_key=tap.key, batch=0)
         self._take_value(tap)
 
     def identity(self, tensor: Any) -> int:
@@ -299,7 +299,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         self._take_value(tap)
 
     def _zero(self, key: int, like: Any) -> Any:
-        zero = tap_p.bind(jnp.broadcast_to(self.seed.astype(like.dtype), like.shape), key=key, batch=0)
+        zero = tap_p.bind(jnp.broadcast_to(self.seed.astype(like.dtype), like.shape), tap_key=key, batch=0)
         TAPS[key].has_tangent = False  # until the value inside that it perturbs turns out to have one
         self.zeros[id(zero)] = zero
         return zero

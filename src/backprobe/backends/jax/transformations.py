@@ -72,7 +72,7 @@ class Staged:
 
     def _tapped(self, equation: Any, inputs: list[Any]) -> list[Any]:
         # A tap that stands outside of any loop is one of the program itself.
-        tap = TAPS.get(equation.params["key"])
+        tap = TAPS.get(equation.params["tap_key"])
         if tap is not None:
             tap.opaque = None
             tap.level, tap.ran, tap.axes = self.level, None, ("batch",) * equation.params["batch"]

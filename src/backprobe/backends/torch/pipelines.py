@@ -18,7 +18,7 @@ from backprobe.backends.patching import listening
 from backprobe.record.reasons import Reason
 
 STAGES = "torch.distributed.pipelining.stage"
-INFERENCE = ("_forward_metadata_inference", "_backward_metadata_inference")
+INFERENCE = ("_forward_metadata_inference", "_backward_metadata_inference", "_shape_inference")
 HALVES = {"stage_backward_input": "inputs", "stage_backward_weight": "weights"}
 
 
