@@ -22,7 +22,6 @@ from commands import DISTRIBUTED
 
 DIVIDES = hasattr(stage._PipelineStageBase, "scale_grads")
 """Does a schedule divide gradients by the number of its parts? Older releases leave that to the loss."""
-"""Does it infer shapes by a forward alone, without gradients? Newer releases run backward too."""
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 
