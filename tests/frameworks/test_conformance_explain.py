@@ -239,6 +239,7 @@ def test_an_operation_that_is_flat_in_the_middle_of_an_expression(framework):
 ONLY_IN_PYTORCH = ("no_grad", "no_grad.update", "unknown.hook", "checkpoint", "overwritten", "made_leaf", "data")
 FIELDS = dict.fromkeys(
     (
+        "left",
         "value",
         "plain",
         "target",

@@ -107,7 +107,7 @@ def directional(perturbed, x, w, zeros, wanted):
     assert np.allclose((there - back) / (2 * step), slope, 1e-4, 1e-4)
 
 
-X64 = getattr(jax, "enable_x64", None) or jax.experimental.enable_x64
+X64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
 """Older releases have it among their experiments."""
 
 
