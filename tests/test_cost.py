@@ -12,7 +12,7 @@ from backprobe.tracing import schema
 
 MOST = {
     (BlockForm, OUTPUTS): 880,
-    (BlockForm, EVERYTHING): 3_830,
+    (BlockForm, EVERYTHING): 4_880,
     (ModelForm, OUTPUTS): 2_780,
     (ModelForm, EVERYTHING): 7_670,
     (FunctionForm, EVERYTHING): 6_450,

@@ -19,8 +19,9 @@ STEPS = 6
 
 
 @pytest.fixture(autouse=True)
-def without_schedules(monkeypatch):
+def kept(monkeypatch):
     """No journal is kept where schedules of pipelines are imported, as by other tests: they run models unseen."""
+    monkeypatch.setattr(traces, "JOURNALS", "1")
     monkeypatch.delitem(sys.modules, "torch.distributed.pipelining.stage", raising=False)
 
 
@@ -277,9 +278,9 @@ def test_a_journal_keeps_nothing_of_a_call(leaves_nothing):
 def test_stories_are_told_alike_with_a_journal_of_each_step(at, monkeypatch):
     """Also of the first: then what cannot wait is met where nothing is known of the program."""
     story = test_block_repeated.STORIES[at]
-    monkeypatch.setattr(traces, "JOURNALS_ALL", "1")
+    monkeypatch.setattr(traces, "JOURNALS", "all")
     told = tell(story, EVERYTHING)
-    monkeypatch.setattr(traces, "JOURNALS_ALL", "")
+    monkeypatch.setattr(traces, "JOURNALS", "")
     for place in {0, len(told) - 1}:
         lines = unequal(told[place], tell(story, EVERYTHING, only=place)[place])
         assert not lines, "\n  ".join([f"{story.__name__}, step {place}, differs in:", *lines[:20]])

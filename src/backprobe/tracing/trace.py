@@ -59,7 +59,7 @@ from backprobe.tracing.values import OF_FORWARD, ScopeNames, Value
 from backprobe.tracing.versions import By, Versions
 
 S = TypeVar("S", bound=Scope)
-JOURNALS_ALL = os.environ.get("BACKPROBE_JOURNAL", "")
+JOURNALS = os.environ.get("BACKPROBE_JOURNAL", "")  # not kept, or "1": where they are useful, or "all"
 
 
 class Trace:
@@ -526,7 +526,7 @@ class Trace:
         is_plain = self.tap is None and self.replacing is None and not self.selection.in_function
         if is_plain and isinstance(self.tape, capabilities.Journals) and self.versions.counted is not None:
             self.courses = courses = self.plan.courses_of(program)
-            if courses.are_useful or JOURNALS_ALL:
+            if JOURNALS == "all" or (JOURNALS and courses.are_useful):
                 self.journal = Journal(self, self.tape, courses)
         return self.journal
 
