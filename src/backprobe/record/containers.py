@@ -38,21 +38,24 @@ def children(value: Any) -> list[tuple[str, Any]] | None:
 def _fields(value: Any) -> list[tuple[str, Any]]:
     # The fields of a dataclass with their values.
     kind: Any = type(value)
-    return [*zip(_fields_held(kind), _held(value), strict=True)]
+    return [*zip(_fields_held(kind), held(value), strict=True)]
 
 
-def _held(value: Any) -> list[Any]:
-    # The values of the fields of a dataclass, read without its own ``__getattribute__`` where possible, since that may
-    # run code. Programs bind configurations with a hundred fields again and again, so as much as possible is done in C.
+def held(value: Any) -> list[Any]:
+    """The values of the fields of a dataclass.
+
+    They are read without its own ``__getattribute__`` where possible, since that may run code. Programs bind
+    configurations with a hundred fields again and again, so as much as possible is done in C.
+    """
     kind: Any = type(value)
     names = _fields_held(kind)
     try:
-        held = object.__getattribute__(value, "__dict__")
+        own = object.__getattribute__(value, "__dict__")
     except AttributeError:  # the class has slots
-        held = {}
-    if held.keys() >= set(names):
-        return [*map(held.__getitem__, names)]
-    return [held[name] if name in held else getattr(value, name, None) for name in names]
+        own = {}
+    if own.keys() >= set(names):
+        return [*map(own.__getitem__, names)]
+    return [own[name] if name in own else getattr(value, name, None) for name in names]
 
 
 @lru_cache(4096)
@@ -129,7 +132,7 @@ def _inside(value: Any) -> Iterable[Any]:
     found = direct(value)
     if found is not None:
         return found
-    return _held(value) if hasattr(type(value), "__dataclass_fields__") else ()
+    return held(value) if hasattr(type(value), "__dataclass_fields__") else ()
 
 
 def leaves(value: Any) -> list[tuple[str, Any]]:

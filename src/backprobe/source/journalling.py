@@ -15,7 +15,7 @@ from typing import Any
 from backprobe.source.rewrite_expressions import SCOPE
 from backprobe.source.syntax_nodes import UNTOUCHED, complete, placed, stored
 
-SAY, RETURNED = "@say", "@returned"
+SAY, RETURNED, SAID_OF, TYPE, OWNER, SAID = "@say", "@returned", "@said_of", "@type", "@owner", "@said"
 
 
 def journalling(node: Any) -> Any:
@@ -27,7 +27,8 @@ def journalling(node: Any) -> Any:
     *bound, within = rest
     parameters = [*node.args.posonlyargs, *node.args.args]
     opening.value.args = [ast.Name(parameters[0].arg) if parameters else ast.Constant(None)]
-    say = ast.Assign([stored(ast.Name(SAY))], ast.Attribute(ast.Name(SCOPE), "extend"))
+    words = ast.Tuple([stored(ast.Name(name)) for name in (SAY, SAID_OF, TYPE)], ast.Store())
+    say = ast.Assign([words], ast.Attribute(ast.Name(SCOPE), "words"))
     given = [part for one in bound for part in one.value.args]
     _Journalling().generic_visit(within)
     node.body = placed([opening, say, *([_said(given)] if given else []), within], within)
@@ -51,11 +52,41 @@ def _bound(node: ast.expr | None) -> list[ast.expr] | None:
     return None
 
 
+def _method(asked: ast.Call, method: ast.Attribute) -> ast.expr:
+    # What to call in the place of a method: itself, where it is known what is said of it.
+    owner = ast.NamedExpr(ast.Name(OWNER, ast.Store()), method.value)
+    key = ast.Tuple([ast.Call(ast.Name(TYPE), [owner], []), ast.Constant(method.attr)], ast.Load())
+    said = ast.NamedExpr(ast.Name(SAID, ast.Store()), ast.Call(ast.Name(SAID_OF), [key], []))
+    say = ast.Compare(ast.Call(ast.Name(SAY), [ast.Name(SAID)], []), [ast.Is()], [ast.Constant(None)])
+    bound = ast.Attribute(ast.Name(OWNER), method.attr, ast.Load())
+    asked.args = [bound]
+    return ast.IfExp(ast.BoolOp(ast.And(), [said, say]), bound, asked)
+
+
 class _Journalling(ast.NodeTransformer):
+    within_comprehensions = 0
+
     def visit(self, node: ast.AST) -> Any:
         return node if isinstance(node, UNTOUCHED) else super().visit(node)
 
+    def visit_Call(self, node: ast.Call) -> Any:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="call"), args=[ast.Attribute() as method]):
+                return _method(node, method) if name == SCOPE and not self.within_comprehensions else node
+        return node
+
+    def visit_comprehension_of(self, node: Any) -> Any:
+        """A name cannot be bound everywhere in it."""
+        self.within_comprehensions += 1
+        self.generic_visit(node)
+        self.within_comprehensions -= 1
+        return node
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_comprehension_of
+
     def visit_Assign(self, node: ast.Assign) -> Any:
+        self.generic_visit(node)
         found = _bound(node.value)
         if found is None or not isinstance(node.targets[0], ast.Name):
             return node
@@ -84,6 +115,7 @@ class _Journalling(ast.NodeTransformer):
         return node
 
     def visit_Return(self, node: ast.Return) -> Any:
+        self.generic_visit(node)
         found = _bound(node.value)
         if found is None:
             return node

@@ -9,11 +9,10 @@ captures of the same places.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, chain
-from operator import itemgetter
+from itertools import chain
 from typing import Any, NamedTuple
 
+from backprobe.backends.facts import Effect
 from backprobe.record.containers import SIMPLE
 from backprobe.tracing.log import (
     CALLED,
@@ -27,9 +26,10 @@ from backprobe.tracing.log import (
     PLAIN,
     ScopeKind,
 )
+from backprobe.tracing.spread import Spread, getter
 
 FAILED, OF_MODULE = -101, -102
-"""Words of a journal beside those of the log: a scope is left by an error; the module that is called comes next."""
+"""Words of a journal beside those of the log: a scope is left by an error; a module of this path is called."""
 
 MOST, MOST_IN_ALL = 4, 256
 """The segments that are known to come after another, and those of one selection."""
@@ -37,11 +37,8 @@ MOST, MOST_IN_ALL = 4, 256
 MOST_MISSED = 16
 """A program of which so many more segments were read than were known is not the same each time."""
 
-SEQUENCES = (tuple, list)
 READ_ALIKE = frozenset({CALLED, ENTER, LEAVE, MENTIONED, MODULE})
 """The words of a log that say nothing which an equal journal would not say."""
-
-Getter = Callable[[Sequence[Any]], tuple[Any, ...]]
 
 compare: Callable[[Segment, Segment | None], None] | None = None
 """For tests: called with a segment that would be followed, and with what is learned of the same journal, read now."""
@@ -86,6 +83,8 @@ class Courses:
         self.known = self.followed = self.missed = 0
         self.takes_all: bool | None = None  # is each tensor captured?
         self.is_repeated = False  # did the program say what one said before, when it ran last?
+        self.reads: dict[tuple[type, str], tuple[int, str]] = {}  # methods that write nothing: what is said of them
+        self.functions: dict[int, tuple[Any, tuple[int, str], Effect]] = {}  # and of a function, by id
         self.has_unseen_writes = False  # has something that is not followed written to captured tensors?
 
     @property
@@ -126,123 +125,93 @@ class Courses:
         return made
 
 
-def _getter(places: Sequence[int]) -> Getter:
-    # The items at these places, as a tuple.
-    if len(places) > 1:
-        return itemgetter(*places)
-    return lambda items: tuple([items[at] for at in places])
-
-
-@dataclass(eq=False)
-class Spread:
-    """All that a journal holds, and what is in the containers among it, in one list."""
-
-    sequences: Sequence[int]
-    mappings: Sequence[int]
-    others: Sequence[int]
-    """Containers of all other kinds, and those in which numbers have codes."""
-
-    def __post_init__(self) -> None:
-        self.getters = _getter(self.sequences), _getter(self.mappings), _getter(self.others)
-
-    def of(self, journal: Any, captures: int) -> tuple[list[Any], list[Any]]:
-        """The list, and how many are in each container, or under which names."""
-        trace = journal.trace
-        sequences, mappings, others = [get(journal) for get in self.getters]
-        inside = [trace.codes.found_in(one) for one in others]
-        items = [
-            *journal,
-            *trace.versions.tensors[:captures],
-            *journal.modules,
-            *chain.from_iterable(sequences),
-            *chain.from_iterable(mappings),
-            *chain.from_iterable(map(dict.values, mappings)),
-            *[item for found in inside for _, item in found],
-        ]
-        counts: list[Any] = [*map(len, sequences), *map(len, mappings)]
-        return items, [*counts, *[tuple([leaf for leaf, _ in found]) for found in inside]]
-
-
 class Segment:
     """What a journal said between two places at which it was settled."""
 
-    def __init__(self, journal: Any, state: StateBefore, spread: Spread, values: _Values) -> None:
-        self.before, self.spread = state, spread
+    def __init__(self, journal: Any, state: StateBefore, places: _Places) -> None:
+        self.before, self.size = state, len(journal)
         self.between = _between(journal, state)
         self.following: list[Segment] = []
-        trace, kept = journal.trace, journal.trace.ordinary
-        items, self.counts = spread.of(journal, state.captures)
+        trace = journal.trace
+        self.get_words = getter(places.words)
+        self.words = self.get_words(journal)
+        flat = trace.ordinary | SIMPLE | trace.bare
+        self.spread = spread = Spread(journal, places.values, state.captures, flat)
+        items, mixed = spread.items, {at for at, code in journal.reading.codes if _has_numbers(code)}
+        inside = range(len(places.values) + state.captures, len(items))
+        numbers = {place for (at, _), place in spread.leaves.items() if at in mixed}
         kinds = [*map(type, items)]
-        self.types = [*map(id, kinds)]  # not themselves: a class may know its model
-        known = len(journal) + state.captures + len(journal.modules)  # before what is in containers
-        sizes = [len(trace.codes.found_in(journal[at])) for at in spread.others]
-        first_inside = len(items) - sum(sizes)
-        self.get_words = _getter([*values.words, *(at for at in range(known, len(items)) if kinds[at] is str)])
-        self.words = self.get_words(items)
-        objects = [
-            at
-            for at, kind in enumerate(kinds)
-            if kind in kept or at in values.owners or len(journal) <= at < known or at >= first_inside
-        ]
-        self.get_objects = _getter(objects)
+        self.get_texts = getter([at for at in inside if kinds[at] is str])
+        self.texts = self.get_texts(items)
+        numbers.update(range(spread.others_from, len(items)))
+        objects = [at for at, kind in enumerate(kinds) if kind in trace.ordinary or at in numbers]
+        self.get_objects = getter(objects)
         self.pattern = _pattern(self.get_objects(items))
-        self.get_tensors = _getter([at for at in objects if kinds[at] in kept])
+        self.first = {id(items[at]): at for at in reversed(objects)}
+        self.get_tensors = getter(sorted(at for at in {*self.first.values()} if kinds[at] in trace.ordinary))
         self.natures = journal.tape.natures(self.get_tensors(items))
-        self.items, self.first = items, {id(items[at]): at for at in reversed(objects)}
-        self.starts = dict(zip(spread.others, accumulate(sizes, initial=first_inside), strict=False))
+        self.place_of = {at: place for place, at in enumerate(places.values)}
 
     @classmethod
     def of(cls, journal: Any, state: StateBefore) -> Segment | None:
         """The segment that was read now; None where an equal journal might say something else."""
         if not _reads_alike(journal, state):
             return None
-        values = _Values.of(journal)
-        spread = _spread(journal, values)
-        made = cls(journal, state, spread, values)
+        made = cls(journal, state, _Places.of(journal))
         return made if made._learn(journal) else None
 
     def _learn(self, journal: Any) -> bool:
         # What reading it has added to the trace: where in the journal the tensors and numbers are.
-        trace, state, items = journal.trace, self.before, self.items
-        held, said = _held(journal), trace.plain[state.plain :]
+        trace, state, items = journal.trace, self.before, self.spread.items
+        running, said = _held(journal), trace.plain[state.plain :]
         tensors = trace.versions.tensors
         made = [*map(id, tensors[state.captures :])]  # what was written since has been captured before
         found = [*map(self.first.get, made)]
         self.captured = [at for at in found if at is not None]
-        self.plain = [at for at in _plain(journal, self.starts) if at is not None]
-        del self.items
+        self.plain = [at for at in self._plain(journal) if at is not None]
         are_new = len({*made}) == len(made) and {*made}.isdisjoint(map(id, tensors[: state.captures]))
         are_all_there = are_new and len(self.captured) == len(made) and len(self.plain) == len(said)
         if (
-            held is None
+            running is None
             or not are_all_there
             or any(items[at] is not one for at, one in zip(self.plain, said, strict=True))
         ):
             return False
-        self.get_captured, self.get_plain = _getter(self.captured), _getter(self.plain)
+        self.get_captured, self.get_plain = getter(self.captured), getter(self.plain)
         self.events, self.scopes = trace.events[state.events :], trace.scopes
         self.executed = {said[0].path for word, said in _turns(self.events) if word == MODULE}
-        self.held, self.live = held
+        self.held, self.live = running
         last = journal.reading.last
-        self.last: tuple[ScopeKind, int, int | None] | None = None
+        self.last: tuple[ScopeKind, str, int | None] | None = None
         if not self.held and last is not None:
-            self.last = last.scope.kind, self.first[id(last.module)], last.returned_at
-        del self.first, self.starts
+            returned = None if last.returned_at is None else self.place_of[last.returned_at]
+            self.last = last.scope.kind, journal.reading.paths[last.module], returned
+        del self.first, self.place_of, self.spread.items, self.spread.leaves
         return True
+
+    def _plain(self, journal: Any) -> Iterator[int | None]:
+        # Where the numbers are that have codes, in the order of these.
+        for at, code in journal.reading.codes:
+            if code == PLAIN:
+                yield self.place_of.get(at)
+            elif _has_numbers(code):
+                for leaf, one in code:
+                    if one < 0:
+                        yield self.spread.leaves.get((at, leaf))
 
     def fits(self, journal: Any, now: StateBefore) -> list[Any] | None:
         """All that a journal holds, where reading it would say what reading that one did."""
-        is_alike = now == self.before and not any(is_dirty for _, _, is_dirty in now.open)
-        if not (is_alike and _between(journal, now) == self.between and _is_unwritten(journal.trace.versions)):
+        if now != self.before or any(is_dirty for _, _, is_dirty in now.open) or len(journal) != self.size:
             return None
-        try:
-            items, counts = self.spread.of(journal, now.captures)
-        except (IndexError, TypeError, AttributeError):  # another kind of thing is where a container was
+        # up to the first word that differs the others are where they were, and no value is compared
+        if self.get_words(journal) != self.words:
             return None
+        if _between(journal, now) != self.between or not _is_unwritten(journal.trace.versions):
+            return None
+        items = self.spread.of(journal)
         is_same = (
-            counts == self.counts
-            and [*map(id, map(type, items))] == self.types
-            and self.get_words(items) == self.words
+            items is not None
+            and self.get_texts(items) == self.texts
             and _pattern(self.get_objects(items)) == self.pattern
             and journal.tape.natures(self.get_tensors(items)) == self.natures
         )
@@ -257,10 +226,10 @@ class Segment:
         trace.plain += self.get_plain(items)
         trace.scopes = self.scopes
         reading.executed |= self.executed
-        reading.restore(self.held, self.live, journal.by_path if self.held else {})
+        reading.restore(self.held, self.live, journal.by_path if self.held or self.last else {})
         if self.last is not None:
-            kind, module, returned = self.last
-            reading.leave_last(kind, items[module], None if returned is None else items[returned])
+            kind, path, returned = self.last
+            reading.leave_last(kind, journal.by_path[path], None if returned is None else items[returned])
 
 
 def differences(known: Segment, made: Segment | None) -> list[str]:
@@ -275,51 +244,28 @@ def differences(known: Segment, made: Segment | None) -> list[str]:
     ]
 
 
-class _Values(NamedTuple):
-    # The places of a journal: of its words, of what was bound or mentioned, and of modules.
+class _Places(NamedTuple):
+    # Where in a journal its words are, and what was bound, mentioned or returned.
     words: list[int]
-    bound: list[int]
-    owners: set[int]
+    values: list[int]
 
     @classmethod
-    def of(cls, journal: Sequence[Any]) -> _Values:
-        found, at = cls([], [], set()), 0
+    def of(cls, journal: Sequence[Any]) -> _Places:
+        found, at = cls([], []), 0
         while at < len(journal):
             word = journal[at]
             found.words.append(at)
             at += 1
             if 0 <= word < DONE or word == MENTIONED:
-                found.bound.append(at)
+                found.values.append(at)
                 at += 1
-            elif word == CALLED:
+            elif word in (CALLED, OF_MODULE):
                 found.words.append(at)
                 at += 1
             elif word == ENTER:
                 found.words.append(at)
-                found.owners.add(at + 1)
-                at += 2
-            elif word == OF_MODULE:
-                found.owners.add(at)
-                at += 1
+                at += 2  # with its module, which the path in the word before names
         return found
-
-
-def _spread(journal: Any, values: _Values) -> Spread:
-    flat = journal.trace.ordinary | SIMPLE | journal.trace.bare
-    mixed = {at for at, code in journal.reading.codes if _has_numbers(code)}
-    sequences, mappings, others = [], [], []
-    for at in values.bound:
-        value = journal[at]
-        kind = type(value)
-        if at in mixed:
-            others.append(at)
-        elif kind in SEQUENCES and flat.issuperset(map(type, value)):
-            sequences.append(at)
-        elif kind is dict and {*map(type, value)} <= {str} and flat.issuperset(map(type, value.values())):
-            mappings.append(at)
-        elif kind not in flat:
-            others.append(at)
-    return Spread(sequences, mappings, others)
 
 
 def _has_numbers(code: Any) -> bool:
@@ -344,19 +290,6 @@ def _turns(events: Sequence[Any]) -> Iterator[tuple[int, Any]]:
     return zip(events[1::3], events[2::3], strict=True)
 
 
-def _plain(journal: Any, starts: dict[int, int]) -> Iterator[int | None]:
-    # Where the numbers are that have codes, in the order of these.
-    trace = journal.trace
-    for at, code in journal.reading.codes:
-        if code == PLAIN:
-            yield at
-        elif _has_numbers(code):
-            names = [leaf for leaf, _ in trace.codes.found_in(journal[at])] if at in starts else []
-            for leaf, one in code:
-                if one < 0:
-                    yield starts[at] + names.index(leaf) if leaf in names else None
-
-
 def _held(journal: Any) -> tuple[list[HeldScope], list[int]] | None:
     # The scopes that run, and the order in which their names have begun to hold tensors. None where more is held.
     versions, paths = journal.trace.versions, journal.reading.paths
@@ -370,7 +303,7 @@ def _held(journal: Any) -> tuple[list[HeldScope], list[int]] | None:
         if any(scope.stamps[key] != versions.versions[number] for key, number in live):
             return None
         module = None if frame.module is None else paths[frame.module]
-        called = tuple([paths[one] for one in frame.called])
+        called = tuple(frame.called)
         found.append(HeldScope(scope.kind, scope.number, module, called, live, tuple(scope.several.items())))
     places = [next((at for at, one in enumerate(frames) if one.scope.live is live), -1) for live in versions.live]
     return None if -1 in places else (found, places)

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from itertools import compress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, compress, count, repeat
+from operator import is_
 from threading import get_ident
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 from backprobe.backends.capabilities import Journals
 from backprobe.backends.facts import Effect
 from backprobe.errors import NoSource
+from backprobe.record.containers import SIMPLE
 from backprobe.source import frame_builtins
 from backprobe.source.copies import Copy
 from backprobe.source.followed_calls import plain_function
@@ -44,7 +46,10 @@ class Journal(list[Any]):
         self.trace, self.tape, self.courses, self.thread = trace, tape, courses, get_ident()
         self.reading = Reading(trace)
         self.kinds: list[ScopeKind] = []  # of the scopes that run
-        self.modes: list[bool] = []  # before each was entered: did what was computed have a history?
+        self.modes: list[tuple[bool, bool]] = []  # before each was entered: had what was computed a history; see below
+        self.awaited: Any = None  # what the running code has called last, if that reports
+        self.reads, self.functions = courses.reads, courses.functions
+        self.words: tuple[Any, ...] = (self.extend, self.reads.get, type)  # what journalling code needs most
         self.mode = True  # and now
         self.early: list[Any] = []  # the tensors that were bound before something was called that may write
         self.versions: list[int] = []  # those that these had then
@@ -54,7 +59,6 @@ class Journal(list[Any]):
         self.settled = 0  # the events that there were then
         self.is_begun = self.is_live = self.is_over = self.is_settling = self.is_lost = False
         self.copies: dict[tuple[FunctionType, bool], Copy] = {}
-        self.modules: Sequence[Any] = ()
         self.called_from: list[Any] | None = None
         self.between: frozenset[str] = frozenset()
         self.listen: Callable[[], object] = tuple
@@ -62,7 +66,6 @@ class Journal(list[Any]):
     def begin(
         self,
         paths: dict[Any, str],
-        modules: Sequence[Any],
         executed: set[str],
         called_from: tuple[list[Any] | None, frozenset[str]],
         listen: Callable[[], object],
@@ -72,7 +75,7 @@ class Journal(list[Any]):
         With the list of these are the files between a caller and what it calls. ``listen`` is called when the journal
         hears them no longer.
         """
-        self.reading.paths, self.reading.executed, self.modules, self.listen = paths, executed, modules, listen
+        self.reading.paths, self.reading.executed, self.listen = paths, executed, listen
         self.called_from, self.between = called_from
         self.is_begun = True
         self.settled = len(self.trace.events)
@@ -110,6 +113,7 @@ class Journal(list[Any]):
         if type(plain) is FunctionType and not plain.__dict__ and id(plain.__code__) in self.trace.own:
             copy = self._copy(plain, False)
             if copy is not None:
+                self.awaited = copy
                 return copy.function if plain is function else MethodType(copy.function, function.__self__)
         return self.trace.following.follow(self, function)
 
@@ -126,7 +130,7 @@ class Journal(list[Any]):
         return copy
 
     def _open_forward(self, copy: Copy, module: Any) -> Any:
-        return self._entered(copy.kinds[self.reading.paths[module]], module)
+        return self._entered(copy.kinds[self.reading.paths[module]], module, module)
 
     def _forward_opener(self, path: str) -> Any:
         def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[Any], Any]:
@@ -139,7 +143,7 @@ class Journal(list[Any]):
         kind = copy.kinds.get(caller)
         if kind is None:
             kind = copy.kinds[caller] = self._kind(caller, copy.name, copy.file, copy.sites)
-        return self._entered(kind, None)
+        return self._entered(kind, None, copy)
 
     def opener(self, label: str) -> Any:
         """For a function that is followed by a copy of its own."""
@@ -156,13 +160,14 @@ class Journal(list[Any]):
         kind: ScopeKind = self.trace.kind_of_function(caller, name, file, sites)
         return kind
 
-    def _entered(self, kind: ScopeKind, module: Any) -> Any:
+    def _entered(self, kind: ScopeKind, module: Any, who: Any = None) -> Any:
         mode = self.tape.gives_history(self.mode)
         if self.is_live or mode is None or get_ident() != self.thread:
             return self._enter_live(kind, module)
         if module is not None and self.called_from is not None:
             self._note_caller(kind.path)
-        self.modes.append(self.mode)
+        self.modes.append((self.mode, who is not None and who is self.awaited))
+        self.awaited = None
         if mode is not self.mode:
             self._change(mode)
         self.kinds.append(kind)
@@ -193,14 +198,15 @@ class Journal(list[Any]):
     def __exit__(self, kind: Any, *_: object) -> None:
         self.append(LEAVE if kind is None else FAILED)
         self.kinds.pop()
-        mode = self.modes.pop()
+        mode, was_awaited = self.modes.pop()
+        self.awaited = None
         if kind is not None:
             self.go_live()
         elif self.is_live:
             self._read()
         elif mode is not self.mode:
             self._change(mode)
-        else:
+        elif not was_awaited:
             self._stamp()  # whoever has called this may be code that is not followed
         if not self.kinds:
             self._end(kind is not None)
@@ -246,6 +252,14 @@ class Journal(list[Any]):
         """What to call instead of ``function``, as ``Scope.call``."""
         if self.is_live:
             return self._scope().call(function, flagged, at)
+        self.awaited = None
+        remembered = self.functions.get(id(function))
+        if remembered is not None and remembered[0] is function and not flagged:
+            _, said, effect = remembered
+            if effect is Effect.UNKNOWN:
+                self._stamp()
+            self.extend(said)
+            return functools.partial(self._call_as_asked, function) if effect is Effect.AS_ASKED else function
         trace, kind, follows = self.trace, type(function), self.kinds[-1].follows
         if kind is BuiltinFunctionType:
             owner = function.__self__
@@ -266,10 +280,24 @@ class Journal(list[Any]):
         if known is None:
             return self._call_unknown(function, flagged, at)
         origin, effect, _ = known
+        if not flagged:
+            self._remember(function, origin, effect)
         if effect is not Effect.READS:
             return self._call_writing(function, origin, effect, flagged, at)
         self.extend((CALLED, origin))
         return function
+
+    def _remember(self, function: Any, origin: str, effect: Effect) -> None:
+        # What calling this function says is known next time by the function itself.
+        kind, follows = type(function), self.kinds[-1].follows
+        owner = function.__self__ if kind is BuiltinFunctionType else None
+        if type(owner) in self.trace.ordinary:
+            if effect is Effect.READS:
+                self.reads[type(owner), function.__name__] = CALLED, origin
+        elif effect is not Effect.WRITES and (
+            follows and is_of_module(function) if owner is None else type(owner) is ModuleType or is_of_module(owner)
+        ):
+            self.functions[id(function)] = function, (CALLED, origin), effect
 
     def _call_object(self, function: Any, flagged: bool, at: int) -> Any:
         trace, kind = self.trace, type(function)
@@ -278,7 +306,8 @@ class Journal(list[Any]):
             return self._call_unknown(function, flagged, at)
         effect = trace.effect(function, flagged)
         if effect is Effect.READS and function in self.reading.paths:
-            self.extend((CALLED, known[0], OF_MODULE, function))
+            self.extend((CALLED, known[0], OF_MODULE, self.reading.paths[function]))
+            self.awaited = function
             return function
         if effect is Effect.WRITES or (effect is Effect.UNKNOWN and self._may_change(function)):
             return self._scope().call(function, flagged, at)
@@ -297,14 +326,28 @@ class Journal(list[Any]):
         if effect is Effect.UNKNOWN:
             self._stamp()
         self.extend((CALLED, origin))
-        return functools.partial(self._call_as_asked, function) if effect is Effect.AS_ASKED else function
+        if effect is Effect.AS_ASKED:
+            return functools.partial(self._call_as_asked, function)
+        if type(function) is BuiltinFunctionType and type(function.__self__) in CHANGEABLE:
+            return functools.partial(self._call_of_container, function)
+        return function
 
     def _may_change(self, function: Any) -> bool:
-        # Is it a method of a tensor or container? What that holds is heard before it may hold something else.
-        if type(function) is not BuiltinFunctionType:
-            return False
-        kind = type(function.__self__)
-        return kind in self.trace.ordinary or kind in CHANGEABLE
+        # Is it a method of a tensor? What that holds is heard before it may hold something else.
+        return type(function) is BuiltinFunctionType and type(function.__self__) in self.trace.ordinary
+
+    def _call_of_container(self, method: Any, /, *args: Any, **kwargs: Any) -> Any:
+        # What a container holds is heard before it may hold something else. Where that and what it is given hold
+        # nothing themselves, it is enough that the journal keeps a copy of how it was.
+        held = method.__self__
+        values = held.values() if isinstance(held, dict) else held
+        kinds = {*map(type, chain(values, args, kwargs.values()))}
+        if self.is_live or not (kinds <= SIMPLE or kinds <= SIMPLE | self.trace.bare):
+            self._scope().dirty = True
+        else:
+            for at in compress(range(len(self)), map(is_, self, repeat(held))):
+                self[at] = held.copy()
+        return method(*args, **kwargs)
 
     def _call_as_asked(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if self.is_live or self.trace.targets(function, args, kwargs):
@@ -342,7 +385,8 @@ class Journal(list[Any]):
         self.stamped = len(self)
         kinds = [*map(type, new)]
         if not CHANGEABLE.isdisjoint(kinds):
-            self.contents += [(start + at, new[at].copy()) for at, kind in enumerate(kinds) if kind in CHANGEABLE]
+            places = compress(count(start), map(CHANGEABLE.__contains__, kinds))
+            self.contents += [(at, self[at].copy()) for at in places]
         tensors = [*compress(new, map(self.trace.ordinary.__contains__, kinds))]
         self.early += tensors
         self.versions += self.trace.versions.counted.versions(tensors)
@@ -444,8 +488,16 @@ class Journal(list[Any]):
         self.copies.clear()
         self.kinds.clear()
         self.is_live = self.is_over = True
-        self.is_begun, self.previous, self.listen, self.modules = False, None, tuple, ()
+        self.is_begun, self.previous, self.listen, self.words = False, None, tuple, ()
         vars(self).pop("by_path", None)
+
+
+def is_of_module(function: Any) -> bool:
+    """Is it a class, or a function without a closure, that an imported module leads to by its name?"""
+    if type(function) is not type and (type(function) is not FunctionType or function.__closure__ is not None):
+        return False
+    module = sys.modules.get(function.__module__)
+    return module is not None and vars(module).get(function.__qualname__) is function
 
 
 CHANGEABLE = frozenset({list, set, *MAPPINGS})
@@ -457,6 +509,9 @@ def _items(container: Any) -> list[int]:
     return [*map(id, container), *(map(id, container.values()) if isinstance(container, dict) else ())]
 
 
+NOTHING_KNOWN: Mapping[Any, Any] = MappingProxyType({})
+
+
 class Live:
     """A scope that journalling code talks to, when all that it says is heard at once."""
 
@@ -466,6 +521,11 @@ class Live:
         """With ``reading`` it says there what the module returns."""
         self.scope, self.reading, self.module = scope, reading, module
         self.returned: Any = None
+
+    @property
+    def words(self) -> tuple[Any, ...]:
+        """What journalling code needs most. No method is known: each call is asked for."""
+        return self.extend, NOTHING_KNOWN.get, type
 
     def extend(self, said: Any) -> None:
         """What was bound, each after its site."""

@@ -19,7 +19,7 @@ class Frame:
         self.scope, self.module = scope, module
         self.returned: Any = None
         self.returned_at: int | None = None  # its place in the journal
-        self.called: list[Any] = []  # the modules that its code has called, and that have not returned
+        self.called: list[str] = []  # the paths of the modules that its code has called, and that have not returned
 
 
 class Reading:
@@ -93,9 +93,9 @@ class Reading:
         """A module has returned this to the innermost scope that runs."""
         self.name_returned(module, output)
         self.codes.append((at, self.trace.events[-1][1]))
-        caller = self.frames[-1]
-        if module in caller.called:
-            caller.called.remove(module)
+        caller, path = self.frames[-1], self.paths[module]
+        if path in caller.called:
+            caller.called.remove(path)
             self.trace.mentioned(caller.scope, output)
 
     def name_returned(self, module: Any, output: Any) -> None:
@@ -114,7 +114,7 @@ class Reading:
             frame.scope.has_held = False
         self.frames = [old.get(one.number) or self._frame(one, modules) for one in held]
         for frame, one in zip(self.frames, held, strict=True):
-            frame.called = [modules[path] for path in one.called]
+            frame.called = [*one.called]
             frame.scope.several = dict(one.several)
             for key, number in one.live:
                 frame.scope.live[key], frame.scope.stamps[key] = versions.tensors[number], versions.versions[number]

@@ -65,7 +65,7 @@ TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_
 """Parts of torch that run the user's functions to trace them."""
 UNNUMBERED = -1
 REQUIRES_GRAD, VERSION = attrgetter("requires_grad"), attrgetter("_version")
-IS_LEAF, IS_VIEW = attrgetter("is_leaf"), Tensor._is_view
+IS_LEAF, IS_VIEW, GRAD_FN = attrgetter("is_leaf"), Tensor._is_view, attrgetter("grad_fn")
 NATURE = attrgetter("requires_grad", "is_leaf")
 
 
@@ -340,7 +340,11 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
         alias = None if own_modes.dispatch_modes() > own_modes.count else tensor.detach()
         if alias is None or is_wrapped(alias):
             return super().capture(tensor, around)
-        capture = Capture(tensor, tensor._version, alias)  # as there, in one function: nearly all come here
+        return self._of_edge(tensor, tensor._version, alias, node)
+
+    def _of_edge(self, tensor: Tensor, version: int, alias: Tensor, node: Node) -> Capture:
+        # The capture of an ordinary tensor with a history: nearly all come here.
+        capture = Capture(tensor, version, alias)
         at = tensor.output_nr
         capture.edge, capture.calls = make(GradientEdge, (node, at, *TOKENS)), self.passing.begun
         number = self.numbers.get((node, at))
@@ -371,8 +375,14 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
         are_whole = map(and_, map(IS_LEAF, tensors), map(not_, map(IS_VIEW, tensors)))
         are_leaves = map(and_, map(REQUIRES_GRAD, tensors), are_whole)
         return [
-            self._of_leaf(*one) if is_leaf and id(one[0]) not in self.listened else self.capture(one[0], None)
-            for is_leaf, *one in zip(are_leaves, tensors, versions, aliases, strict=True)
+            self._of_edge(tensor, now, alias, node)
+            if node is not None and not isinstance(node, WRITTEN_IN_PYTHON)
+            else self._of_leaf(tensor, now, alias)
+            if is_leaf and id(tensor) not in self.listened
+            else self.capture(tensor, None)
+            for is_leaf, tensor, now, alias, node in zip(
+                are_leaves, tensors, versions, aliases, map(GRAD_FN, tensors), strict=True
+            )
         ]
 
     def _of_leaf(self, tensor: Tensor, version: int, alias: Tensor) -> Capture:

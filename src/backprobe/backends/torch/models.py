@@ -215,7 +215,7 @@ class _Reporter:
             and not any(map(_runs_later, {*map(type, modules)}))
         ):
             self.is_kept = True
-            journal.begin(self.known, modules, self.executed, (self.instructions, IN_CALL), self.listen)
+            journal.begin(self.known, self.executed, (self.instructions, IN_CALL), self.listen)
         else:
             journal.refuse()
 
