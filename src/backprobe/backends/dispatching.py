@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from backprobe.backends.patching import LOCK, STANDS_FOR
+from backprobe.backends.patching import LOCK, STANDS_FOR, STOOD
 
 Instead = dict[tuple[int, int], Callable[..., Any]]
 """What is called in the place of a method, by the thread and the identity of the instance."""
@@ -26,6 +26,7 @@ class Dispatched:
         self.instead: Instead = {}
         self.function = _function(self.original, aside, threading.get_ident, self.instead.get, id)
         STANDS_FOR[self.function] = self.original
+        STOOD[:] = (name,)
 
 
 def _function(original: Any, aside: Any, thread: Any, instead: Any, identity: Any) -> FunctionType:

@@ -19,6 +19,8 @@ Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 LOCK = threading.Lock()
 STANDS_FOR: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 """Functions that stand for others in a class, see ``dispatching``, and those others."""
+STOOD: list[str] = []
+"""The name of the last that did: it takes long to ask whether the dictionary is empty."""
 
 
 class Patched:
@@ -139,7 +141,7 @@ def replaced(functions: Patches, aside: Callable[[], bool] | None = None) -> Abs
 def original(owner: Any, name: str) -> Any:
     """The function itself, whoever has patched it."""
     found = getattr(owner, name)
-    if type(found) is MethodType and not STANDS_FOR:  # nearly all
+    if type(found) is MethodType and not STOOD:  # nearly all
         return found
     if isinstance(found, Patched):
         return found.original

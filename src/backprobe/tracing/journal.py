@@ -288,14 +288,16 @@ class Journal(list[Any]):
         return function
 
     def _remember(self, function: Any, origin: str, effect: Effect) -> None:
-        # What calling this function says is known next time by the function itself.
-        kind, follows = type(function), self.kinds[-1].follows
+        # What calling this function says is known next time by the function itself, unless it may hold something.
+        kind = type(function)
         owner = function.__self__ if kind is BuiltinFunctionType else None
         if type(owner) in self.trace.ordinary:
             if effect is Effect.READS:
                 self.reads[type(owner), function.__name__] = CALLED, origin
         elif effect is not Effect.WRITES and (
-            follows and is_of_module(function) if owner is None else type(owner) is ModuleType or is_of_module(owner)
+            owner is None or type(owner) is ModuleType or is_of_module(owner)
+            if kind is BuiltinFunctionType
+            else self.kinds[-1].follows and is_of_module(function)
         ):
             self.functions[id(function)] = function, (CALLED, origin), effect
 
@@ -384,6 +386,8 @@ class Journal(list[Any]):
         start, new = self.stamped, self[self.stamped :]
         self.stamped = len(self)
         kinds = [*map(type, new)]
+        if WORDS.issuperset(kinds):
+            return
         if not CHANGEABLE.isdisjoint(kinds):
             places = compress(count(start), map(CHANGEABLE.__contains__, kinds))
             self.contents += [(at, self[at].copy()) for at in places]
@@ -500,6 +504,7 @@ def is_of_module(function: Any) -> bool:
     return module is not None and vars(module).get(function.__qualname__) is function
 
 
+WORDS = frozenset({int, str, ScopeKind})
 CHANGEABLE = frozenset({list, set, *MAPPINGS})
 """Containers that a program may put something into, and take it out of."""
 

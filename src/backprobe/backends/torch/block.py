@@ -379,11 +379,23 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
             if node is not None and not isinstance(node, WRITTEN_IN_PYTHON)
             else self._of_leaf(tensor, now, alias)
             if is_leaf and id(tensor) not in self.listened
+            else self._of_number(tensor, now, alias)
+            if node is None and not tensor.requires_grad
             else self.capture(tensor, None)
             for is_leaf, tensor, now, alias, node in zip(
                 are_leaves, tensors, versions, aliases, map(GRAD_FN, tensors), strict=True
             )
         ]
+
+    def _of_number(self, tensor: Tensor, version: int, alias: Tensor) -> Capture:
+        # The capture of an ordinary tensor without a history.
+        capture = Capture(tensor, version, alias)
+        capture.calls = self.passing.begun
+        self._note_without_history(capture)
+        if type(tensor) not in self.ordinary:
+            self.has_subclasses = True
+        self.unplaced.append(capture)
+        return capture
 
     def _of_leaf(self, tensor: Tensor, version: int, alias: Tensor) -> Capture:
         # The capture of a leaf that is listened to from now on: as all that ``capture`` does, for all parameters of a
