@@ -1,4 +1,4 @@
-"""What a journal holds and what is in the containers among it, in one list that is made and compared in C.
+"""All that a journal holds, with what is in its containers, in one list that is made and compared in C.
 
 A list, tuple, dict or dataclass is opened where its items are tensors, numbers, texts and other things that hold
 nothing, or containers of these, as far down as there are levels. Every other thing that may hold tensors is searched
@@ -35,7 +35,7 @@ def types(items: Sequence[Any]) -> list[int]:
     return [*map(id, map(type, items))]
 
 
-class Level(NamedTuple):
+class OpenedLevel(NamedTuple):
     """The containers of one level by their places in the list, and the types of what is in them."""
 
     sequences: Getter
@@ -66,7 +66,7 @@ class Spread:
         self.get_values, self.captures = getter(places), captures
         self.items: list[Any] = [*self.get_values(journal), *journal.trace.versions.tensors[:captures]]
         self.types = types(self.items)
-        self.levels: list[Level] = []
+        self.levels: list[OpenedLevel] = []
         self.leaves: dict[tuple[int, str], int] = {}
         found = [at for at in range(len(places)) if type(self.items[at]) not in flat]
         opened = [at for at in found if _is_opened(self.items[at], flat)]
@@ -101,7 +101,7 @@ class Spread:
                     if type(item) not in flat:
                         below.append((place, root, leaf))
         sizes = [len(items[at]) for at, _, _ in (*sequences, *mappings)]
-        self.levels.append(Level(places[0], places[1], places[2], sizes, types(inside)))
+        self.levels.append(OpenedLevel(places[0], places[1], places[2], sizes, types(inside)))
         items += inside
         return below
 

@@ -340,11 +340,7 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
         alias = None if own_modes.dispatch_modes() > own_modes.count else tensor.detach()
         if alias is None or is_wrapped(alias):
             return super().capture(tensor, around)
-        return self._of_edge(tensor, tensor._version, alias, node)
-
-    def _of_edge(self, tensor: Tensor, version: int, alias: Tensor, node: Node) -> Capture:
-        # The capture of an ordinary tensor with a history: nearly all come here.
-        capture = Capture(tensor, version, alias)
+        capture = Capture(tensor, tensor._version, alias)  # as ``_of_edge``, without a call: nearly all come here
         at = tensor.output_nr
         capture.edge, capture.calls = make(GradientEdge, (node, at, *TOKENS)), self.passing.begun
         number = self.numbers.get((node, at))
@@ -386,6 +382,18 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
                 are_leaves, tensors, versions, aliases, map(GRAD_FN, tensors), strict=True
             )
         ]
+
+    def _of_edge(self, tensor: Tensor, version: int, alias: Tensor, node: Node) -> Capture:
+        # The capture of an ordinary tensor with a history.
+        capture = Capture(tensor, version, alias)
+        at = tensor.output_nr
+        capture.edge, capture.calls = make(GradientEdge, (node, at, *TOKENS)), self.passing.begun
+        number = self.numbers.get((node, at))
+        capture.number = self._listen_at(tensor, node, at, False) if number is None else number
+        if type(tensor) not in self.ordinary:
+            self.has_subclasses = True
+        self.unplaced.append(capture)
+        return capture
 
     def _of_number(self, tensor: Tensor, version: int, alias: Tensor) -> Capture:
         # The capture of an ordinary tensor without a history.
