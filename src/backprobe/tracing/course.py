@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from backprobe.backends.facts import Effect
 from backprobe.record.containers import SIMPLE
 from backprobe.tracing.log import (
     CALLED,
@@ -39,6 +38,9 @@ MOST_MISSED = 16
 
 READ_ALIKE = frozenset({CALLED, ENTER, LEAVE, MENTIONED, MODULE})
 """The words of a log that say nothing which an equal journal would not say."""
+
+Known = tuple[Any, tuple[Any, ...], Any]
+"""What is called, what a journal says of it, and its effect, its copy, or that it is a module."""
 
 compare: Callable[[Segment, Segment | None], None] | None = None
 """For tests: called with a segment that would be followed, and with what is learned of the same journal, read now."""
@@ -84,7 +86,7 @@ class Courses:
         self.takes_all: bool | None = None  # is each tensor captured?
         self.is_repeated = False  # did the program say what one said before, when it ran last?
         self.reads: dict[tuple[type, str], tuple[int, str]] = {}  # methods that write nothing: what is said of them
-        self.functions: dict[int, tuple[Any, tuple[int, str], Effect]] = {}  # and of a function, by id
+        self.functions: dict[int, Known] = {}  # and of functions, by identity
         self.has_unseen_writes = False  # has something that is not followed written to captured tensors?
 
     @property
@@ -141,7 +143,7 @@ class Segment:
         inside = range(len(places.values) + state.captures, len(items))
         numbers = {place for (at, _), place in spread.leaves.items() if at in mixed}
         kinds = [*map(type, items)]
-        self.get_texts = getter([at for at in inside if kinds[at] is str])
+        self.get_texts = getter(sorted({*spread.keys, *(at for at in inside if kinds[at] is str)}))
         self.texts = self.get_texts(items)
         numbers.update(range(spread.others_from, len(items)))
         objects = [at for at, kind in enumerate(kinds) if kind in trace.ordinary or at in numbers]

@@ -32,7 +32,7 @@ from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
 from backprobe.tracing import course
 from backprobe.tracing.contents import MAPPINGS
-from backprobe.tracing.course import FAILED, OF_MODULE, Segment
+from backprobe.tracing.course import FAILED, OF_MODULE, Known, Segment
 from backprobe.tracing.journal_reading import Reading
 from backprobe.tracing.log import CALLED, DONE, ENTER, LEAVE, MENTIONED, ScopeKind
 from backprobe.tracing.scope import HOMES, PLAIN_TYPES, Scope
@@ -49,6 +49,7 @@ class Journal(list[Any]):
         self.modes: list[tuple[bool, bool]] = []  # before each was entered: had what was computed a history; see below
         self.awaited: Any = None  # what the running code has called last, if that reports
         self.reads, self.functions = courses.reads, courses.functions
+        self.known: dict[int, Known] = {**courses.functions}  # and what is known for this call alone
         self.words: tuple[Any, ...] = (self.extend, self.reads.get, type)  # what journalling code needs most
         self.mode = True  # and now
         self.early: list[Any] = []  # the tensors that were bound before something was called that may write
@@ -114,7 +115,10 @@ class Journal(list[Any]):
             copy = self._copy(plain, False)
             if copy is not None:
                 self.awaited = copy
-                return copy.function if plain is function else MethodType(copy.function, function.__self__)
+                if plain is not function:  # a bound method is another object each time
+                    return MethodType(copy.function, function.__self__)
+                self.known[id(function)] = function, (CALLED, ""), copy
+                return copy.function
         return self.trace.following.follow(self, function)
 
     def _copy(self, function: FunctionType, is_forward: bool) -> Copy | None:
@@ -253,13 +257,11 @@ class Journal(list[Any]):
         if self.is_live:
             return self._scope().call(function, flagged, at)
         self.awaited = None
-        remembered = self.functions.get(id(function))
-        if remembered is not None and remembered[0] is function and not flagged:
-            _, said, effect = remembered
-            if effect is Effect.UNKNOWN:
-                self._stamp()
-            self.extend(said)
-            return functools.partial(self._call_as_asked, function) if effect is Effect.AS_ASKED else function
+        known = self.known.get(id(function))
+        if known is not None and known[0] is function and not flagged:
+            instead = self._call_known(*known)
+            if instead is not None:
+                return instead
         trace, kind, follows = self.trace, type(function), self.kinds[-1].follows
         if kind is BuiltinFunctionType:
             owner = function.__self__
@@ -276,15 +278,32 @@ class Journal(list[Any]):
             key = function, flagged
         else:
             return self._call_object(function, flagged, at)
-        known = trace.known_calls.get(key)
-        if known is None:
+        found = trace.known_calls.get(key)
+        if found is None:
             return self._call_unknown(function, flagged, at)
-        origin, effect, _ = known
+        origin, effect, _ = found
         if not flagged:
             self._remember(function, origin, effect)
         if effect is not Effect.READS:
             return self._call_writing(function, origin, effect, flagged, at)
         self.extend((CALLED, origin))
+        return function
+
+    def _call_known(self, function: Any, said: tuple[Any, ...], how: Any) -> Any:
+        # What to call instead of a function that was called before; None where it is another case now.
+        if type(how) is Copy:
+            if not self.kinds[-1].follows:
+                return None
+            self.awaited, function = how, how.function
+        elif how is OF_MODULE:
+            if self.trace.effect(function, False) is not Effect.READS:
+                return None
+            self.awaited = function
+        elif how is Effect.UNKNOWN:
+            self._stamp()
+        elif how is Effect.AS_ASKED:
+            function = functools.partial(self._call_as_asked, function)
+        self.extend(said)
         return function
 
     def _remember(self, function: Any, origin: str, effect: Effect) -> None:
@@ -299,7 +318,7 @@ class Journal(list[Any]):
             if kind is BuiltinFunctionType
             else self.kinds[-1].follows and is_of_module(function)
         ):
-            self.functions[id(function)] = function, (CALLED, origin), effect
+            self.functions[id(function)] = self.known[id(function)] = function, (CALLED, origin), effect
 
     def _call_object(self, function: Any, flagged: bool, at: int) -> Any:
         trace, kind = self.trace, type(function)
@@ -308,7 +327,9 @@ class Journal(list[Any]):
             return self._call_unknown(function, flagged, at)
         effect = trace.effect(function, flagged)
         if effect is Effect.READS and function in self.reading.paths:
-            self.extend((CALLED, known[0], OF_MODULE, self.reading.paths[function]))
+            said = CALLED, known[0], OF_MODULE, self.reading.paths[function]
+            self.known[id(function)] = function, said, OF_MODULE
+            self.extend(said)
             self.awaited = function
             return function
         if effect is Effect.WRITES or (effect is Effect.UNKNOWN and self._may_change(function)):
@@ -490,6 +511,7 @@ class Journal(list[Any]):
         self._forget()
         self.reading.release()
         self.copies.clear()
+        self.known.clear()
         self.kinds.clear()
         self.is_live = self.is_over = True
         self.is_begun, self.previous, self.listen, self.words = False, None, tuple, ()

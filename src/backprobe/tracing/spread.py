@@ -18,6 +18,7 @@ from backprobe.record.names import quote
 LEVELS, MANY = 3, 16
 """How far down containers are opened, and how many in one value. One with more is searched each time."""
 
+KEYS = set[type](), {str}, {int}
 ITERATIONS = (tuple.__iter__, list.__iter__)  # a subclass may define another
 
 Getter = Callable[[Sequence[Any]], tuple[Any, ...]]
@@ -68,6 +69,7 @@ class Spread:
         self.types = types(self.items)
         self.levels: list[OpenedLevel] = []
         self.leaves: dict[tuple[int, str], int] = {}
+        self.keys: list[int] = []  # the places of those of mappings
         found = [at for at in range(len(places)) if type(self.items[at]) not in flat]
         opened = [at for at in found if _is_opened(self.items[at], flat)]
         self.others = [at for at in found if at not in opened]
@@ -87,12 +89,13 @@ class Spread:
         # One level; returns the containers in it, each with the place in the journal where it is, and its path there.
         items, start, below = self.items, len(self.items), list[tuple[int, int, str]]()
         sequences, mappings, instances = ([one for one in level if _form(items[one[0]]) == form] for form in range(3))
-        texts = [key for at, _, _ in mappings for key in dict.keys(items[at])]
+        keys = [key for at, _, _ in mappings for key in dict.keys(items[at])]
         places = [getter([at for at, _, _ in of]) for of in (sequences, mappings, instances)]
         inside: list[Any] = []
         for one in (sequences, mappings, instances):
             if one is mappings:
-                inside += texts
+                self.keys += range(start + len(inside), start + len(inside) + len(keys))
+                inside += keys
             for at, root, path in one:
                 for key, item in children(items[at]) or ():
                     leaf, place = f"{path}.{quote(key)}", start + len(inside)
@@ -131,7 +134,7 @@ def _form(value: Any) -> int | None:
     if issubclass(kind, (tuple, list)):
         return 0 if kind.__iter__ in ITERATIONS else None
     if issubclass(kind, dict):
-        return 1 if {*map(type, dict.keys(value))} <= {str} else None
+        return 1 if {*map(type, dict.keys(value))} in KEYS else None
     return 2 if hasattr(kind, "__dataclass_fields__") else None
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache, partial
-from itertools import repeat
-from operator import contains
+from operator import methodcaller
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -44,6 +43,7 @@ FLAGS = {"out", "inplace"}
 NOT_WRITING = {"requires_grad_", "retain_grad", "register_hook"}
 THROUGH_OTHERS = {"max_norm", "running_mean", "distance_function"}
 """Arguments with which a function may write to more: to a weight, to statistics, to what the user's function does."""
+INPLACE = methodcaller("get", "inplace")
 INPLACE_OPERATORS = {"__setitem__", "__set__"} | {
     f"__i{name}__"
     for name in (
@@ -207,8 +207,7 @@ def effects_of(module: torch.nn.Module) -> dict[torch.nn.Module, Effect]:
     found: dict[torch.nn.Module, Effect] = {}
     modules = structure(module).modules
     kinds = {*map(type, modules)}
-    has_own = any(map(contains, map(vars, modules), repeat("inplace")))
-    if not (has_own or any(hasattr(kind, "inplace") for kind in kinds)):  # nearly always
+    if not (any(map(INPLACE, map(vars, modules))) or any(hasattr(kind, "inplace") for kind in kinds)):  # nearly always
         return dict.fromkeys(modules, Effect.UNKNOWN)
     for part in reversed(modules):  # those inside it come before it
         held = vars(part)  # a module says slowly that it has no such attribute
