@@ -39,7 +39,7 @@ MOST_MISSED = 16
 READ_ALIKE = frozenset({CALLED, ENTER, LEAVE, MENTIONED, MODULE})
 """The words of a log that say nothing which an equal journal would not say."""
 
-Known = tuple[Any, tuple[Any, ...], Any]
+Known = tuple[Any, tuple[Any, ...] | None, Any]
 """What is called, what a journal says of it, and its effect, its copy, or that it is a module."""
 
 compare: Callable[[Segment, Segment | None], None] | None = None
@@ -69,6 +69,15 @@ class HeldScope(NamedTuple):
     several: tuple[tuple[str, int], ...]
 
 
+class Forwards(NamedTuple):
+    """The forwards of the modules of a program: paths and functions, and which report without a decorator around."""
+
+    paths: list[str]
+    functions: list[Any]
+    kinds: dict[Any, dict[str, ScopeKind]]
+    are_plain: list[bool]
+
+
 def before(journal: Any) -> StateBefore:
     """What the trace of a journal has, before the journal is heard."""
     trace = journal.trace
@@ -87,6 +96,8 @@ class Courses:
         self.is_repeated = False  # did the program say what one said before, when it ran last?
         self.reads: dict[tuple[type, str], tuple[int, str]] = {}  # methods that write nothing: what is said of them
         self.functions: dict[int, Known] = {}  # and of functions, by identity
+        self.of_modules: dict[str, tuple[Any, ...]] = {}  # and of modules, by path
+        self.forwards: Forwards | None = None
         self.has_unseen_writes = False  # has something that is not followed written to captured tensors?
 
     @property

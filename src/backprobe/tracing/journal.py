@@ -15,7 +15,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, compress, count, repeat
-from operator import is_
+from operator import attrgetter, is_
 from threading import get_ident
 from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
@@ -32,7 +32,7 @@ from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
 from backprobe.tracing import course
 from backprobe.tracing.contents import MAPPINGS
-from backprobe.tracing.course import FAILED, OF_MODULE, Known, Segment
+from backprobe.tracing.course import FAILED, OF_MODULE, Forwards, Known, Segment
 from backprobe.tracing.journal_reading import Reading
 from backprobe.tracing.log import CALLED, DONE, ENTER, LEAVE, MENTIONED, ScopeKind
 from backprobe.tracing.scope import HOMES, PLAIN_TYPES, Scope
@@ -80,6 +80,8 @@ class Journal(list[Any]):
         self.called_from, self.between = called_from
         self.is_begun = True
         self.settled = len(self.trace.events)
+        said, places = self.courses.of_modules, map(id, paths)
+        self.known.update(zip(places, zip(paths, map(said.get, paths.values()), repeat(OF_MODULE)), strict=False))
 
     def refuse(self) -> None:
         """Nothing of this call can be kept."""
@@ -92,6 +94,35 @@ class Journal(list[Any]):
         return {path: module for module, path in self.reading.paths.items()}
 
     # what opens it
+
+    def forwards(self, asked: Mapping[Any, str]) -> list[tuple[Any, str, Any]] | None:
+        """The journalling forwards of modules, as patches; None where they are not those of the last call."""
+        modules, known = [*asked], self.courses.forwards
+        functions = [*map(FORWARD, map(type, modules))]
+        if known is None or [*asked.values()] != known.paths or functions != known.functions:
+            return None
+        copies = {function: self._copy(function, True) for function in dict.fromkeys(functions)}
+        for function, copy in copies.items():
+            if copy is None:
+                return None
+            copy.kinds.update(known.kinds[function])
+        instead = [copies[function].function for function in functions]  # type: ignore[union-attr]  # none is None
+        reports = self.trace.versions.counted.reports
+        for module in compress(modules, known.are_plain):
+            reports(module)
+        return [*zip(modules, repeat("forward"), map(MethodType, instead, modules), strict=False)]
+
+    def know_forwards(self, asked: Mapping[Any, str]) -> None:
+        """Know the forwards of these modules next time, each of which has a copy now."""
+        functions = [*map(FORWARD, map(type, asked))]
+        copies = [self.copies.get((function, True)) for function in functions]
+        kinds: dict[Any, dict[str, ScopeKind]] = {}
+        for (module, path), function, copy in zip(asked.items(), functions, copies, strict=True):
+            if copy is None or path not in copy.kinds or "forward" in vars(module):
+                return
+            kinds.setdefault(function, {})[path] = copy.kinds[path]
+        are_plain = [copy.function is copy.inner for copy in copies if copy is not None]
+        self.courses.forwards = Forwards([*asked.values()], functions, kinds, are_plain)
 
     def forward(self, path: str, forward: Any) -> Any:
         """The journalling version of a module's forward; None where none is kept. Raises NoSource."""
@@ -289,21 +320,21 @@ class Journal(list[Any]):
         self.extend((CALLED, origin))
         return function
 
-    def _call_known(self, function: Any, said: tuple[Any, ...], how: Any) -> Any:
+    def _call_known(self, function: Any, said: tuple[Any, ...] | None, how: Any) -> Any:
         # What to call instead of a function that was called before; None where it is another case now.
         if type(how) is Copy:
             if not self.kinds[-1].follows:
                 return None
             self.awaited, function = how, how.function
         elif how is OF_MODULE:
-            if self.trace.effect(function, False) is not Effect.READS:
+            if not said or self.trace.effect(function, False) is not Effect.READS:
                 return None
             self.awaited = function
         elif how is Effect.UNKNOWN:
             self._stamp()
         elif how is Effect.AS_ASKED:
             function = functools.partial(self._call_as_asked, function)
-        self.extend(said)
+        self.extend(said or ())
         return function
 
     def _remember(self, function: Any, origin: str, effect: Effect) -> None:
@@ -327,7 +358,8 @@ class Journal(list[Any]):
             return self._call_unknown(function, flagged, at)
         effect = trace.effect(function, flagged)
         if effect is Effect.READS and function in self.reading.paths:
-            said = CALLED, known[0], OF_MODULE, self.reading.paths[function]
+            path = self.reading.paths[function]
+            said = self.courses.of_modules[path] = CALLED, known[0], OF_MODULE, path
             self.known[id(function)] = function, said, OF_MODULE
             self.extend(said)
             self.awaited = function
@@ -526,6 +558,7 @@ def is_of_module(function: Any) -> bool:
     return module is not None and vars(module).get(function.__qualname__) is function
 
 
+FORWARD = attrgetter("forward")
 WORDS = frozenset({int, str, ScopeKind})
 CHANGEABLE = frozenset({list, set, *MAPPINGS})
 """Containers that a program may put something into, and take it out of."""

@@ -149,16 +149,22 @@ def observing(
     one of ours behind it, so that what is seen is what the caller gets.
     """
     reporter = _Reporter(call, observer, [] if later is None else later)
+    asked, journal, rewritten = reporter.exchanged, None, None
     if observer.journal is not None and reporter.exchanged:
         now = call.structure
         journal = observer.journal((now.shape, *map(id, map(type, now.modules))))  # no class: it may know its model
         if journal is not None:
             reporter.keep(journal)
-    rewritten = [
-        (module, "forward", reporting)
-        for module, path in reporter.exchanged.items()
-        if (reporting := observer.rewritten(path, original(module, "forward"))) is not None
-    ]
+    if journal is not None and reporter.is_kept:
+        rewritten = journal.forwards(asked)
+    if rewritten is None:
+        rewritten = [
+            (module, "forward", reporting)
+            for module, path in asked.items()
+            if (reporting := observer.rewritten(path, original(module, "forward"))) is not None
+        ]
+        if journal is not None and reporter.is_kept:
+            journal.know_forwards(asked)
     with ExitStack() as installed:
         installed.enter_context(
             replaced(rewritten, is_dynamo_compiling if reporter.schedules is NONE else reporter.is_aside)
