@@ -419,8 +419,13 @@ class Journal(list[Any]):
         return self._scope().call(function, flagged, at)
 
     def __getattr__(self, word: str) -> Any:
-        """All other words are heard at once."""
-        return getattr(self._scope(), word)
+        """All other words are heard at once, after what is said while their arguments are evaluated."""
+        if word.startswith("__"):
+            raise AttributeError(word)
+        return functools.partial(self._hear, word)
+
+    def _hear(self, word: str, /, *said: Any) -> Any:
+        return getattr(self._scope(), word)(*said)
 
     def scope(self) -> Scope:
         """The scope that journalling code runs in, which hears from now on at once what is said."""
