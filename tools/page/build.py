@@ -29,6 +29,13 @@ ESBUILD = [
     "--legal-comments=none",
     "--log-level=warning",
 ]
+TERSER = [
+    MODULES / ".bin" / "terser",
+    "--module",
+    "--compress=passes=3,ecma=2022,unsafe_arrows,keep_fargs=false",
+    "--mangle",
+]
+"""It makes what esbuild gives a fiftieth smaller, and zipped a twenty-fifth."""
 
 
 def digest() -> str:
@@ -36,7 +43,7 @@ def digest() -> str:
     found = hashlib.sha256()
     for source in sorted(file for folder in (VIEWER, ROOT / VENDOR) for file in folder.rglob("*") if file.is_file()):
         found.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    return found.hexdigest()
+    return found.hexdigest()[:16]
 
 
 def build(root: Path) -> None:
@@ -49,15 +56,16 @@ def build(root: Path) -> None:
     subprocess.run([*ESBUILD, "--format=esm", HERE / "preact.js", f"--outfile={vendor / 'preact.js'}"], check=True)
     _bundle(VIEWER / "shell.js", page / "page.js.gz")
     _bundle(VIEWER / "circuit" / "main.js", page / "circuit.js.gz")
-    for source, made in (("runs", "page"), ("circuit", "circuit"), ("palette", "palette")):
+    for source, made in (("base", "base"), ("runs", "page"), ("circuit", "circuit")):
         command = [*ESBUILD, VIEWER / f"{source}.css", f"--outfile={page / f'{made}.css'}"]
         subprocess.run(command, check=True)
 
 
 def _bundle(source: Path, target: Path) -> None:
-    command = [*ESBUILD, "--format=iife", f"--banner:js=// sources {digest()}", source]
-    made = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    target.write_bytes(gzip.compress(INDENTED.sub("\n", made).encode(), 9, mtime=0))
+    bundled = subprocess.run([*ESBUILD, "--format=iife", source], check=True, capture_output=True).stdout
+    small = subprocess.run(TERSER, check=True, capture_output=True, input=bundled).stdout.decode()
+    made = f"// sources {digest()}\n{INDENTED.sub(chr(10), small)}"
+    target.write_bytes(gzip.compress(made.encode(), 9, mtime=0))
 
 
 if __name__ == "__main__":

@@ -48,9 +48,13 @@ function load() {
     const tag = document.createElement("script");
     tag.textContent = script;
     document.head.append(tag);
-    const sheet = new CSSStyleSheet();
-    sheet.replaceSync(style);
-    return { Circuit: globalThis.BackprobeCircuit, sheet };
+    const base = document.querySelector("style").textContent; // the first: what all of the page has in common
+    const sheets = [base, style].map((text) => {
+      const sheet = new CSSStyleSheet();
+      sheet.replaceSync(text);
+      return sheet;
+    });
+    return { Circuit: globalThis.BackprobeCircuit, sheets };
   });
   return drawing;
 }
@@ -62,10 +66,10 @@ function Circuit({ number, one, value, beyond }) {
   useEffect(() => {
     let circuit = null;
     let isWanted = true;
-    Promise.all([load(), askOnce("other", number, one)]).then(([{ Circuit: Made, sheet }, { shown }]) => {
+    Promise.all([load(), askOnce("other", number, one)]).then(([{ Circuit: Made, sheets }, { shown }]) => {
       if (!isWanted) return;
       const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: "open" });
-      root.adoptedStyleSheets = [sheet];
+      root.adoptedStyleSheets = sheets;
       const box = document.createElement("div");
       box.style.height = "100%";
       root.replaceChildren(box);
