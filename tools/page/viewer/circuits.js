@@ -93,7 +93,7 @@ export function Other({ number, others, value = null, beyond = NOWHERE, close, t
   const words = useMemo(() => ({ ...beyond, words: "show it in the run" }), [beyond]);
   if (!kind) return html`<section class="circuit"><p class="message">There is no such circuit.</p></section>`;
   return html`<section class="circuit" aria-label=${KINDS[kind][0]}>
-    ${kind === "sweep" ? html`<${Sweep} ...${{ load: () => askOnce("other", number, others[number]), number, theme, beyond: words, set, state }} />` : html`<${Circuit} key=${number} number=${number} one=${others[number]} value=${value} beyond=${words} />`}
+    ${kind === "sweep" ? html`<${Sweep} key=${number} ...${{ load: () => askOnce("other", number, others[number]), number, theme, beyond: words, set, state }} />` : html`<${Circuit} key=${number} number=${number} one=${others[number]} value=${value} beyond=${words} />`}
     ${close ? html`<button class="close" title="back to the run (Esc)" aria-label="Back to the run" onclick=${close}>×</button>` : null}
   </section>`;
 }

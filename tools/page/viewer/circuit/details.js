@@ -151,6 +151,7 @@ function flows(recording, edges, end, select) {
 const COLUMNS = [
   ["partial", "local partial"],
   ["back", "flows back"],
+  ["attributed", "attribution"],
 ];
 const columnsOf = (edges) => COLUMNS.filter(([key]) => edges.some((edge) => edge[key] !== undefined));
 const numbersOf = (edge, columns) => columns.map(([key]) => element("td", {}, edge[key] ?? "–"));

@@ -7,17 +7,20 @@ import { keyOf } from "./recording.js";
 const MOST_LABELS = 80; // beyond, only selected lines have theirs
 const MOST_QUIET = 60; // lines of one selected value, of those that are drawn only then
 const MOST_CHARACTERS = 24;
-const LETTER = { width: 6.8, height: 15 };
+const LETTER = { width: 7.5, height: 15 };
+const APART = 8; // pixels between two labels
 const BEYOND = 2; // windows above and below the one that is seen, in which lines are drawn too
 
 export class Lines {
+  #hasAllLabels = true;
+
   constructor(svg, canvas) {
     Object.assign(this, { svg, canvas, window: canvas.parentElement, edges: [], lines: [], stops: null, drawn: [0, 0] });
     let waits = 0;
     const scrolled = () => {
       waits ||= requestAnimationFrame(() => {
         waits = 0;
-        const [top, bottom] = this.seen(0);
+        const [top, bottom] = this.#seen(0);
         if (top < this.drawn[0] || bottom > this.drawn[1]) this.draw();
       });
     };
@@ -37,21 +40,22 @@ export class Lines {
     this.lines = this.edges.filter(shown).map((edge) => lineOf(this.stops, edge, isNear(edge), isOnPath(edge)));
     spread(this.lines, 0);
     spread(this.lines, -1);
-    this.hasAllLabels = this.lines.filter(({ edge }) => labelOf(edge)).length <= MOST_LABELS;
+    this.#hasAllLabels = this.lines.filter(({ edge }) => labelOf(edge)).length <= MOST_LABELS;
     this.draw();
   }
 
   // From where to where one sees the canvas, and so many windows more.
-  seen(beyond) {
+  #seen(beyond) {
     const { scrollTop, clientHeight } = this.window;
     return [scrollTop - beyond * clientHeight, scrollTop + (1 + beyond) * clientHeight];
   }
 
-  draw() {
-    const [top, bottom] = (this.drawn = this.seen(BEYOND));
+  // Those near what one sees, or all: for paper.
+  draw(isWhole = false) {
+    const [top, bottom] = (this.drawn = isWhole ? [-Infinity, Infinity] : this.#seen(BEYOND));
     const lines = this.lines.filter((line) => line.top <= bottom && line.bottom >= top);
     for (const line of lines) line.hops ??= hops(this.stops, line);
-    const labelled = lines.filter(({ edge, near, onPath }) => labelOf(edge) && (this.hasAllLabels || near || onPath));
+    const labelled = lines.filter(({ edge, near, onPath }) => labelOf(edge) && (this.#hasAllLabels || near || onPath));
     labelled.sort((a, b) => Number(b.near) - Number(a.near));
     const taken = [];
     this.svg.setAttribute("width", this.canvas.scrollWidth);
@@ -77,25 +81,27 @@ function lineOf(stops, edge, near, onPath) {
 
 // Where elements and lanes lie within the canvas, and the rows that they stand in.
 class Stops {
+  #origin;
+  #rectangles = new Map();
+
   constructor(canvas) {
-    this.origin = canvas.getBoundingClientRect();
-    this.rectangles = new Map();
+    this.#origin = canvas.getBoundingClientRect();
     const nodes = [...canvas.querySelectorAll("[data-key], [data-lane]")];
     this.byName = new Map(nodes.map((node) => [node.dataset.key ?? node.dataset.lane, node]));
   }
 
   named(name) {
     const node = this.byName.get(name);
-    return node ? { node, ...this.rectangle(node) } : null;
+    return node ? { node, ...this.#rectangle(node) } : null;
   }
 
-  rectangle(node) {
-    if (!this.rectangles.has(node)) {
+  #rectangle(node) {
+    if (!this.#rectangles.has(node)) {
       const { left, top, width, height } = node.getBoundingClientRect();
-      const [x, y] = [left - this.origin.left, top - this.origin.top];
-      this.rectangles.set(node, { x, top: y, bottom: y + height, width, middle: x + width / 2 });
+      const [x, y] = [left - this.#origin.left, top - this.#origin.top];
+      this.#rectangles.set(node, { x, top: y, bottom: y + height, width, middle: x + width / 2 });
     }
-    return this.rectangles.get(node);
+    return this.#rectangles.get(node);
   }
 
   // The outermost row around one stop in which the other is not.
@@ -108,7 +114,7 @@ class Stops {
     ) {
       found = node;
     }
-    return found ? this.rectangle(found) : stop;
+    return found ? this.#rectangle(found) : stop;
   }
 }
 
@@ -192,7 +198,7 @@ function labelOn(line, taken) {
   const { from, to } = line.hops.at(-1);
   for (const part of [0.5, 0.35, 0.65, 0.25, 0.75]) {
     const { x, y } = onCurve(from, to, part);
-    const box = { left: x + 4, right: x + 4 + label.length * LETTER.width, top: y - 8, bottom: y - 8 + LETTER.height };
+    const box = { left: x + 4, right: x + 4 + label.length * LETTER.width + APART, top: y - 8, bottom: y - 8 + LETTER.height };
     if (taken.some((other) => overlaps(box, other))) continue;
     taken.push(box);
     return drawn("text", { x: x + 4, y: y + 4, class: "label" }, label);
