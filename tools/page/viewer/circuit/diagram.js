@@ -6,9 +6,14 @@ import { keyOf, valueItem } from "./recording.js";
 import { sparkline } from "./sparkline.js";
 import { arranged, standsFor, visibleEdges } from "./visible.js";
 
+const PIECE = 30; // milliseconds of a piece of what is drawn in pieces
+const FEW = 4000; // steps of the first piece, at least: less is drawn at once
+
 export class Diagram {
   #canvas;
   #lines;
+  #making;
+  #nodes; // elements and lanes by their names
   #onSelect;
   #onToggle;
   #plans;
@@ -26,12 +31,31 @@ export class Diagram {
 
   // Everything anew: after a box was opened or closed.
   render(open, selected) {
-    this.open = open;
-    const edges = visibleEdges(this.#recording, open);
-    this.#plans = arranged(this.#recording, open, edges);
-    this.#tree.replaceChildren(...this.#rowsOf(null, 1));
-    this.#lines.measure(edges);
+    this.#making = this.#made(open);
+    while (!this.#making.next().done);
     this.mark(selected, null);
+  }
+
+  // The same in pieces, between which the page answers; `then` what comes last. Another rendering ends it.
+  renderInPieces(open, then) {
+    const making = (this.#making = this.#made(open));
+    const go = (few) => {
+      if (this.#making !== making) return;
+      const end = performance.now() + PIECE;
+      for (let at = 0; at < few || performance.now() < end; at++) if (making.next().done) return then();
+      setTimeout(go, 0, 0);
+    };
+    go(FEW);
+  }
+
+  *#made(open) {
+    this.open = open;
+    const edges = yield* visibleEdges(this.#recording, open);
+    this.#plans = yield* arranged(this.#recording, open, edges);
+    this.#nodes = new Map();
+    this.#tree.replaceChildren();
+    yield* this.#fill(this.#tree, null, 1);
+    yield* this.#lines.take(edges, this.#nodes);
   }
 
   // After the window has got another size.
@@ -47,27 +71,31 @@ export class Diagram {
   }
 
   // The rows of a box, and beside them what no edge touches.
-  #rowsOf(box, level) {
+  *#fill(parent, box, level) {
     const { rows, items, alone } = this.#plans.get(box);
-    const cell = ({ item, lane, row }) =>
-      item === undefined
-        ? element("div", { class: "lane", "data-lane": `${box} ${row} ${lane}`, role: "none" })
-        : this.#itemOf(items[item], level);
-    const laid = rows.map((cells) => element("div", { class: "row", role: "none" }, cells.map(cell)));
-    const aside = alone.map((item) => this.#itemOf(items[item], level));
-    return [
-      element("div", { class: "layers", role: "none" }, laid),
-      aside.length ? element("div", { class: "alone", role: "none" }, aside) : null,
-    ].filter(Boolean);
+    const part = (around, name, lane) => around.appendChild(element("div", { class: name, role: "none", "data-lane": lane }));
+    const layers = part(parent, "layers");
+    for (const cells of rows) {
+      const line = part(layers, "row");
+      for (const { item, lane, row } of cells) {
+        const name = `${box} ${row} ${lane}`;
+        if (item === undefined) this.#nodes.set(name, part(line, "lane", name));
+        else yield* this.#add(line, items[item], level);
+      }
+    }
+    const aside = alone.length && part(parent, "alone");
+    for (const item of alone) yield* this.#add(aside, items[item], level);
   }
 
-  #itemOf(item, level) {
-    if (item.kind === "value") return this.#valueOf(this.#recording.values.get(item.id), level);
-    return this.open.has(item.id) ? this.#openBox(item, level) : this.#closedBox(item, level);
+  *#add(parent, item, level) {
+    yield;
+    if (item.kind === "value") parent.append(this.#valueOf(this.#recording.values.get(item.id), level));
+    else if (this.open.has(item.id)) yield* this.#fill(this.#openBox(parent, item, level), item.id, level + 1);
+    else parent.append(this.#closedBox(item, level));
   }
 
   #treeItem(item, level, classes, label, children, attributes = {}) {
-    return element(
+    const made = element(
       "div",
       {
         role: "treeitem",
@@ -81,6 +109,8 @@ export class Diagram {
       },
       children,
     );
+    this.#nodes.set(keyOf(item), made);
+    return made;
   }
 
   #valueOf(value, level) {
@@ -134,21 +164,16 @@ export class Diagram {
     return ["box closed", boxes[id].alike && "rolled", health, level === null ? "" : `level${level}`].filter(Boolean).join(" ");
   }
 
-  #openBox(item, level) {
+  #openBox(parent, item, level) {
     const box = this.#recording.boxes[item.id];
     const head = element(
       "div",
       { class: "head", role: "none", onclick: (event) => this.#clicked(event, item) },
       element("b", {}, "▾ ", box.label),
     );
-    return this.#treeItem(
-      item,
-      level,
-      "box open",
-      box.label,
-      [head, element("div", { role: "group", class: "rows" }, this.#rowsOf(item.id, level + 1))],
-      { "aria-expanded": "true" },
-    );
+    const rows = element("div", { role: "group", class: "rows" });
+    parent.append(this.#treeItem(item, level, "box open", box.label, [head, rows], { "aria-expanded": "true" }));
+    return rows;
   }
 
   #clicked(event, item) {
@@ -179,7 +204,7 @@ export class Diagram {
 
   nodeOf(item) {
     const key = item && keyOf(standsFor(this.#recording, this.open, item));
-    return key ? this.#tree.querySelector(`[data-key="${key}"]`) : null;
+    return (key && this.#nodes.get(key)) ?? null;
   }
 
   current() {

@@ -81,7 +81,7 @@ export class Circuit {
     const hidden = around(this.#recording, item).filter((box) => !this.open.has(box));
     this.#selected = item;
     hidden.forEach((box) => this.open.add(box));
-    if (hidden.length) this.diagram.render(this.open, item);
+    if (hidden.length || !this.diagram.nodeOf(item)) this.diagram.render(this.open, item); // or not drawn yet
     this.#showDetails();
     this.diagram.mark(item, this.#pathOf(item));
     this.diagram.focus(this.diagram.nodeOf(item));
@@ -139,8 +139,10 @@ export class Circuit {
   #openAll(opens) {
     this.open.clear();
     if (opens) this.#recording.count.forEach((count, box) => count && this.open.add(box));
-    this.diagram.render(this.open, this.#selected);
-    this.diagram.mark(this.#selected, this.#pathOf(this.#selected));
+    this.diagram.renderInPieces(this.open, () => {
+      this.diagram.mark(this.#selected, this.#pathOf(this.#selected));
+      this.say(`all boxes ${opens ? "opened" : "closed"}`);
+    });
   }
 
   // the keyboard, as in any tree
