@@ -4,6 +4,7 @@ import planted_runs
 import pytest
 from planted_runs import numpy
 from playwright.sync_api import expect
+from test_circuits import swept
 from test_viewer import MARK, folders, page_of, ready  # noqa: F401  # fixtures
 
 from backprobe.storage.runs.layout import RowKey
@@ -88,6 +89,7 @@ def test_nothing_is_said_of_nan_before_it_is_known(page_of, folders):  # noqa: F
     page.route("**/answer/nonfinite*", lambda route: held.append(route))
     page.reload()
     expect(page.locator("#legend .mark")).to_have_text("NaN and Inf are being counted …")
+    page.unroute("**/answer/nonfinite*")
     for route in held:
         route.continue_()
     expect(page.locator("#legend .mark")).to_have_text("NaN or Inf: 7 times, 4 names")
@@ -169,3 +171,27 @@ def test_a_circuit_is_printed_whole(page_of, opened, folders, recording, alone):
     page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator(".edge").count() == drawn
+
+
+def test_the_address_holds_what_is_selected_in_a_circuit(page_of, folders, recording):  # noqa: F811
+    page = page_of(folders("planted"), recording("net"), live=True, fragment="&circuit=0")
+    page.locator(".host [role=treeitem]:not(.open)").first.click()
+    name = page.locator(".host #details h2").evaluate("(heading) => heading.firstChild.data")
+    page.wait_for_function("(name) => new URLSearchParams(location.hash.slice(1)).get('value') === name", arg=name)
+    page.reload()
+    expect(page.locator(".host #details h2")).to_contain_text(name)
+    page.keyboard.press("Escape")
+    page.wait_for_function("() => !location.hash.includes('value=')")
+    expect(page.locator(".host #details")).to_be_hidden()
+
+
+def test_the_address_holds_what_a_sweep_shows(page_of):  # noqa: F811
+    page = page_of(None, swept(), live=True)
+    page.get_by_role("radio", name="gradient × change").click()
+    page.get_by_role("searchbox").fill("mlp")
+    expect(page.locator(".row[title='h.0.mlp']")).to_be_visible()
+    page.wait_for_function("() => location.hash.includes('find=mlp')")
+    page.reload()
+    expect(page.get_by_role("radio", name="gradient × change")).to_be_checked()
+    expect(page.locator(".row[title='h.0.mlp']")).to_be_visible()
+    assert page.locator(".row[title='h.0.ln1']").count() == 0

@@ -100,7 +100,7 @@ function Circuit({ number, one, value, beyond }) {
 
 export function Other({ number, others, value = null, beyond = NOWHERE, close, theme, set, state }) {
   const kind = others[number]?.kind;
-  const words = useMemo(() => ({ ...beyond, words: "show it in the run" }), [beyond]);
+  const words = useMemo(() => ({ ...beyond, words: "show it in the run", chose: (one) => set({ value: one }) }), [beyond]);
   if (!kind) return html`<section class="circuit"><p class="message">There is no such circuit.</p></section>`;
   return html`<section class="circuit" aria-label=${KINDS[kind][0]}>
     ${kind === "sweep" ? html`<${Sweep} key=${number} ...${{ load: () => askOnce("other", number, others[number]), number, theme, beyond: words, set, state }} />` : html`<${Circuit} key=${number} number=${number} one=${others[number]} value=${value} beyond=${words} />`}

@@ -2,6 +2,7 @@
 
 import { html, useLayoutEffect, useRef } from "../vendor/preact.js";
 import { token } from "./colours.js";
+import { plural } from "./words.js";
 
 const HEIGHT = 18;
 const NEAR = 8; // pixels
@@ -40,7 +41,7 @@ export function Rail({ width, side, range, alerts, gaps, chosen, theme, onAlert,
     return gap && onGap(gap);
   };
   if (!alerts.length && !gaps.length) return null;
-  const words = `${alerts.length} alerts and ${gaps.length} gaps over the steps; the list beside has them`;
+  const words = `${plural(alerts.length, "alert")} and ${plural(gaps.length, "gap")} over the steps; the list beside has them`;
   return html`<div class="rail">
     <span class="of-rail" style=${{ width: `${side}px` }}>alerts and gaps</span>
     <canvas ref=${canvas} role="img" aria-label=${words} style=${{ width: `${width}px`, height: `${HEIGHT}px` }} onclick=${click}></canvas>

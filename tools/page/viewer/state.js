@@ -6,12 +6,12 @@ import { followTheme, known } from "./theme.js";
 
 const NUMBERS = ["run", "with", "from", "to", "step", "low", "high", "circuit", "patch"];
 const TEXTS = ["field", "mode", "scale", "name", "value", "find", "theme", "all"];
-const FLAGS = ["log", "open"];
+const FLAGS = ["log", "open", "predicted"];
 const LISTS = ["turned", "scalars"];
 
 export const START = {
   ...Object.fromEntries([...NUMBERS, ...TEXTS, ...LISTS].map((key) => [key, null])),
-  mode: "greatest", scale: "viridis", find: "", log: false, open: false, turned: [],
+  mode: "greatest", scale: "viridis", find: "", log: false, open: false, predicted: false, turned: [],
 };
 
 export function readAddress() {

@@ -47,9 +47,9 @@ function Map({ data, theme, beyond, set, state }) {
   const { shown } = data;
   const box = useRef(null);
   const whole = useWidth(box);
-  const [what, setWhat] = useState(EFFECT);
+  const what = state.predicted && data.approximation ? PREDICTED : EFFECT;
   const [hovered, setHovered] = useState(null);
-  const [find, setFind] = useState("");
+  const { find } = state;
   const grid = useMemo(() => new SweepGrid(data, what), [data, what]);
   const root = useMemo(() => treeOf(shown.rows), [shown]);
   const atFirst = useMemo(() => openAtFirst(root), [root]);
@@ -68,8 +68,8 @@ function Map({ data, theme, beyond, set, state }) {
     <p class="heading">${shown.of} of ${shown.target} is <b>${rounded(shown.output, 6)}</b>; with one value replaced at a time:</p>
     <div id="legend">
       <${Scale} ...${{ scale: state.scale, theme, low: rounded(-grid.largest, 3), high: `+${rounded(grid.largest, 3)}` }} />
-      ${data.approximation ? html`<div class="modes" role="radiogroup" aria-label="What is shown">${[EFFECT, PREDICTED].map((one) => html`<button role="radio" key=${one} aria-checked=${one === what} onclick=${() => setWhat(one)}>${one}</button>`)}</div>` : null}
-      <input type="search" placeholder="Search  /" aria-label="Search names" value=${find} oninput=${(event) => setFind(event.target.value)} />
+      ${data.approximation ? html`<div class="modes" role="radiogroup" aria-label="What is shown">${[EFFECT, PREDICTED].map((one) => html`<button role="radio" key=${one} aria-checked=${one === what} onclick=${() => set({ predicted: one === PREDICTED })}>${one}</button>`)}</div>` : null}
+      <input type="search" placeholder="Search  /" aria-label="Search names" value=${find} oninput=${(event) => set({ find: event.target.value })} />
       <span class="swatch zero">exactly 0</span>${shown.axes.length ? html`<span class="swatch absent">no such index</span>` : null}
       ${grid.bad ? html`<span class="swatch mark some">NaN or Inf: ${plural(grid.bad, "run")}</span>` : null}
       <span class="space"></span><span class="faint">${plural(data.was.reduce((sum, one) => sum + (one === 1), 0), "run")}</span>

@@ -7,13 +7,13 @@ import { Chains } from "./chain.js";
 import { details } from "./details.js";
 import { Diagram } from "./diagram.js";
 import { frameOf } from "./frame.js";
-import { around, boxItem, readRecording, valueItem } from "./recording.js";
+import { around, boxItem, keyOf, nameOf, readRecording, valueItem } from "./recording.js";
 import { makeSearch } from "./search.js";
 import { openAtFirst } from "./visible.js";
 
 const PRINTING = ["beforeprint", "afterprint"];
 
-// `beyond` has what is known elsewhere of a name: { has(name), go(name), words }.
+// `beyond` has what is known elsewhere of a name, and hears of what is selected: { has(name), go(name), words, chose(name) }.
 export class Circuit {
   #beyond;
   #chains;
@@ -91,12 +91,13 @@ export class Circuit {
   // The value of a name, or the box; whether there is one.
   selectNamed(name) {
     const found = this.#recording.byName.get(name);
-    if (found) this.select(found);
+    if (found && keyOf(found) !== (this.#selected && keyOf(this.#selected))) this.select(found);
     return Boolean(found);
   }
 
   #showDetails() {
     const [panel, item] = [this.#byId("details"), this.#selected];
+    this.#beyond?.chose(item && nameOf(this.#recording, item));
     panel.hidden = item === null;
     if (item === null) return panel.replaceChildren();
     const chain = { path: this.#pathOf(item), count: item.kind === "value" ? this.#chains.counts.get(item.id) : 0n };
