@@ -13,7 +13,7 @@ import backprobe as bp
 from backprobe.backends.discover import BACKENDS
 from backprobe.cli import main
 from backprobe.cli.arguments import argument, arguments, literal
-from backprobe.cli.declared import Taken
+from backprobe.cli.taken import Taken
 from backprobe.diff.conventions import CONVENTIONS
 from backprobe.draw.fit import DIRECTIONS
 from backprobe.probe.request import VALUES, Strategy

@@ -98,6 +98,20 @@ def test_a_name_is_imported_from_where_its_type_is():
     assert {name: module for name, module in said.items() if module != "backprobe"} == bp._HOME
 
 
+def test_the_command_of_the_viewer_imports_no_other():
+    """Its server lives long: what explains, records and draws would be 8 MB of it."""
+    code = """
+        import sys
+        from click.testing import CliRunner
+        from backprobe.cli import main
+        CliRunner().invoke(main, ["view", "--no-open", "no such run"])
+        imported = {name.split(".")[1] for name in sys.modules if name.startswith("backprobe.")}
+        print({"view", "explain", "probe", "draw", "diff"} & imported)
+        print(len(main.commands))
+    """
+    assert printed(python("-c", inspect.cleandoc(code))) == "{'view'}\n15\n"
+
+
 def test_the_import_check_can_fail(tmp_path):
     """The check above sees an import at the top of a module, within a package, and one that a call makes."""
     assert imported_by("import backprobe.cli") & HEAVY == {"click"}

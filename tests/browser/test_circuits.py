@@ -211,7 +211,7 @@ def test_a_sweep_has_patches_in_the_place_of_steps(page_of, tmp_path, chromium, 
     box = page.locator("#tracks canvas").bounding_box()  # narrower, beside the details
     page.mouse.move(box["x"] + 2.5 / 6 * box["width"], middle)
     expect(page.locator(".tip")).to_contain_text("gradient × change −0.5")
-    assert "value=h.1.mlp" in page.url and "patch=2" in page.url
+    page.wait_for_function("() => ['value=h.1.mlp', 'patch=2'].every((one) => location.hash.includes(one))")
 
 
 def shown(page_of, tmp_path, sweep, live=True, **look):  # noqa: F811

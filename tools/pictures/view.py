@@ -1,4 +1,4 @@
-"""The pictures of docs/view.md, taken of what train.py and circuits.py make, in Debian's Chromium.
+"""The pictures of docs/view.md and the page of docs/drawing.md, of what train.py and circuits.py make, in Chromium.
 
 .venv/bin/python tools/pictures/train.py runs
 .venv/bin/python tools/pictures/circuits.py circuits
@@ -52,6 +52,14 @@ def main(runs: Path, circuits: Path, to: Path) -> None:
             page.keyboard.press(key)
         page.wait_for_timeout(300)
         page.screenshot(path=to / "view-sweep.png")
+        page.set_viewport_size({"width": 1100, "height": 820})
+        page.goto((circuits / "gpt2.html").absolute().as_uri())
+        page.wait_for_selector("[role=treeitem]")
+        page.keyboard.press("/")
+        page.keyboard.type("h.0.attn:return.1")
+        page.keyboard.press("Enter")
+        page.wait_for_timeout(300)
+        page.screenshot(path=to / "page.png")
         for name, (chosen, scheme, width, height, words) in PICTURES.items():
             with bp.view(*(runs / one for one in chosen), open=False) as viewer:
                 page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)

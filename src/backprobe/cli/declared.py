@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
-
-import click
+from typing import Any
 
 from backprobe.check import ORDER
+from backprobe.cli.taken import Command, option_of
 from backprobe.diff.conventions import CONVENTION, CONVENTIONS
 from backprobe.draw import OPTIONS as DRAWING
 from backprobe.exports import FORMAT as EXPORTING
 from backprobe.probe.request import OPTIONS as PROBING
 from backprobe.provoke import OPTIONS as PROVOKING
 from backprobe.record.options import Option
-from backprobe.view import OPTIONS as VIEWING
 from backprobe.watch.options import KINDS, PACES, WHAT
 from backprobe.watch.options import OPTIONS as WATCHING
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 OPTIONS = {
     one.name: one
     for one in (
@@ -28,7 +25,6 @@ OPTIONS = {
         *PROVOKING,
         *WATCHING,
         *PACES,
-        VIEWING[0],
         ORDER,
         replace(CONVENTION, allowed=tuple(CONVENTIONS), next='"flax"', says=""),  # a command line has no pairs of them
         replace(WHAT, kind=str, allowed=KINDS, next="'grad'", says=""),  # and repeats what is several
@@ -40,25 +36,6 @@ OPTIONS = {
 """Those that commands have, by their names."""
 
 
-class Taken(click.types.StringParamType):
-    """The values of an option, read from a word; a wrong word is refused as the verb refuses a wrong value."""
-
-    def __init__(self, option: Option) -> None:
-        self.name = "integer" if option.kind is int else "text"
-        allowed = option.allowed if isinstance(option.allowed, tuple) else ()
-        self.values = {str(one).lower() if isinstance(one, bool) else str(one): one for one in allowed}
-        self.option = replace(option, kind=str, allowed=tuple(self.values)) if allowed else option
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The value that the verb takes. Raises BadOption."""
-        if self.option.kind is int and str(value).removeprefix("-").isdecimal():
-            value = int(value)
-        self.option.check(value)
-        return self.values.get(value, value)
-
-
 def declared(name: str, help: str, **given: Any) -> Callable[[Command], Command]:
     """The option of this name, for a command. In ``help`` stands {} for the values that it may have."""
-    taken = Taken(OPTIONS[name])
-    *more, last = taken.values or [""]
-    return click.option(f"--{name}", type=taken, help=help.format(f"{', '.join(more)} or {last}"), **given)
+    return option_of(OPTIONS[name], help, **given)

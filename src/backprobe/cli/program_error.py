@@ -9,7 +9,6 @@ from types import TracebackType
 import click
 
 import backprobe
-from backprobe.explain.rebound import rebound_note
 from backprobe.show.printing import echo
 from backprobe.source.tracebacks import is_mistake_of_ours, steps, without
 
@@ -30,6 +29,8 @@ def shown(error: Exception) -> int:
 
 def show(error: BaseException) -> None:
     """Show an error, and those that it came from, without the frames that are not of the program."""
+    from backprobe.explain.rebound import rebound_note  # with all that explains: for the viewer's server too much
+
     one: BaseException | None = error
     seen: set[int] = set()
     while one is not None and id(one) not in seen:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import MutableMapping
+from importlib import import_module
 from typing import IO, Any
 
 import click
@@ -117,9 +119,29 @@ def _is_own(error: BackprobeError) -> bool:
 
 
 class Verbs(click.Group):
-    """The commands by name; a name that is not one of them is refused with the nearest."""
+    """The commands by name; a name that is not one of them is refused with the nearest.
+
+    ``others`` is the module that adds those that are imported only when one of them, or all, are asked for.
+    """
 
     command_class = Verb
+
+    def __init__(self, *args: Any, others: str, **given: Any) -> None:
+        self._others = others
+        super().__init__(*args, **given)
+
+    @property
+    def commands(self) -> MutableMapping[str, click.Command]:  # type: ignore[override]
+        """All of them, by their names."""
+        import_module(self._others)
+        return self._known
+
+    @commands.setter
+    def commands(self, known: MutableMapping[str, click.Command]) -> None:
+        self._known = known
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return self._known.get(cmd_name) or self.commands.get(cmd_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -128,7 +150,7 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, *rest = args
-        if name not in self.commands:
+        if self.get_command(ctx, name) is None:
             raise Refusal(self._unknown(name, rest))
         return super().resolve_command(ctx, args)
 

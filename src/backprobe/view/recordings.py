@@ -12,7 +12,7 @@ from backprobe.storage.recordings import DATA, read
 from backprobe.view.circuit import captions_of, circuit
 from backprobe.view.shown import Shown
 
-DEEPEST, MOST = 2, 40  # folders between one that is looked into and a recording in it; and recordings
+DEEPEST = 2  # folders between one that is looked into and a recording in it
 LOOK = 0.5  # seconds between two looks for new ones
 
 
@@ -59,7 +59,7 @@ class ShownRecordings:
         with self.lock:
             if monotonic() - self.looked >= LOOK:
                 for folder, around in _recordings_in(self.folders).items():
-                    if folder not in self.known and len(self.known) < MOST:
+                    if folder not in self.known:
                         self.known[folder] = RecordingOnDisk(folder, str(folder.relative_to(around.parent)))
                 for one in self.known.values():
                     one.saved = _saved(one.folder)

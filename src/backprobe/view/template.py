@@ -31,9 +31,10 @@ def assembled(
 
     ``later`` are scripts that the page may add to itself, and ``asks`` says whether it may ask the server that gave it.
     """
+    base = text_of("base.css")
     allowed = {
         "default-src": "'none'",
-        "style-src": hashed(style),
+        "style-src": " ".join(map(hashed, (base, style))),
         "script-src": " ".join(map(hashed, (script, *later))),
         "img-src": "data:" if asks else "'none'",
         "connect-src": "'self'" if asks else "'none'",
@@ -43,6 +44,7 @@ def assembled(
     policy = "; ".join(f"{name} {value}" for name, value in allowed.items())
     parts = {
         "title": html.escape(printable(title)),
+        "base": base,
         "style": style,
         "script": script,
         "policy": policy,

@@ -33,13 +33,16 @@ export async function ask(question, query) {
   return read(store ? await kept(question, query, text) : await asked(text));
 }
 
-async function asked(text) {
-  let answer;
+async function fetched(path, signal) {
   try {
-    answer = await fetch(`/answer/${text}`, { headers: { "X-Backprobe-Token": token }, cache: "no-store" });
+    return await fetch(path, { headers: { "X-Backprobe-Token": token }, cache: "no-store", signal });
   } catch {
     throw new Refused(0, "The viewer's server does not answer.", "Has its program ended?");
   }
+}
+
+async function asked(text) {
+  const answer = await fetched(`/answer/${text}`);
   if (answer.ok) return answer.arrayBuffer();
   const said = await answer.text();
   if (!answer.headers.get("Content-Type").startsWith("application/json")) throw new Refused(answer.status, said, "");
@@ -98,12 +101,7 @@ export function follow(tell, fail) {
 }
 
 async function listen(tell, signal) {
-  let answer;
-  try {
-    answer = await fetch("/events", { headers: { "X-Backprobe-Token": token }, cache: "no-store", signal });
-  } catch {
-    throw new Refused(0, "The viewer's server does not answer.", "Has its program ended?");
-  }
+  const answer = await fetched("/events", signal);
   if (!answer.ok) throw new Refused(answer.status, await answer.text(), "");
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let text = "", part; !(part = await reader.read()).done; ) {

@@ -21,7 +21,7 @@ export function bandOf(found) {
     if (!key.startsWith("nonfinite ")) continue;
     found[key].forEach((count, at) => count && marks.push([found.first[at], found.last[at] + 1]));
   }
-  return { x: middle, least, greatest, marks };
+  return { x: middle, first: found.first, least, greatest, marks };
 }
 
 export function ticksOf(low, high, most) {
@@ -111,15 +111,16 @@ function paintAxes(pen, plot, showsSteps) {
   pen.setLineDash([]);
 }
 
-function paintBand(pen, plot, { x, least, greatest }, ink) {
-  // Both ends of a band, what is between them filled; a gap where no number is finite.
+function paintBand(pen, plot, { x, least, greatest }, ink, gaps = []) {
+  // Both ends of a band, what is between them filled; a gap where no number is finite, or where no step was written.
   const isLine = least === greatest;
   const lines = [greatest, ...(isLine ? [] : [least])];
   pen.strokeStyle = pen.fillStyle = ink;
   pen.lineWidth = isLine ? 1.4 : 1;
   for (let at = 0; at < x.length; at++) {
     const begin = at;
-    while (at < x.length && greatest[at] !== null && least[at] !== null) at++;
+    const isApart = () => at > begin && gaps.some(([from, to]) => x[at - 1] < from && x[at] > to);
+    while (at < x.length && greatest[at] !== null && least[at] !== null && !isApart()) at++;
     if (at === begin) continue;
     if (!isLine) {
       pen.globalAlpha = 0.33;
@@ -134,6 +135,7 @@ function paintBand(pen, plot, { x, least, greatest }, ink) {
       for (let one = begin; one < at; one++) pen.lineTo(plot.x(x[one]), plot.y(line[one]));
       pen.stroke();
     }
+    if (greatest[at] !== null && least[at] !== null) at--; // after a gap it goes on with this one
   }
   lines.forEach((line) => line.forEach((one, at) => {
     const isAlone = one !== null && (line[at - 1] ?? null) === null && (line[at + 1] ?? null) === null;
@@ -146,6 +148,7 @@ function paintBand(pen, plot, { x, least, greatest }, ink) {
 
 function paintMarks(pen, plot, bands, { step, lines = [] }) {
   const bar = (from, to, colour, least, part) => {
+    if (to <= plot.range[0] || from >= plot.range[1]) return;
     const [start, end] = [plot.x(from), plot.x(to)];
     const width = Math.max(least, end - start);
     const left = Math.max(plot.left, Math.round((start + end - width) / 2));
@@ -169,19 +172,19 @@ function paint(canvas, plot, given) {
   pen.beginPath();
   pen.rect(plot.left, 0, plot.width, height);
   pen.clip();
-  bands.forEach((band, at) => paintBand(pen, plot, band, token(at ? "--other" : "--accent")));
+  bands.forEach((band, at) => paintBand(pen, plot, band, token(at ? "--other" : "--accent"), given.gaps));
   paintMarks(pen, plot, bands, given);
   pen.restore();
 }
 
 export function Chart(given) {
-  const { width, height, side, range, bands, isLog, theme, step, lines, label, hovered = null, onZoom, onStep, onHover } = given;
+  const { width, height, side, range, bands, isLog, theme, step, lines, gaps, label, hovered = null, onZoom, onStep, onHover } = given;
   const canvas = useRef(null);
   const [drag, setDrag] = useState(null);
   const plot = width < 20 ? null : new Plot(given);
   useLayoutEffect(() => {
     if (plot) paint(canvas.current, plot, given);
-  }, [bands, width, height, side, range[0], range[1], isLog, theme, step, lines]);
+  }, [bands, width, height, side, range[0], range[1], isLog, theme, step, lines, gaps]);
   if (!plot) return html`<div class="chart"></div>`;
   const stepAt = (x) => range[0] + (x / width) * (range[1] - range[0]);
   const move = ({ offsetX }) => {

@@ -11,11 +11,21 @@ const KINDS = {
   attribution: ["An attribution", "Attributions"], sweep: ["A sweep", "Sweeps"],
 };
 
+const MOST = 40; // of a kind that are listed at first, and that are asked for a name
+
+function inOrder(others) {
+  // What was given, and then what was saved last.
+  return others.map((one, at) => ({ ...one, at })).sort((a, b) => (b.saved ?? Infinity) - (a.saved ?? Infinity) || a.at - b.at);
+}
+
 export function OtherLists({ others, state, set }) {
-  const all = others.map((one, at) => ({ ...one, at }));
+  const [most, setMost] = useState(MOST);
   return Object.entries(KINDS).map(([kind, titles]) => {
-    const own = all.filter((one) => one.kind === kind);
-    return own.length ? html`<h2>${titles[+(own.length > 1)]}</h2><ul>${own.map(({ title, at }) => html`<li key=${at}><button class="pick" aria-current=${state.circuit === at} onclick=${() => set({ circuit: state.circuit === at ? null : at, value: null })}>${title}</button></li>`)}</ul>` : null;
+    const own = inOrder(others).filter((one) => one.kind === kind);
+    const listed = own.filter(({ at }, place) => place < most || at === state.circuit);
+    const more = own.length - listed.length;
+    return own.length ? html`<h2>${titles[+(own.length > 1)]}</h2><ul>${listed.map(({ title, at }) => html`<li key=${at}><button class="pick" aria-current=${state.circuit === at} onclick=${() => set({ circuit: state.circuit === at ? null : at, value: null })}>${title}</button></li>`)}</ul>
+      ${more ? html`<button class="link" onclick=${() => setMost(Infinity)}>and ${more} more</button>` : null}` : null;
   });
 }
 
@@ -33,8 +43,8 @@ export function usePlaces(name, others) {
   const [found, setFound] = useState({ name: null, places: [] });
   useEffect(() => {
     let isWanted = true;
-    const has = (one, at) => askOnce("names", at, one).then(({ names }) => (names.includes(name) ? { ...one, at } : null)).catch(() => null);
-    Promise.all(others.map(has)).then((places) => isWanted && setFound({ name, places: places.filter(Boolean) }));
+    const has = (one) => askOnce("names", one.at, one).then(({ names }) => (names.includes(name) ? one : null)).catch(() => null);
+    Promise.all(inOrder(others).slice(0, MOST).map(has)).then((places) => isWanted && setFound({ name, places: places.filter(Boolean) }));
     return () => (isWanted = false);
   }, [name, others]);
   return found.name === name ? found.places : [];
@@ -48,9 +58,13 @@ function load() {
     const tag = document.createElement("script");
     tag.textContent = script;
     document.head.append(tag);
-    const sheet = new CSSStyleSheet();
-    sheet.replaceSync(style);
-    return { Circuit: globalThis.BackprobeCircuit, sheet };
+    const base = document.querySelector("style").textContent; // the first: what all of the page has in common
+    const sheets = [base, style].map((text) => {
+      const sheet = new CSSStyleSheet();
+      sheet.replaceSync(text);
+      return sheet;
+    });
+    return { Circuit: globalThis.BackprobeCircuit, sheets };
   });
   return drawing;
 }
@@ -62,10 +76,10 @@ function Circuit({ number, one, value, beyond }) {
   useEffect(() => {
     let circuit = null;
     let isWanted = true;
-    Promise.all([load(), askOnce("other", number, one)]).then(([{ Circuit: Made, sheet }, { shown }]) => {
+    Promise.all([load(), askOnce("other", number, one)]).then(([{ Circuit: Made, sheets }, { shown }]) => {
       if (!isWanted) return;
       const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: "open" });
-      root.adoptedStyleSheets = [sheet];
+      root.adoptedStyleSheets = sheets;
       const box = document.createElement("div");
       box.style.height = "100%";
       root.replaceChildren(box);
@@ -86,10 +100,10 @@ function Circuit({ number, one, value, beyond }) {
 
 export function Other({ number, others, value = null, beyond = NOWHERE, close, theme, set, state }) {
   const kind = others[number]?.kind;
-  const words = useMemo(() => ({ ...beyond, words: "show it in the run" }), [beyond]);
+  const words = useMemo(() => ({ ...beyond, words: "show it in the run", chose: (one) => set({ value: one }) }), [beyond]);
   if (!kind) return html`<section class="circuit"><p class="message">There is no such circuit.</p></section>`;
   return html`<section class="circuit" aria-label=${KINDS[kind][0]}>
-    ${kind === "sweep" ? html`<${Sweep} ...${{ load: () => askOnce("other", number, others[number]), number, theme, beyond: words, set, state }} />` : html`<${Circuit} key=${number} number=${number} one=${others[number]} value=${value} beyond=${words} />`}
+    ${kind === "sweep" ? html`<${Sweep} key=${number} ...${{ load: () => askOnce("other", number, others[number]), number, theme, beyond: words, set, state }} />` : html`<${Circuit} key=${number} number=${number} one=${others[number]} value=${value} beyond=${words} />`}
     ${close ? html`<button class="close" title="back to the run (Esc)" aria-label="Back to the run" onclick=${close}>×</button>` : null}
   </section>`;
 }

@@ -8,7 +8,7 @@ import { KEYS } from "./keys.js";
 import { ago, grouped, plural, powerOf } from "./words.js";
 
 const ORDER = ["grad", "value", "param", "update"];
-const MODES = { greatest: "greatest of a cell's steps", least: "least of a cell's steps", change: "against its own median", ratio: "over the other run" };
+export const MODES = { greatest: "greatest of a cell's steps", least: "least of a cell's steps", change: "against its own median", ratio: "over the other run" };
 
 export function RunState({ run }) {
   const [, tick] = useState(0);
@@ -22,7 +22,7 @@ export function RunState({ run }) {
   const last = run.steps ? `step ${grouped(run.last)}` : "no step yet";
   const words = {
     written: `running: ${last}${age && `, ${age}`}`,
-    ended: `ended at ${last}`,
+    ended: run.steps ? `ended at ${last}` : "ended without a step",
     died: `died: ${run.steps ? `nothing after ${last}${isLive ? `, ${age}` : ""}` : "no step was written"}`,
     damaged: "cannot be read",
   };
@@ -38,7 +38,7 @@ function FieldChoice({ fields, field, onChoose }) {
 }
 
 export function Head({ runs, run, other, state, fields, field, isFollowing, page, set }) {
-    const modes = Object.keys(MODES).filter((mode) => mode !== "ratio" || other);
+  const modes = Object.keys(MODES).filter((mode) => mode !== "ratio" || other);
   return html`<header>
     <h1>backprobe</h1>
     ${runs.length > 1 ? html`<label>run <select id="run" onchange=${(event) => page.choose(+event.target.value)}>${runs.map((one) => html`<option key=${one.run} value=${one.run} selected=${one === run}>${one.label}</option>`)}</select></label>
@@ -47,9 +47,9 @@ export function Head({ runs, run, other, state, fields, field, isFollowing, page
     : html`<span class="name" title=${run.label}>${run.label}</span>`}
     <${RunState} run=${run} />
     <span class="space"></span>
-    <${FieldChoice} fields=${fields} field=${field} onChoose=${(one) => set({ field: one, low: null, high: null })} />
-    <div class="modes" role="radiogroup" aria-label="View">${modes.map((mode) => html`<button role="radio" key=${mode} title=${MODES[mode]} aria-checked=${mode === state.mode} onclick=${() => set({ mode })}>${mode}</button>`)}</div>
-    <input id="search" type="search" placeholder="Search names  /" aria-label="Search names" value=${state.find} oninput=${(event) => set({ find: event.target.value })} />
+    ${field ? html`<${FieldChoice} fields=${fields} field=${field} onChoose=${(one) => set({ field: one, low: null, high: null })} />
+    <div class="modes" role="radiogroup" aria-label="View">${modes.map((mode) => html`<button role="radio" key=${mode} title=${MODES[mode]} aria-checked=${mode === state.mode} onclick=${() => set({ mode })}>${mode}</button>`)}</div>` : null}
+    <input id="search" type="search" placeholder="Search  /" aria-label="Search names" value=${state.find} oninput=${(event) => set({ find: event.target.value })} />
     ${isLive && runs.some((one) => one.state === "written") ? html`<button aria-pressed=${isFollowing} title="follow the run (f)" onclick=${() => page.toggleFollow()}>${isFollowing ? "following" : "standing still"}</button>` : null}
     ${state.from !== null ? html`<button title="all steps (z)" onclick=${() => page.zoom(null, null)}>all steps</button>` : null}
     <span class="last"><button title="light or dark (t)" aria-label="Light or dark" onclick=${() => page.toggleTheme()}>◐</button>
@@ -82,7 +82,7 @@ export function Legend({ grid, look, state, theme, marks, rows, names, set, page
       high=${relative ? html`<span>× 100</span>` : choice("high", high)} />
     ${relative || look.isSigned ? null : html`<select aria-label="Colours" onchange=${(event) => set({ scale: event.target.value })}>${SCALES.map((one) => html`<option key=${one} value=${one} selected=${one === state.scale}>${one}</option>`)}</select>`}
     <span class="swatch zero">exactly 0</span><span class="swatch absent">no numbers</span>
-    <button class=${`swatch mark${marks ? " some" : ""}`} disabled=${!marks} title="go to the next (b)" onclick=${() => page.nextNonfinite(1)}>${marks ? `NaN or Inf: ${marks}` : "no NaN or Inf"}</button>
+    <button class=${`swatch mark${marks ? " some" : ""}`} disabled=${!marks} title="go to the next (b)" onclick=${() => page.nextNonfinite(1)}>${marks ? `NaN or Inf: ${marks}` : marks === null ? "NaN and Inf are being counted …" : "no NaN or Inf"}</button>
     <span class="space"></span>
     <span class="faint">${plural(rows, "row")} of ${plural(names, "name")}${each > 1 ? ` · ${plural(Math.round(each), "step")} a cell` : ""}</span>
   </div>`;

@@ -7,8 +7,7 @@ import { usePlaces } from "./circuits.js";
 import { colourTable, levelOf } from "./colours.js";
 import { grouped, plural, powerOf, rounded, stepsOf } from "./words.js";
 
-const WORDS = ["count", "finite", "nan", "posinf", "neginf", "zeros", "sum", "squares", "min", "max", "mean", "rms", "std", "absmax"];
-const FIRST = ["rms", "absmax", "mean", "std", "min", "max", "count", "finite", "nan", "posinf", "neginf", "zeros", "sum", "squares"];
+const WORDS = ["rms", "absmax", "mean", "std", "min", "max", "count", "finite", "nan", "posinf", "neginf", "zeros", "sum", "squares"];
 const MOST_INSIDE = 40;
 
 export function AlertCard({ alert, run }) {
@@ -40,7 +39,7 @@ function useAnswers(key, questions) {
 }
 
 export function Details(given) {
-  const { runs, grids, others, toOther, chosen, field, about, alerts, gaps, range, theme, scale, stride, close, pick, onZoom, onStep, row, version, width } = given;
+  const { runs, grids, others, toOther, chosen, field, about, alerts, gaps, unwritten, range, theme, scale, stride, close, pick, onZoom, onStep, row, version, width } = given;
   const { name, step } = chosen;
   const kinds = about.kindsOf.get(name) ?? [];
   const ownKind = field.split(".")[0];
@@ -66,7 +65,7 @@ export function Details(given) {
     ${places.map(({ kind, title, at }) => html`<p><button class="link" title=${title} onclick=${() => toOther(at, name)}>show it in ${others.length > 1 ? title : `the ${kind === "diff" ? "comparison" : kind}`}</button></p>`)}
     ${own.map((alert) => html`<${AlertCard} alert=${alert} run=${runs.length > 1 ? runs[alert.of]?.label : ""} />`)}
     ${missing.length ? html`<${Gaps} gaps=${missing} />` : null}
-    ${bands.length ? html`<h3>${title}</h3><${Chart} ...${{ width: width - 82, side: 58, height: 150, range, bands, isLog, theme, step, showsSteps: true, onZoom, onStep, label: `${title} over the steps` }} />` : null}
+    ${bands.length ? html`<h3>${title}</h3><${Chart} ...${{ width: width - 82, side: 58, height: 150, range, bands, isLog, theme, step, gaps: unwritten, showsSteps: true, onZoom, onStep, label: `${title} over the steps` }} />` : null}
     ${magnitudes?.steps?.length ? html`<${Magnitudes} found=${magnitudes} theme=${theme} scale=${scale} kind=${kind} step=${step} />` : null}
     ${step !== null && kinds.length ? html`<${Numbers} ...${{ numbers, runs, name, step, grids, row }} />` : null}
     ${row?.hasInner ? html`<${Inside} row=${row} pick=${pick} />` : null}
@@ -132,7 +131,7 @@ function whyNot(found, name, step, grid, row) {
 
 function Table({ fields, skipped }) {
   const kinds = [...new Set(Object.keys(fields).map((field) => field.split(".")[0]))].filter((kind) => WORDS.some((word) => `${kind}.${word}` in fields));
-  const words = FIRST.filter((word) => kinds.some((kind) => `${kind}.${word}` in fields));
+  const words = WORDS.filter((word) => kinds.some((kind) => `${kind}.${word}` in fields));
   const others = Object.keys(fields).filter((field) => !WORDS.includes(field.split(".")[1]));
   const cell = (field) => {
     const value = field in fields ? Number(fields[field]) : undefined;
@@ -140,7 +139,7 @@ function Table({ fields, skipped }) {
     return html`<td class=${isBad ? "has-mark" : ""} title=${field in fields ? `${field} ${fields[field]}` : ""}>${value === undefined ? "" : rounded(value, 5)}</td>`;
   };
   return html`${skipped ? html`<p>This step was skipped by a GradScaler.</p>` : null}
-    ${kinds.length ? html`<div class="wide"><table class="numbers"><thead><tr><th></th>${kinds.map((kind) => html`<th scope="col">${kind}</th>`)}</tr></thead>
+    ${kinds.length ? html`<div class="wide"><table class=${`numbers${kinds.length > 3 ? " dense" : ""}`}><thead><tr><th></th>${kinds.map((kind) => html`<th scope="col">${kind}</th>`)}</tr></thead>
     <tbody>${words.map((word) => html`<tr><th scope="row">${word}</th>${kinds.map((kind) => cell(`${kind}.${word}`))}</tr>`)}</tbody></table></div>` : null}
     ${others.length ? html`<table class="numbers"><tbody>${others.map((field) => html`<tr><th scope="row">${field}</th>${cell(field)}</tr>`)}</tbody></table>` : null}`;
 }

@@ -3,6 +3,10 @@
 const KIND = /^nonfinite /;
 
 export class Grid {
+  #ends;
+  #medians = new Map();
+  #signed;
+
   constructor(found, field, stride) {
     Object.assign(this, found, { field, stride });
     this.count = found.first.length;
@@ -10,12 +14,11 @@ export class Grid {
     this.kinds = Object.keys(found).filter((key) => KIND.test(key)).map((key) => key.replace(KIND, ""));
     this.placeOf = new Map(found.names.map((name, at) => [name, at]));
     this.rows = new Map();
-    this.medians = new Map();
   }
 
   row(row) {
     // Planes of one row: least, greatest, and by kind in how many steps of each bin something is not finite.
-    if (!this.rows.has(row.asks)) this.rows.set(row.asks, this.joined(row));
+    if (!this.rows.has(row.asks)) this.rows.set(row.asks, this.#joined(row));
     return this.rows.get(row.asks);
   }
 
@@ -29,7 +32,7 @@ export class Grid {
     return this[name].subarray(place * this.count, (place + 1) * this.count);
   }
 
-  joined(row) {
+  #joined(row) {
     const places = this.placesOf(row);
     const least = new Float32Array(this.count).fill(NaN);
     const greatest = new Float32Array(this.count).fill(NaN);
@@ -50,19 +53,19 @@ export class Grid {
     return { places, least, greatest, nonfinite };
   }
 
-  median(place) {
+  #median(place) {
     // The median over the bins of what is greatest in each, of those that have a number that is not zero.
-    if (!this.medians.has(place)) {
+    if (!this.#medians.has(place)) {
       const known = this.plane("greatest", place).filter((one) => Number.isFinite(one) && one !== 0).map(Math.abs).sort();
-      this.medians.set(place, known.length ? known[known.length >> 1] : NaN);
+      this.#medians.set(place, known.length ? known[known.length >> 1] : NaN);
     }
-    return this.medians.get(place);
+    return this.#medians.get(place);
   }
 
   changes(row) {
     // By how many powers of ten each bin is from the name's own median: of all names of a row, the greatest such change.
-    return this.extreme(row, (place) => {
-      const median = this.median(place);
+    return this.#extreme(row, (place) => {
+      const median = this.#median(place);
       const plane = this.plane("greatest", place);
       return (at) => Math.log10(Math.abs(plane[at]) / median);
     });
@@ -71,7 +74,7 @@ export class Grid {
   ratios(row, other) {
     // By how many powers of ten each bin is above that of the same steps in the other run.
     const across = Int32Array.from(this.first, (first, at) => other.binAt((first + this.last[at]) / 2));
-    return this.extreme(row, (place) => {
+    return this.#extreme(row, (place) => {
       const partner = other.placeOf.get(this.names[place]);
       if (partner === undefined) return () => NaN;
       const [own, theirs] = [this.plane("greatest", place), other.plane("greatest", partner)];
@@ -85,7 +88,7 @@ export class Grid {
     return greatest.map((one, at) => (Math.abs(least[at]) > Math.abs(one) ? least[at] : one));
   }
 
-  extreme(row, of) {
+  #extreme(row, of) {
     const found = new Float32Array(this.count).fill(NaN);
     for (const place of this.row(row).places) {
       const value = of(place);
@@ -111,18 +114,18 @@ export class Grid {
   }
 
   get isSigned() {
-    this.signed ??= /\.(sum|mean|min|max)$/.test(this.field) && this.least.some((one) => one < 0);
-    return this.signed;
+    this.#signed ??= /\.(sum|mean|min|max)$/.test(this.field) && this.least.some((one) => one < 0);
+    return this.#signed;
   }
 
   get range() {
     // Powers of ten between which nearly all of it lies.
-    if (!this.ends) {
+    if (!this.#ends) {
       const sizes = this.greatest.filter((one) => Number.isFinite(one) && one !== 0).map(Math.abs).sort();
       const at = (part) => Math.log10(sizes[Math.min(sizes.length - 1, Math.floor(part * sizes.length))]);
       const ends = sizes.length ? [Math.floor(at(0.02)), Math.ceil(at(0.999))] : [-3, 0];
-      this.ends = [ends[0], Math.max(ends[0] + 1, ends[1])];
+      this.#ends = [ends[0], Math.max(ends[0] + 1, ends[1])];
     }
-    return this.ends;
+    return this.#ends;
   }
 }

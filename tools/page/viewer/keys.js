@@ -37,7 +37,7 @@ const ARROWS = {
   Escape: (page) => page.escape(),
 };
 
-const ALWAYS = ["Escape", "Esc", "t", "?"]; // also while a circuit or a sweep covers the tracks
+const ALWAYS = ["Escape", "t", "?"]; // also while a circuit or a sweep covers the tracks
 
 export function actOn(event, page) {
   // Does what a key says, but where it is for a field that is written in, a list, or the browser.

@@ -1,6 +1,7 @@
 // Names as a tree, and the tree as rows: a closed module is one row that stands for all names in it.
 
 const MOST_ROWS = 80; // that are open at first
+const MOST_FOUND = 1000; // names that are searched, whose modules are all open
 const PART = /(?:`[^`]*`|[^.:/`])+[.:/]?|[.:/]/g;
 
 class Node {
@@ -90,7 +91,7 @@ export function rowsOf(root, isOpen, search = "") {
     }
     shown.forEach(([child, found], at) => {
       const hasInner = child.children.size > 0;
-      const open = hasInner && (words.length ? found.length <= MOST_ROWS || isOpen(child.key) : isOpen(child.key));
+      const open = hasInner && (words.length ? found.length <= MOST_FOUND || isOpen(child.key) : isOpen(child.key));
       const stands = hasInner && !open ? found ?? child.names : child.own ? [child.key] : [];
       const asks = hasInner && !open ? `${child.key}*` : child.key;
       rows.push({ key: child.key, label: child.label, depth: child.depth, hasInner, open, own: child.own, stands, asks,

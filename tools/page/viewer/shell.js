@@ -4,21 +4,20 @@ import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } f
 import { ask, follow, isLive } from "./asking.js";
 import { Other, OthersAlone } from "./circuits.js";
 import { Chart, bandOf } from "./chart.js";
-import { Head, Help, Legend, Lists, Message } from "./controls.js";
+import { Head, Help, Legend, Lists, MODES, Message } from "./controls.js";
 import { Details } from "./details.js";
 import { Grid } from "./grid.js";
 import { actOn } from "./keys.js";
 import { actions } from "./actions.js";
 import { openAtFirst, rowsOf, treeOf } from "./names.js";
 import { Rail } from "./rail.js";
-import { useAddress, useAnswer, useTheme, useWidth } from "./state.js";
+import { useAddress, useAnswer, usePrinting, useTheme, useWidth } from "./state.js";
 import { Tracks } from "./tracks.js";
 import { plural, rounded, stepsOf } from "./words.js";
 
 const FIELDS = ["grad.rms", "value.rms", "update.rms", "param.rms"];
 const LARGE = 3000; // names: of more, only the rows that are seen are asked for
 const MOST_SCALARS = 2; // charts at first
-const MODES = ["greatest", "least", "change", "ratio"];
 
 function useRuns(isFollowing) {
   const [found, setFound] = useState({ runs: null, others: NONE, error: null });
@@ -77,7 +76,8 @@ function scalarsOf(about) {
 
 function App() {
   const [state, set] = useAddress();
-  const theme = useTheme(state.theme);
+  const isPrinted = usePrinting();
+  const theme = useTheme(isPrinted ? "light" : state.theme);
   const [isFollowing, setFollowing] = useState(isLive);
   const { runs, others, error } = useRuns(isFollowing);
   const atFirst = useRef(null);
@@ -87,7 +87,7 @@ function App() {
   if (!runs.length) return html`<${Message} title="No run yet"><p>A run appears here as soon as its training has made a step: <code>bp.watch(model, folder)</code> writes it, or <code>backprobe watch train.py</code>.</p><//>`;
   const run = runs.find((one) => one.run === (state.run ?? atFirst.current)) ?? runs[0];
   const other = state.with !== null && state.with !== run.run ? (runs.find((one) => one.run === state.with) ?? null) : null;
-  return html`<${Viewer} ...${{ runs, run, other, others, state, set, theme, isFollowing, setFollowing, lost: error }} />`;
+  return html`<${Viewer} ...${{ runs, run, other, others, state, set, theme, isPrinted, isFollowing, setFollowing, lost: error }} />`;
 }
 
 function Waiting({ error }) {
@@ -96,14 +96,13 @@ function Waiting({ error }) {
   return html`<${Message} title=${error.status === 403 ? "Not let in" : error.message}><p>${words}</p><//>`;
 }
 
-function Viewer({ runs, run, other, others, state, set, theme, isFollowing, setFollowing, lost }) {
+function Viewer({ runs, run, other, others, state, set, theme, isPrinted, isFollowing, setFollowing, lost }) {
   const main = useRef(null);
   const whole = useWidth(main);
   const [help, setHelp] = useState(false);
   const [hovered, setHovered] = useState(null);
   const [seen, setSeen] = useState([]);
   const [said, say] = useState("");
-  const [isPrinted, setPrinted] = useState(false);
   const isNarrow = whole < 560;
   const side = isNarrow ? 132 : 224;
   const width = Math.max(0, whole - side - Math.max(GUTTER, EDGE));
@@ -136,27 +135,20 @@ function Viewer({ runs, run, other, others, state, set, theme, isFollowing, setF
   const parting = useAnswer(other && `${a.version} ${b.version} ${run.run} ${other.run}`, () => ask("parting", { run: run.run, with: other.run })).value;
   const alerts = useMemo(() => a.judged && parts.flatMap((part, of) => (part.judged?.alerts ?? []).map((one) => ({ ...one, step: +one.step, of, label: part.run.label }))), [a.judged, b.judged]);
   const gaps = useMemo(() => (a.judged?.gaps ?? NONE).filter((one) => one.kind !== "cut_short" || run.state !== "written"), [a.judged, run.state]);
-  const mode = state.mode === "ratio" && !other ? "greatest" : MODES.includes(state.mode) ? state.mode : "greatest";
+  const unwritten = useMemo(() => gaps.filter((one) => !one.names.length).flatMap((one) => one.steps), [gaps]);
+  const mode = Object.hasOwn(MODES, state.mode) && (state.mode !== "ratio" || other) ? state.mode : "greatest";
   const look = useMemo(() => ({ mode, scale: state.scale, isSigned: grid?.isSigned ?? false, ends: grid ? endsOf(grid, state) : [-3, 0] }), [mode, state.scale, state.low, state.high, grid]);
   const chosen = useMemo(() => ({ name: state.name, step: state.step }), [state.name, state.step]);
   const chosenAlert = (alerts ?? []).find((one) => one.name === state.name && one.step === state.step);
   const chosenRow = rows.find((row) => row.key === state.name);
   const lines = useMemo(() => [...new Set((alerts ?? []).map((one) => one.step))], [alerts]);
-  const marks = a.nonfinite ? marksIn(a.nonfinite) : "";
+  const marks = a.nonfinite && marksIn(a.nonfinite); // null: not counted yet
 
   const page = usePage({ state, set, rows, isOpen, grid, range, run, alerts, nonfinite: a.nonfinite, about, other, mode, theme, setHelp, say, setFollowing, logged, scalars });
   useEffect(() => {
     const onKey = (event) => actOn(event, page);
-    const print = (is) => () => setPrinted(is);
-    const [before, after] = [print(true), print(false)];
     addEventListener("keydown", onKey);
-    addEventListener("beforeprint", before);
-    addEventListener("afterprint", after);
-    return () => {
-      removeEventListener("keydown", onKey);
-      removeEventListener("beforeprint", before);
-      removeEventListener("afterprint", after);
-    };
+    return () => removeEventListener("keydown", onKey);
   }, []);
   const beyond = useMemo(() => ({ has: (name) => held.current.has(name), go: (name) => page.showInRun(name) }), []);
   const held = useRef(null);
@@ -171,15 +163,15 @@ function Viewer({ runs, run, other, others, state, set, theme, isFollowing, setF
     <main ref=${main}>
       ${lost ? html`<p class="lost" role="alert">${lost.message} What you see is from before. ${lost.found}</p>` : null}
       ${problem ? html`<${Message} title="This run cannot be read"><pre>${problem}</pre><//>` : !run.steps ? html`<${Message} title="No step yet"><p>The run is there; its first step appears here as soon as it was made.</p><//>` : null}
-      ${scalars.map((name, at) => html`<${Scalar} key=${name} ...${{ name, bands: series.get(name), isFirst: at === 0, isLast: at === scalars.length - 1, isLog: state.log, width, side, range, theme, step: state.step, lines, hovered, onZoom: page.zoomTo, onStep, onHover: setHovered, isNarrow }} />`)}
+      ${scalars.map((name, at) => html`<${Scalar} key=${name} ...${{ name, bands: series.get(name), isFirst: at === 0, isLast: at === scalars.length - 1, isLog: state.log, width, side, range, theme, step: state.step, lines, gaps: unwritten, hovered, onZoom: page.zoomTo, onStep, onHover: setHovered, isNarrow }} />`)}
       ${logged.length > scalars.length || state.scalars ? html`<${Chips} ...${{ logged, scalars, set, side }} />` : null}
       <${Rail} ...${{ width, side, range, alerts: alerts ?? NONE, gaps, chosen: chosenAlert, theme, onAlert: page.goTo, onGap: page.goToGap }} />
       ${grid ? html`<${Legend} ...${{ grid, look, state, theme, marks, rows: rows.length, names: names.length, set, page }} />` : null}
-      ${rows.length ? html`<${Tracks} ...${{ rows, grid, other: b.grid, look, chosen, range, side, width, theme, hovered, onPick: page.pick, onToggle: page.toggle, onZoom: page.zoomTo, onHover: setHovered, onSeen: isLive ? setSeen : () => {} }} />`
+      ${rows.length && run.steps ? html`<${Tracks} ...${{ rows, grid, other: b.grid, look, chosen, range, side, width, theme, hovered, onPick: page.pick, onToggle: page.toggle, onZoom: page.zoomTo, onHover: setHovered, onSeen: isLive ? setSeen : () => {} }} />`
         : about && run.steps ? html`<p class="message faint">${state.find ? `No name has “${state.find}” in it.` : "No name has numbers: only scalars were logged."}</p>` : null}
       ${state.circuit !== null ? html`<${Other} ...${{ number: state.circuit, others, value: state.value, beyond, theme, set, state, close: () => set({ circuit: null, value: null }) }} />` : null}
     </main>
-    ${isDetailed ? html`<${Details} key=${state.name} ...${{ runs: parts.map((part) => part.run), grids: parts.map((part) => part.grid), chosen, field, about, others, toOther: page.toOther, alerts: alerts ?? NONE, gaps, range, theme, scale: state.scale, stride, row: chosenRow, version: parts.map((part) => part.version).join(), width: innerWidth <= 900 ? innerWidth : 360, close: () => set({ open: false }), pick: page.pick, onZoom: page.zoomTo, onStep }} />` : null}
+    ${isDetailed ? html`<${Details} key=${state.name} ...${{ runs: parts.map((part) => part.run), grids: parts.map((part) => part.grid), chosen, field, about, others, toOther: page.toOther, alerts: alerts ?? NONE, gaps, unwritten, range, theme, scale: state.scale, stride, row: chosenRow, version: parts.map((part) => part.version).join(), width: innerWidth <= 900 ? innerWidth : 360, close: () => set({ open: false }), pick: page.pick, onZoom: page.zoomTo, onStep }} />` : null}
     <${Help} isOpen=${help} close=${() => setHelp(false)} />
     <p class="unseen" role="status">${said}</p>
   </div>`;
@@ -238,10 +230,10 @@ function Scalar({ name, bands, isFirst, isLast, isLog, isNarrow, step, ...rest }
 }
 
 function valueAt(band, step) {
-  let at = band.x.findIndex((middle) => middle > step);
-  if (at < 0) at = band.x.length - 1;
+  const at = Math.max(0, band.first.findLastIndex((first) => first <= step));
   if (band.least[at] === null) return "NaN or Inf";
-  return band.least[at] === band.greatest[at] ? rounded(band.least[at]) : `${rounded(band.least[at], 3)} to ${rounded(band.greatest[at], 3)}`;
+  const said = band.least[at] === band.greatest[at] ? rounded(band.least[at]) : `${rounded(band.least[at], 3)} to ${rounded(band.greatest[at], 3)}`;
+  return band.marks.some(([first]) => first === band.first[at]) ? `${said}, NaN or Inf` : said;
 }
 
 function Chips({ logged, scalars, set, side }) {

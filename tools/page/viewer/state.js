@@ -6,12 +6,12 @@ import { followTheme, known } from "./theme.js";
 
 const NUMBERS = ["run", "with", "from", "to", "step", "low", "high", "circuit", "patch"];
 const TEXTS = ["field", "mode", "scale", "name", "value", "find", "theme", "all"];
-const FLAGS = ["log", "open"];
+const FLAGS = ["log", "open", "predicted"];
 const LISTS = ["turned", "scalars"];
 
 export const START = {
-  run: null, with: null, from: null, to: null, step: null, low: null, high: null, circuit: null, patch: null,
-  field: null, mode: "greatest", scale: "viridis", name: null, value: null, find: "", theme: null, all: null, log: false, open: false, turned: [], scalars: null,
+  ...Object.fromEntries([...NUMBERS, ...TEXTS, ...LISTS].map((key) => [key, null])),
+  mode: "greatest", scale: "viridis", find: "", log: false, open: false, predicted: false, turned: [],
 };
 
 export function readAddress() {
@@ -83,6 +83,15 @@ export function useAnswer(key, make) {
     })();
   }, [key]);
   return found;
+}
+
+export function usePrinting() {
+  const [is, set] = useState(false);
+  useEffect(() => {
+    addEventListener("beforeprint", () => set(true));
+    addEventListener("afterprint", () => set(false));
+  }, []);
+  return is;
 }
 
 export function useTheme(chosen) {

@@ -1,10 +1,10 @@
 // A sweep: the tree of the names that were replaced, and beside each what that changes of the output, at every index.
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-import { Scale } from "./controls.js";
+import { Message, Scale } from "./controls.js";
 import { Grid } from "./grid.js";
 import { openAtFirst, rowsOf, treeOf } from "./names.js";
-import { useWidth } from "./state.js";
+import { useAnswer, useWidth } from "./state.js";
 import { Tracks } from "./tracks.js";
 import { grouped, plural, rounded } from "./words.js";
 
@@ -37,18 +37,9 @@ class SweepGrid extends Grid {
 
 const largestOf = (numbers) => numbers.reduce((most, one) => (Number.isFinite(one) ? Math.max(most, Math.abs(one)) : most), 0) || 1;
 
-function useData(load, number) {
-  const [found, setFound] = useState({ number: null });
-  useEffect(() => {
-    let isWanted = true;
-    load().then((data) => isWanted && setFound({ number, data }));
-    return () => (isWanted = false);
-  }, [number]);
-  return found.number === number ? found.data : null;
-}
-
 export function Sweep({ load, number, theme, beyond, set, state }) {
-  const data = useData(load, number);
+  const { value: data, error } = useAnswer(number, load);
+  if (error) return html`<${Message} title="This sweep cannot be read"><p>${error.message} ${error.found}</p><//>`;
   return data ? html`<${Map} ...${{ data, theme, beyond, set, state }} />` : html`<p class="message faint">…</p>`;
 }
 
@@ -56,9 +47,9 @@ function Map({ data, theme, beyond, set, state }) {
   const { shown } = data;
   const box = useRef(null);
   const whole = useWidth(box);
-  const [what, setWhat] = useState(EFFECT);
+  const what = state.predicted && data.approximation ? PREDICTED : EFFECT;
   const [hovered, setHovered] = useState(null);
-  const [find, setFind] = useState("");
+  const { find } = state;
   const grid = useMemo(() => new SweepGrid(data, what), [data, what]);
   const root = useMemo(() => treeOf(shown.rows), [shown]);
   const atFirst = useMemo(() => openAtFirst(root), [root]);
@@ -77,8 +68,8 @@ function Map({ data, theme, beyond, set, state }) {
     <p class="heading">${shown.of} of ${shown.target} is <b>${rounded(shown.output, 6)}</b>; with one value replaced at a time:</p>
     <div id="legend">
       <${Scale} ...${{ scale: state.scale, theme, low: rounded(-grid.largest, 3), high: `+${rounded(grid.largest, 3)}` }} />
-      ${data.approximation ? html`<div class="modes" role="radiogroup" aria-label="What is shown">${[EFFECT, PREDICTED].map((one) => html`<button role="radio" key=${one} aria-checked=${one === what} onclick=${() => setWhat(one)}>${one}</button>`)}</div>` : null}
-      <input type="search" placeholder="Search names  /" aria-label="Search names" value=${find} oninput=${(event) => setFind(event.target.value)} />
+      ${data.approximation ? html`<div class="modes" role="radiogroup" aria-label="What is shown">${[EFFECT, PREDICTED].map((one) => html`<button role="radio" key=${one} aria-checked=${one === what} onclick=${() => set({ predicted: one === PREDICTED })}>${one}</button>`)}</div>` : null}
+      <input type="search" placeholder="Search  /" aria-label="Search names" value=${find} oninput=${(event) => set({ find: event.target.value })} />
       <span class="swatch zero">exactly 0</span>${shown.axes.length ? html`<span class="swatch absent">no such index</span>` : null}
       ${grid.bad ? html`<span class="swatch mark some">NaN or Inf: ${plural(grid.bad, "run")}</span>` : null}
       <span class="space"></span><span class="faint">${plural(data.was.reduce((sum, one) => sum + (one === 1), 0), "run")}</span>
@@ -117,7 +108,7 @@ function Patch({ data, row, patch, beyond, close }) {
     <p class="faint">${plural(places.length, "run")}${patch === null ? "" : ` at index ${patch}`}; the output is ${rounded(shown.output, 6)} without replacing</p>
     ${beyond.has(name) ? html`<p><button class="link" onclick=${() => beyond.go(name)}>${beyond.words}</button></p>` : null}
     <div class="wide"><table class="numbers"><thead><tr>${titles.map((title) => html`<th scope="col">${title}</th>`)}</tr></thead>
-    <tbody>${places.slice(0, MOST_INSIDE).map(([one, column, at]) => html`<tr><th scope="row">${row.names.length > 1 ? one : "it"}${shown.axes.length ? `[${column}]` : ""}</th>${cell(effect[at] + shown.output)}${cell(effect[at])}${approximation ? (Number.isNaN(approximation[at]) ? html`<td>–</td>` : cell(approximation[at])) : null}</tr>`)}</tbody></table></div>
+    <tbody>${places.slice(0, MOST_INSIDE).map(([one, column, at]) => html`<tr><th scope="row">${row.names.length > 1 ? one : row.label}${shown.axes.length ? `[${column}]` : ""}</th>${cell(effect[at] + shown.output)}${cell(effect[at])}${approximation ? (Number.isNaN(approximation[at]) ? html`<td>–</td>` : cell(approximation[at])) : null}</tr>`)}</tbody></table></div>
     ${places.length > MOST_INSIDE ? html`<p class="faint">and ${plural(places.length - MOST_INSIDE, "run")} that change less</p>` : null}
   </aside>`;
 }

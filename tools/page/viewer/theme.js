@@ -16,9 +16,14 @@ export function followTheme(changed) {
   };
   dark.addEventListener("change", tell);
   addEventListener("message", told);
+  const print = () => changed("light"); // what is dark would take much ink
+  addEventListener("beforeprint", print);
+  addEventListener("afterprint", tell);
   tell();
   return () => {
     dark.removeEventListener("change", tell);
     removeEventListener("message", told);
+    removeEventListener("beforeprint", print);
+    removeEventListener("afterprint", tell);
   };
 }

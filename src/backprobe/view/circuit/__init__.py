@@ -43,5 +43,5 @@ def captions_of(record: Record) -> Captions:
 def page(shown: Shown) -> str:
     """The whole text of a page that shows a circuit and nothing else."""
     data = json.dumps(plain(shown.data), separators=(",", ":"), allow_nan=False).encode()
-    style = text_of("palette.css") + text_of("circuit.css")
-    return assembled(f"backprobe: {shown.title}", {"circuit": zipped(data)}, style, script_of("circuit"))[0]
+    script, style = script_of("circuit"), text_of("circuit.css")
+    return assembled(f"backprobe: {shown.title}", {"circuit": zipped(data)}, style, script)[0]

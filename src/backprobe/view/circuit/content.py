@@ -132,6 +132,8 @@ class Content:
         partial, contribution = flow.edge.partial, flow.edge.contribution
         found |= {"label": self.captions.arrow(flow, upstream=False), "level": self.captions.width(flow)}
         found["finite"] = not self.captions.is_broken(flow)
+        if self.captions.drawn == "attribution":
+            found["attributed"] = found["label"]
         if partial is not None:
             found |= {"partial": describe(partial, self.arrays), "number": self._number(partial)}
         if contribution is not None:

@@ -19,7 +19,7 @@ export class Chains {
   }
 
   // The edges by which a path may go on, that along which most flows back first.
-  options(at) {
+  #options(at) {
     const onward = this.edges(at).filter((edge) => this.counts.get(edge.to) > 0n);
     const size = (edge) => (Number.isFinite(Number(edge.rms ?? NaN)) ? Number(edge.rms) : -1);
     return onward.sort((a, b) => size(b) - size(a) || a.to - b.to);
@@ -29,7 +29,7 @@ export class Chains {
   path(at, choices) {
     const steps = [];
     while (!this.recording.outputSet.has(at)) {
-      const options = this.options(at);
+      const options = this.#options(at);
       if (!options.length) return null;
       const edge = options.find((one) => one.to === choices.get(at)) ?? options[0];
       steps.push({ edge, options });

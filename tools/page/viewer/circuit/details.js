@@ -4,12 +4,12 @@ import { chart } from "./histogram.js";
 import { product } from "./chain.js";
 import { element, plural, rounded } from "./elements.js";
 import { acrossWhat } from "./diagram.js";
-import { valueItem } from "./recording.js";
+import { nameOf, valueItem } from "./recording.js";
 import { weightsOf } from "./sparkline.js";
 
 // `select` selects an item, `choose` the edge by which the path goes on from a value; `beyond` leads out of the circuit.
 export function details(recording, item, chain, { select, choose, close, beyond }) {
-  const name = item.kind === "box" ? recording.boxes[item.id].name : recording.values.get(item.id).name;
+  const name = nameOf(recording, item);
   const parts =
     item.kind === "box"
       ? boxParts(recording, item.id, select)
@@ -64,8 +64,7 @@ function across(recording, box, select) {
   const { alike } = box;
   const weights = weightsOf(recording, alike);
   const row = (item, at) => {
-    const { name } = item.kind === "box" ? recording.boxes[item.id] : recording.values.get(item.id);
-    const to = element("button", { type: "button", class: "link", onclick: () => select(item) }, name);
+    const to = element("button", { type: "button", class: "link", onclick: () => select(item) }, nameOf(recording, item));
     const { weight, isBad } = weights[at];
     const said = Number.isNaN(weight) ? "–" : rounded(weight);
     return element("tr", {}, element("th", { scope: "row" }, to), element("td", { class: isBad ? "alarm" : "" }, isBad ? `${said}, not finite inside` : said));
@@ -151,6 +150,7 @@ function flows(recording, edges, end, select) {
 const COLUMNS = [
   ["partial", "local partial"],
   ["back", "flows back"],
+  ["attributed", "attribution"],
 ];
 const columnsOf = (edges) => COLUMNS.filter(([key]) => edges.some((edge) => edge[key] !== undefined));
 const numbersOf = (edge, columns) => columns.map(([key]) => element("td", {}, edge[key] ?? "–"));

@@ -1,5 +1,5 @@
 // Lines between what is visible: from the lower side of one element, through its lanes, to the upper side of another.
-// A line bends only between rows, where nothing stands. Only those that lie where one looks are drawn.
+// A line bends only between rows, where nothing stands. Only those that lie where one looks are measured and drawn.
 
 import { drawn } from "./elements.js";
 import { keyOf } from "./recording.js";
@@ -7,56 +7,85 @@ import { keyOf } from "./recording.js";
 const MOST_LABELS = 80; // beyond, only selected lines have theirs
 const MOST_QUIET = 60; // lines of one selected value, of those that are drawn only then
 const MOST_CHARACTERS = 24;
-const LETTER = { width: 6.8, height: 15 };
+const LETTER = { width: 7.5, height: 15 };
+const APART = 8; // pixels between two labels
 const BEYOND = 2; // windows above and below the one that is seen, in which lines are drawn too
 
 export class Lines {
+  #canvas;
+  #drawn = [0, 0]; // from where to where
+  #edges = [];
+  #hasAllLabels = true;
+  #index = new Index();
+  #looks;
+  #nodes;
+  #stops;
+  #svg;
+  #window;
+
   constructor(svg, canvas) {
-    Object.assign(this, { svg, canvas, window: canvas.parentElement, edges: [], lines: [], stops: null, drawn: [0, 0] });
+    [this.#svg, this.#canvas, this.#window] = [svg, canvas, canvas.parentElement];
     let waits = 0;
     const scrolled = () => {
       waits ||= requestAnimationFrame(() => {
         waits = 0;
-        const [top, bottom] = this.seen(0);
-        if (top < this.drawn[0] || bottom > this.drawn[1]) this.draw();
+        const [top, bottom] = this.#seen(0);
+        if (top < this.#drawn[0] || bottom > this.#drawn[1]) this.draw();
       });
     };
-    this.window.addEventListener("scroll", scrolled, { passive: true });
+    this.#window.addEventListener("scroll", scrolled, { passive: true });
   }
 
-  // After something was opened or closed, with other edges, or the window has another size.
-  measure(edges = this.edges) {
-    Object.assign(this, { edges, stops: null });
+  // After something was opened or closed, in pieces: the edges, and the elements and lanes by their names.
+  *take(edges, nodes) {
+    const index = new Index();
+    for (const edge of edges) {
+      index.add(edge);
+      yield;
+    }
+    [this.#edges, this.#index, this.#nodes] = [edges, index, nodes];
+    this.measure();
+  }
+
+  // After the window has got another size.
+  measure() {
+    this.#stops = null;
   }
 
   // `isNear` says whether a line belongs to what is selected, `isOnPath` whether it is on the path that is looked at.
   mark(isNear, isOnPath) {
-    const quiet = this.edges.filter((edge) => edge.quiet && isNear(edge));
-    const shown = (edge) => !edge.quiet || isOnPath(edge) || (isNear(edge) && quiet.length <= MOST_QUIET);
-    this.stops ??= new Stops(this.canvas);
-    this.lines = this.edges.filter(shown).map((edge) => lineOf(this.stops, edge, isNear(edge), isOnPath(edge)));
-    spread(this.lines, 0);
-    spread(this.lines, -1);
-    this.hasAllLabels = this.lines.filter(({ edge }) => labelOf(edge)).length <= MOST_LABELS;
+    const isFew = this.#edges.filter((edge) => edge.quiet && isNear(edge)).length <= MOST_QUIET;
+    const isShown = (edge) => !edge.quiet || isOnPath(edge) || (isFew && isNear(edge));
+    this.#looks = { isNear, isOnPath, isShown };
+    this.#hasAllLabels = this.#edges.filter((edge) => labelOf(edge) && isShown(edge)).length <= MOST_LABELS;
     this.draw();
   }
 
   // From where to where one sees the canvas, and so many windows more.
-  seen(beyond) {
-    const { scrollTop, clientHeight } = this.window;
+  #seen(beyond) {
+    const { scrollTop, clientHeight } = this.#window;
     return [scrollTop - beyond * clientHeight, scrollTop + (1 + beyond) * clientHeight];
   }
 
-  draw() {
-    const [top, bottom] = (this.drawn = this.seen(BEYOND));
-    const lines = this.lines.filter((line) => line.top <= bottom && line.bottom >= top);
-    for (const line of lines) line.hops ??= hops(this.stops, line);
-    const labelled = lines.filter(({ edge, near, onPath }) => labelOf(edge) && (this.hasAllLabels || near || onPath));
+  // Those near what one sees, or all: for paper.
+  draw(isWhole = false) {
+    const [top, bottom] = (this.#drawn = isWhole ? [-Infinity, Infinity] : this.#seen(BEYOND));
+    const { isNear, isOnPath, isShown } = this.#looks;
+    this.#stops ??= new Stops(this.#canvas, this.#nodes);
+    this.#stops.scrolled();
+    const near = new Set((isWhole ? this.#edges : this.#index.between(this.#stops, top, bottom)).filter(isShown));
+    const measured = this.#index.withThoseBeside(near).filter(isShown);
+    const all = measured.map((edge) => lineOf(this.#stops, edge, isNear(edge), isOnPath(edge))).filter(Boolean);
+    spread(all, 0);
+    spread(all, -1);
+    const lines = all.filter((line) => near.has(line.edge));
+    for (const line of lines) line.hops = hops(this.#stops, line);
+    const labelled = lines.filter((line) => labelOf(line.edge) && (this.#hasAllLabels || line.near || line.onPath));
     labelled.sort((a, b) => Number(b.near) - Number(a.near));
     const taken = [];
-    this.svg.setAttribute("width", this.canvas.scrollWidth);
-    this.svg.setAttribute("height", this.canvas.scrollHeight);
-    this.svg.replaceChildren(
+    this.#svg.setAttribute("width", this.#canvas.scrollWidth);
+    this.#svg.setAttribute("height", this.#canvas.scrollHeight);
+    this.#svg.replaceChildren(
       arrowHead(),
       ...lines.map(group),
       ...labelled.map((line) => labelOn(line, taken)).filter(Boolean),
@@ -64,38 +93,86 @@ export class Lines {
   }
 }
 
+// The edges by what they begin and end at, go through, and leave or enter.
+class Index {
+  #at = new Map();
+  #from = new Map();
+  #to = new Map();
+
+  add(edge) {
+    const put = (map, key) => (map.has(key) ? map.get(key).push(edge) : map.set(key, [edge]));
+    const [from, to] = [keyOf(edge.from), keyOf(edge.to)];
+    put(this.#from, from);
+    put(this.#to, to);
+    for (const key of [from, to, ...(edge.lanes ?? []), ...(edge.boxes ?? [])]) put(this.#at, key);
+  }
+
+  // Those of the rows between two heights: what is outside of these is not measured.
+  between(stops, top, bottom) {
+    const found = new Set();
+    const isThere = (node) => {
+      const place = stops.rectangle(node);
+      return place.top <= bottom && place.bottom >= top;
+    };
+    const visit = (node) => {
+      for (const child of node.children) {
+        if (child.matches("svg")) continue;
+        if (!child.matches(".row, .alone")) visit(child);
+        else if (isThere(child)) [...child.children].forEach(enter);
+      }
+    };
+    const enter = (cell) => {
+      for (const edge of this.#at.get(cell.dataset.key ?? cell.dataset.lane) ?? []) found.add(edge);
+      if (cell.matches(".open") && isThere(cell)) visit(cell);
+    };
+    visit(stops.canvas);
+    return [...found];
+  }
+
+  // And those that begin or end beside one of them.
+  withThoseBeside(edges) {
+    const found = new Set();
+    for (const { from, to } of edges) {
+      for (const one of [...this.#from.get(keyOf(from)), ...this.#to.get(keyOf(to))]) found.add(one);
+    }
+    return [...found];
+  }
+}
+
 function lineOf(stops, edge, near, onPath) {
-  const lanes = edge.quiet ? [] : (edge.lanes ?? []).map((name) => stops.named(name));
-  const own = [stops.named(keyOf(edge.from)), ...lanes.filter(Boolean), stops.named(keyOf(edge.to))];
-  const ends = [own[0], own.at(-1)];
-  return {
-    edge, near, onPath, stops: own,
-    top: Math.min(...ends.map(({ top }) => top)),
-    bottom: Math.max(...ends.map(({ bottom }) => bottom)),
-  };
+  const names = [keyOf(edge.from), ...(edge.quiet ? [] : (edge.lanes ?? [])), keyOf(edge.to)];
+  const own = names.map((name) => stops.named(name));
+  return own[0] && own.at(-1) ? { edge, near, onPath, stops: own.filter(Boolean) } : null; // null: not there yet
 }
 
 // Where elements and lanes lie within the canvas, and the rows that they stand in.
 class Stops {
-  constructor(canvas) {
-    this.origin = canvas.getBoundingClientRect();
-    this.rectangles = new Map();
-    const nodes = [...canvas.querySelectorAll("[data-key], [data-lane]")];
-    this.byName = new Map(nodes.map((node) => [node.dataset.key ?? node.dataset.lane, node]));
+  #byName;
+  #origin;
+  #rectangles = new Map();
+
+  constructor(canvas, byName) {
+    this.canvas = canvas;
+    this.#byName = byName;
+  }
+
+  // Before something is measured: the canvas may lie elsewhere in the window now.
+  scrolled() {
+    this.#origin = this.canvas.getBoundingClientRect();
   }
 
   named(name) {
-    const node = this.byName.get(name);
-    return node ? { node, ...this.rectangle(node) } : null;
+    const node = this.#byName.get(name);
+    return node ? this.rectangle(node) : null;
   }
 
   rectangle(node) {
-    if (!this.rectangles.has(node)) {
+    if (!this.#rectangles.has(node)) {
       const { left, top, width, height } = node.getBoundingClientRect();
-      const [x, y] = [left - this.origin.left, top - this.origin.top];
-      this.rectangles.set(node, { x, top: y, bottom: y + height, width, middle: x + width / 2 });
+      const [x, y] = [left - this.#origin.left, top - this.#origin.top];
+      this.#rectangles.set(node, { node, x, top: y, bottom: y + height, width, middle: x + width / 2 });
     }
-    return this.rectangles.get(node);
+    return this.#rectangles.get(node);
   }
 
   // The outermost row around one stop in which the other is not.
@@ -192,7 +269,7 @@ function labelOn(line, taken) {
   const { from, to } = line.hops.at(-1);
   for (const part of [0.5, 0.35, 0.65, 0.25, 0.75]) {
     const { x, y } = onCurve(from, to, part);
-    const box = { left: x + 4, right: x + 4 + label.length * LETTER.width, top: y - 8, bottom: y - 8 + LETTER.height };
+    const box = { left: x + 4, right: x + 4 + label.length * LETTER.width + APART, top: y - 8, bottom: y - 8 + LETTER.height };
     if (taken.some((other) => overlaps(box, other))) continue;
     taken.push(box);
     return drawn("text", { x: x + 4, y: y + 4, class: "label" }, label);

@@ -79,4 +79,5 @@ export function around(recording, item) {
 
 export const valueItem = (at) => ({ kind: "value", id: at });
 export const boxItem = (at) => ({ kind: "box", id: at });
+export const nameOf = ({ boxes, values }, { kind, id }) => (kind === "box" ? boxes[id] : values.get(id)).name;
 export const keyOf = (item) => `${item.kind}${item.id}`;

@@ -33,8 +33,8 @@ export function standsFor(recording, open, item) {
   return closed.length ? { kind: "box", id: closed.at(-1) } : item;
 }
 
-// The edges between visible items, those that share both ends as one.
-export function visibleEdges(recording, open) {
+// The edges between visible items, those that share both ends as one. It may be made in pieces.
+export function* visibleEdges(recording, open) {
   const found = new Map();
   const stands = new Map();
   const standOf = (at) => {
@@ -42,6 +42,7 @@ export function visibleEdges(recording, open) {
     return stands.get(at);
   };
   for (const edge of recording.edges) {
+    yield;
     const [from, to] = [standOf(edge.from), standOf(edge.to)];
     const key = `${keyOf(from)} ${keyOf(to)}`;
     if (keyOf(from) === keyOf(to)) continue;
@@ -56,19 +57,29 @@ export function visibleEdges(recording, open) {
   });
 }
 
-// The rows of each open box, and for each edge the lanes that it goes through, from its start to its end.
-export function arranged(recording, open, edges) {
+// The rows of each open box, and for each edge the lanes that it goes through, from its start to its end, and the boxes
+// that it leaves and enters. It may be made in pieces.
+export function* arranged(recording, open, edges) {
   const plans = new Map();
   for (const box of [null, ...open]) {
     const items = recording.inside.get(box);
     const place = new Map(items.map((item, at) => [keyOf(item), at]));
     plans.set(box, { items, place, links: [], arrivals: [], departures: new Set() });
   }
-  const ways = edges.filter((edge) => !edge.quiet).map((edge) => [edge, way(recording, plans, edge)]);
+  const ways = [];
+  for (const edge of edges) {
+    if (!edge.quiet) ways.push([edge, way(recording, plans, edge)]);
+    yield;
+  }
   for (const plan of plans.values()) {
     Object.assign(plan, layered(plan.items.length, plan.links, plan.arrivals, [...plan.departures]));
+    yield;
   }
-  for (const [edge, parts] of ways) edge.lanes = parts.flatMap((part) => lanesOf(plans, part));
+  for (const [edge, parts] of ways) {
+    edge.lanes = parts.flatMap((part) => lanesOf(plans, part));
+    edge.boxes = parts.filter((part) => part.to === null || part.source !== undefined).map((part) => `box${part.box}`);
+    yield;
+  }
   return plans;
 }
 

@@ -1,0 +1,26 @@
+"""The command ``backprobe``. With it only ``view`` is imported of its verbs: a server lives long, and holds little."""
+
+from __future__ import annotations
+
+import click
+
+import backprobe as bp
+from backprobe.cli.refusal import Verbs
+from backprobe.cli.view import view
+
+
+@click.group(
+    cls=Verbs,
+    commands={"view": view},
+    others="backprobe.cli.verbs",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(bp.__version__, prog_name="backprobe")
+def main() -> None:
+    """The gradient of any value inside a computation, by name.
+
+    \b
+    backprobe probe toy.py:f x=3 w=2 b=1
+
+    Exit status: 0 if nothing was found, 1 if something was, 2 for bad input, 3 if the program raised.
+    """
