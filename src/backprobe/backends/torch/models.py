@@ -157,15 +157,18 @@ def observing(
             reporter.keep(journal)
     if journal is not None and reporter.is_kept:
         rewritten = journal.forwards(asked)
-    if rewritten is None:
-        rewritten = _reporting(asked, observer)
+    while rewritten is None:
+        rewritten = [
+            (module, "forward", reporting)
+            for module, path in asked.items()
+            if (reporting := observer.rewritten(path, original(module, "forward"))) is not None
+        ]
         if journal is not None and reporter.is_kept:
             if len(rewritten) == len(asked):
                 journal.know_forwards(asked)
             else:  # one that does not report may call others, and return what nobody hears
-                reporter.is_kept = False
+                reporter.is_kept, rewritten = False, None
                 journal.refuse()
-                rewritten = _reporting(asked, observer)
     with ExitStack() as installed:
         installed.enter_context(
             replaced(rewritten, is_dynamo_compiling if reporter.schedules is NONE else reporter.is_aside)
@@ -181,15 +184,6 @@ def observing(
         if reporter.schedules is not NONE:
             installed.enter_context(reporter.schedules.listening())
         yield
-
-
-def _reporting(asked: Mapping[Module, str], observer: ModuleObserver) -> list[tuple[Any, str, Any]]:
-    # The reporting forwards of modules, as patches; those that cannot be rewritten are left out.
-    return [
-        (module, "forward", reporting)
-        for module, path in asked.items()
-        if (reporting := observer.rewritten(path, original(module, "forward"))) is not None
-    ]
 
 
 class _Reporter:
