@@ -1,8 +1,8 @@
-"""A failing step on disk: a folder of plain data, read whole or not at all; nothing in it is ever run.
+"""A failing step on disk: a folder of plain data that is read whole or not at all, and never executed.
 
-``step.json`` says what failed, with what, and what was left out; ``step.safetensors`` holds parameters, buffers, the
-batch and random states, each under its name, in its own dtype where it lies there by itself, else as bytes. Beside them
-are the two files of the recording, which ``bp.load`` reads.
+``step.json`` says what failed, what the calls were given, and what was left out. ``step.safetensors`` holds parameters,
+buffers, the batch and random states by name. A tensor that covers its memory alone keeps its dtype; other memory is
+stored as bytes. Beside them lie the two files of the recording, which ``bp.load`` reads.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from backprobe.storage.schema import UNFIT
 FORMAT, VERSION = "backprobe step", 1
 DATA, BYTES = "step.json", "step.safetensors"
 LARGEST = 8 * 2**30
-"""Bytes of tensors in the file of a step. Of what does not fit, parameters are left out first, then buffers."""
+"""The most bytes of tensors in a step's file. If they exceed it, parameters are left out first, then buffers."""
 LARGEST_RECORDING = 2**30
-"""The same of the recording beside it."""
+"""The same limit for the recording beside it."""
 DEEPEST = 16
 MANY = 64
-"""Whole numbers in a list that are written as an array."""
+"""From this many integers on, a list is written as an array."""
 NATIVE = {
     "float16": "F16",
     "bfloat16": "BF16",
@@ -50,20 +50,20 @@ NATIVE = {
     "int32": "I32",
     "int64": "I64",
 }
-"""The dtypes that safetensors has a name for, and these."""
+"""safetensors' own names of these dtypes."""
 
 Tensor = tuple[str, Sequence[int], Any]
 """In a file: the dtype, the shape and the memory."""
 
 
 class NotKept(Exception):
-    """A part of a call that cannot be written without running code to read it; ``kind`` says which."""
+    """A part of a call that could be written only by running code of the program. ``kind`` says which part."""
 
 
 def write(
     step: CapturedStep, record: Record | None, said: Mapping[str, Any], path: Path, spelling: Captures
 ) -> Sequence[str]:
-    """Write a step into a new folder, wholly or not at all, and give what was left out. Raises OSError and others."""
+    """Write a step into a new folder, or nothing at all. Returns what was left out. Raises OSError and others."""
     writer = Writer(step, spelling)
     data, tensors = writer.data(), writer.tensors()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def write(
 
 
 def _record(record: Record | None, folder: Path) -> list[str]:
-    # Write the recording, and say what of it is left out.
+    # Write the recording, and return what of it was left out.
     if record is None:
         return ["the recording: the call could not be made again as it failed"]
     try:
@@ -108,12 +108,12 @@ NEEDED = re.compile(rf"calls\.\d+\.(args|kwargs|gradients)|.*{SINCE}")
 
 
 def needed(left_out: Sequence[str]) -> list[str]:
-    """What of all that was left out a step cannot be run again without."""
+    """Those parts of what was left out without which the step cannot run again."""
     return [one for one in left_out if NEEDED.match(one)]
 
 
 class Writer:
-    """A step as plain data, and the tensors in it by name."""
+    """A step as plain data, and its tensors by name."""
 
     def __init__(self, step: CapturedStep, spelling: Captures) -> None:
         self.step, self.spelling = step, spelling
@@ -126,7 +126,7 @@ class Writer:
         self.room = LARGEST
 
     def data(self) -> dict[str, Any]:
-        """The step as plain data; what is needed most is taken first, and what does not fit is left out."""
+        """The step as plain data. The most important parts are taken first, and what does not fit is left out."""
         step = self.step
         calls: list[dict[str, Any]] = [
             {"path": call.path, "modes": call.modes, "wanted": call.wanted, "returned": call.returned}
@@ -220,10 +220,12 @@ class Writer:
         return layout
 
     def tensors(self) -> dict[str, Tensor]:
-        """What the file of tensors holds. Memory that one tensor covers wholly has its name, dtype and shape."""
+        """What the file of tensors holds. Memory that one tensor covers entirely has that tensor's name, dtype and
+        shape.
+        """
         users: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         found = {}
-        stored = {name: blob.bytes() for name, blob in self.blobs.items()}  # may move layouts
+        stored = {name: blob.bytes() for name, blob in self.blobs.items()}  # this may change layouts
         for where, layout in self.layouts:
             users.setdefault(layout["storage"], []).append((where, layout))
         for storage, own in users.items():
@@ -236,7 +238,7 @@ class Writer:
 
 
 def _typed(layout: Mapping[str, Any], memory: Any) -> Tensor:
-    # Memory as safetensors is given it.
+    # Memory in the form that safetensors takes.
     shape, size = layout.get("shape", []), memory.nbytes
     strides = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
     is_whole = layout["offset"] == 0 and layout["stride"] == strides and layout["dtype"] in NATIVE
@@ -246,10 +248,11 @@ def _typed(layout: Mapping[str, Any], memory: Any) -> Tensor:
 
 
 def _put_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
-    # The format of safetensors is this simple, and its own library takes all at once, in one of two ways by version:
-    # https://github.com/safetensors/safetensors#format
+    # Written by hand: safetensors' own library takes all tensors at once, and its interface differs between versions.
+    # The format is simple: https://github.com/safetensors/safetensors#format
     at, header = 0, {}
-    ordered = sorted(tensors.items(), key=lambda one: (-_size_of(one[1][0]), one[0]))  # so that each is aligned
+    # largest numbers first, so that each tensor is aligned
+    ordered = sorted(tensors.items(), key=lambda one: (-_size_of(one[1][0]), one[0]))
     for name, (dtype, shape, memory) in ordered:
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + memory.nbytes]}
         at += memory.nbytes
@@ -266,7 +269,7 @@ def _size_of(dtype: str) -> int:
 
 
 def _size(dtype: str) -> int:
-    # Bytes of one number.
+    # The bytes of one number of this dtype.
     bits = dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
     return int(bits) // 8 if bits else 1
 
@@ -282,7 +285,7 @@ def _kept_in(value: Any, depth: int = 0) -> Iterator[KeptTensor]:
 
 
 def _fields_of(value: Any) -> dict[str, Any] | None:
-    # What an object holds that is a named tuple, a dataclass or a dict of its own class; None for any other.
+    # The fields of a named tuple, a dataclass or an instance of a dict's subclass; None for any other object.
     kind = type(value)
     if isinstance(value, dict):
         return dict(dict.items(value)) if all(type(key) is str for key in value) else None
@@ -299,9 +302,10 @@ def _fields_of(value: Any) -> dict[str, Any] | None:
 def read(
     path: str | os.PathLike[str], asked: str, spelling: Callable[[str], Captures], beside: Sequence[ModuleType] = ()
 ) -> tuple[CapturedStep, dict[str, Any]]:
-    """The step in a folder, and the rest of what is said there. Raises BadRecording, and NoBackend.
+    """The step in a folder, and the rest of ``step.json``. Raises BadRecording, and NoBackend.
 
-    The classes of what the calls were given are those of modules that are imported, or of the modules ``beside``.
+    Classes of the calls' arguments are looked up in modules that are already imported, and in those given as
+    ``beside``.
     """
     folder = Path(path)
     data = step_data(folder, asked)
@@ -320,7 +324,7 @@ def read(
 
 
 def told(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """What ``step.json`` says, as far as it can be read; None where there is none."""
+    """What ``step.json`` says, as far as it can be read; None if there is no such file."""
     try:
         data = json.loads((Path(path) / DATA).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -329,7 +333,7 @@ def told(path: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 
 def step_data(folder: Path, asked: str) -> dict[str, Any]:
-    """What ``step.json`` says. Raises BadRecording where it is no step, or not one that this version can read."""
+    """What ``step.json`` says. Raises BadRecording if it is not a step, or not one that this version can read."""
     try:
         data = json.loads((folder / DATA).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -388,7 +392,7 @@ def _canonical(data: Mapping[str, Any]) -> str:
 
 
 class StepReader:
-    """Plain data as a step again."""
+    """Turns plain data back into a step."""
 
     def __init__(
         self, backend: str, blobs: Mapping[str, Any], spelling: Captures, beside: Sequence[ModuleType]
@@ -458,8 +462,8 @@ class StepReader:
         raise ValueError(f"{data!r:.60} is no value")
 
     def _object(self, module: str, name: str, fields: dict[str, Any]) -> Any:
-        # A named tuple, a dataclass or a dict of its own class. No module is imported for it, and no code is run but
-        # that of a dict's class.
+        # A named tuple, a dataclass or an instance of a dict's subclass. No module is imported for it, and no code runs
+        # except that of a dict's class.
         kind: Any = next(
             (found for one in (sys.modules.get(module), *self.beside) if (found := _class(one, name))), None
         )
@@ -487,7 +491,7 @@ def _class(module: Any, name: str) -> Any:
 
 
 class Blobs(dict[str, Any]):
-    """Memory by name, copied from the file when it is first asked for, and then the same."""
+    """Memory by name, copied from the file on first access and cached."""
 
     def __init__(self, mapped: Mapping[str, Any]) -> None:
         self.mapped = mapped
