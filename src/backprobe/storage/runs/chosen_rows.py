@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class ChosenRows:
-    """Which rows of the result are filled from which places of an attempt. Names that the attempt lacks are left out."""
+    """Which rows of the result are filled from which places of an attempt. Names the attempt lacks are left out."""
 
     to: NDArray[numpy.int64]
     places: NDArray[numpy.int64]

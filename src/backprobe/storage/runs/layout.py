@@ -131,7 +131,7 @@ def info_of(steps: Iterable[StepData]) -> NDArray[Any]:
 
 
 def joined(infos: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Several INFO arrays, concatenated. This works on plain bytes, since NumPy would compare the fields of each array."""
+    """Several INFO arrays, concatenated as plain bytes, since NumPy would compare the fields of each array."""
     return numpy.asarray(numpy.concatenate([one.view(f"V{INFO.itemsize}") for one in infos]).view(INFO))
 
 

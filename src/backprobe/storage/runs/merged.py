@@ -176,7 +176,7 @@ class RunReader:
     def narrow_of_all(
         self, rows: Sequence[RowKey], keys: Sequence[Key], columns: Sequence[str], low: int, high: int
     ) -> dict[str, Matrix]:
-        """Several columns of all processes. If there are very many processes, each file is opened once for all columns."""
+        """Several columns of all processes. With very many processes, each file is opened once for all columns."""
         steps = self.info()["step"][low:high]
         is_once = numpy.array([row.merge == "once" for row in rows], bool)
         wanted = list(dict.fromkeys(["count"] * bool(is_once.any()) + [*columns]))
@@ -262,7 +262,7 @@ class RunReader:
     def gaps(
         self, codes: Sequence[str] | None = None, low: int = 0, high: int | None = None
     ) -> list[tuple[int, str, str, str]]:
-        """Step, name, kind and code of each missing row, in any rank: only these codes, in the steps at these places."""
+        """Step, name, kind and code of each missing row, in any rank, for these codes and the steps at these places."""
         if len(self.ranks) > 1:
             low, high = 0, None  # the places of a step differ between ranks
         found = {
