@@ -52,7 +52,7 @@ WORDS = click.argument("words", nargs=-1, metavar="[NAME=VALUE]...")
 
 
 def probing(command: Callable[..., None]) -> Callable[..., None]:
-    """The arguments and options of ``bp.probe``."""
+    """Adds the arguments and options of ``bp.probe`` to a command."""
     for option in [
         BACKEND,
         click.option("--nonfinite", is_flag=True, help="Record where NaN and Inf were born."),
@@ -486,13 +486,13 @@ def demo(folder: str) -> None:
 
 
 def _first_name(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    # The name of a value, if one comes before the arguments, and the arguments.
+    # Splits the words into the name of a value, if one comes first, and the arguments.
     count = int(bool(words) and "=" not in words[0])
     return words[:count], words[count:]
 
 
 def _answer(report: bp.Report, strict: bool | None = None, *, after: Callable[[], None] | None = None) -> NoReturn:
-    # Print a report, and exit with whether something was found; None for ``strict`` where the command has no --strict.
+    # Prints a report and exits with 1 if it has findings. ``strict`` is None if the command has no --strict.
     show(report)
     if after is not None:
         after()

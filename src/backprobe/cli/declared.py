@@ -1,4 +1,4 @@
-"""Options of commands as the verbs declare them: what each takes is written once, where the verb checks it."""
+"""The options of commands, taken from the verbs' declarations, so that allowed values are written only once."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ OPTIONS = {
         *PACES,
         VIEWING[0],
         ORDER,
-        replace(CONVENTION, allowed=tuple(CONVENTIONS), next='"flax"', says=""),  # a command line has no pairs of them
-        replace(WHAT, kind=str, allowed=KINDS, next="'grad'", says=""),  # and repeats what is several
+        # pairs of names cannot be written on a command line
+        replace(CONVENTION, allowed=tuple(CONVENTIONS), next='"flax"', says=""),
+        replace(WHAT, kind=str, allowed=KINDS, next="'grad'", says=""),  # a command repeats the option instead
         replace(EXPORTING, name="to", next="'parquet'"),
         Option("steps", int, 1, "2"),
         Option("step", int, 0, "10"),
     )
 }
-"""Those that commands have, by their names."""
+"""The options that commands share with verbs, by name."""
 
 
 class Taken(click.types.StringParamType):
-    """The values of an option, read from a word; a wrong word is refused as the verb refuses a wrong value."""
+    """Parses an option's value, and refuses a wrong one with the same message as the verb."""
 
     def __init__(self, option: Option) -> None:
         self.name = "integer" if option.kind is int else "text"
@@ -50,7 +51,7 @@ class Taken(click.types.StringParamType):
         self.option = replace(option, kind=str, allowed=tuple(self.values)) if allowed else option
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The value that the verb takes. Raises BadOption."""
+        """The value in the form that the verb takes. Raises BadOption."""
         if self.option.kind is int and str(value).removeprefix("-").isdecimal():
             value = int(value)
         self.option.check(value)
@@ -58,7 +59,7 @@ class Taken(click.types.StringParamType):
 
 
 def declared(name: str, help: str, **given: Any) -> Callable[[Command], Command]:
-    """The option of this name, for a command. In ``help`` stands {} for the values that it may have."""
+    """A click option for a command. ``{}`` in ``help`` stands for the allowed values."""
     taken = Taken(OPTIONS[name])
     *more, last = taken.values or [""]
     return click.option(f"--{name}", type=taken, help=help.format(f"{', '.join(more)} or {last}"), **given)
