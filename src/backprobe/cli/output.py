@@ -1,4 +1,4 @@
-"""What a command prints: text, one JSON document, or nothing; and the SARIF file, if asked for."""
+"""The output of a command: text, one JSON document, or nothing; and the SARIF file, if asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands fail: bad input, errors of the program, and Ctrl-C.
+"""Commands that fail: on bad input, on errors of the program, and on Ctrl-C.
 
 Bad input is shown as one of our errors, with exit status 2.
 """
