@@ -1,8 +1,8 @@
 """Lets a guard see the gradients that a program takes with ``jax.grad`` and ``jax.value_and_grad``.
 
 Functions in JAX are pure, so a gradient that is not finite can be taken again under a probe, of the same function at
-the same arguments. Equinox and Flax NNX differentiate a wrapper around the user's function, to which they pass the model in
-parts.
+the same arguments. Equinox and Flax NNX differentiate a wrapper around the user's function, to which they pass the
+model in parts.
 """
 
 from __future__ import annotations

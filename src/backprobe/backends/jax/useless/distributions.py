@@ -15,8 +15,8 @@ from backprobe.backends.jax.useless.program import EquationStep, RecordedProgram
 from backprobe.backends.useless.distributions import EXACT, MOST, axes, near_of
 
 APART, APART_COARSE = 10, 2
-"""Equal probabilities are their own softmax. A distribution is told apart from its softmax if the two differ by more than
-this many times the tolerance; the second number is for 16 bits.
+"""Equal probabilities are their own softmax. A distribution is told apart from its softmax if the two differ by more
+than this many times the tolerance; the second number is for 16 bits.
 """
 
 CHANCE = 1e-7
