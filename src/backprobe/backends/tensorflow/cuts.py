@@ -42,7 +42,7 @@ MOST = 8
 
 @dataclass(frozen=True)
 class Severed:
-    """An operation that received differentiated values, by number, and lets no gradient through, with its time and place."""
+    """An operation that received differentiated values, by number, and lets no gradient through; when and where."""
 
     operation: str
     by: CutBy

@@ -138,7 +138,7 @@ class TensorflowGuardedCall(PassedCall):
             raise NotTheSame(Reason("draws_on", {"operation": drawn[0]}))
 
     def tied(self, path: str, output: Any) -> Any:
-        """The output as a new tensor with the same numbers and gradient. This call is told when the gradient arrives."""
+        """The output as a new tensor with the same numbers and gradient. This call is told when that arrives."""
         again = private.unrecorded(tf.identity, output)
         vars(again).update(vars(output))  # such as Keras's mask
         private.record_operation("Identity", [again], [output], partial(self._come, path))
