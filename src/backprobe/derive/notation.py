@@ -92,7 +92,7 @@ class Text:
         return self.dot.join([first, *rest]), MINUS if first.startswith("-") else PRODUCT
 
     def follows(self, coefficient: Tree, factor: Tree) -> bool:
-        """May a number stand before this factor without a dot? Before a short name or function, and a power of one."""
+        """May a number precede this factor without a dot? Yes before a short name or function, or its power."""
         if isinstance(factor, Apply) and factor.op == "pow" and isinstance(factor.args[1], Number):
             factor = factor.args[0]
         name = factor.text if isinstance(factor, Leaf) else factor.op if isinstance(factor, Apply) else ""

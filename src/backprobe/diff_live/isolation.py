@@ -27,7 +27,7 @@ class Isolation:
         self.comparison, self.record = comparison, comparison.b.record
         self.names: dict[int, str] = {}
         self.rounded: set[int] = set()
-        """The values that lose digits as they go on, in the dtype that the second gives them."""
+        """Values that are rounded when the second program continues with them in its own dtype."""
         found = {comparison.pairs[at].b: self._goes(at) for at in self._differing()}
         bound = Counter(map(strip, self.record.names))
         self.exchange = Exchange(

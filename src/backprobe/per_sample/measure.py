@@ -204,7 +204,7 @@ class SampleMeasure:
         return all(gap <= self.tolerance(name) * max(sizes[name], SMALL * largest) for name, gap in gaps.items())
 
     def tolerance(self, name: str) -> float:
-        """How far two computations of the same gradient may be apart, as a part of it: by its dtype."""
+        """The relative tolerance between two computations of the same gradient, by its dtype."""
         dtype = str(next(one.entry.dtype for one in self.wanted if one.name == name))
         eps = 2.0**-7 if "bfloat16" in dtype else 2.0**-10 if "16" in dtype else 2.0**-52
         eps = 2.0**-23 if dtype in ("float32", "complex64") else eps

@@ -205,7 +205,7 @@ def _raises(edit: Edit, code: str, cuts: WantedGradients) -> bool:
 
 
 def _followed(edits: tuple[Edit, ...], cuts: WantedGradients) -> tuple[tuple[Edit, ...], TrialOutcome] | None:
-    # An edit, and those of the lines that cut behind it, until gradients arrive.
+    # Extends the edits by edits of further lines that cut behind them, until gradients arrive.
     outcome = cuts.outcome(edits)
     if outcome is None or outcome.arrived or len(edits) == DEEP:
         return None if outcome is None else (edits, outcome)
