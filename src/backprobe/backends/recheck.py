@@ -1,4 +1,4 @@
-"""What ``bp.check`` needs of a framework: the calls that a program makes, recorded so that each can be repeated.
+"""The calls that a program makes, recorded so that each can be repeated: the interface of ``bp.check`` to a framework.
 
 All comparisons are made in NumPy, in double precision, real or complex: nothing here knows a framework.
 """

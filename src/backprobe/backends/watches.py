@@ -1,4 +1,4 @@
-"""What ``bp.watch`` needs of a framework: statistics of what a model or a loss function computes."""
+"""Statistics of what a model or a loss function computes: the interface of ``bp.watch`` to a framework."""
 
 from __future__ import annotations
 
