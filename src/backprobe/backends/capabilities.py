@@ -49,9 +49,8 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-from backprobe.backends.facts import Around, Backward, Effect, GraphNode, Options, Ran, Root
-from backprobe.backends.tensors import Tensors
-from backprobe.record.reasons import Note, Reason
+from backprobe.backends.facts import Around, Effect, Ran, Root
+from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
 # writes, late histories, recomputation
@@ -469,43 +468,3 @@ class Differentiator(ABC):
     @abstractmethod
     def give_up(self, why: Reason) -> None:
         """The program is over, and cannot be differentiated for this reason."""
-
-
-# graphs
-
-
-class GraphExecution(Tensors, Protocol):
-    """One run of a target that already is a graph. Its methods are called in this order."""
-
-    name: str
-    """How messages call the target."""
-
-    arrays: str
-    """The name of the ``Arrays`` for the tensors that it returns."""
-
-    framework: str
-    """The framework to which the graph belongs."""
-
-    @abstractmethod
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Take the arguments of the run. Raises BadOption."""
-
-    @abstractmethod
-    def target(self, of: Any) -> tuple[Any, Any]:
-        """The symbolic result of the run, and ``of`` applied to it."""
-
-    @abstractmethod
-    def nodes(self, output: Any) -> Sequence[GraphNode]:
-        """Every value that has a name in the graph, in the order of execution."""
-
-    @abstractmethod
-    def run(self, cotangent: Any, wanted: Sequence[int], options: Options) -> tuple[Any, Any, Backward]:
-        """Run once, forward and backward: the result, what was differentiated, and the outcomes of the wanted nodes."""
-
-    @abstractmethod
-    def source(self, node: int) -> Source | None:
-        """The user's line that made a node."""
-
-    @abstractmethod
-    def notes(self) -> Sequence[Note]:
-        """Notes about what could not be observed."""

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Literal, get_args
 
-from backprobe.backends.capabilities import GraphExecution
+from backprobe.backends.graphs import GraphExecution
 from backprobe.backends.protocol import Backend
 from backprobe.backends.tensors import Arrays
 from backprobe.errors import NoBackend

@@ -19,9 +19,10 @@ from types import CodeType, FrameType, MappingProxyType
 from typing import Any, Protocol
 
 from backprobe.backends.bridging import Bridges
-from backprobe.backends.capabilities import GraphExecution, KeptGradients, Models, ModuleObserver
+from backprobe.backends.capabilities import KeptGradients, Models, ModuleObserver
 from backprobe.backends.captures import Captures
 from backprobe.backends.facts import Around, Backward, Failure, GraphFacts, Options, Ran
+from backprobe.backends.graphs import GraphExecution
 from backprobe.backends.guards import Guards
 from backprobe.backends.heard_births import HearBirths
 from backprobe.backends.memory import MemoryHearing

@@ -11,8 +11,8 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.capabilities import GraphExecution
 from backprobe.backends.facts import Backward, GraphNode, Options
+from backprobe.backends.graphs import GraphExecution
 from backprobe.backends.refusals import refuse_cotangent
 from backprobe.backends.tensorflow.graph_gradients import once
 from backprobe.backends.tensorflow.graph_run import TensorflowGraphRun, gradients_of

@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from backprobe.backends.heard_arrays import birth
 from backprobe.backends.heard_births import HeardBirth
-from backprobe.backends.tensorflow.private import BACKWARD, argument_names, hearing_operations
+from backprobe.backends.tensorflow.hearing import hearing_operations
+from backprobe.backends.tensorflow.private import BACKWARD, argument_names
 
 
 @contextmanager

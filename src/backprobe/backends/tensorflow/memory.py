@@ -20,6 +20,7 @@ import tensorflow as tf
 from backprobe.backends.memory import Alive, MeasuredMemory, MemoryHearing, StepBytes, StorageBytes
 from backprobe.backends.patching import listening
 from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.hearing import hearing_operations
 from backprobe.backends.tensorflow.operation_log import COMPILED, READING
 from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
@@ -70,7 +71,7 @@ class TensorflowMemory(MemoryHearing):
     def open(self) -> None:
         self.bounds = [private.next_identity()]
         enter = self.listening.enter_context
-        enter(private.hearing_operations(self._ran, self._recorded))
+        enter(hearing_operations(self._ran, self._recorded))
         for name, heard in (
             (private.PUSH, self._pushed),
             (private.POP, self._popped),

@@ -21,10 +21,9 @@ import tensorflow as tf
 
 from backprobe.backends.tensorflow import run_once
 from backprobe.backends.tensorflow.cuts import Edge, LoggedCuts, Place, Severed, in_checkpoint, is_cast, users_place
+from backprobe.backends.tensorflow.hearing import OwnGradient, hearing_operations
 from backprobe.backends.tensorflow.private import (
-    OwnGradient,
     dtype_number,
-    hearing_operations,
     identity_of,
     is_followed_by_a_tape,
     is_stopped,

@@ -7,14 +7,13 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from operator import attrgetter, is_
+from operator import attrgetter
 from types import FunctionType, MethodType
 from typing import Any
 
 import tensorflow as tf
 
 from backprobe.backends.framework_code import CodeOf
-from backprobe.backends.patching import listening
 from backprobe.errors import Unsupported
 
 try:
@@ -56,6 +55,8 @@ try:
     BACKWARD = CodeOf(backprop, *(f"GradientTape.{name}" for name in GIVING))
     CALLED_FUNCTION = ConcreteFunction, "_call_flat"
     LEAVING = ops._EagerTensorBase, "_numpy"
+    EXECUTING, RECORDING = (execute, "execute"), (record, "record_operation")
+    EXECUTING_FAST, RESOURCE = (pywrap_tfe, "TFE_Py_FastPathExecute"), BaseResourceVariable
     NUMPY_FUNCTION = script_ops, "py_func_common"
     _ = script_ops.py_func_common
     RUN_EAGERLY = CodeOf(polymorphic_function, "Function.__call__")
@@ -83,81 +84,16 @@ except (ImportError, AttributeError) as error:
     ) from error
 
 
-OwnGradient = Callable[[Sequence[Any], Any], None]
-"""A listener for the gradients of a function's outputs, and for those that it returns for its inputs."""
-
-
-def ignore(tensor: Any) -> None:
-    """Does nothing."""
-
-
 @contextmanager
-def hearing_operations(
-    operation: Callable[..., None],
-    recorded: Callable[[str, Sequence[Any], Sequence[Any], bool], OwnGradient | None],
-    left: Callable[[Any], None] = ignore,
-) -> Iterator[None]:
-    """Inside this context, ``operation`` is called after each operation of this thread, like an operation callback.
-
-    ``recorded`` is called for each operation that has its own gradient function, with its name, its outputs, its
-    inputs, and whether the function comes from ``tf.custom_gradient``. It may return a listener, which is then called
-    with the arguments and the result of that gradient function. ``left`` is called with each tensor whose numbers are
-    taken out of TensorFlow, as by ``numpy()`` or ``float()``. Access through its buffer is not noticed.
-    """
-
-    def noting(following: Callable[..., Any], kind: Any, outputs: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
-        heard = recorded(str(kind), outputs, inputs, any(map(_is_own_gradient, rest)))
-        if heard is not None:
-            rest = tuple([_heard(own, heard) if _is_own_gradient(own) else own for own in rest])
-        return following(kind, outputs, inputs, *rest, **named)
-
-    def leaving(following: Callable[..., Any], tensor: Any) -> Any:
-        left(tensor)
-        return following(tensor)
-
-    def calling_back(following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return execute_with_callbacks(*args, **kwargs)
-
-    def reading(following: Callable[..., Any], ctx: Any, kind: Any, name: Any, *inputs: Any) -> Any:
-        """Reads Variables first: an operation that receives a Variable directly would read it in C++, unnoticed."""
-        read = inputs if UNREAD.issuperset(map(type, inputs)) else map(_read, inputs)
-        return following(ctx, kind, name, *read)
-
+def calling_back(operation: Callable[..., None]) -> Iterator[None]:
+    """Inside this context, ``operation`` is called after each operation of this thread that runs Python callbacks."""
     # op_callbacks.add_op_callback would do, but removing it also affects other threads that still need it
     thread = context.context()
-    with (
-        listening(execute, "execute", calling_back),
-        listening(record, "record_operation", noting),
-        listening(*LEAVING, leaving),
-        listening(pywrap_tfe, "TFE_Py_FastPathExecute", reading),
-    ):
-        thread.add_op_callback(operation)
-        try:
-            yield
-        finally:
-            thread.remove_op_callback(operation)
-
-
-@contextmanager
-def also_hearing(
-    operation: Callable[..., None], own_gradient: Callable[[Any, Sequence[Any], Sequence[Any], Any], None]
-) -> Iterator[None]:
-    """Inside ``hearing_operations``, calls ``operation`` for the same operations, afterwards.
-
-    ``own_gradient`` is called for operations with their own gradient function: (name, outputs, inputs, function).
-    """
-
-    def noting(following: Callable[..., Any], kind: Any, outputs: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
-        own_gradient(kind, outputs, inputs, rest[0] if rest else named["backward_function"])
-        return following(kind, outputs, inputs, *rest, **named)
-
-    thread = context.context()
-    with listening(record, "record_operation", noting):
-        thread.add_op_callback(operation)
-        try:
-            yield
-        finally:
-            thread.remove_op_callback(operation)
+    thread.add_op_callback(operation)
+    try:
+        yield
+    finally:
+        thread.remove_op_callback(operation)
 
 
 @contextmanager
@@ -232,25 +168,6 @@ def _again(tensor: Any) -> Any:
         return tensor
     attrs = ("T", tensor._datatype_enum())
     return execute.quick_execute("Identity", 1, [tensor], attrs, context.context())[0]
-
-
-def _heard(function: Callable[..., Any], heard: OwnGradient) -> Callable[..., Any]:
-    def backward(*given: Any) -> Any:
-        gradients = function(*given)
-        heard(given, gradients)
-        return gradients
-
-    return backward
-
-
-def _read(given: Any) -> Any:
-    kind = type(given)
-    if BaseResourceVariable in kind.__mro__:  # isinstance would ask its metaclass, in Python
-        return given.value()
-    if (kind is list or kind is tuple) and not UNREAD.issuperset(map(type, given)):
-        read = [_read(one) for one in given]
-        return given if all(map(is_, read, given)) else read
-    return given
 
 
 def unrecorded(function: Callable[[Any], Any], given: Any) -> Any:
@@ -412,10 +329,11 @@ def is_of_forgotten_function(error: Any) -> bool:
 
 def has_own_gradient(function: Any) -> bool:
     """Was this made by ``tf.custom_gradient`` or ``tf.recompute_grad``?"""
-    return type(function).__module__ == custom_gradient.__name__ or _is_own_gradient(function)
+    return type(function).__module__ == custom_gradient.__name__ or is_own_gradient(function)
 
 
-def _is_own_gradient(function: Any) -> bool:
+def is_own_gradient(function: Any) -> bool:
+    """Is this a gradient function that was written inside ``tf.custom_gradient``?"""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     return code is not None and code.co_filename == OWN_GRADIENTS
 

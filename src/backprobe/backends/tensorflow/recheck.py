@@ -18,6 +18,7 @@ from backprobe.backends.recheck import Given, Input, Program, Recheck, RecordedC
 from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.functions import TensorflowCallables
+from backprobe.backends.tensorflow.hearing import OwnGradient
 from backprobe.backends.tensorflow.operation_log import CARRYING, OperationLog
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import is_eager, is_tensor, read, variable_of
@@ -63,7 +64,7 @@ class KindsLog(OperationLog):
 
     def recorded(
         self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool
-    ) -> private.OwnGradient | None:
+    ) -> OwnGradient | None:
         if is_by_hand and not self.is_muted:
             self.kinds.add(BY_HAND)
         before = len(self.flows)

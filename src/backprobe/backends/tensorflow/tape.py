@@ -22,6 +22,7 @@ from backprobe.backends.tensorflow.backward import by_key, differentiate, source
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.cuts import in_checkpoint
 from backprobe.backends.tensorflow.functions import TensorflowCallables
+from backprobe.backends.tensorflow.hearing import hearing_operations
 from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.replaced_values import TensorflowReplaces
 from backprobe.backends.tensorflow.taps import Taps
@@ -234,7 +235,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
     def recorded(self) -> Iterator[Any]:
         """What runs inside this context is recorded by the gradient tape and the log."""
         with (
-            private.hearing_operations(self.log.operation, self.log.recorded, self.log.left),
+            hearing_operations(self.log.operation, self.log.recorded, self.log.left),
             listening(*private.CALLED_FUNCTION, self._calling),
             listening(*private.NUMPY_FUNCTION, self.log.beside),
             ProbeTape(persistent=self.is_asked_again) as self.gradients,

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from backprobe.backends.call_sites import Instruction
 from backprobe.backends.tensorflow import layers, private
+from backprobe.backends.tensorflow.hearing import also_hearing
 from backprobe.backends.tensorflow.operation_log import RESOURCE, OperationLog
 from backprobe.backends.tensorflow.private import dtype_number, identity_of, is_stopped, shape_of
 from backprobe.backends.tensorflow.useless.distributions import Distributions
@@ -59,7 +60,7 @@ class Operations:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Inside this context operations are observed."""
-        with private.also_hearing(self._ran, self._has_own_gradient):
+        with also_hearing(self._ran, self._has_own_gradient):
             yield
 
     @contextmanager
