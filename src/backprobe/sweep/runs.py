@@ -18,6 +18,7 @@ from backprobe.errors import AmbiguousName, BadOption, NothingMatched, UnknownNa
 from backprobe.executors.state import GlobalState
 from backprobe.executors.tasks import Tasks
 from backprobe.findings.phrasing import listed, quoted
+from backprobe.probe.axes import from_the_first
 from backprobe.probe.one_number import one_number
 from backprobe.probe.output import Weighing
 from backprobe.probe.probe_class import Probe
@@ -237,15 +238,8 @@ class ReplacedRuns:
         # The runs for one value. Raises BadOption.
         entry = value.entry
         shape = (entry.shape or ())[len(entry.axes) :]  # as the program has it where it is computed many times at once
-        axes = [axis + len(shape) * (axis < 0) for axis in self.asked.axes]
-        if not all(0 <= axis < len(shape) for axis in axes) or len({*axes}) < len(axes):
-            raise BadOption(
-                f"{value.name!r} does not have these axes",
-                asked=f"axis={written(self.asked.axis)}",
-                found=f"shape {shape}",
-                why="each index along an axis has a run of its own",
-                next=f"an axis from 0 to {len(shape) - 1}" if shape else "values that have axes",
-            )
+        why = "each index along an axis has a run of its own"
+        axes = from_the_first(self.asked.axes, shape, value.name, self.asked.axis, why)
         for places in itertools.product(*(range(shape[axis]) for axis in axes)):
             chosen = dict(zip(axes, places, strict=True))
             index = tuple(chosen.get(axis, slice(None)) for axis in range(max(axes, default=-1) + 1))
