@@ -104,7 +104,7 @@ class AskedAttribution(OfNamedValues[[], Attribution]):
 
     @cached_property
     def exact_names(self) -> frozenset[str]:
-        """Those of the patterns that are names, of one value each."""
+        """The patterns that are plain names of a single value."""
         texts = [] if isinstance(self.select, str) and not self.select else texts_of(self.select)
         return frozenset(one for one in texts if "*" not in one and not one.startswith(("re:", "!")))
 

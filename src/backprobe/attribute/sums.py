@@ -1,4 +1,4 @@
-"""Change × gradient, summed: of each value, of the indices along some axes of it, and of each edge from it."""
+"""Change × gradient, summed for each value, for indices along some of its axes, and for each edge that leaves it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Sums:
             self.edges[way] = self.edges.get(way, 0.0) + number
 
     def flow(self, changes: Mapping[str, Any]) -> Callable[[str, Any], float | None]:
-        """What is kept of what flows back to a value along an edge: its attribution; None for another value."""
+        """A function that turns the gradient along an edge into its value's attribution; None for other values."""
 
         def flow(name: str, flowed: Any) -> float | None:
             return float(self._product(changes[name], flowed)) if name in changes else None

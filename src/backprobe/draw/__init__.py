@@ -184,7 +184,7 @@ class Drawing:
 
 
 def _captions(drawn: Any) -> Captions:
-    # The captions of what is drawn. Raises BadOption.
+    # The captions of the drawing. Raises BadOption.
     if isinstance(drawn, Recording):
         refuse_several(drawn, "bp.draw(rec)", "bp.draw(rec.of({}))")
         return captions_of(drawn.record)

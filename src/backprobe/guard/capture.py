@@ -25,7 +25,7 @@ PROCESS = secrets.token_hex(8)
 
 
 def check_path(path: Any, asked: str, instead: str) -> None:
-    """Raise BadOption for what a step cannot be written to."""
+    """Raise BadOption for a path to which a step cannot be written."""
     check_folder(path, "a step is written into a folder, whose path is a text", asked, instead)
     target = Path(path)
     try:

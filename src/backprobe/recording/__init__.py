@@ -77,7 +77,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is copied or pickled: the record, and not what it would be made of."""
+        """For copying and pickling: the finished record, rather than the parts from which it would be made."""
         self._known = self._index
         return {name: held for name, held in vars(self).items() if name != "_rerun"}
 
@@ -438,7 +438,7 @@ def load(path: str | os.PathLike[str], *, to: BackendName | Literal["numpy"] | N
 
 
 def opened(path: str | os.PathLike[str]) -> Recording:
-    """The same for reading alone: its arrays are NumPy's, and stay on disk until they are looked at."""
+    """The same, for reading only: arrays are NumPy's, and stay on disk until they are used."""
     return Recording(read(path, is_mapped=True)[0])
 
 

@@ -19,7 +19,7 @@ class ParametersRule:
     def __init__(self, rows: RunRows) -> None:
         self.left_out: list[Sighting] = []
         self.frozen: set[str] | None = None
-        self.pending: dict[int, int | None] | None = None  # by row: the first step of it that counts, or None so far
+        self.pending: dict[int, int | None] | None = None  # by row: the first step that counts, or None so far
         self.first_used: dict[str, int] = {}
         self.waits: dict[int, int] = {}
         self.without: dict[int, Sighting] = {}

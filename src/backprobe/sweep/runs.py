@@ -95,7 +95,7 @@ class ReplacedRuns:
         self.notes: list[str] = []
         self.done: list[Replaced] = []
         self.unbound: dict[str, str] = {}
-        """The names of what could not be replaced, by their keys."""
+        """The names of values that could not be replaced, by their keys."""
 
     def run(self) -> Sweep:
         """All of them, in the order in which the program computes the values."""
@@ -248,7 +248,7 @@ class ReplacedRuns:
     # one of them
 
     def replaced(self, step: SweepStep) -> list[Replaced]:
-        """The run that replaces this; none for what no statement binds, as where a write in place made it."""
+        """The run that replaces this value; none if no statement binds it, as after a write in place."""
         what = Part(self.asked.replace, step.index) if step.index else self.asked.replace
         if step.key in self.unbound:
             return []

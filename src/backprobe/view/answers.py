@@ -58,7 +58,7 @@ class Answers:
         return QUESTIONS[question](self, self.runs[int(query["run"])], query)
 
     def others(self, query: Query) -> Packed:
-        """The list of what is shown beside runs."""
+        """The list of other objects shown next to runs."""
         return packed({"others": self.beside()})
 
     def other(self, query: Query) -> Packed:

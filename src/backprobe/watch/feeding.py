@@ -108,7 +108,7 @@ def _columns(matrix: Matrix, places: Any) -> dict[str, Matrix]:
 
 
 def _full(name: str, parameters: Container[str]) -> str:
-    # The name of a row in the form that patterns match: a module stands for what it returns.
+    # The full name of a row, as patterns match it: the name of a module stands for its return value.
     if name in parameters or ":" in name:
         return name
     return f":{name}" if name.partition(".")[0] == "return" else f"{name}:return"

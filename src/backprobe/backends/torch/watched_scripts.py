@@ -93,7 +93,7 @@ class WatchedScript:
         if len(self.running) == 1 and torch.is_grad_enabled() and module not in self.known:
             before = {*HOOKS}
             self._look(module)
-            # for example hooks of a guard of the model
+            # if these hooks were only added now, for example by a guard of the model, they missed this call
             for hook in [hook for number, hook in HOOKS.items() if number not in before]:
                 _called(hook, module, args, name_in(sys._getframe(1), "kwargs"))
 
