@@ -16,7 +16,7 @@ from backprobe.record.entries import Record
 
 
 class _Run(Anything, FunctionRun):
-    """A gradient that is taken again."""
+    """The run that takes a failed gradient again."""
 
 
 class GradientGuard:
