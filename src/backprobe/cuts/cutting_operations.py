@@ -194,8 +194,7 @@ def parsed(text: str) -> ast.AST | None:
     alone = text.removeprefix("el")  # an elif is an if by itself
     for whole in (text, f"{text}\n pass", alone, f"{alone}\n pass", f"({text}\n)"):
         try:
-            # Python has already given the warnings about this text, when it was compiled
-            with warnings.catch_warnings():
+            with warnings.catch_warnings():  # Python gave them when it compiled this text
                 warnings.simplefilter("ignore")
                 return ast.parse(whole)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -272,8 +271,7 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
         kind = "copied" if is_taken and _joins(node, child, bool(steps)) else _kind(node, child)
         if isinstance(node, ast.Call):
             call = ast.unparse(node)
-            # a library function makes one value from the whole container
-            steps = [] if is_taken and _root(node.func) in MODULES else steps
+            steps = [] if is_taken and _root(node.func) in MODULES else steps  # a library makes one value of all items
         flat = flat or (ast.unparse(node) if flat_operation(node) else "")
         if kind:
             return _cut_by(node, Use(kind, "", call, is_argument, is_conditional), above, followed)
