@@ -77,9 +77,15 @@ def commands(text):
             yield command
 
 
+def words(command):
+    """The words of a command; a viewer is told to end once no run is being written, for it would go on until Ctrl-C."""
+    verb, *others = command.removeprefix("backprobe ").split()
+    return ["backprobe", verb, *(["--no-open", "--until-ended"] if verb == "view" else []), *others]
+
+
 def printed(command):
     """What a command prints, in a process of its own. It may find something."""
-    ran = subprocess.run([sys.executable, "-m", *command.split()], capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, "-m", *words(command)], capture_output=True, text=True, timeout=600)
     assert ran.returncode in (0, 1), ran.stderr
     return ran.stdout + ran.stderr
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 import backprobe as bp
-from backprobe.storage import steps
+from backprobe.storage import step_writer, steps
 from capture_cases import CASES, STEPS, Dropout, HiddenStates, Penalised, Training, batch, root
 from commands import forked, invoked, refused
 from goldens import golden
@@ -210,7 +210,7 @@ def edited(folder, change):
     """A step whose description is changed as a whole, with its digest."""
     data = json.loads(change((folder / "step.json").read_text()))
     del data["digest"]
-    data["digest"] = steps.recordings.digest_of(steps._canonical(data))
+    data["digest"] = steps.recordings.digest_of(steps.canonical(data))
     (folder / "step.json").write_text(json.dumps(data))
 
 
@@ -258,8 +258,8 @@ def test_an_object_is_left_out(tmp_path):
 
 
 def test_large_parameters_are_left_out_before_the_batch(tmp_path, monkeypatch):
-    monkeypatch.setattr(steps, "LARGEST", 9000)
-    monkeypatch.setattr(steps, "LARGEST_RECORDING", 100)
+    monkeypatch.setattr(step_writer, "LARGEST", 9000)
+    monkeypatch.setattr(step_writer, "LARGEST_RECORDING", 100)
 
     class Wide(Dropout):
         def model(self):

@@ -33,7 +33,7 @@ def printed(tmp_path, monkeypatch):
     readme.write_files(readme.PAGE.read_text())
 
     def run(command):
-        ran = prepared.run("torch", "-m", *command.split(), cwd=tmp_path, timeout=600)
+        ran = prepared.run("torch", "-m", *readme.words(command), cwd=tmp_path, timeout=60)
         assert ran.returncode in (0, 1), ran.stderr
         return ran.stdout + ran.stderr
 
@@ -47,8 +47,13 @@ def test_a_command_of_the_readme_prints_what_it_shows(printed):
 
 @pytest.mark.long
 def test_the_other_commands_of_the_readme_run(printed):
+    """Those on the run that the README's training leaves, too: each of them ends."""
+    model = torch.nn.Linear(2, 1)
+    with backprobe.watch(model, "runs/first", optimizer=torch.optim.SGD(model.parameters(), lr=0.1)):
+        model(torch.ones(1, 2)).sum().backward()
     found = [*readme.commands(readme.PAGE.read_text())]
-    assert len(found) >= 4
+    assert {"backprobe report runs/first", "backprobe view runs/first"} <= {*found}
+    assert len(found) >= 6
     assert all(printed(command) for command in found)
 
 

@@ -249,7 +249,9 @@ if not typing.TYPE_CHECKING:  # else every name would have a type
 
 
 class _Package(types.ModuleType):
-    """The package, in which ``check`` is the verb, and not the module of that name that Python would put there."""
+    """The package, whose attribute ``check`` is the verb, and not the module of that name, which Python would put
+    there.
+    """
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in _HOME and isinstance(value, types.ModuleType)):

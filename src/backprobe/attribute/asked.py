@@ -12,6 +12,7 @@ from backprobe.backends.protocol import Backend
 from backprobe.errors import BadOption
 from backprobe.executors import EXECUTOR
 from backprobe.probe import probe
+from backprobe.probe.axes import axes_of
 from backprobe.probe.named_values import OfNamedValues
 from backprobe.probe.request import name_of, spelled_as
 from backprobe.record.brief import kind, written
@@ -103,16 +104,14 @@ class AskedAttribution(OfNamedValues[[], Attribution]):
 
     @cached_property
     def exact_names(self) -> frozenset[str]:
-        """Those of the patterns that are names, of one value each."""
+        """The patterns that are plain names of a single value."""
         texts = [] if isinstance(self.select, str) and not self.select else texts_of(self.select)
         return frozenset(one for one in texts if "*" not in one and not one.startswith(("re:", "!")))
 
     @property
     def axes(self) -> tuple[int, ...]:
         """The axes whose indices are kept apart."""
-        if self.axis is None:
-            return ()
-        return tuple(self.axis) if isinstance(self.axis, list | tuple) else (self.axis,)
+        return axes_of(self.axis)
 
     @property
     def call(self) -> str:

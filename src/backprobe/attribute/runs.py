@@ -186,7 +186,7 @@ class AttributionRuns:
         return {value.key: value.entry.value for value in values}
 
     def _points(self) -> list[float]:
-        # The middles of equal parts of it; where there are none, the corrupt run itself.
+        # The middles of equal parts of the path; without parts, the corrupt run itself.
         steps = self.asked.steps
         return [0.0] if steps is None else [(step + 0.5) / steps for step in range(steps)]
 
@@ -275,6 +275,6 @@ class _Towards:
 
 
 def _changes(clean: RunSide, corrupt: RunSide) -> dict[str, Any]:
-    # What each value is in the clean run less what it is in the corrupt run, by name.
+    # For each name, the value in the clean run minus the value in the corrupt run.
     with numpy.errstate(all="ignore"):  # NaN and Inf are shown, not warned of
         return {one.name: clean.numbers[one.full] - corrupt.numbers[one.full] for one in corrupt.values}

@@ -1,4 +1,4 @@
-"""Change × gradient, summed: of each value, of the indices along some axes of it, and of each edge from it."""
+"""Change × gradient, summed for each value, for indices along some of its axes, and for each edge that leaves it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 import numpy
 
 from backprobe.backends.tensors import Arrays
-from backprobe.errors import BadOption
-from backprobe.record.brief import written
+from backprobe.probe.axes import from_the_first
 from backprobe.record.entries import Record
 
 SINGLE = 4  # bytes of a number: of fewer, differences would be rounded
@@ -43,7 +42,7 @@ class Sums:
             self.edges[way] = self.edges.get(way, 0.0) + number
 
     def flow(self, changes: Mapping[str, Any]) -> Callable[[str, Any], float | None]:
-        """What is kept of what flows back to a value along an edge: its attribution; None for another value."""
+        """A function that turns the gradient along an edge into its value's attribution; None for other values."""
 
         def flow(name: str, flowed: Any) -> float | None:
             return float(self._product(changes[name], flowed)) if name in changes else None
@@ -72,13 +71,6 @@ class Sums:
 
     def _kept(self, name: str, shape: tuple[int, ...]) -> list[int]:
         # The axes of a value whose indices are kept apart, counted from the first. Raises BadOption.
-        axes = [axis + len(shape) * (axis < 0) for axis in self.axes]
-        if not all(0 <= axis < len(shape) for axis in axes) or len({*axes}) < len(axes):
-            raise BadOption(
-                f"{name!r} does not have these axes",
-                asked=f"axis={written(self.asked)}",
-                found=f"shape {shape}",
-                why="each index along an axis has an attribution of its own",
-                next=f"an axis from 0 to {len(shape) - 1}" if shape else "values that have axes",
-            )
-        return axes
+        return from_the_first(
+            self.axes, shape, name, self.asked, "each index along an axis has an attribution of its own"
+        )

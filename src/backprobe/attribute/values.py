@@ -36,7 +36,7 @@ class AttributedValue:
     is_named: bool
 
     def without_tensors(self) -> AttributedValue:
-        """The same, of which no tensor is kept."""
+        """The same, without its tensors."""
         return replace(self, entry=without_tensors(self.entry))
 
 
@@ -98,11 +98,11 @@ def without_tensors(entry: Entry) -> Entry:
 
 
 def without_values(record: Record) -> Record:
-    """The names, lines and edges of a record, without a tensor of it."""
+    """The names, lines and edges of a record, without tensors."""
     return replace(record, entries=tuple(map(without_tensors, record.entries)))
 
 
 def first_of(values: Sequence[AttributedValue], record: Record) -> list[AttributedValue]:
-    """Those of the values that no other of them flows into."""
+    """The values into which no other of them flows."""
     own = {value.at for value in values}
     return [value for value in values if not any(edge.at in own for edge in record.entries[value.at].inputs)]

@@ -1,1 +1,1 @@
-"""One folder a framework: the only places that import one."""
+"""One folder for each framework: the only places that import it."""

@@ -1,6 +1,6 @@
-"""Bridges: a value that gets the history of another one, to see whether a gradient arrives by that way.
+"""Bridges: a value gets the history of another one, to see whether a gradient arrives that way.
 
-The value keeps its numbers. What the gradient is multiplied with on the way is arbitrary, and differs from element to
+The value keeps its numbers. A bridge multiplies the gradient by arbitrary factors, which differ from element to
 element: with the same factor everywhere it would be 0 behind a softmax, whose gradients sum to 0.
 """
 
@@ -17,16 +17,16 @@ from typing import Any, Protocol
 from backprobe.backends.held_values import attributes
 from backprobe.record.containers import children, refilled
 
-DEEPEST = 3  # objects in objects
-MOST = 1000  # items of a container
+DEEPEST = 3  # levels of nested objects
+MOST = 1000  # items of a container that are looked at
 
 
 @dataclass(frozen=True)
 class BridgedPass:
-    """One backward pass that the program ran: of which number, and for what.
+    """One backward pass that the program ran: the loss as a number, and whether gradients arrived.
 
-    ``arrived`` and ``lacking`` belong to ``sources``: does a gradient that is not zero arrive there over the bridges
-    that stand, and is there none without them? ``frame`` is where the program ran it.
+    ``arrived`` and ``lacking`` belong to ``sources``: does a nonzero gradient arrive there over the bridges that are in
+    place, and would there be none without them? ``frame`` is where the program ran the pass.
     """
 
     loss: float | None
@@ -37,47 +37,54 @@ class BridgedPass:
 
 
 class Bridges(Protocol):
-    """What a framework knows of bridges, while a program runs in which some are built."""
+    """What a framework does about bridges, while a program runs in which some are built."""
 
     @abstractmethod
     def bridged(self, value: Any, source: Any) -> Any | None:
-        """A value with the history of others as well: of the tensors in ``source``, a tensor or container of tensors.
+        """The value, with the history of the tensors in ``source`` as well, which is a tensor or a container of
+        tensors.
 
-        None where it has no floating tensor that could have one, as for a number, or ``source`` has none.
+        None if the value has no floating tensor that could get a history, as for a number, or if ``source`` has none.
         """
 
     @abstractmethod
     def sources(self, held: Any, *, of_models: bool = True) -> list[Any]:
-        """The tensors that may have a history in what a program mentions: a tensor, container, object or model."""
+        """The tensors that may have a history, in an object that a program mentions: a tensor, container, object or
+        model.
+        """
 
     @abstractmethod
     def connected(self, held: Any) -> list[Any]:
-        """Those of its ``sources`` that a gradient would come to now, as they have a history or are differentiated."""
+        """Those of its ``sources`` that a gradient could reach now: they have a history or are differentiated."""
 
     @abstractmethod
     def is_off(self) -> bool:
-        """Would what the program computes now get no history, whatever it is computed from?"""
+        """Is history switched off, so that nothing that the program computes now gets one?"""
 
     @abstractmethod
     def moved(self, value: Any, by: float, undo: list[Callable[[], None]]) -> Any:
-        """A value with other numbers, and its history. Models stay, and get other numbers until ``undo`` is called."""
+        """A value with changed numbers and the same history. Models stay the same objects, and are changed until
+        ``undo``.
+        """
 
     @abstractmethod
     def shift(self, sources: Sequence[Any], by: float) -> None:
-        """Give other numbers to what is trained among these tensors, and in their history."""
+        """Change the numbers of those among these tensors that are trained, and of the trained tensors in their
+        history.
+        """
 
     @abstractmethod
     def kept(self, value: Any) -> Any:
-        """The value, with memory of its own."""
+        """A copy of the value in memory of its own."""
 
     @abstractmethod
     def begin(self) -> None:
-        """Random numbers and modes of the framework are as a new process has them."""
+        """Reset random numbers and modes of the framework to those of a new process."""
 
     @property
     @abstractmethod
     def writers(self) -> Sequence[tuple[Any, str]]:
-        """Functions that write files without Python's ``open``: each with the module or class that has it."""
+        """Functions that write files without Python's ``open``: each with the module or class that contains it."""
 
     @abstractmethod
     def passes(
@@ -85,13 +92,14 @@ class Bridges(Protocol):
     ) -> AbstractContextManager[None]:
         """Within this context ``heard`` is called for each backward pass, with the gradients that came over bridges.
 
-        The program itself gets the gradients that it would get without bridges. ``watched``, called with the frame that
-        runs the pass, returns further tensors whose gradients ``heard`` is to get, though no bridge leads to them.
+        The program itself gets the gradients that it would get without bridges. ``watched`` is called with the frame
+        that runs the pass, and returns further tensors whose gradients ``heard`` should get, though no bridge leads to
+        them.
         """
 
 
 class Gates:
-    """Do gradients go over bridges now? They do but for a pass that is run to compare with."""
+    """Do gradients go over bridges now? They do, except in a pass that is run only for comparison."""
 
     def __init__(self) -> None:
         self.is_open = True

@@ -1,4 +1,4 @@
-"""Calls in the user's code: the statement that an instruction belongs to, and what switched gradients off around it."""
+"""Calls in the user's code: the statement that contains an instruction, and what switched gradients off around it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from backprobe.source.locate import covers
 from backprobe.source.syntax_nodes import parents
 
 Instruction = tuple[CodeType, int]
-"""Code, and the offset of the instruction that runs in it."""
+"""A code object, and the offset of the instruction that is running in it."""
 Code = ast.stmt | ast.Lambda
-"""What runs by itself: a statement, or a lambda in it, which runs when it is called."""
+"""Code that runs as a unit: a statement, or a lambda in it, which runs when it is called."""
 Switch = ast.With | ast.AsyncWith | ast.FunctionDef | ast.AsyncFunctionDef
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 
 
 class InstructionSite(NamedTuple):
-    """A statement or lambda, the node of it that an instruction belongs to, and what lies around that."""
+    """A statement or lambda, the node in it that an instruction executes, and the parent of each node."""
 
     statement: Code
     node: ast.AST
@@ -34,7 +34,7 @@ class InstructionSite(NamedTuple):
 
 
 def call_site(instruction: Instruction) -> tuple[Source, str] | None:
-    """The statement around an instruction, and the text of the call in it; None without its source."""
+    """The statement around an instruction, and the text of the call in it; None if the source is not available."""
     site = site_at(*instruction)
     if site is None:
         return None
@@ -42,7 +42,7 @@ def call_site(instruction: Instruction) -> tuple[Source, str] | None:
 
 
 def mentions(code: CodeType, attribute: str) -> Iterator[ModuleCall]:
-    """The statements of a method in which an attribute of its object is mentioned."""
+    """The statements of a method that mention an attribute of its object."""
     known = _parsed("".join(linecache.getlines(code.co_filename)))
     own = code.co_varnames[0] if code.co_argcount else ""
     tree, above = (known.tree, known.above) if known is not None else (ast.Module([], []), {})
@@ -60,7 +60,7 @@ def mentions(code: CodeType, attribute: str) -> Iterator[ModuleCall]:
 
 
 def _is_of(function: ast.AST, code: CodeType) -> bool:
-    # Is it the function that has this code? Of lambdas several may stand in one line.
+    # Is this the function that has this code? Several lambdas may be on one line.
     first = code.co_firstlineno
     if isinstance(function, ast.Lambda):
         return code.co_name == "<lambda>" and function.lineno == first and covers(function, code)
@@ -68,34 +68,34 @@ def _is_of(function: ast.AST, code: CodeType) -> bool:
 
 
 def _first_line(function: ast.FunctionDef) -> int:
-    # That of the first decorator, if it has one, as code objects have it.
+    # The line of its first decorator, if it has one, because code objects count from there.
     return min([function.lineno, *(one.lineno for one in function.decorator_list)])
 
 
 def _statement(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Code | None:
-    # The innermost that runs this node: what else a statement around a lambda holds may not have run.
+    # The innermost statement or lambda that runs this node. The rest of a statement around a lambda may not have run.
     while node in above and not isinstance(node, Code):
         node = above[node]
     return node if isinstance(node, Code) else None
 
 
 def switch(instructions: Sequence[Instruction]) -> Source | None:
-    """The nearest line around one of these, the innermost first, that may have switched gradients off."""
+    """The nearest line around these instructions that may have switched gradients off, searched from the innermost."""
     sites = ((code.co_filename, site_at(code, at)) for code, at in instructions)
     found = (_switch(file, site) for file, site in sites if site is not None)
     return next((line for line in found if line is not None), None)
 
 
 def switch_around(line: Source) -> Source | None:
-    """The nearest line around the statement that begins at a line, that may have switched gradients off."""
+    """The nearest line around the statement that begins at a line, if it may have switched gradients off."""
     site = statement_at(line)
     return None if site is None else _switch(line.file, site)
 
 
 def statement_at(line: Source) -> InstructionSite | None:
-    """The statement that begins at a line, as long as the file still has that line."""
+    """The statement that begins at a line, if the file still has that line."""
     known = _parsed("".join(linecache.getlines(line.file)))
-    if known is None or linecache.getline(line.file, line.line).strip() != line.text:  # the file is another since
+    if known is None or linecache.getline(line.file, line.line).strip() != line.text:  # the file has changed
         return None
     begun = (node for node in ast.walk(known.tree) if isinstance(node, ast.stmt) and node.lineno == line.line)
     found = next(begun, None)
@@ -113,9 +113,9 @@ def _switch(file: str, site: InstructionSite) -> Source | None:
 
 
 def _around(site: InstructionSite) -> Iterator[Switch]:
-    # The ``with`` statements around a statement, and the function that they stand in.
+    # The ``with`` statements around a statement, and the function that contains it.
     #
-    # None of them is around a lambda when that runs.
+    # They do not count for a lambda, which may run after they have ended.
     node: ast.AST = site.statement
     while node in site.above and not isinstance(node, ast.Lambda):
         node = site.above[node]
@@ -127,7 +127,9 @@ def _around(site: InstructionSite) -> Iterator[Switch]:
 
 @by_code(1024)
 def site_at(code: CodeType, at: int, kind: type[ast.AST] = ast.Call) -> InstructionSite | None:
-    """Where an instruction belongs to: the outermost node of this kind that is exactly what it computes."""
+    """The place of an instruction: the outermost node of this kind whose value is exactly what the instruction
+    computes.
+    """
     positions = list(code.co_positions())
     known = _parsed("".join(linecache.getlines(code.co_filename)))
     if known is None or not 0 <= at // 2 < len(positions) or None in positions[at // 2]:
@@ -138,7 +140,7 @@ def site_at(code: CodeType, at: int, kind: type[ast.AST] = ast.Call) -> Instruct
 
 
 def assigned_once(site: InstructionSite, name: str) -> ast.expr | None:
-    """What a name is given in the function around a site, where only one assignment there gives it anything."""
+    """The expression assigned to a name in the function around a site, if it is the only assignment to that name."""
     around: ast.AST = site.statement
     while around in site.above and not isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         around = site.above[around]
@@ -157,7 +159,7 @@ def _is_stored(node: ast.Name) -> bool:
 
 
 class _Parsed:
-    # A text, the node around each node, and the nodes at each position, the outermost first.
+    # A parsed text, the parent of each node, and the nodes at each position, the outermost first.
     def __init__(self, tree: ast.AST) -> None:
         self.tree, self.above = tree, parents(tree)
 
@@ -174,7 +176,7 @@ class _Parsed:
 @lru_cache(16)
 def _parsed(text: str) -> _Parsed | None:
     try:
-        with warnings.catch_warnings():  # of what the text says, Python has warned when it was compiled
+        with warnings.catch_warnings():  # Python has already given the warnings about this text, when it was compiled
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -183,7 +185,7 @@ def _parsed(text: str) -> _Parsed | None:
 
 
 def source_of(file: str, statement: Code) -> Source:
-    """A statement, or the head of a compound one, with its lines; of a lambda its own text alone."""
+    """A statement, or the head of a compound one, with its lines; for a lambda only its own text."""
     if isinstance(statement, ast.Lambda):
         text, *below = _text(file, statement)
         return Source(file, statement.lineno, text, below=tuple(below))
@@ -195,7 +197,7 @@ def source_of(file: str, statement: Code) -> Source:
 
 
 def _text(file: str, node: ast.expr) -> list[str]:
-    # The lines of an expression, without what stands before and after it in them; columns count bytes.
+    # The lines of an expression, without the text before and after it on these lines; columns count bytes.
     last = node.end_lineno or node.lineno
     lines = [linecache.getline(file, line).rstrip("\n").encode() for line in range(node.lineno, last + 1)]
     lines[-1] = lines[-1][: node.end_col_offset]

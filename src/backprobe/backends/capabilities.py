@@ -1,43 +1,43 @@
-"""The optional part of a backend: each capability is an attribute that may be None, or a class that a tape may be.
+"""The optional part of a backend: each capability is an attribute that may be None, or a base class of a tape.
 
 Of a ``Backend``:
 
 - ``models``: it knows models, their modules and parameters (the model form)
 - ``blocks``: a program can be recorded while it runs by itself (the block form, cells, scripts)
-- ``graphs``: a target can be a graph whose values have names already
-- ``guards``: calls of a model are heard as they end, and can be made again (``bp.guard``)
+- ``graphs``: a target can be a graph whose values already have names
+- ``guards``: calls of a model are reported when they end, and can be repeated (``bp.guard``)
 - ``watches``: a model can be watched while it trains (``bp.watch``)
-- ``function_watches``: so can a loss function, which is given its parameters
+- ``function_watches``: a loss function that receives its parameters can be watched, too
 - ``recheck``: single calls can be repeated in double precision (``bp.check``)
-- ``memory``: it tells what it keeps for backward (``bp.memory``)
+- ``memory``: it tells what is kept for backward (``bp.memory``)
 - ``vectorized``: a program can be run on many samples at once (``bp.per_sample``)
 - ``trials``: a program can be run on many numbers, each time as if for the first time (``bp.provoke``)
-- ``bridged``: a value can get the history of another one (experiments of ``bp.explain``), and ``bridges``: so it can
-  in a program that takes gradients by itself
-- ``errors``: it knows more about the framework's errors than they say
-- ``useless``: it knows facts about gradients that are there, and useless (``bp.explain`` of a script)
-- ``graph_facts``: a tensor knows what it was computed from (``bp.explain`` of a tensor)
+- ``bridged``: a value can get the history of another one (experiments of ``bp.explain``); ``bridges``: the same in a
+program that takes gradients by itself
+- ``errors``: it knows more about the framework's errors than their messages say
+- ``useless``: it finds gradients that exist but are useless (``bp.explain`` of a script)
+- ``graph_facts``: it can tell from a tensor alone what it was computed from (``bp.explain`` of a tensor)
 - ``second_order``: gradients of a recording can be differentiated again (``create_graph=True``)
-- ``hessian``: so can those of a program, by values in it (``bp.hvp``, ``bp.curvature``)
+- ``hessian``: products with the Hessian of a program, by values in it (``bp.hvp``, ``bp.curvature``)
 
 Of a ``Tape``:
 
-- ``tap``: the program goes on with another tensor in the place of each that it makes
-- ``undifferentiated``: what the program reads that no tape follows
-- ``unfinished``, ``unnamed``: what is known of captures before backward, and of tensors without a name
+- ``tap``: the program continues with another tensor in place of each that it makes
+- ``undifferentiated``: what the program reads but no tape can follow
+- ``unfinished``, ``unnamed``: what is known about captures before backward, and about tensors without a name
 
-And a tape may be one or several of these classes:
+And a tape may derive from these classes:
 
 - ``Versions``: a tensor can get other contents and stay the same object
-- ``Writes``: a write also reaches other names, through shared memory
+- ``Writes``: a write also changes other names, through shared memory
 - ``Late``: a captured tensor may begin to require a gradient later
-- ``KeptGradients``, which a block's tape may have: what tensors keep, the program may read, and find None
-- ``Recompute``: parts of the program run once more in the course of backward, as checkpoints do
-- ``Replaces``: the program can go on with another tensor, or another gradient
-- ``Staging``: the framework traces whole functions, and may throw a trace away
-- ``Differentiator``, of a block: backward runs when the block is over
+- ``KeptGradients`` (only the tape of a block): gradients that tensors keep, which the program may read as None
+- ``Recompute``: parts of the program run once more during backward, as checkpoints do
+- ``Replaces``: the program can continue with another tensor, or another gradient
+- ``Staging``: the framework traces whole functions, and may discard a trace
+- ``Differentiator`` (only the tape of a block): backward runs when the block is over
 
-Where one is missing, what needs it is refused in the words of ``backprobe.backends.refusals``, or does not happen.
+If a capability is missing, whatever needs it is refused in the words of ``backprobe.backends.refusals``, or left out.
 """
 
 from __future__ import annotations
@@ -49,9 +49,8 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-from backprobe.backends.facts import Around, Backward, Effect, GraphNode, Options, Ran, Root
-from backprobe.backends.tensors import Tensors
-from backprobe.record.reasons import Note, Reason
+from backprobe.backends.facts import Around, Effect, Ran, Root
+from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
 # writes, late histories, recomputation
@@ -66,11 +65,11 @@ class Versions(ABC):
 
     @property
     def counter(self) -> Callable[[Any], int]:
-        """The same, and faster where it can be; it may raise RuntimeError for what counts no writes."""
+        """The same, faster if possible. It may raise RuntimeError for a tensor that counts no writes."""
         return self.version
 
     def versions(self, tensors: Sequence[Any]) -> list[int]:
-        """The same of many: it is asked after each statement that may have written, of all that has a live name."""
+        """The same for many: called after each statement that may have written, with all tensors in live names."""
         return [self.version(tensor) for tensor in tensors]
 
     @abstractmethod
@@ -78,7 +77,7 @@ class Versions(ABC):
         """What calling ``function`` may do; ``flagged`` if the call has a keyword such as ``out`` or ``inplace``."""
 
     def reports(self, owner: Any) -> None:
-        """This module's forward reports all that it does: calling the module writes to nothing out of sight."""
+        """This module's forward reports all that it does, so calling the module writes to nothing unseen."""
         return
 
 
@@ -91,47 +90,47 @@ class Writes(ABC):
 
     @abstractmethod
     def writing(self, tensor: Any) -> None:
-        """The program is about to write to this tensor: save what the write overwrites."""
+        """The program is about to write to this tensor: save what the write will overwrite."""
 
     @abstractmethod
     def written(self, tensor: Any) -> None:
-        """The program has written to it."""
+        """The program has written to this tensor."""
 
     @abstractmethod
     def expose(self, tensor: Any) -> None:
-        """The program takes a handle through which it may write unseen."""
+        """The program takes a handle through which it may write to this tensor unseen."""
 
     @abstractmethod
     def capture(
         self, tensor: Any, around: Callable[[], Around] | None, previous: Any | None = None, through: bool = False
     ) -> Any:
-        """``Tape.capture``, also of a tensor that was written.
+        """``Tape.capture``, also for a tensor that was written.
 
-        ``around`` is None: what it was computed from is known later, see ``decide``. ``previous`` is the capture of
-        the same object before, if it had one, and ``through`` says whether that write went through this object.
+        If ``around`` is None, ``decide`` will tell later what the tensor was computed from. ``previous`` is the earlier
+        capture of the same object, if it had one, and ``through`` says whether the write went through this object.
         """
 
     def captures(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        """The same of several tensors that have no capture yet."""
+        """The same for several tensors that have no capture yet."""
         return [self.capture(tensor, None) for tensor in tensors]
 
     undecided: Collection[Any]
-    """The captures without history of which it is not known why."""
+    """The captures without history for which the reason is not known yet."""
 
     @abstractmethod
     def decide(self, capture: Any, around: Around) -> None:
         """Find out why one of these has no history; ``around`` is what it was computed from."""
 
     has_found: bool = False
-    """Is there something that ``overwritten`` or ``detached`` will tell?"""
+    """Will ``overwritten`` or ``detached`` return anything?"""
 
     @abstractmethod
     def overwritten(self) -> Sequence[Any]:
-        """The captures written where the framework does not look, since this was asked last."""
+        """The captures whose memory was written unseen by the framework since the last call."""
 
     @abstractmethod
     def detached(self) -> Sequence[Any]:
-        """The captures whose tensors gave up their history and kept their contents, since this was asked last."""
+        """The captures whose tensors lost their history but kept their contents since the last call."""
 
 
 class Late(ABC):
@@ -141,132 +140,132 @@ class Late(ABC):
     """The captures that have no history so far, and may get one."""
 
     before_late: Callable[[], object] = staticmethod(tuple)
-    """Called before a capture gets its history late: what was computed from it so far was computed without one."""
+    """Called before a capture gets its history late: whatever was computed from it so far had none."""
 
     @abstractmethod
     def look_again(self, at: tuple[str, int] | None = None) -> None:
-        """The program has run on. ``at`` is the file and line of the statement that ran, where that is known."""
+        """The program has run on. ``at`` is the file and line of the statement that ran, if known."""
 
     @abstractmethod
     def seen_again(self, capture: Any) -> None:
-        """The same for one capture, whose tensor has got another name."""
+        """The same for one capture, whose tensor has just got another name."""
 
     @abstractmethod
     def entering(self, frame: FrameType) -> None:
-        """A function of the program is entered: what ran until now, the calling line did."""
+        """The program enters a function: whatever ran until now belongs to the calling line."""
 
 
 class AtEnd(ABC):
-    """The tape of a block whose program may run backward itself: it can, where the program has not."""
+    """The tape of a block whose program may run backward itself; if it did not, this tape can."""
 
     @abstractmethod
     def run_backward(self, root: Root, captures: Sequence[Any]) -> None:
-        """Take the gradients of an output, now that the program is over; the graph is kept for it."""
+        """Take the gradients of an output, after the program has ended, from a graph that is kept for this purpose."""
 
 
 class KeptGradients(ABC):
-    """Tensors that keep their gradients where the program reads them, and hold None where they have none."""
+    """Tensors that keep their gradients for the program to read, and hold None if they have none."""
 
     count: int
-    """How many of them the program has read, to use them."""
+    """How many of them the program has read in order to use them."""
 
     @abstractmethod
     def is_none(self, tensor: Any, is_item: bool) -> bool:
-        """Will the program find None when it reads the gradient that this keeps, or an item of it, which is another
-        tensor? False where that cannot be known without a sign to the program, as a warning.
+        """Will the program find None when it reads the gradient that this tensor keeps, or that of an item of it, which
+        is another tensor? False if that cannot be known without disturbing the program, for example by a warning.
         """
 
     @abstractmethod
     def none_read(self, tensor: Any, text: str, at: Source, is_item: bool) -> None:
-        """The program, in whose text the read is spelled so, is about to find None at this line."""
+        """The program is about to find None at this line; ``text`` is how the program spells the read."""
 
     @abstractmethod
     def assigned(self, tensor: Any, at: Source) -> None:
-        """The program has put a gradient, or None, where a tensor keeps its own."""
+        """The program has assigned a gradient, or None, to the place where a tensor keeps its gradient."""
 
     @abstractmethod
     def clears(self, owner: Any, at: Source) -> None:
-        """The program is about to take away all gradients of what this object has."""
+        """The program is about to clear all gradients that belong to this object."""
 
     @abstractmethod
     def may_give_none(self, frame: FrameType) -> bool:
-        """Is this that of a function which was asked for gradients, and may return None in the place of some?"""
+        """Is this the frame of a function that returns gradients, and may return None for some of them?"""
 
     @abstractmethod
     def gave(self, frame: FrameType, returned: Any, texts: Sequence[str], at: Source) -> None:
-        """It has returned this; ``texts`` are what its inputs are in the program's text, as far as that shows them."""
+        """It has returned this; ``texts`` are its inputs as the program spells them, as far as its text shows."""
 
 
 class Recompute(ABC):
-    """Parts of the program that run once more in the course of backward."""
+    """Parts of the program that run once more during backward."""
 
     running_pass: Callable[[], int]
-    """Negative where no backward pass is running: then nothing is computed again."""
+    """The number of the running backward pass, or a negative number if there is none, so that nothing is recomputed."""
 
     runs_once: Callable[[], bool]
-    """Is what runs now certainly in no part that will be computed again? Then ``to_be_repeated`` is not asked."""
+    """Is it certain that the code that runs now will not be recomputed? Then ``to_be_repeated`` is not called."""
 
     @abstractmethod
     def repeated(self) -> Hashable | None:
-        """The part that is being computed again; None in the first run of the program."""
+        """The part that is being recomputed; None in the first run of the program."""
 
     @abstractmethod
     def to_be_repeated(self) -> Hashable | None:
-        """The part that runs now without a history, and will be computed again with one."""
+        """The part that runs now without a history, and will be recomputed with one."""
 
     @abstractmethod
     def computed_again(self, capture: Any, again: Any) -> None:
-        """A capture of the first run, and the one that has its history."""
+        """A capture of the first run was recomputed as ``again``, which has the history."""
 
 
 # journals
 
 
 class Journals(ABC):
-    """Values may be captured some time after they were bound, as long as nothing was written since."""
+    """Values may be captured some time after they were bound, provided that nothing was written in between."""
 
     @abstractmethod
     def gives_history(self, before: bool = True) -> bool | None:
         """Does what is computed now get a history? None in a transform, a mode, a checkpoint or a backward pass.
 
-        ``before`` says whether it did when this was asked last.
+        ``before`` is the answer to the last call.
         """
 
     @abstractmethod
     def giving_history(self, on: bool) -> AbstractContextManager[object]:
-        """Within this context that is so, or not so, whatever the program does."""
+        """Within this context history is recorded, or not recorded, whatever the program does."""
 
     @abstractmethod
     def hide(self, captures: Sequence[Any]) -> None:
-        """Something has written to these before they were captured: their gradients are not known."""
+        """These were written before they were captured, so their gradients are not known."""
 
     @abstractmethod
     def natures(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        """What of each tells whether and how it will be captured: equal for two that are captured alike."""
+        """For each tensor, what decides whether and how it is captured: equal for two that are captured alike."""
 
 
 # replacing
 
 
 class Replaces(ABC):
-    """The program can go on with another tensor in the place of one, or with another gradient."""
+    """The program can continue with another tensor in place of one, or with another gradient."""
 
     compared: Sequence[str] = ("shape", "dtype", "device")
-    """What both have in common."""
+    """The properties in which both must agree."""
 
     @abstractmethod
     def handed(self, tensor: Any) -> Any:
-        """What a function is given that replaces this: what it writes to that reaches no other name."""
+        """The tensor that a replacing function receives; if the function writes to it, no other name is affected."""
 
     @abstractmethod
     def as_tensor(self, new: Any, like: Any) -> Any:
-        """A tensor of this framework that has these numbers; None for what is neither a tensor nor numbers."""
+        """A tensor of this framework with these numbers; None if ``new`` is neither a tensor nor numbers."""
 
     @abstractmethod
     def instead(self, new: Any, original: Any, is_given: bool) -> Any:
-        """What the program goes on with: a tensor that has no name, differentiated where the original is.
+        """The tensor with which the program continues: it has no name, and is differentiated if the original is.
 
-        ``is_given`` says whether it belongs to the user, and was not made of the original by a function.
+        ``is_given`` says that it belongs to the user; otherwise a function has made it from the original.
         """
 
     @abstractmethod
@@ -275,30 +274,32 @@ class Replaces(ABC):
 
     @abstractmethod
     def like(self, array: Any, tensor: Any) -> Any:
-        """An array of NumPy as a tensor of the dtype and on the device of another one."""
+        """A NumPy array as a tensor with the dtype and device of another one."""
 
     @abstractmethod
     def with_numbers(self, new: Any, original: Any) -> Any:
-        """A tensor that has no name, with these numbers and the history of the original: gradients flow on to that."""
+        """A nameless tensor with these numbers and the history of the original, so that gradients flow on to that."""
 
     @abstractmethod
     def linked(self, value: Any, sources: Sequence[Any]) -> Any | None:
-        """What ``Backend.bridged`` makes of a value, with the history of all these sources as well."""
+        """The result of ``Backend.bridged`` for a value: it has the history of all these sources as well."""
 
     @abstractmethod
     def original_value(self, tensor: Any) -> Callable[[], Any]:
-        """What returns the value that a tensor has now, when the program is over."""
+        """A function that returns, after the program has ended, the value that a tensor has now."""
 
     @abstractmethod
     def with_gradient(self, tensor: Any, change: Callable[[Any], Any]) -> Any:
-        """What the program goes on with, so that the gradient of this tensor is what ``change`` returns."""
+        """The tensor with which the program continues, such that the gradient of this tensor is what ``change``
+        returns.
+        """
 
     @abstractmethod
     def runs_again(self) -> bool:
-        """Is what runs now computed once more in the course of backward?"""
+        """Is the code that runs now being recomputed during backward?"""
 
     def is_tracing(self) -> bool:
-        """Is what runs now traced, and may it be traced again?"""
+        """Is the code that runs now being traced, so that it may be traced again?"""
         return False
 
 
@@ -310,37 +311,37 @@ class Staging(ABC):
 
     @abstractmethod
     def staged(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Call a function so that what is inside its loops is recorded too."""
+        """Call a function so that the insides of its loops are recorded, too."""
 
     @abstractmethod
     def outside(self, capture: Any) -> Any:
-        """What the program has of a captured value when it is over; None for what it cannot get hold of."""
+        """A captured value as the program has it after the run; None if it cannot be obtained."""
 
     @abstractmethod
     def is_discarded(self, capture: Any) -> bool:
-        """Was this captured in a trace that the framework has thrown away, to trace again?"""
+        """Was this captured in a trace that the framework has discarded in order to trace again?"""
 
 
 class Models(Protocol):
     """The models of a framework."""
 
     replaces_parameters: bool = False
-    """Does the program go on with what ``ModuleObserver.parameter`` returns?"""
+    """Does the program continue with what ``ModuleObserver.parameter`` returns?"""
 
     libraries: Collection[str] = ()
-    """The packages whose modules are the framework's own: the locals of their forwards are no part of a program."""
+    """The packages whose modules belong to the framework: locals of their forwards are not part of a program."""
 
     parameters: Callable[[Any], Mapping[str, Any]] | None = None
     """The objects that are the parameters of a model, by path."""
 
     buffers: Callable[[Any], Mapping[str, Any]] | None = None
-    """What a model computes with and has no entry, by path, such as the running statistics of a normalisation."""
+    """State of a model that has no entry, by path, such as the running statistics of a normalisation."""
 
     @abstractmethod
     def is_model(self, value: Any) -> bool: ...
 
     def in_place(self, model: Any) -> Collection[str]:
-        """The paths of the modules that are set to write in place."""
+        """The paths of the modules that are configured to write in place."""
         return ()
 
     @abstractmethod
@@ -353,7 +354,9 @@ class ModelCall(Protocol):
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        """What of the model and its arguments ``Tape.run`` makes differentiable; empty where their flags stand."""
+        """The parts of the model and its arguments that ``Tape.run`` makes differentiable; empty if their flags are
+        kept.
+        """
         return {}
 
     @property
@@ -363,10 +366,10 @@ class ModelCall(Protocol):
 
     @abstractmethod
     def module_paths(self) -> Iterable[str]:
-        """The paths of the modules that can run, the model itself being ""."""
+        """The paths of the modules that can run; the model itself is ""."""
 
     def forwards(self) -> Mapping[str, Any]:
-        """The function that each module runs, by the first path of the module, as far as that is known beforehand."""
+        """The function that each module runs, by the first path of the module, as far as known beforehand."""
         return {"": self.forward}
 
     @abstractmethod
@@ -378,21 +381,21 @@ class ModelCall(Protocol):
 
     @property
     def is_known(self) -> bool:
-        """Are these all paths? Some modules are made when the model first runs."""
+        """Are these all paths? Some modules are only created when the model first runs."""
         return True
 
     def hidden_paths(self) -> Mapping[str, Reason]:
-        """The modules that run where they cannot be observed, and why."""
+        """The modules that run unobserved, and why."""
         return {}
 
     @abstractmethod
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
-        """Call the model; in the course of it its parameters and modules report to the observer."""
+        """Call the model. Meanwhile its parameters and modules report to the observer."""
 
     def finish(self, returned: Any, later: list[Callable[[], None]]) -> Any:
-        """The call is over: the model's result, of what ``run`` returned.
+        """The call is over. Returns the model's result, made from what ``run`` returned.
 
-        What can be done only when the program has been differentiated is added to ``later``.
+        Steps that must wait until the program has been differentiated are added to ``later``.
         """
         return returned
 
@@ -401,60 +404,61 @@ class ModelCall(Protocol):
 class ModuleObserver:
     """What the model form is told: which forwards to replace by reporting ones, and what modules return."""
 
-    parameter: Callable[[str, Any], Any]  # (path, parameter) -> what takes its place, the same where nothing does
-    parameters: Callable[[Sequence[tuple[str, Any]]], Sequence[Any]]  # the same of several
+    parameter: Callable[[str, Any], Any]  # (path, parameter) -> what replaces it, or itself
+    parameters: Callable[[Sequence[tuple[str, Any]]], Sequence[Any]]  # the same for several parameters at once
     wants_output: Callable[[str], bool]
     wants_locals: Callable[[str], bool]
     rewritten: Callable[[str, Any], Any]  # (path, forward) -> reporting forward, or None
-    returned: Callable[[str, Any], Any]  # (path, what the module returned) -> what takes its place
+    returned: Callable[[str, Any], Any]  # (path, what the module returned) -> what replaces it
     writing: Callable[[Any], None]  # (inputs of a module that works in place and is about to run)
     written: Callable[[Any], None]  # (inputs of a module that has worked in place)
-    wants_parameter: Callable[[str], bool] = lambda path: True  # else nothing need be said of it
+    wants_parameter: Callable[[str], bool] = lambda path: True  # otherwise the parameter need not be reported
     given: Callable[[Any], None] = lambda inputs: None  # (inputs of the model itself, which is about to run)
     executed: set[str] = field(default_factory=set)  # the paths of the modules that have returned
-    called: list[Any] | None = None  # in turns the path of a module, and the code and place of what called it
-    kinds: dict[str, type] = field(default_factory=dict)  # by path: the class of a module that has parameters itself
+    called: list[Any] | None = None  # alternates: the path of a module, then the code and place that called it
+    kinds: dict[str, type] = field(default_factory=dict)  # by path: the class of a module that directly has parameters
     hooks: dict[str, list[CodeType]] = field(default_factory=dict)  # by path: what runs before or after its forward
-    known: dict[Any, Any] = field(default_factory=dict)  # what a backend has made of these wishes, for the next block
-    journal: Callable[[Any], Any] | None = None  # (what tells the model from others) -> a journal of its first call
+    # what a backend has derived from these wishes, kept for the next block
+    known: dict[Any, Any] = field(default_factory=dict)
+    journal: Callable[[Any], Any] | None = None  # (key that distinguishes the model) -> a journal of its first call
 
 
 # blocks
 
 
 class Differentiator(ABC):
-    """What differentiates a block when it is over, where the program does not do so itself."""
+    """Differentiates a block when it is over, if the program does not do so itself."""
 
     @abstractmethod
     def follow(self, tensors: Sequence[Any]) -> None:
-        """The program is about to read these, which it did not compute: they are differentiated from here on."""
+        """The program is about to read these tensors, which it did not compute. They are differentiated from now on."""
 
     @abstractmethod
     def made(self, tensor: Any) -> int:
-        """When the block computed this, as a number that grows; 0 for what it did not compute."""
+        """A growing number that tells when the block computed this; 0 if it did not compute it."""
 
     counts = False
-    """Should it say what became of the parameters that the program itself takes gradients of?"""
+    """Should it report what became of the parameters for which the program itself takes gradients?"""
 
     heard: Callable[[Sequence[Any], Any], None] | None = None
-    """(targets, gradients): called as the program has differentiated by itself, if nothing records that."""
+    """(targets, gradients): called when the program has differentiated by itself, if nothing records that."""
 
     gives = "gradient()"
-    """What the program calls to differentiate: the name of a target that no variable holds."""
+    """The call by which programs differentiate: the name of a target that no variable holds."""
 
     def targets(self) -> Sequence[Any]:
-        """What the program itself asked gradients of, but for that of which only the gradient was used further."""
+        """What the program itself differentiated, except results of which only the gradient was used further."""
         return ()
 
     def targets_of(self, values: Sequence[Any]) -> Sequence[Any]:
-        """What the program asked gradients of, if some of that is among these values; they are in the order in which
-        they were computed. Nothing where the last was computed from more than such gradients, as a loss with a penalty
-        is that the program leaves to be differentiated.
+        """What the program differentiated, if some of it is among these values, in the order of computation. Empty if
+        the last value was computed from more than such gradients, as a loss with a gradient penalty that the program
+        leaves to be differentiated.
         """
         return ()
 
     def own_roots(self) -> Sequence[Root]:
-        """Where the passes begin that the program has run itself, one of each output, in their order."""
+        """The starting points of the passes that the program ran itself, one for each output, in their order."""
         return ()
 
     @abstractmethod
@@ -464,43 +468,3 @@ class Differentiator(ABC):
     @abstractmethod
     def give_up(self, why: Reason) -> None:
         """The program is over, and cannot be differentiated for this reason."""
-
-
-# graphs
-
-
-class GraphExecution(Tensors, Protocol):
-    """One run of a target that is a graph already. Its methods are called in this order."""
-
-    name: str
-    """What the target is called in messages."""
-
-    arrays: str
-    """The name of the ``Arrays`` that it returns."""
-
-    framework: str
-    """The framework whose graph it is."""
-
-    @abstractmethod
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Take the arguments of the run. Raises BadOption."""
-
-    @abstractmethod
-    def target(self, of: Any) -> tuple[Any, Any]:
-        """What the run returns, symbolically, and ``of`` as it applies to that."""
-
-    @abstractmethod
-    def nodes(self, output: Any) -> Sequence[GraphNode]:
-        """Every value that the graph has a name for, in the order of execution."""
-
-    @abstractmethod
-    def run(self, cotangent: Any, wanted: Sequence[int], options: Options) -> tuple[Any, Any, Backward]:
-        """Run once, forward and backward: the result, what was differentiated, and the outcomes of the wanted nodes."""
-
-    @abstractmethod
-    def source(self, node: int) -> Source | None:
-        """The user's line that made a node."""
-
-    @abstractmethod
-    def notes(self) -> Sequence[Note]:
-        """What could not be observed."""

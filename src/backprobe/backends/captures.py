@@ -1,7 +1,7 @@
 """The protocol of captures: a step in which NaN or Inf arose, as data that can be run again in another process.
 
-Nothing is copied while a training is well. When NaN or Inf is found, no optimizer has stepped yet: the parameters are
-still those that the forward began with. Buffers and random states are what a guard keeps of each call anyway.
+Nothing is copied while a training is healthy. When NaN or Inf is found, no optimizer has stepped yet, so the parameters
+are still those with which the forward began. Buffers and random states are kept by a guard for each call anyway.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from typing import Any, Protocol
 from backprobe.backends.guards import Found, Repeatable
 
 Result = Mapping[str, Any]
-"""What is known of a tensor that a step computed: ``digest`` of its bits, ``shape``, ``dtype``, ``nan`` and ``inf``."""
+"""Facts about a tensor that a step computed: ``digest`` of its bits, ``shape``, ``dtype``, ``nan`` and ``inf``."""
 
 SINCE = "written to since"
-"""In the words about what was left out because it was overwritten before NaN was found."""
+"""Appears in the text about parts that were left out because they were overwritten before NaN was found."""
 
 
 class KeptTensor:
-    """A tensor as it was before the forward. Tied parameters are one object. A dataclass would count as a container."""
+    """A tensor as it was before the forward. Tied parameters are one object. Not a dataclass, which would be a
+    container.
+    """
 
     def __init__(self, tensor: Any, size: int, facts: Mapping[str, Any]) -> None:
         self.tensor, self.size, self.facts = tensor, size, facts
@@ -37,19 +39,19 @@ class LeftOut:
 
 @dataclass(frozen=True, eq=False)
 class CapturedCall:
-    """One call of a model, or of a module of it that the program called by itself."""
+    """One call of a model, or of one of its modules that the program called directly."""
 
     path: str
-    """Where the module is in the model; empty for the model itself."""
+    """The path of the module in the model; empty for the model itself."""
 
     given: Any
-    """Its positional and keyword arguments, with a ``KeptTensor`` for each tensor."""
+    """Its positional and keyword arguments, with a ``KeptTensor`` in place of each tensor."""
 
     state: Mapping[str, KeptTensor] = field(default_factory=dict)
-    """What the call began with and writes to, such as running statistics, by path."""
+    """State that the call reads and writes, such as running statistics, by path, as it was at the start."""
 
     gradients: Mapping[str, KeptTensor] = field(default_factory=dict)
-    """What came to its outputs in backward, by their paths."""
+    """The gradients that backward brought to its outputs, by their paths."""
 
     random: Mapping[str, Any] = field(default_factory=dict)
     """The states of random generators, by their names."""
@@ -58,10 +60,10 @@ class CapturedCall:
     """Plain facts about how it ran: training or evaluation, precision."""
 
     returned: Mapping[str, Result] = field(default_factory=dict)
-    """What it returned, by path, as far as that has not changed since."""
+    """The outputs, by path, unless they have changed since."""
 
     wanted: Mapping[str, Any] = field(default_factory=dict)
-    """Of a function that was differentiated: with respect to which arguments, and of which output."""
+    """For a differentiated function: with respect to which arguments, and of which output."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,43 +82,43 @@ class CapturedStep:
     """By path in the model."""
 
     gradients: Mapping[str, Result] = field(default_factory=dict)
-    """What the pass has left in parameters that had no gradient before it."""
+    """The gradients that the pass left in parameters that had none before."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Plain facts about the process: threads, precision of products."""
 
     devices: Sequence[str] = ()
     left_out: Sequence[str] = ()
-    """What is not in it, in words."""
+    """Descriptions of what is missing in the file."""
 
     is_function: bool = False
-    """Is it about a function that was differentiated, and not about a model?"""
+    """Is it a differentiated function rather than a model?"""
 
 
 @dataclass(frozen=True)
 class RanCalls:
-    """What the calls of a step have given when they were run again."""
+    """The results of running the calls of a step again."""
 
     returned: Sequence[Mapping[str, Result]]
-    """By the path of the output, of each call."""
+    """For each call, by the path of the output."""
 
     gradients: Mapping[str, Result]
     """By the path of the parameter."""
 
     found: Found
-    """What of that is not finite: outputs, or gradients where backward ran."""
+    """The results that are not finite: outputs, or gradients if backward ran."""
 
 
 @dataclass(frozen=True)
 class MisfitParameter:
-    """A parameter or buffer that is in the file, or in the model, and does not fit the other."""
+    """A parameter or buffer for which the file and the model do not agree."""
 
     name: str
     captured: tuple[int, ...] | None
-    """Its shape in the file; None where it is not there."""
+    """Its shape in the file; None if it is not there."""
 
     held: tuple[int, ...] | None
-    """The same of the model."""
+    """Its shape in the model; None if it is not there."""
 
 
 class Captures(Protocol):
@@ -124,40 +126,40 @@ class Captures(Protocol):
 
     @abstractmethod
     def captured(self, model: Any, calls: Sequence[Any], *, is_backward: bool) -> CapturedStep:
-        """What is known of these calls, the first call first."""
+        """The captured form of these calls, in the order in which they ran."""
 
     def with_models(self, step: CapturedStep, models: Sequence[Any]) -> CapturedStep:
-        """The step of a function with these models among its arguments, with the arrays that the file has for them."""
+        """The step of a function with these models among its arguments; they get the arrays from the file."""
         return step
 
     @abstractmethod
     def misfits(self, model: Any, step: CapturedStep) -> Sequence[MisfitParameter]:
-        """What of the file and of the model does not fit the other; nothing where it can be run."""
+        """Parameters for which file and model do not agree; empty if the step can be run."""
 
     @abstractmethod
     def calls(self, model: Any, step: CapturedStep) -> Sequence[Any]:
-        """The calls again, as a guard has them: each can be made again, or recorded."""
+        """The calls as a guard has them, ready to be repeated or recorded."""
 
     @abstractmethod
     def run(self, model: Any, step: CapturedStep, calls: Sequence[Repeatable]) -> RanCalls:
-        """Run them forward, and backward where that is what failed."""
+        """Run them forward, and also backward if backward is what failed."""
 
     @abstractmethod
     def otherwise(self, step: CapturedStep) -> Sequence[str]:
-        """What is not as it was when the step failed, and may change the last bits, in words."""
+        """Descriptions of settings that differ from when the step failed, and may change the last bits."""
 
     def settled(self, settings: Mapping[str, Any]) -> AbstractContextManager[None]:
-        """Within this context the process has these settings, as far as it can."""
+        """Within this context the process has these settings, as far as possible."""
         return nullcontext()
 
     def number(self) -> int:
-        """That of this process, of several that train together."""
+        """The number of this process among several that train together."""
         return 0
 
     def spelled(self, value: Any) -> str | None:
-        """A value of the framework that is no tensor, such as a dtype, as a text; None for what has none."""
+        """The text for a value of the framework that is no tensor, such as a dtype; None if it has no text."""
         return None
 
     def unspelled(self, text: str) -> Any:
-        """The value that was spelled so. Raises ValueError."""
+        """The value that has this text. Raises ValueError."""
         raise ValueError(f"a value {text!r}")

@@ -1,7 +1,7 @@
-"""Parameters that a program takes out of the graph beside the call of their model, as a penalty by ``.data`` does.
+"""Parameters that a program takes out of the graph next to the call of their model, as a penalty with ``.data`` does.
 
-Read from the source around the call, nothing is run. Only what goes on to ``backward()`` by the names of the same
-function is told.
+This is read from the source around the call; nothing is run. Only values that reach ``backward()`` through names of the
+same function are reported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign)
 
 
 class CutBeside(NamedTuple):
-    """What is taken out of the graph, what does that, and where."""
+    """A value that is taken out of the graph, the use that does so, and its line."""
 
     value: str
     use: Use
@@ -33,7 +33,7 @@ class CutBeside(NamedTuple):
 
 @by_code(256)
 def around_call(code: CodeType, at: int) -> tuple[CutBeside, ...]:
-    """Those in the function that calls a model, in statements whose results go on to a ``backward()`` there."""
+    """Such values in the function that calls a model, in statements whose results reach a ``backward()`` there."""
     site = site_at(code, at)
     if site is None or not isinstance(site.node, ast.Call) or not isinstance(site.node.func, ast.Name | ast.Attribute):
         return ()
@@ -54,7 +54,7 @@ def around_call(code: CodeType, at: int) -> tuple[CutBeside, ...]:
 
 @by_code(1024)
 def in_forward(code: CodeType, parameter: str) -> tuple[CutBeside, ...]:
-    """Those in a module's forward: statements that compute something from a parameter without a gradient for it."""
+    """Such values in a module's forward: statements that use a parameter without giving it a gradient."""
     found = []
     for one in mentions(code, parameter):
         use = use_of(one.source.statement, one.text)
@@ -73,7 +73,7 @@ def _uses(text: str, model: str, items: set[str]) -> Iterator[tuple[str, Use]]:
 
 
 def _own(function: ast.AST) -> Iterator[ast.stmt]:
-    # The statements of a function, those of functions in it left out.
+    # The statements of a function, without those of nested functions.
     for child in ast.iter_child_nodes(function):
         if isinstance(child, FUNCTIONS):
             continue
@@ -83,7 +83,7 @@ def _own(function: ast.AST) -> Iterator[ast.stmt]:
 
 
 def _leading_to_backward(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-    # Those that compute what a ``backward()`` among them is called on.
+    # The statements that compute something on which a ``backward()`` among them is called.
     calls = [
         node.func.value
         for one in statements

@@ -1,4 +1,4 @@
-"""The backend of a call: the one named, or that of the values passed, among the frameworks that are imported."""
+"""Finds the backend of a call: the one named, or the one of the values passed, among the imported frameworks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Literal, get_args
 
-from backprobe.backends.capabilities import GraphExecution
+from backprobe.backends.graphs import GraphExecution
 from backprobe.backends.protocol import Backend
 from backprobe.backends.tensors import Arrays
 from backprobe.errors import NoBackend
@@ -20,23 +20,23 @@ from backprobe.source.user_code import innermost
 BackendName = Literal["torch", "tensorflow", "jax"]
 
 BACKENDS = {name: f"backprobe.backends.{name}" for name in get_args(BackendName)}
-"""The modules of the backends, by the module of their framework; each has a ``BACKEND``."""
+"""The modules of the backends, by the name of the framework's module; each has a ``BACKEND``."""
 
 BACKEND = Option("backend", str, None, '"torch"', says="a name")
 IMPORT = "IMPORT_NAME"
-FILE = "__file__"  # asked for in place where a probe passes, since a call costs more
+FILE = "__file__"  # read directly wherever a probe passes, because a function call costs more
 
 ALONE = {"numpy": "backprobe.backends.numpy"}
-"""Arrays without a framework that a recording can be loaded into; each module has ``ARRAYS``."""
+"""Array libraries that are not frameworks, into which a recording can be loaded; each module has ``ARRAYS``."""
 
 
 def is_imported(name: str) -> bool:
-    """Has the program imported a framework? A folder of that name, such as one of scripts for it, is no framework."""
+    """Has the program imported a framework? A mere folder of that name, for example with scripts, does not count."""
     return getattr(sys.modules.get(name), FILE, None) is not None
 
 
 def load_arrays(name: str) -> Arrays:
-    """The tensors of the framework with this name, or NumPy's. Raises NoBackend."""
+    """The ``Arrays`` of the framework with this name, or NumPy's. Raises NoBackend."""
     if name in BACKENDS:
         return load_backend(name).arrays
     arrays: Arrays = import_module(ALONE[name]).ARRAYS
@@ -44,7 +44,7 @@ def load_arrays(name: str) -> Arrays:
 
 
 def arrays_of(value: Any) -> Arrays | None:
-    """Those of a tensor's framework, or NumPy's; None for what is no tensor."""
+    """The ``Arrays`` of the framework of a tensor, or NumPy's; None if it is no tensor."""
     known = [load_backend(name).arrays for name in BACKENDS if getattr(sys.modules.get(name), FILE, None)]
     if "numpy" in sys.modules:
         known.append(load_arrays("numpy"))
@@ -75,12 +75,12 @@ def load_backend(name: str) -> Backend:
 
 
 def imported_backends() -> list[Backend]:
-    """Those of the frameworks that the program has imported."""
+    """The backends of the frameworks that the program has imported."""
     return [load_backend(known) for known in BACKENDS if getattr(sys.modules.get(known), FILE, None)]
 
 
 def find_program(name: str | None, target: Any, session: Any) -> GraphExecution | None:
-    """What runs a target that is a graph of an imported framework already; None for a target that is none."""
+    """The execution of a target that already is a graph of an imported framework; None for any other target."""
     for known in BACKENDS if name is None else (name,):
         graphs = load_backend(known).graphs if getattr(sys.modules.get(known), FILE, None) else None
         program = None if graphs is None else graphs(target, session)
@@ -96,19 +96,20 @@ def is_tensor(value: Any) -> bool:
 
 
 def is_model(backend: Backend, value: Any) -> bool:
-    """Is it a model of a backend's framework?"""
+    """Is it a model of this backend's framework?"""
     return backend.models is not None and backend.models.is_model(value)
 
 
 def find_backend(
     name: str | None, values: Iterable[Any], *, mixed: bool = True, spelled: str = "bp.probe(f, {})"
 ) -> Backend:
-    """The backend named, or the one that these values belong to, or the only one imported. Raises NoBackend.
+    """The backend named, or the one to which these values belong, or the only one imported. Raises NoBackend.
 
-    Where values are ``mixed``, those of other frameworks are values that nothing is known of.
+    If values are ``mixed``, those of other frameworks are treated as unknown values.
 
-    Where several are imported (TensorFlow imports JAX), it is the only one among the values, or that a function or
-    frame among them mentions, that a frame is about to import, or that the module it stands in mentions.
+    If several frameworks are imported (TensorFlow imports JAX), the only one that counts is the one among the values,
+    or mentioned by a function or frame among them, or about to be imported by a frame, or mentioned in the frame's
+    module.
     """
     if name is not None:
         BACKEND.check(name)
@@ -152,12 +153,12 @@ def find_backend(
 
 
 def _modules(values: Sequence[Any]) -> set[str]:
-    # The packages of the modules among them.
+    # The top-level packages of the modules among the values.
     return {one.__name__.partition(".")[0] for one in values if isinstance(one, ModuleType)}
 
 
 def _mentioned(values: Sequence[Any], *, used_only: bool) -> set[str]:
-    # The packages of the global names of functions and frames: of all in their modules, or of those that are used.
+    # The packages of global names of functions and frames: all names of their modules, or only those that are used.
     found = set()
     for code, namespace in filter(None, map(_code_and_globals, values)):
         names = code.co_names if used_only else namespace
@@ -168,7 +169,7 @@ def _mentioned(values: Sequence[Any], *, used_only: bool) -> set[str]:
 
 
 def _about_to_import(values: Sequence[Any]) -> set[str]:
-    # The frameworks that the code of frames imports itself, as where the imports stand in a block.
+    # The frameworks that the code of frames imports itself, for example by imports inside a block.
     codes = [value.f_code for value in values if isinstance(value, FrameType)]
     named = {
         one.argval.partition(".")[0] for code in codes for one in dis.get_instructions(code) if one.opname == IMPORT
@@ -178,7 +179,7 @@ def _about_to_import(values: Sequence[Any]) -> set[str]:
 
 def _is_installed(name: str) -> bool:
     spec = find_spec(name)
-    return spec is not None and spec.origin is not None  # a folder of that name has none
+    return spec is not None and spec.origin is not None  # a mere folder of that name has no origin
 
 
 def _code_and_globals(value: Any) -> tuple[CodeType, dict[str, Any]] | None:

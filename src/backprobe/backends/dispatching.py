@@ -1,6 +1,6 @@
-"""Methods of classes that go another way for some of their instances, in one thread: nothing lies on an instance.
+"""Redirects methods for some instances of a class, in one thread, without storing anything on the instances.
 
-What is copied, saved or sent to another thread is therefore what it would be without, and so are its calls.
+An instance that is copied, saved or sent to another thread is therefore unchanged, and so are its calls.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from backprobe.backends.patching import LOCK, STANDS_FOR, STOOD
 
 Instead = dict[tuple[int, int], Callable[..., Any]]
-"""What is called in the place of a method, by the thread and the identity of the instance."""
+"""The replacements of a method, by the thread and the identity of the instance."""
 
 
 class Dispatched:
-    """One method of one class, as it is while some of its instances go another way."""
+    """One method of one class, while it is redirected for some instances."""
 
     def __init__(self, owner: type, name: str, aside: Callable[[], bool]) -> None:
         self.owner, self.name = owner, name
@@ -30,7 +30,7 @@ class Dispatched:
 
 
 def _function(original: Any, aside: Any, thread: Any, instead: Any, identity: Any) -> FunctionType:
-    # What stands for a function. Its globals are those of the function, for whoever compiles its source.
+    # The stand-in for a function. It has the globals of the function, for tools that compile its source.
     def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         if not aside():
             found = instead((thread(), identity(self)))
@@ -44,11 +44,11 @@ def _function(original: Any, aside: Any, thread: Any, instead: Any, identity: An
 
 
 KNOWN: dict[tuple[type, str], Dispatched] = {}
-"""Those that stand in their classes now."""
+"""The redirected methods that are installed now."""
 
 
 def owner_of(instance: Any, name: str) -> type | None:
-    """The class whose plain function is an instance's method; None where it is anything else."""
+    """The class whose plain function is an instance's method; None if the method is anything else."""
     if name in vars(instance):
         return None
     for kind in type(instance).__mro__:
@@ -58,9 +58,9 @@ def owner_of(instance: Any, name: str) -> type | None:
 
 
 def dispatch(instance: Any, name: str, owner: type, instead: Callable[..., Any], aside: Callable[[], bool]) -> None:
-    """This thread's calls of the method that an instance has from ``owner`` go to ``instead`` from now on.
+    """From now on this thread's calls of the method that an instance has from ``owner`` go to ``instead``.
 
-    While ``aside`` says so, as of a compiler that traces what it runs, they go to the method as it was.
+    While ``aside`` returns True, as for a compiler that traces what it runs, they go to the original method.
     """
     with LOCK:
         one = KNOWN.get((owner, name))
@@ -71,7 +71,7 @@ def dispatch(instance: Any, name: str, owner: type, instead: Callable[..., Any],
 
 
 def put_back(instance: Any, name: str, owner: type, thread: int) -> None:
-    """They go to the method again; the last one out takes away what stood for it, unless the program has."""
+    """Its calls go to the method again. The last one removes the stand-in, unless the program has replaced it."""
     with LOCK:
         one = KNOWN.get((owner, name))
         if one is None:

@@ -25,7 +25,7 @@ class Effect(Enum):
     READS = "reads"  # certainly writes nothing
     WRITES = "writes"  # may write to some of its arguments: see `Tape.targets`
     AS_ASKED = "as asked"  # writes to the arguments that `Tape.targets` names, and to nothing else
-    UNKNOWN = "unknown"  # cannot be seen into
+    UNKNOWN = "unknown"  # cannot be inspected
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Options:
     create_graph: bool = False
     partials: bool | str = False
     nonfinite: bool = False
-    updates: bool = True  # with ``nonfinite``: are parameters looked at when they are written to?
-    retain_graph: bool = False  # the program goes on to use its values
-    backward: bool = True  # else the program is run, and nothing differentiated
-    several: bool = False  # does backward run from several outputs, one after another?
+    updates: bool = True  # with ``nonfinite``: are parameters examined when they are written?
+    retain_graph: bool = False  # the program will use its values later
+    backward: bool = True  # otherwise the program only runs, and nothing is differentiated
+    several: bool = False  # does backward run from several outputs in turn?
     flow: Callable[[str, Any], Any] | None = None
-    """With ``partials``: what is kept of the contribution that flows back to the value of this name, in its place."""
+    """With ``partials``: maps the contribution that flows back to the value of this name to what is kept of it."""
 
 
 class Description(NamedTuple):
@@ -60,7 +60,7 @@ NOTHING_KNOWN = Description()
 class WrittenVersion:
     """A statement that wrote a version of a Variable, and the positions of the captures that went into it.
 
-    ``followed`` are those of which the backend knows where they went.
+    ``followed`` are those whose further use the backend knows.
     """
 
     source: Source
@@ -82,19 +82,20 @@ class Outcome:
     made: tuple[BackwardOp, ...] | None = None  # see ``Finiteness``
     is_leaf: bool | None = None  # see ``Entry``
     leaves_reached: bool = False  # see ``Entry``
-    version: int | None = None  # of the value, where it shares the memory of the program's own: see ``Alias``
-    written: WrittenVersion | None = None  # where the backend knows what wrote it
+    version: int | None = None  # of the value, if it shares memory with the program: see ``Alias``
+    written: WrittenVersion | None = None  # the write that made it, if the backend knows it
 
 
 OwnCall = tuple[str, Source | None, tuple[int, ...], bool, tuple[str, ...]]
-"""What was called, its line, the positions of the captures that it was limited to, whether it was given cotangents, and
-its other arguments."""
+"""The call, its line, the positions of the captures to which it was limited, whether it had cotangents, and its other
+arguments.
+"""
 
 
 @dataclass(frozen=True)
 class OwnPass:
-    """A pass that the program ran itself: the positions of the captures that it began at, and whether it is one of
-    those whose gradients add up in the leaves, as ``backward()`` does and ``autograd.grad`` does not.
+    """A pass that the program ran itself: the positions of the captures at which it began, and whether its gradients
+    are added up in the leaves, as those of ``backward()`` are and those of ``autograd.grad`` are not.
     """
 
     begun_at: tuple[int, ...]
@@ -104,7 +105,7 @@ class OwnPass:
 
 @dataclass(frozen=True)
 class Backward:
-    """What running backward gave: the outcome of each capture, and their positions in the order they were visited."""
+    """The result of backward: the outcome of each capture, and their positions in the order of visits."""
 
     outcomes: Sequence[Outcome]
     order: tuple[int, ...]
@@ -115,16 +116,16 @@ class Backward:
     none_given: tuple[NoneGiven, ...] = ()  # see ``Record``
     none_reads: tuple[NoneRead, ...] = ()  # see ``Record``
     training: Training | None = None  # see ``Record``
-    inputs: Sequence[Any] = ()  # what came to each input that was made differentiable, None for nothing
-    own: OwnPass | None = None  # None where the probe ran it, or where nothing ran
+    inputs: Sequence[Any] = ()  # the gradient of each input that was made differentiable, or None
+    own: OwnPass | None = None  # None if the probe ran the pass, or nothing ran
 
 
 @dataclass(frozen=True)
 class Root:
-    """What one backward pass begins at: the output to differentiate, and its cotangent, None for ones.
+    """The start of one backward pass: the output to differentiate, and its cotangent, None for ones.
 
-    In a block the output may be a list of tensors, which are summed. ``meant`` is None where the probe begins the pass;
-    of one that the program has run itself it says whether its gradients are meant where nothing is said.
+    In a block the output may be a list of tensors, which are summed. ``meant`` is None if the probe begins the pass.
+    For a pass of the program it says whether its gradients are meant if the user names none.
     """
 
     output: Any
@@ -133,24 +134,26 @@ class Root:
 
     @property
     def targets(self) -> list[Any]:
-        """The tensors that it begins at."""
+        """The tensors at which it begins."""
         return self.output if isinstance(self.output, list) else [self.output]
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A program that has run: its result, what is differentiated of it, one backward pass each, and the captures."""
+    """A program that has run: its result, the starts of its backward passes, and the captures."""
 
     result: Any
     roots: Sequence[Root]
     captures: Sequence[Any]
     flow: Callable[[int, Any], Any] | None = None
-    """What is kept of the contribution that flows back to the capture at a position: see ``Options``."""
+    """Maps the contribution that flows back to the capture at a position to what is kept of it: see ``Options``."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Statistics of one tensor over its finite values: root mean square, largest magnitude, and how many are not."""
+    """Statistics of one tensor over its finite values: root mean square and largest magnitude; and the number of
+    others.
+    """
 
     size: int
     nonfinite: int
@@ -160,16 +163,16 @@ class Summary:
 
 @dataclass(frozen=True)
 class Failure:
-    """The facts behind an error that the framework raised, by positions of captures.
+    """The facts behind an error that the framework raised; captures are referred to by position.
 
-    ``kind`` is the word for it, and ``values`` what it is about. ``savers`` keep it for backward, each with what the
-    framework calls the operation, and ``writers`` are what it was written as later. ``users`` go on from it, and the
-    call of backward at ``earlier`` has gone through it; ``is_one_forward`` says that they were there before that call.
-    ``root`` is the tensor that backward was to run from. ``lines`` are those of writes that no capture came of.
-    ``module`` is the framework's own module in which the error arose, as it prints itself, and ``hook`` says that what
-    it wrote to was made by a hook. ``carried`` are the values of an earlier step that a backward pass went back to.
-    ``text`` is the part of the program's line that it is about, or the names of parameters, where that is known.
-    ``outputs`` are what was to be differentiated.
+    ``kind`` is its code, and ``values`` are the captures it is about. ``savers`` keep the value for backward, each with
+    the framework's name of the operation; ``writers`` are its later versions. ``users`` are computed from it. The
+    backward call at ``earlier`` went through it; ``is_one_forward`` says that the users existed before that call.
+    ``root`` is the tensor from which backward was to run. ``lines`` are lines of writes that led to no capture.
+    ``module`` is the framework's module in which the error arose, as it prints itself; ``hook`` says that a hook made
+    what was written. ``carried`` are values of an earlier step to which a backward pass went back. ``text`` is the part
+    of the program's line that the error is about, or names of parameters, if known. ``outputs`` are what was to be
+    differentiated.
     """
 
     kind: str
@@ -192,10 +195,11 @@ class Failure:
 class GraphFacts:
     """What the framework's graph alone shows about an output and a tensor, without a recording.
 
-    ``op`` is the operation that the tensor was computed by, ``leaves`` what it was computed from. ``again`` are the
-    operations of the output's graph that do the same to the same inputs, ``shared`` its leaves that lie in the tensor's
-    memory, ``written`` its operations whose saved values were written since. ``own`` are its operations whose backward
-    is written in Python, which may give None, and ``checkpoints`` those of them that run a backward pass of their own.
+    ``op`` is the operation that computed the tensor, ``leaves`` are the leaves it was computed from. The other fields
+    describe the output's graph: ``again`` are operations that do the same to the same inputs, ``shared`` are leaves in
+    the tensor's memory, ``written`` are operations whose saved values were written since, ``own`` are operations whose
+    backward is written in Python and may return None, and ``checkpoints`` are those of them that run a backward pass of
+    their own.
     """
 
     output: str
@@ -221,17 +225,18 @@ class GraphFacts:
 
 
 Around = tuple[Sequence[Any], bool]
-"""The captures that a value was computed from, as far as the source shows, and whether the source mentions a
-differentiated value besides them."""
+"""The captures that a value was computed from, as far as the source shows, and whether the source mentions another
+differentiated value besides them.
+"""
 
 
 @dataclass(frozen=True)
 class GraphNode:
     """One value of a graph that has names of its own, before it runs."""
 
-    names: tuple[str, ...]  # (":u", ":split.1") without counts, the one to print first
+    names: tuple[str, ...]  # such as (":u", ":split.1"), without counts; the one to print comes first
     is_parameter: bool = False
     by_default: bool = True  # is it recorded when no pattern is given?
-    is_output: bool = False  # is it what is differentiated?
+    is_output: bool = False  # is it the output to differentiate?
     op: str = ""
     described: Description = NOTHING_KNOWN  # as far as the graph shows

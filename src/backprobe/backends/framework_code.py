@@ -1,7 +1,7 @@
 """Functions of a framework, recognised by where they were written.
 
-Other libraries put wrappers in the place of a framework's functions. What ``torch.autograd.backward`` is when it is
-looked up may be such a wrapper, with variables of its own; below it the framework's function still runs.
+Other libraries wrap a framework's functions. So ``torch.autograd.backward`` may turn out to be a wrapper with variables
+of its own; inside it the framework's function still runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CodeOf:
 
 
 class FrameworkFunctions:
-    """Functions of a framework, whatever wraps them now or did when they were looked up."""
+    """Functions of a framework, whatever wraps them now or wrapped them when they were looked up."""
 
     def __init__(self, *functions: Any) -> None:
         self.own = [unwrapped(function) for function in functions]

@@ -1,7 +1,7 @@
-"""The state machine of a guard, the same in every framework: calls end, passes come to them, passes end.
+"""The state machine of a guard, the same in every framework: calls end, passes reach them, passes end.
 
-A framework says when that happens, and gives what the machine needs to know: which of some numbers are not finite. What
-is looked at, what the guard is told, and what is forgotten when a pass is over, is here.
+A framework reports when this happens, and tells which of some numbers are not finite. This module decides what is
+examined, what the guard is told, and what is forgotten when a pass is over.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from backprobe.backends.guards import Found, GuardedCall, GuardListener, Over, P
 from backprobe.record.nonfinite import Nonfinite
 
 Unfit = Callable[[Mapping[str, Any]], Found]
-"""(numbers by name) -> those that hold NaN or Inf."""
+"""(numbers by name) -> those that contain NaN or Inf."""
 
 Call = TypeVar("Call", bound=PassedCall)
 OnePass = TypeVar("OnePass", bound="GuardedPass[Any]")
 
 
 def counted(named: Mapping[str, Any], count: Callable[[list[Any]], Iterable[Nonfinite | None]]) -> Found:
-    """Those that hold NaN or Inf, as ``count`` says."""
+    """The values that contain NaN or Inf, according to ``count``."""
     counts = zip(named, count(list(named.values())), strict=True)
     return {name: found for name, found in counts if found and not found.is_finite}
 
 
 class Guarding:
-    """What hears a program, and tells a guard of what is not finite.
+    """Listens to a program, and tells a guard about values that are not finite.
 
-    It leaves alone what a guard makes again: see ``repeating``.
+    It ignores calls that the guard repeats: see ``repeating``.
     """
 
     is_repeating = False
@@ -44,7 +44,7 @@ class Guarding:
 
     @contextmanager
     def repeating(self) -> Iterator[None]:
-        """What runs within this context is a repetition, and not heard."""
+        """Calls within this context are repetitions, and ignored."""
         before, self.is_repeating = self.is_repeating, True
         try:
             yield
@@ -53,10 +53,10 @@ class Guarding:
 
 
 class CallGuarding(Guarding):
-    """Hears the calls of one model."""
+    """Listens to the calls of one model."""
 
     def ended(self, call: GuardedCall, outputs: Mapping[str, Any]) -> None:
-        """A call has returned these, by path: the guard is told of those that it reads and that are not finite."""
+        """A call has returned these outputs, by path. The guard is told of those that it reads and are not finite."""
         is_read = self.listener.is_read
         bad = self.unfit({path: one for path, one in outputs.items() if is_read(f"{call.path}:return{path}")})
         if bad:
@@ -67,23 +67,23 @@ class CallGuarding(Guarding):
 
 @dataclass(eq=False)
 class GuardedPass(Generic[Call]):
-    """A pass of backward, and the calls that it has come to, the last call first."""
+    """A backward pass, and the calls that it has reached, the last call first."""
 
     calls: dict[Call, None] = field(default_factory=dict)
 
     def come(self, call: Call, path: str, gradient: Any) -> None:
-        """It has brought a gradient to an output of a call."""
+        """The pass has brought a gradient to an output of a call."""
         self.calls[call] = None
         call.gradients[path] = gradient
 
     def forget(self) -> None:
-        """It is over, and what it brought is not held."""
+        """The pass is over; its gradients are no longer held."""
         for call in self.calls:
             call.gradients.clear()
 
 
 class PassGuarding(CallGuarding, Generic[OnePass]):
-    """Hears the passes of backward through these calls as well, in a framework that differentiates what has run."""
+    """Also listens to backward passes through these calls, in a framework that differentiates what has run."""
 
     @abstractmethod
     def left_by(self, ended: OnePass) -> Iterable[tuple[str, Any]]:
@@ -91,13 +91,13 @@ class PassGuarding(CallGuarding, Generic[OnePass]):
 
     @abstractmethod
     def is_handled(self, ended: OnePass) -> bool:
-        """Did it begin at a scaled loss whose overflow the program handles?"""
+        """Did the pass begin at a scaled loss whose overflow the program handles?"""
 
     def keep(self, ended: OnePass, left: Mapping[str, Any]) -> None:
-        """Keep for a capture what the pass has left; not all of it is finite."""
+        """Keep what the pass has left, for a capture; not all of it is finite."""
 
     def passed(self, ended: OnePass) -> None:
-        """A pass is over: the guard is told of the gradients that it reads and that are not finite."""
+        """A pass is over. The guard is told about the gradients that it reads and are not finite."""
         left = {path: one for path, one in self.left_by(ended) if self.listener.is_read(path)}
         bad = self.unfit(left)
         if bad and not self.is_handled(ended):
@@ -107,23 +107,23 @@ class PassGuarding(CallGuarding, Generic[OnePass]):
 
 
 class Heard:
-    """What has come to a guard that cannot look into compiled code: anything with numbers, anything without?"""
+    """What a guard without access to compiled code has met: anything with numbers, anything without?"""
 
     is_any = has_compiled = False
 
     def came(self, *, with_numbers: bool) -> bool:
-        """Something has run that the guard is to look at. Returns whether it can."""
+        """Something has run that the guard should examine. Returns whether it can."""
         self.is_any |= with_numbers
         self.has_compiled |= not with_numbers
         return with_numbers
 
     @property
     def is_all(self) -> bool:
-        """Was there something, and could all of it be looked at?"""
+        """Was there anything, and could all of it be examined?"""
         return self.is_any and not self.has_compiled
 
     def warn(self, message: str) -> None:
-        """Say what was not seen. To be called where the guard's context ends."""
+        """Warn about what was not seen. To be called when the guard's context ends."""
         if not self.is_all:
             warnings.warn(message, UserWarning, stacklevel=5)
 
@@ -131,9 +131,9 @@ class Heard:
 def part_ended(
     roots: Mapping[str, Any], gradients: Mapping[str, Any], unfit: Unfit, is_handled: Callable[[], bool], over: Over
 ) -> None:
-    """A pass in a guarded block is over: ``over`` is called if it has left something that is not finite.
+    """A pass in a guarded block is over: ``over`` is called if it left anything that is not finite.
 
-    What it began at is a finding only where the gradients are finite.
+    The values at which it began are a finding only if the gradients are finite.
     """
     bad = unfit(gradients)
     begun = {} if bad else unfit(roots)

@@ -1,4 +1,4 @@
-"""Births that are judged by NumPy, where a framework tells of all its operations and not of births."""
+"""Births found by NumPy, for frameworks that report all operations rather than only births."""
 
 from __future__ import annotations
 

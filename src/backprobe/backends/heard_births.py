@@ -1,4 +1,4 @@
-"""An operation of a framework that made NaN or Inf of less, heard while a program runs again."""
+"""An operation of a framework that made NaN or Inf from better operands, heard while a program runs again."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class HeardBirth:
-    """What the framework calls the operation, its operands by name and its result, as NumPy arrays.
+    """The framework's name of the operation, its operands by name and its result, as NumPy arrays.
 
     ``lines`` are the files and lines that called it, the innermost first. ``is_backward`` says that the framework ran
-    it to compute gradients: those of an operation that ``forward_lines`` called, where it tells.
+    it to compute gradients, namely those of the operation at ``forward_lines``, if the framework tells.
     """
 
     operation: str
@@ -25,15 +25,16 @@ class HeardBirth:
     forward_lines: Sequence[tuple[str, int]] = ()
 
 
-MOST = 10**7  # numbers of what is looked at
+MOST = 10**7  # the largest array that is examined, in numbers
 
 HearBirths = Callable[[Callable[[HeardBirth], None]], AbstractContextManager[Any]]
-"""Within this context each such operation is told to a function. A program computes it in other steps then, perhaps, so
-it is for a run that is made for that alone."""
+"""Within this context a function is called for each such operation. The program may compute in other steps meanwhile,
+so this is only for a run made for this purpose.
+"""
 
 
 def lines_above(frame: FrameType | None) -> list[tuple[str, int]]:
-    """The files and lines of a frame and of all that called it, the innermost first."""
+    """The files and lines of a frame and of all its callers, the innermost first."""
     found: list[tuple[str, int]] = []
     while frame is not None:
         found.append((frame.f_code.co_filename, frame.f_lineno))

@@ -1,7 +1,7 @@
-"""Plain Python state that a program may change: attributes, items, globals, cells, arrays, whoever's objects they are.
+"""Plain Python state that a program may change: attributes, items, globals, cells and arrays, of any object.
 
-Nothing is copied but numbers of arrays, and no code of the program runs: objects are read and written past their own
-methods.
+Only the numbers of arrays are copied. No code of the program runs: objects are read and written without calling their
+own methods.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ OF_PROCESS = frozenset(
         "coverage",
     }
 )
-"""Packages whose objects are no state of a program."""
+"""Packages whose objects are not state of a program."""
 
 DEEPEST = 12
 MOST = 10_000
@@ -69,9 +69,9 @@ NOTHING = object()
 
 
 def reached_from(roots: Iterable[Any], is_known: Callable[[Any], bool]) -> Iterator[Any]:
-    """These objects and what is reached from them, the nearest first, also through objects of libraries.
+    """These objects and all that they lead to, the nearest first, also through objects of libraries.
 
-    What is known to the framework is among that, and is not opened but for iterators that are attributes of it.
+    Objects of the framework are included but not opened, except for iterators that are their attributes.
     """
     waiting, seen = deque((one, 0) for one in roots), dict[int, Any]()
     while waiting and len(seen) < MOST:
@@ -86,9 +86,9 @@ def reached_from(roots: Iterable[Any], is_known: Callable[[Any], bool]) -> Itera
 
 
 def goes_on(kind: type) -> bool:
-    """Does an object of this class go on whatever is put back of it, or serve the whole process, as a log does?
+    """Does an object of this class carry on regardless of restored state, or serve the whole process, as a log does?
 
-    It is no state of a program: what is written there is to stay.
+    If so, it is not state of a program, and what is written to it stays.
     """
     return is_stream(kind) or issubclass(kind, threading.Thread) or kind.__module__.partition(".")[0] in OF_PROCESS
 
@@ -112,7 +112,7 @@ def keep_object(one: Any, kept: Kept) -> None:
 
 
 def places(one: Any) -> Iterator[Place]:
-    """Where an object holds others: the names that a function may rebind, items, attributes."""
+    """The places where an object holds others: names that a function may rebind, items, attributes."""
     kind = type(one)
     if kind is FunctionType:
         yield from _places_of_function(one)
@@ -135,7 +135,7 @@ def _iterators(known: Any) -> list[Any]:
 
 
 def _further(value: Any) -> list[Any]:
-    # What a value holds that is of no concern to whoever asks what a program computes with.
+    # Further objects that a value holds, which do not matter for what a program computes with.
     kind = type(value)
     if kind is FunctionType:
         codes = codes_of(value.__code__) if is_written_here(value) else []
@@ -150,11 +150,12 @@ def _further(value: Any) -> list[Any]:
     if issubclass(kind, NOT_OPENED) or goes_on(kind):
         return []
     if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
-        # the collector of garbage knows what an object of C holds; its dicts may be of its own, as of a cache
+        # the garbage collector knows what a C object holds; its dicts may be private, as in a cache
         inside = [one for one in gc.get_referents(value) if not isinstance(one, dict | type | ModuleType)]
     else:
         inside = [kind]
-        if isinstance(getattr(kind, "__wrapped__", None), GetSetDescriptorType):  # it stands for another object, in C
+        # it stands in for another object, in C
+        if isinstance(getattr(kind, "__wrapped__", None), GetSetDescriptorType):
             inside.append(value.__wrapped__)
     if not _is_opened(value):
         return inside
@@ -162,7 +163,7 @@ def _further(value: Any) -> list[Any]:
 
 
 def _is_opened(value: Any) -> bool:
-    # Is it an object whose attributes are state, and not one that goes on where it is?
+    # Is it an object whose attributes are state, rather than one that carries on regardless?
     kind = type(value)
     if issubclass(kind, (type, FunctionType, *NOT_OPENED)) or goes_on(kind):
         return False
@@ -170,17 +171,17 @@ def _is_opened(value: Any) -> bool:
 
 
 def _attributes(value: Any) -> dict[str, Any] | None:
-    # The dictionary of an object; None where it has none, or only by code of its own.
+    # The dictionary of an object; None if it has none, or only through code of its own.
     try:
         own = object.__getattribute__(value, "__dict__")
-    except AttributeError:  # one of each thread is read by its class, in C
+    except AttributeError:  # the dictionary of a thread-local object is read by its class, in C
         is_plain = isinstance(type(value).__getattribute__, WrapperDescriptorType)
         own = value.__dict__ if is_plain and issubclass(type(value), threading.local) else None
     return own if type(own) is dict else None
 
 
 def _slots(value: Any) -> Iterator[tuple[MemberDescriptorType, Any]]:
-    # What is in the slots of an object, each with what reads and writes it; NOTHING in an empty one.
+    # The slots of an object: each with its descriptor and its content, NOTHING if it is empty.
     for base in type(value).__mro__:
         if "__slots__" in vars(base):
             for slot in [one for one in vars(base).values() if isinstance(one, MemberDescriptorType)]:
@@ -191,16 +192,16 @@ def _slots(value: Any) -> Iterator[tuple[MemberDescriptorType, Any]]:
 
 
 def _own(kind: type) -> dict[str, Any]:
-    # The attributes of a class that are no methods and the like.
+    # The attributes of a class except methods and descriptors.
     return {name: one for name, one in vars(kind).items() if not name.startswith("__") and not hasattr(one, "__get__")}
 
 
-# what is kept, and put back
+# keeping and putting back
 
 
 def _places_of_function(function: FunctionType) -> Iterator[Place]:
-    # The globals that a function may rebind, unless it is a library's, also those of modules that it names; its
-    # attributes, its closure's cells, and the values that its parameters have by default.
+    # The globals that a function may rebind, also in modules that it names, unless it belongs to a library; its
+    # attributes, the cells of its closure, and the default values of its parameters.
     codes = codes_of(function.__code__) if is_written_here(function) else []
     names = {name for code in codes for name in code.co_names}
     modules = [one for one in map(function.__globals__.get, names) if isinstance(one, ModuleType)]

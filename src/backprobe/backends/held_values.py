@@ -1,4 +1,4 @@
-"""Values that a program holds: what its functions close over and name, and what the objects among these have."""
+"""Values that a program holds: what its functions close over and name, and the contents of these objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backprobe.backends.pure_calls import contents
 from backprobe.record.containers import SIMPLE, children
 from backprobe.source.user_code import innermost, package
 
-DEEPEST = 8  # functions that call functions, and objects in objects
+DEEPEST = 8  # levels: functions that call functions, and objects in objects
 MOST = 20_000
 NOT_OPENED = (ModuleType, type, FunctionType, BuiltinFunctionType)
 
@@ -40,7 +40,7 @@ def held_by(*values: Any) -> Iterator[Any]:
 
 
 def directly(value: Any) -> Iterable[Any]:
-    """What a value holds itself."""
+    """The values that a value holds directly."""
     inside = children(value)
     if inside is not None:
         return [item for _, item in inside]
@@ -56,8 +56,7 @@ def directly(value: Any) -> Iterable[Any]:
 
 
 def _bound(function: Any) -> list[Any]:
-    # What a function is given by what it is: its object, the arguments of a partial one, or what it closes over and
-    # its parameters are by default.
+    # The values bound to a callable: a method's object, the arguments of a partial, or closure and default values.
     if isinstance(function, MethodType):
         return [function.__self__, function.__func__]
     if isinstance(function, partial):
@@ -67,8 +66,8 @@ def _bound(function: Any) -> list[Any]:
 
 
 def _named(function: FunctionType) -> Iterator[Any]:
-    # The globals that a function and those in it name, and of modules and classes among them what they are asked for.
-    # Those of a library's function are the library's: its caches, and what it has set up once.
+    # The globals that a function and its inner functions name; for modules and classes, the attributes that are used.
+    # Those of a library's function are left out: they are the library's caches and settings.
     if not is_written_here(function):
         return
     names = dict.fromkeys(name for code in codes_of(function.__code__) for name in code.co_names)
@@ -80,7 +79,7 @@ def _named(function: FunctionType) -> Iterator[Any]:
 
 
 def codes_of(code: CodeType) -> list[CodeType]:
-    """A code object and those in it, as of inner functions and comprehensions."""
+    """A code object and those nested in it, for example inner functions and comprehensions."""
     codes = [code]
     for one in codes:
         codes += [inner for inner in one.co_consts if isinstance(inner, CodeType)]
@@ -88,22 +87,22 @@ def codes_of(code: CodeType) -> list[CodeType]:
 
 
 def is_loaded_from_here(owner: ModuleType | type) -> bool:
-    """Is it a module or class of no installed package?"""
+    """Is it a module or class outside of all installed packages?"""
     file = getattr(owner if isinstance(owner, ModuleType) else sys.modules.get(owner.__module__), "__file__", None)
     return file is not None and package(file) is None
 
 
 def _items(value: Any) -> list[Any]:
-    # Those of a set or mapping of Python's own: others may run code when they are read.
+    # The items of a plain Python set or mapping. Reading others may run code.
     if type(value).__module__ not in ("builtins", "collections", "types"):
         return []
     return list(value.values()) if isinstance(value, Mapping) else list(value)
 
 
 def attributes(value: Any) -> list[Any]:
-    """What an object of one of the program's own classes has as attributes, in its dictionary or in slots.
+    """The attributes of an object of the program's own classes, from its dictionary or slots.
 
-    Of any other those that are functions: it may be what a decorator has made of one.
+    For any other object only those that are functions, because it may be what a decorator has made of one.
     """
     try:
         found = list(object.__getattribute__(value, "__dict__").values())
@@ -115,20 +114,20 @@ def attributes(value: Any) -> list[Any]:
         for slot in [one for one in vars(base).values() if isinstance(one, MemberDescriptorType)]:
             try:
                 found.append(slot.__get__(value))
-            except AttributeError:  # it is empty
+            except AttributeError:  # the slot is empty
                 continue
     return found
 
 
 def is_written_here(function: FunctionType) -> bool:
-    """Is it a function of no installed package?"""
+    """Is it a function outside of all installed packages?"""
     return package(function.__code__.co_filename) is None
 
 
 def is_of_program(kind: type) -> bool:
-    """Is it a class that stands in no installed package?"""
+    """Is it a class outside of all installed packages?"""
     home = sys.modules.get(kind.__module__)
     file = getattr(home, "__file__", None)
-    if home is None or file is None:  # as of a session, and of what Python has built in
+    if home is None or file is None:  # for example in a session, or built into Python
         return home is not None and kind.__module__ not in sys.stdlib_module_names
     return package(file) is None

@@ -1,4 +1,4 @@
-"""Shared by backends whose values are read as NumPy arrays on the host: their numbers, and sums of those."""
+"""For backends whose values are read as NumPy arrays on the host: numbers, and sums of numbers."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from backprobe.record.reasons import Reason
 
 
 def is_floating_number(leaf: Any) -> bool:
-    """Is it a floating number or array of Python or NumPy, or of what others add to NumPy, such as bfloat16?"""
+    """Is it a floating number or array of Python or NumPy, or of a type that others add to NumPy, such as bfloat16?"""
     if isinstance(leaf, numpy.ndarray | numpy.generic):
         return leaf.dtype.kind in "fc" or (leaf.dtype.kind == "V" and "float" in leaf.dtype.name)
     return isinstance(leaf, float | complex)
 
 
-CANCELLED = 16.0  # of the residue: a few roundings of an expression's terms
-LARGEST_BLOCK = 1_000_000  # elements of a Jacobian block that ``partials="full"`` still takes
+CANCELLED = 16.0  # times the residue: a few roundings of an expression's terms
+LARGEST_BLOCK = 1_000_000  # the largest Jacobian block, in elements, that ``partials="full"`` computes
 
 
 def too_large(elements: int) -> Reason | None:
-    """Why a Jacobian block of so many elements is not computed; None where it is."""
+    """Why a Jacobian block of so many elements is not computed; None if it is."""
     if elements <= LARGEST_BLOCK:
         return None
     return Reason("block_too_large", {"elements": f"{elements:,}", "most": f"{LARGEST_BLOCK:,}"})
@@ -36,8 +36,8 @@ def too_large(elements: int) -> Reason | None:
 def path_sums(outcomes: Sequence[Outcome], output: int | None, uncounted: Collection[int] = ()) -> PathSums:
     """Do the contributions of each captured value's consumers sum to its gradient?
 
-    ``output`` is the position of what was differentiated, whose gradient came from outside. Of the ``uncounted`` not
-    all contributions are known.
+    ``output`` is the position of the differentiated value, whose gradient came from outside. For the ``uncounted``
+    values not all contributions are known.
     """
     gradients = [numpy.asarray(one.grad) if one.status is GradStatus.OK else None for one in outcomes]
     coarsest = [0.0 if each is None else rounding(each.dtype) for each in gradients]
@@ -61,11 +61,11 @@ def path_sums(outcomes: Sequence[Outcome], output: int | None, uncounted: Collec
 
 @dataclass(frozen=True)
 class GradientSum:
-    """A gradient by position, and the parts that should sum to it.
+    """A gradient, its position, and the parts that should sum to it.
 
-    ``rounding`` is that of the coarsest dtype in it, and ``residue`` is how large rounding alone may be where terms of
-    the size of the consumers' gradients cancel inside an expression, as in ``k / a - k / a``. Below ``smallest``, the
-    smallest normal number of the gradient's dtype, numbers have fewer digits, down to none.
+    ``rounding`` is that of the coarsest dtype involved. ``residue`` is how large rounding alone may be if terms as
+    large as the consumers' gradients cancel inside an expression, as in ``k / a - k / a``. Below ``smallest``, the
+    smallest normal number of the gradient's dtype, numbers have fewer and fewer digits.
     """
 
     at: int
@@ -77,7 +77,7 @@ class GradientSum:
 
     @property
     def has_no_digits(self) -> bool:
-        """Could rounding alone make the sum another number?"""
+        """Could rounding alone change the whole sum?"""
         return self.scale <= max(CANCELLED * self.residue, self.smallest / math.sqrt(self.rounding))
 
     @property
@@ -86,10 +86,10 @@ class GradientSum:
 
 
 def compared(sums: Iterable[GradientSum], unjudged: Sequence[int] = ()) -> PathSums:
-    """Do parts sum to gradients?
+    """Do the parts sum to the gradients?
 
-    Two sums of the same terms in different orders differ by rounding: half the digits must agree. What is left of
-    terms that cancel has no digits, nor has what underflows, and is not judged where it differs.
+    Two sums of the same terms in different orders differ by rounding, so half of the digits must agree. The remainder
+    of terms that cancel, or an underflowing number, has no reliable digits; if these differ, nothing is concluded.
     """
     judged, worst, apart, agree, without = 0, None, 0.0, True, list(unjudged)
     for each in sums:
@@ -110,18 +110,18 @@ def rounding(dtype: Any) -> float:
 
 
 def smallest_normal(dtype: Any) -> float:
-    """The smallest number of a floating or complex dtype that has all its digits."""
+    """The smallest number of a floating or complex dtype that has full precision."""
     return float(numpy.spacing(numpy.zeros((), dtype).real)) / rounding(dtype)
 
 
 def largest(numbers: Any) -> float:
-    """The largest finite magnitude; 0 where there is none."""
+    """The largest finite magnitude; 0 if there is none."""
     magnitudes = numpy.abs(numpy.asarray(0.0 if numbers is None else numbers)).astype(numpy.float64)
     return float(magnitudes[numpy.isfinite(magnitudes)].max(initial=0.0))
 
 
 def _difference(each: GradientSum) -> float:
-    # How far a gradient is from the sum of its parts, relative to the largest number among them.
+    # The distance of a gradient from the sum of its parts, relative to the largest number among them.
     wide = numpy.complex128 if numpy.iscomplexobj(each.gradient) else numpy.float64
     parts = [numpy.asarray(part).astype(wide) for part in (each.gradient, *each.parts)]
     with numpy.errstate(all="ignore"):

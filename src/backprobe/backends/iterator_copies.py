@@ -1,7 +1,8 @@
-"""Iterators that can be copied: while a program runs, what holds one holds a copy, and the iterator stays where it is.
+"""Copies of iterators: while a program runs, whatever holds an iterator holds a copy, and the iterator does not
+advance.
 
-That one can be copied is a fact: its class, made by C, says how an iterator at the same place is made again. So does
-that of ``itertools.count``, and not that of a generator.
+An iterator is copyable if its class is written in C and tells how to recreate an iterator at the same position. That of
+``itertools.count`` does, that of a generator does not.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from types import MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
 from typing import Any
 
 Place = tuple[Any, Callable[[Any], None]]
-"""What is held somewhere, as a plain list or dict, and what writes it there."""
+"""The contents of an object as a plain list or dict, and a function that writes them back."""
 
 
 def is_copyable(one: Any) -> bool:
@@ -31,11 +32,12 @@ def is_copyable(one: Any) -> bool:
     is_of_c = isinstance(getattr(kind, "__next__", None), WrapperDescriptorType)
     own = kind.__reduce__
     is_said = own is not object.__reduce__ and isinstance(own, MethodDescriptorType)
-    return is_of_c and is_said and not hasattr(kind, "fileno")  # that of a file says that it cannot be, from 3.12 on
+    # a file's class says from Python 3.12 on that it cannot be copied
+    return is_of_c and is_said and not hasattr(kind, "fileno")
 
 
 def made_again(one: Any) -> tuple[Any, ...]:
-    """What makes an iterator that can be copied again, its arguments, and what is then set: as pickle asks for it."""
+    """How pickle would recreate a copyable iterator: the function, its arguments, and the state to set."""
     kind: Any = type(one)
     with _unwarned():
         return tuple(kind.__reduce__(one))
@@ -43,16 +45,17 @@ def made_again(one: Any) -> tuple[Any, ...]:
 
 @contextmanager
 def _unwarned() -> Iterator[None]:
-    # Python 3.14 will not have it of ``itertools``, and from 3.12 on says so.
+    # For ``itertools``, Python 3.12 and later warn about this, and 3.14 no longer supports it.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
 
 
 def copies_of(found: Sequence[Any], places: Callable[[Any], Iterable[Place]]) -> dict[int, Any]:
-    """Copies of the iterators among the objects ``found``, by the identity of each.
+    """Copies of the iterators among the objects ``found``, by identity.
 
-    Not of one that something else than a place also holds, as a tuple: the program would come to two of them.
+    Iterators that are also held where no place can be written, such as in a tuple, are left out: the program would
+    otherwise meet both the iterator and its copy.
     """
     holders = [one for one in found if not is_copyable(one)]
     fixed = {id(inside) for one in holders for inside in _held_elsewhere(one, places(one))}
@@ -84,13 +87,13 @@ def exchange(found: Sequence[Any], places: Callable[[Any], Iterable[Place]], und
 
 
 def _held_elsewhere(one: Any, places: Iterable[Place]) -> Iterator[Any]:
-    # What is copyable and held by an object in no place that can be written.
+    # The copyable iterators that an object holds outside of writable places.
     written = {id(each) for content, _ in places for each in _items(content)}
     return (each for each in gc.get_referents(one) if is_copyable(each) and id(each) not in written)
 
 
 def _copy(one: Any, fixed: set[int], copies: dict[int, Any]) -> Any:
-    # A copy of an iterator, with copies of those from which it takes; None where one of them cannot be copied.
+    # A copy of an iterator, with copies of the iterators from which it reads; None if one of them cannot be copied.
     if id(one) in copies:
         return copies[id(one)]
     copy = None if id(one) in fixed or not is_copyable(one) else _anew(one, fixed, copies)
@@ -104,7 +107,7 @@ def _anew(one: Any, fixed: set[int], copies: dict[int, Any]) -> Any:
         owner = _copy(one.__self__, fixed, copies)
         return None if owner is None else getattr(owner, one.__name__)
     make, args, *rest = made_again(one)
-    state = [each for each in rest if each is not None]  # which says as little as none, in pickle's protocol
+    state = [each for each in rest if each is not None]  # in pickle's protocol None here is the same as a missing item
     inner = [each for each in [*args, *_parts(state)] if isinstance(each, Iterator)]
     if any(_copy(each, fixed, copies) is None for each in inner):
         return None
@@ -120,7 +123,7 @@ def _parts(state: Any) -> list[Any]:
 
 
 def _gathered(state: Any, copies: dict[int, Any]) -> Any:
-    # What an iterator has gathered is its own, as the items that a cycle has given; what it was made of is not.
+    # What an iterator has gathered belongs to it, as the items seen by a cycle do; what it was made from does not.
     if type(state) is tuple:
         return tuple(_gathered(each, copies) for each in state)
     return [*state] if type(state) is list else copies.get(id(state), state)

@@ -1,6 +1,6 @@
 """The statements that read a name after the one that binds it: what the program itself does with a value.
 
-They are read from the source, and nothing is run: only statements that surely run after that one are told.
+They are read from the source, and nothing is run. Only statements that certainly run after the binding are reported.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ LEAVING = ast.Return | ast.Raise | ast.Break | ast.Continue
 
 
 def passed_to(line: Source, name: str) -> Source | None:
-    """The first statement after a line that is given what the line binds to a name, and may pass it on.
+    """The first later statement that receives the value bound to a name by a line, and may pass it on.
 
-    One that takes a number of it alone, or its shape, passes nothing on.
+    A statement that only takes a number from it, or its shape, passes nothing on.
     """
     site = statement_at(line)
     if site is None or not isinstance(site.statement, ast.stmt) or name not in _stored(site.statement):
@@ -33,12 +33,12 @@ def passed_to(line: Source, name: str) -> Source | None:
 
 
 def _is_address(use: Use) -> bool:
-    # Is it where the value lies in memory? That is no number of it, and what is given the address may read them all.
+    # Is it the value's address in memory? That is no number of the value, but its receiver may read all numbers there.
     return use.kind == "shape" and use.text.endswith(".data_ptr()")
 
 
 def _readers(statement: ast.stmt, above: dict[ast.AST, ast.AST], name: str) -> Iterator[ast.stmt]:
-    # The statements that surely run after one, and read a name before it holds another value.
+    # The statements that certainly run after one, and read a name before it gets another value.
     node: ast.AST = statement
     while node in above and not isinstance(node, FUNCTIONS):
         node, child = above[node], node
@@ -54,7 +54,7 @@ def _readers(statement: ast.stmt, above: dict[ast.AST, ast.AST], name: str) -> I
 
 
 def _in_turn(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    # Statements, and those in the body of each ``with``, which run wherever it does.
+    # Statements, including those in the body of each ``with``, which run whenever it does.
     for one in statements:
         yield one
         if isinstance(one, ast.With):
@@ -62,7 +62,7 @@ def _in_turn(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _stored(statement: ast.stmt) -> set[str]:
-    # The names that a statement binds, but those that one in its body does.
+    # The names that a statement itself binds, without those bound in its body.
     targets = [target for target in getattr(statement, "targets", [getattr(statement, "target", None)]) if target]
     nodes = (node for target in targets for node in ast.walk(target))
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

@@ -1,4 +1,4 @@
-"""Facts about memory: what a framework keeps for backward, and what of earlier steps is still alive."""
+"""Facts about memory: what a framework keeps for backward, and what is still alive from earlier steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backprobe.record.source import Source
 
 @dataclass(frozen=True)
 class Saved:
-    """What one line kept for backward in one step: by which module and operation, how many tensors, how many bytes."""
+    """What one line kept for backward in one step: the module and operation, the number of tensors, and their bytes."""
 
     source: Source | None
     module: str
@@ -24,12 +24,12 @@ class Saved:
 
 @dataclass(frozen=True)
 class Alive:
-    """Something of earlier steps that is still alive: the object, what it keeps of which steps, and how much.
+    """Something from earlier steps that is still alive: the object, the steps whose memory it keeps, and how much.
 
-    ``is_carried`` says that it is of the last step, and leads back to the earlier ones. ``source`` is the line that
-    made it, as far as that is known. ``kind`` is ``graphs`` of what is kept for a backward pass, and ``arrays`` of
-    plain numbers; ``called`` is what a message says of several. ``without`` is how a value is written without what
-    keeps memory, and ``next`` what to do where no such spelling helps.
+    ``is_carried`` says that it belongs to the last step, and leads back to the earlier ones. ``source`` is the line
+    that made it, if known. ``kind`` is ``graphs`` for what is kept for a backward pass, and ``arrays`` for plain
+    numbers. ``called`` is how a message calls several. ``without`` is how to write the value so that it keeps no
+    memory, and ``next`` is what to do if there is no such spelling.
     """
 
     held: Any
@@ -45,7 +45,7 @@ class Alive:
 
 @dataclass(frozen=True)
 class KeptObject:
-    """Something else that stays from step to step, by its kind: what, where, how often and how many bytes."""
+    """Something else that stays from step to step: its kind, name, number and bytes."""
 
     kind: str
     name: str
@@ -56,24 +56,24 @@ class KeptObject:
 
 @dataclass
 class MeasuredMemory:
-    """What was heard of memory in a block."""
+    """What was heard about memory in a block."""
 
     steps: int = 0
     saved: Sequence[Saved] = ()
     """Of the step that kept the most."""
 
     peak: int = 0
-    """The most bytes that were kept for backward at once."""
+    """The most bytes that were kept for backward at any time."""
 
     device_peak: int | None = None
-    """The most bytes on a device, by its own counter."""
+    """The most bytes in use on a device, by its own counter."""
 
     alive: Sequence[Alive] = ()
     kept: Sequence[KeptObject] = ()
 
 
 class StorageBytes:
-    """The bytes of distinct places in memory that are kept, now and at the most."""
+    """The bytes of distinct storages that are kept: now, and at the peak."""
 
     def __init__(self) -> None:
         self.by_place: dict[Any, list[int]] = {}
@@ -94,7 +94,7 @@ class StorageBytes:
 
 
 class StepBytes:
-    """The bytes of each step by line, module and operation; what lies on one place counts where it was kept first."""
+    """The bytes of each step by line, module and operation. A shared storage counts for the line that kept it first."""
 
     def __init__(self) -> None:
         self.now: dict[tuple[Source | None, str, str], dict[Any, int]] = defaultdict(dict)
@@ -102,7 +102,7 @@ class StepBytes:
         self.largest: tuple[int, dict[tuple[Source | None, str, str], dict[Any, int]]] = (0, {})
 
     def add(self, key: tuple[Source | None, str, str], place: Any, size: int) -> None:
-        """Something is kept by this line, module and operation."""
+        """This line, module and operation keep something."""
         if place not in self.counted:
             self.counted.add(place)
             self.now[key][place] = size
@@ -116,7 +116,7 @@ class StepBytes:
         self.counted = set()
 
     def saved(self) -> list[Saved]:
-        """What the step that kept the most kept, the most first."""
+        """What the largest step kept, the most first."""
         saved = [
             Saved(source, module, operation, len(places), sum(places.values()))
             for (source, module, operation), places in self.largest[1].items()
@@ -125,7 +125,7 @@ class StepBytes:
 
 
 class MemoryHearing(Protocol):
-    """Hears what a program keeps, from the moment that it is opened until it is closed."""
+    """Listens to what a program keeps, between ``open`` and ``close``."""
 
     hears_steps: bool = True
     """Are there optimizers that tell where a step ends?"""
@@ -135,7 +135,7 @@ class MemoryHearing(Protocol):
 
     @abstractmethod
     def open(self) -> None:
-        """From now on."""
+        """Begin to listen."""
 
     @abstractmethod
     def step(self) -> None:
@@ -143,7 +143,7 @@ class MemoryHearing(Protocol):
 
     @abstractmethod
     def close(self) -> None:
-        """Hear nothing any more."""
+        """Stop listening."""
 
     @abstractmethod
     def measured(self) -> MeasuredMemory:

@@ -1,4 +1,4 @@
-"""Numbers moved by one unit in the last place, of frameworks whose tensors become NumPy arrays."""
+"""Numbers moved by one unit in the last place, for frameworks whose tensors become NumPy arrays."""
 
 from __future__ import annotations
 

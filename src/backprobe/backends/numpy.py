@@ -1,4 +1,4 @@
-"""Tensors that are shown and saved as NumPy arrays, and NumPy's own, of a recording loaded without a framework."""
+"""Tensors shown and saved as NumPy arrays, and NumPy's own arrays, for recordings loaded without a framework."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backprobe.record.nonfinite import Nonfinite
 
 
 class HostArrays(Arrays):
-    """Showing and saving tensors through NumPy: a backend says how its tensors become arrays, and back."""
+    """Showing and saving tensors through NumPy: a backend provides the conversions in both directions."""
 
     @abstractmethod
     def to_host(self, tensor: Any) -> Any:
@@ -27,7 +27,7 @@ class HostArrays(Arrays):
 
     @abstractmethod
     def from_host(self, array: Any, dtype: str) -> Any:
-        """The tensor of this dtype with the numbers of an array."""
+        """A tensor of this dtype with the numbers of an array."""
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, numpy.ndarray)
@@ -64,7 +64,7 @@ class HostArrays(Arrays):
 
     def weighted(self, terms: Sequence[tuple[float | None, Any]]) -> Any:
         summed = super().weighted([(weight, self.to_host(tensor)) for weight, tensor in terms])
-        return self.from_host(numpy.asarray(summed), str(summed.dtype))  # of numbers alone it is a scalar
+        return self.from_host(numpy.asarray(summed), str(summed.dtype))  # the sum of plain numbers is a scalar
 
     def inner(self, cotangent: Any, tensor: Any) -> Any:
         one, other = self.to_host(cotangent), self.to_host(tensor)
@@ -120,7 +120,7 @@ class NumpyArrays(HostArrays):
 
 
 class MappedArrays(NumpyArrays):
-    """NumPy arrays on a file that is mapped into memory: nothing is read before it is asked for."""
+    """NumPy arrays on a file that is mapped into memory: nothing is read until it is needed."""
 
     def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
         if layout["dtype"] == BFLOAT16 and layout["layout"] == "strided":
@@ -148,7 +148,7 @@ def _wide(array: Any) -> Any:
 
 
 def _decoded(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
-    # The array of a saved layout: bfloat16 becomes float32, which holds it exactly, and sparse becomes dense.
+    # The array for a saved layout: bfloat16 becomes float32, which is exact, and sparse becomes dense.
     if layout["dtype"] not in DTYPES:
         raise BadRecording(
             f"NumPy has nothing like {layout['dtype']}",
@@ -166,7 +166,7 @@ def _decoded(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
     strides = [step * kind.itemsize for step in layout["stride"]]
     array = numpy.lib.stride_tricks.as_strided(flat[layout["offset"] :], layout["shape"], strides)
     if layout["dtype"] == "bfloat16":
-        # a shift of one number makes a scalar
+        # shifting a single number returns a scalar
         wide = numpy.asarray(array.astype(numpy.uint32) << 16, numpy.uint32)
         return wide.view(numpy.float32)
     return array
@@ -195,7 +195,7 @@ DTYPES = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class ArrayMemory:
-    """The memory that arrays lie on, as bytes."""
+    """The memory of arrays, as bytes."""
 
     whole: Any
 
@@ -204,7 +204,7 @@ class ArrayMemory:
 
 
 def _memory(tensor: Any) -> Any:
-    # The array that a loaded array is a view of, if it lies in its memory the way a layout can say.
+    # The array of which a loaded array is a view, if a layout can describe where the view lies.
     whole = tensor
     while getattr(whole, "base", None) is not None and isinstance(_base(whole), numpy.ndarray):
         whole = _base(whole)
@@ -214,7 +214,7 @@ def _memory(tensor: Any) -> Any:
 
 
 def _base(array: Any) -> Any:
-    # What an array is a view of; as_strided puts an object of its own in between.
+    # The array of which an array is a view; ``as_strided`` puts an object of its own in between.
     base = array.base
     return base if base is None or isinstance(base, numpy.ndarray) else getattr(base, "base", None)
 
@@ -233,7 +233,7 @@ def _coo(shape: Sequence[int], parts: Mapping[str, Any]) -> Any:
 
 
 def _compressed(layout: Mapping[str, Any], parts: Mapping[str, Any]) -> Any:
-    # A dense array of compressed rows or columns, of single values or blocks, batch by batch.
+    # A dense array from compressed rows or columns, of single values or blocks, batch by batch.
     if layout["layout"] not in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
         raise ValueError(f"a layout {layout['layout']!r}")
     by_row, in_blocks = layout["layout"] in ("sparse_csr", "sparse_bsr"), layout["layout"][-3] == "b"
@@ -258,7 +258,7 @@ def _judged(numbers: Any) -> Nonfinite:
 
 
 def check_bounds(layout: Mapping[str, Any], size: int) -> None:
-    """A layout never reaches outside its storage; as_strided itself would not look."""
+    """Refuses a layout that reaches outside its storage, which ``as_strided`` itself would not check."""
     pairs = list(zip(layout["shape"], layout["stride"], strict=True))
     if any(length < 0 or step < 0 for length, step in pairs) or layout["offset"] < 0:
         raise ValueError("a negative length, stride or offset")
@@ -277,7 +277,7 @@ def nested_text(value: Any) -> str:
         return "[" + ", ".join(nested_text(item) for item in value) + "]"
     if isinstance(value, complex):
         return f"{value.real or 0.0:.6g}{value.imag or 0.0:+.6g}j"
-    return f"{value or 0.0:.6g}" if isinstance(value, float) else str(value)  # -0 is 0
+    return f"{value or 0.0:.6g}" if isinstance(value, float) else str(value)  # turns -0 into 0
 
 
 ARRAYS: Arrays = NumpyArrays()

@@ -1,4 +1,4 @@
-"""The outcomes of many captures in columns: most have a value and a gradient, and need no more words."""
+"""The outcomes of many captures, stored in columns: most have a value and a gradient, and need nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backprobe.record.inputs import Edge
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Outcomes(Sequence[Outcome]):
-    """An ``Outcome`` for each capture; those that have their gradient are made when they are asked for."""
+    """An ``Outcome`` for each capture; those with a gradient are only created on demand."""
 
     values: Sequence[Any]
     grads: Sequence[Any]
@@ -23,10 +23,10 @@ class Outcomes(Sequence[Outcome]):
 
     is_leaf: Sequence[bool]
     versions: Sequence[int]
-    """Those of the values, which share the memory of the program's own."""
+    """The versions of the values, which share memory with the program."""
 
     unusual: dict[int, Outcome]
-    """Those that need more words, by position: without a gradient, or without a value."""
+    """The outcomes that need more, by position: those without a gradient, or without a value."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -56,7 +56,7 @@ class Outcomes(Sequence[Outcome]):
 
 
 def with_flow(edges: Sequence[Edge], flow: Callable[[int, Any], Any] | None) -> Sequence[Edge]:
-    """The edges with what is kept of their contributions, and without partials, where not all of it is kept."""
+    """The edges with what is kept of their contributions; their partials are dropped unless all is kept."""
     if flow is None:
         return edges
     return [
@@ -66,7 +66,7 @@ def with_flow(edges: Sequence[Edge], flow: Callable[[int, Any], Any] | None) -> 
 
 
 def gradients(outcomes: Sequence[Outcome]) -> list[tuple[bool, Any]]:
-    """Of each capture, whether it has a gradient, and which."""
+    """For each capture, whether it has a gradient, and the gradient."""
     if not isinstance(outcomes, Outcomes):
         return [(one.status is GradStatus.OK, one.grad) for one in outcomes]
     found: list[tuple[bool, Any]] = [*zip(repeat(True), outcomes.grads, strict=False)]
@@ -76,5 +76,5 @@ def gradients(outcomes: Sequence[Outcome]) -> list[tuple[bool, Any]]:
 
 
 def unusual(outcomes: Sequence[Outcome]) -> Iterable[tuple[int, Outcome]]:
-    """Those whose value may be no tensor, by position."""
+    """The outcomes whose value may not be a tensor, by position."""
     return outcomes.unusual.items() if isinstance(outcomes, Outcomes) else enumerate(outcomes)

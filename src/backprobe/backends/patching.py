@@ -1,4 +1,4 @@
-"""Functions patched for a while, for one thread: its calls go another way, and other threads see the original."""
+"""Functions patched temporarily for one thread: its calls are redirected, and other threads see the original."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ from weakref import WeakKeyDictionary
 from backprobe.backends.undoing import undo_all
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""(what it stands before) -> what is called in its place."""
+"""(the next function) -> what is called instead of it."""
 
 LOCK = threading.Lock()
 STANDS_FOR: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-"""Functions that stand for others in a class, see ``dispatching``, and those others."""
+"""Functions that stand in for others in a class, see ``dispatching``, and the originals."""
 STOOD: list[str] = []
 """The name of the last that did: it takes long to ask whether the dictionary is empty."""
 
 
 class Patched:
-    """Stands for a function: calls in a thread that has patched it go through its wraps, all others to the function."""
+    """Stands in for a function: calls in a thread that has patched it go through its wrappers, all others to the
+    function.
+    """
 
     def __init__(self, owner: Any, name: str, own: Any, aside: Callable[[], bool] | None = None) -> None:
-        """``own`` is what the owner itself has; None where that is its class's, or inherited."""
+        """``own`` is the owner's own attribute; None if it comes from the owner's class, or is inherited."""
         self.owner, self.name, self.own, self.aside = owner, name, own, aside
         self.original = original = getattr(owner, name) if own is None else own
-        self.wraps: list[tuple[int, Callable[..., Any], bool]] = []  # by thread; does it stand instead of the function?
-        self.calls: dict[int, Callable[..., Any]] = {}  # by thread: what they make of the original
+        self.wraps: list[tuple[int, Callable[..., Any], bool]] = []  # by thread; does it replace the function?
+        self.calls: dict[int, Callable[..., Any]] = {}  # by thread: the wrapped function
         self.__module__, self.__doc__ = getattr(original, "__module__", ""), original.__doc__
         self.__wrapped__ = original
 
@@ -44,11 +46,11 @@ class Patched:
         return self.calls.get(threading.get_ident(), self.original)(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        """To whoever looks at it, it is the function that it stands for."""
+        """Looks like the function for which it stands in."""
         return getattr(self.original, name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """A copy of the owner gets the function that the copy would have without us."""
+        """A copy of the owner gets the function that it would have without the patch."""
         copied = memo.get(id(self.owner))
         if self.own is not None or copied is None:
             return copy.deepcopy(self.original, memo)
@@ -58,22 +60,22 @@ class Patched:
         return (getattr, (self.owner, self.name)) if self.own is None else (copy.copy, (self.own,))
 
     def put_on(self, thread: int, given: Callable[..., Any], replaces: bool) -> None:
-        """Calls in a thread go from now on to what is given, or to what it makes of that which they went to before."""
+        """From now on, calls in a thread go to ``given``, or to what it makes of the function they went to before."""
         self.wraps.append((thread, given, replaces))
         self.calls[thread] = given if replaces else given(self.calls.get(thread, self.original))
 
     def take_off(self, thread: int, given: Callable[..., Any]) -> None:
-        """What was given to a thread goes, and with the last of all this. It may have gone before."""
+        """Remove a patch of a thread; the last one also removes this object. It may have been removed already."""
         wraps, owner, name = self.wraps, self.owner, self.name
-        if len(wraps) == 1 and wraps[0][0] == thread and wraps[0][1] is given:  # as mostly
+        if len(wraps) == 1 and wraps[0][0] == thread and wraps[0][1] is given:  # the usual case
             wraps.clear()
             self.calls = {}
         else:
             self._take_off_one(thread, given)
-        if not wraps and (held := vars(owner)).get(name) is self:  # or the user has put another
+        if not wraps and (held := vars(owner)).get(name) is self:  # otherwise the user has put another there
             if self.own is not None:
                 _put(owner, name, self.own)
-            elif isinstance(owner, type):  # it has inherited the function
+            elif isinstance(owner, type):  # the function is inherited
                 delattr(owner, name)
             else:
                 del held[name]
@@ -92,16 +94,16 @@ class Patched:
 
 
 Patches = Sequence[tuple[Any, str, Callable[..., Any]]]
-"""Owners, names, and what is given for each ``owner.name``."""
+"""Owners, names, and the wrapper or replacement for each ``owner.name``."""
 
 
 @contextmanager
 def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], bool] | None = None) -> Iterator[None]:
-    """Within this context this thread's calls of each ``owner.name`` go to what its ``Wrap`` makes of it.
+    """Within this context, this thread's calls of each ``owner.name`` go to what its ``Wrap`` returns.
 
-    Or, where it ``replaces`` the function, to what is given itself. While ``aside`` says so, as of a compiler that
-    traces what it runs, they go to the function as it was. The last one out puts it back. An owner's
-    dictionary is read and, of an instance, written past its ``__setattr__``, which may do anything.
+    With ``replaces``, they go to the given function itself. While ``aside`` returns True, as for a compiler that traces
+    what it runs, they go to the original. The last context to end restores the original. An owner's dictionary is read
+    directly and, for an instance, written directly, because its ``__setattr__`` may do anything.
     """
     thread = threading.get_ident()
     undo: list[tuple[Patched, Callable[..., Any]]] = []
@@ -124,24 +126,24 @@ def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], b
             try:
                 undo_all(undo, take_off)
             except BaseException:
-                undo_all(undo, take_off)  # where that was interrupted before it began
+                undo_all(undo, take_off)  # if the first call was interrupted before it began
                 raise
 
 
 def listening(owner: Any, name: str, listener: Callable[..., Any]) -> AbstractContextManager[None]:
-    """The same of one function, with calls listener(next, *args, **kwargs), ``next`` being what it stands before."""
+    """The same for one function, whose calls become ``listener(next, *args, **kwargs)``; ``next`` is the original."""
     return patched([(owner, name, lambda following: functools.partial(listener, following))])
 
 
 def replaced(functions: Patches, aside: Callable[[], bool] | None = None) -> AbstractContextManager[None]:
-    """The same, with other functions in the place of these."""
+    """The same, with other functions in place of these."""
     return patched(functions, replaces=True, aside=aside)
 
 
 def original(owner: Any, name: str) -> Any:
-    """The function itself, whoever has patched it."""
+    """The original function, whoever has patched it."""
     found = getattr(owner, name)
-    if type(found) is MethodType and not STOOD:  # nearly all
+    if type(found) is MethodType and not STOOD:  # the usual case
         return found
     if isinstance(found, Patched):
         return found.original

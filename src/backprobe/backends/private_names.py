@@ -1,7 +1,7 @@
 """Names that a framework does not promise to keep: each is looked up once, when its backend is imported.
 
-A release that has lost one switches off the capabilities that need it: these are refused with its name, in place of an
-``AttributeError`` in a step of the program.
+If a release lacks one, the capabilities that need it are switched off: they are refused with an error that contains the
+name, instead of an ``AttributeError`` in the middle of the program.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class PrivateNames:
     def __init__(self, framework: str, title: str, known: str) -> None:
         self.framework, self.title, self.known = framework, title, known
         self.gone: dict[str, str] = {}
-        """The capabilities that are switched off, each with the name that is missing."""
+        """The capabilities that are switched off, each with the missing name."""
 
     def optional(self, path: str, *capabilities: str, otherwise: Any = None) -> Any:
-        """What has this name; without it, these capabilities are switched off."""
+        """The object with this name; if it is missing, these capabilities are switched off."""
         value = lookup(path)
         if value is None:
             self.gone |= {one: path for one in capabilities if one not in self.gone}
@@ -34,14 +34,14 @@ class PrivateNames:
         return value
 
     def needed(self, path: str) -> Any:
-        """What has this name. Raises Unsupported, since nothing works without it."""
+        """The object with this name. Raises Unsupported if it is missing, because nothing works without it."""
         value = lookup(path)
         if value is None:
             self._refuse(path)
         return value
 
     def needed_of(self, owner: Any, path: str, *attributes: str) -> None:
-        """Raises Unsupported where the objects of a framework have lost one of these attributes."""
+        """Raises Unsupported if objects of a framework lack one of these attributes."""
         for name in attributes:
             if not has(owner, f"{path}.{name}"):
                 self._refuse(f"{path}.{name}")
@@ -58,7 +58,7 @@ class PrivateNames:
 
 
 def lookup(path: str) -> Any:
-    """What a dotted path leads to; None where a part of it is gone."""
+    """The object at the end of a dotted path; None if any part is missing."""
     first, *names = path.split(".")
     at, value = first, import_module(first)
     for name in names:
@@ -74,5 +74,5 @@ def lookup(path: str) -> Any:
 
 
 def has(owner: Any, path: str) -> bool:
-    """Has this object the attribute that the path ends with?"""
+    """Does this object have the attribute with which the path ends?"""
     return hasattr(owner, path.rpartition(".")[2])

@@ -1,13 +1,13 @@
 """The required part of a backend: a tape for functions, and its tensors as data.
 
-To add a backend that can do the function form, implement these, and list it in ``backprobe.backends.discover``:
+To add a backend that supports the function form, implement these, and list it in ``backprobe.backends.discover``:
 
 - ``Backend``: ``name``, ``title``, ``arrays`` and ``tape(options)``
-- ``Arrays``: of ``backprobe.backends.numpy.HostArrays`` ``is_tensor``, ``describe``, ``to_host`` and ``from_host``
-- ``Tape``: ``is_tensor``, ``is_floating``, ``is_differentiated``, ``describe`` and ``cotangent`` of its tensors;
-  ``capture`` as a value gets its name, ``run`` for forward and backward, ``release``
+- ``Arrays``: ``is_tensor``, ``describe``, ``to_host`` and ``from_host`` of ``backprobe.backends.numpy.HostArrays``
+- ``Tape``: for its tensors ``is_tensor``, ``is_floating``, ``is_differentiated``, ``describe`` and ``cotangent``;
+``capture`` when a value gets its name, ``run`` for forward and backward, and ``release``
 
-Whatever else a framework can do is a capability (``backprobe.backends.capabilities``), None where it cannot.
+Everything else is a capability (``backprobe.backends.capabilities``), and None if the framework lacks it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from types import CodeType, FrameType, MappingProxyType
 from typing import Any, Protocol
 
 from backprobe.backends.bridging import Bridges
-from backprobe.backends.capabilities import GraphExecution, KeptGradients, Models, ModuleObserver
+from backprobe.backends.capabilities import KeptGradients, Models, ModuleObserver
 from backprobe.backends.captures import Captures
 from backprobe.backends.facts import Around, Backward, Failure, GraphFacts, Options, Ran
+from backprobe.backends.graphs import GraphExecution
 from backprobe.backends.guards import Guards
 from backprobe.backends.heard_births import HearBirths
 from backprobe.backends.memory import MemoryHearing
@@ -44,7 +45,7 @@ class Tape(Tensors, Callables, Protocol):
 
     @abstractmethod
     def capture(self, tensor: Any, around: Callable[[], Around]) -> Any:
-        """Take hold of a tensor as it gets its name: what can be known only now, about its value and gradient.
+        """Capture a tensor when it gets its name: all about its value and gradient that can only be known now.
 
         ``around`` returns what it was computed from.
         """
@@ -57,34 +58,34 @@ class Tape(Tensors, Callables, Protocol):
         wrt: frozenset[str] | None,
         undo: list[Callable[[], None]],
     ) -> tuple[Any, Sequence[Backward]]:
-        """Run a program forward, and backward from each of its roots: its result, and what each pass gave.
+        """Run a program forward, and backward from each of its roots. Returns its result, and the result of each pass.
 
-        ``inputs`` are what is differentiated, by name: those of a function, or none where the flags of the framework's
-        own tensors stand. ``wrt`` names some of them. The program is given them made differentiable; what puts back the
-        old leaves of the caller's own containers is added to ``undo``. Backward runs once from each root, and once more
-        from each capture to its inputs alone where partials are asked for.
+        ``inputs`` are what is differentiated, by name: inputs of a function, or none if the flags of the framework's
+        own tensors decide. ``wrt`` names some of them. The program receives them made differentiable; ``undo`` gets
+        functions that restore the leaves of the caller's own containers. Backward runs once from each root. If partials
+        are requested, it also runs from each capture, to its inputs only.
         """
 
     @abstractmethod
     def release(self) -> None:
-        """Keep nothing any longer."""
+        """Release all that is held."""
 
     ordinary: frozenset[type] = frozenset()
-    """Types of tensors that are themselves and nothing else: identified by ``id``, and read without side effects."""
+    """Types of ordinary tensors: they are identified by ``id``, and reading them has no side effects."""
 
     disturbed: Callable[[], int] = int
-    """Is something installed that sees what is read of tensors, ordinary ones too?"""
+    """Is anything installed that notices reads of tensors, even of ordinary ones? 0 if not."""
 
     @property
     def partly_tensors(self) -> tuple[type, ...]:
-        """Types of which some values are tensors and others are not, as arrays of random keys; subclasses too."""
+        """Types that include both tensors and other values, such as arrays of random keys; also their subclasses."""
         return ()
 
     opened: Callable[[Any], Any] | None = None
-    """(value) -> a container of what a model of the framework's libraries holds; any other value as it is."""
+    """(value) -> the contents of a model of the framework's libraries, as a container; any other value unchanged."""
 
     def identity(self, tensor: Any, /) -> int:
-        """The same number for what is the same tensor."""
+        """A number that is the same for the same tensor."""
         return id(tensor)
 
     def quiet(self) -> AbstractContextManager[Any]:
@@ -95,93 +96,98 @@ class Tape(Tensors, Callables, Protocol):
 
     @property
     def tap(self) -> Callable[[Any], Any] | None:
-        """(value) -> what the program goes on with in its place: the same for the same tensor."""
+        """(value) -> the value with which the program continues: always the same for the same tensor."""
         return None
 
     unfinished: Callable[[Sequence[Any]], Backward] | None = None
-    """(captures) -> what is known of them before backward has run."""
+    """(captures) -> what is known about them before backward has run."""
 
     undifferentiated: Callable[[], Sequence[tuple[Reason, Source]]] | None = None
-    """What the program has read and is not differentiated by its nature, as an integer Variable: why, and where."""
+    """What the program has read that cannot be differentiated, such as an integer Variable: why, and where."""
 
     unnamed: Callable[[Sequence[Any]], Sequence[tuple[str, Any, int]]] | None = None
-    """(captures) -> what the program has read and is differentiated, of which none of these captures is.
+    """(captures) -> differentiated tensors that the program has read and that are not among these captures.
 
-    Each with what the framework calls it, and how many of the captures were made before it was read.
+    Each with the framework's name for it, and the number of captures that were made before it was read.
     """
 
 
 class BlockTape(Tape, Protocol):
-    """A recording of a block of the program, which differentiates by itself as it runs or leaves that to the tape."""
+    """A recording of a block of the program, which differentiates while it runs, or leaves that to the tape."""
 
     @abstractmethod
     def listen(self, began: Callable[[Sequence[Any], bool], Sequence[Any]]) -> None:
-        """The block begins. ``began`` is given the tensors that the program runs backward from, and captures them.
+        """The block begins. ``began`` captures the tensors from which the program runs backward.
 
-        With them comes whether what that brings does not add up in the leaves: see ``OwnPass``.
+        It is also told whether the gradients of that pass do not add up in the leaves: see ``OwnPass``.
         """
 
     @abstractmethod
     def hides(self, code: CodeType) -> bool:
-        """Should what this code calls stay unobserved: traced or compiled by the framework, or a part of backward?"""
+        """Should code called from here stay unobserved, because the framework traces or compiles it, or it belongs to
+        backward?
+        """
 
     def differentiates(self, code: CodeType) -> bool:
-        """Is it that of a function in which backward runs?"""
+        """Is it the code of a function that runs backward?"""
         return False
 
     def cut_short(self) -> Sequence[Source | None]:
-        """The lines of those calls of backward that have begun, and did not come to their end."""
+        """The lines of those backward calls that began but did not finish."""
         return ()
 
     kept_gradients: KeptGradients | None = None
-    """The gradients that tensors of the program keep, which it may read."""
+    """The gradients that tensors of the program keep, which the program may read."""
 
     useless: Any = None
-    """The ``UselessGradients`` that observes what runs, if it is asked for."""
+    """The ``UselessGradients`` that observes the run, if requested."""
 
     hears: Collection[str] = frozenset()
-    """The names of functions of any kind that ``entered`` is to hear of."""
+    """The names of functions, of any kind, for which ``entered`` should be called."""
 
     def entered(self, frame: FrameType) -> None:
-        """A function of one of these names is entered in the probing thread."""
+        """A function with one of these names is entered in the probing thread."""
 
     def unseen(self) -> Sequence[str]:
-        """The compiled functions that have run, in which nothing can be observed."""
+        """The compiled functions that have run, inside which nothing can be observed."""
         return ()
 
     def not_followed(self) -> Sequence[Reason]:
-        """What ``unseen`` returns, as notes on the recording."""
+        """The functions of ``unseen``, as notes on the recording."""
         return [Reason("compiled_not_followed", {"name": name}) for name in self.unseen()]
 
     @abstractmethod
     def has_history(self, capture: Any) -> bool:
-        """Was it computed from what is differentiated, so that backward may yet come through it?"""
+        """Was it computed from differentiated values, so that backward may still pass through it?"""
 
     def leads_on(self, captures: Sequence[Any]) -> bool:
         """May the program still run backward through these captures?
 
-        That is so if it has kept a graph for another pass, or if one of them has a history that no pass went through.
+        This is so if it has kept a graph for another pass, or if one of them has a history that no pass has gone
+        through.
         """
         return False
 
     @property
     @abstractmethod
     def progress(self) -> int:
-        """A number that grows when more is known about gradients."""
+        """A number that grows whenever more becomes known about gradients."""
 
     @abstractmethod
     def backward(self, captures: Sequence[Any]) -> Sequence[Backward]:
-        """What backward has given these captures so far: once, or once from each root that it was told to run from."""
+        """What backward has given these captures so far: one result, or one for each root from which it was told to
+        run.
+        """
 
 
 class Blocks(Protocol):
     """The block form in a framework."""
 
     differentiates_at_end: bool = False
-    """Does its tape run backward where the program has not? See ``AtEnd``."""
+    """Does its tape run backward if the program has not? See ``AtEnd``."""
 
     takes_gradients: Collection[str] = frozenset()
-    """Names that code mentions which takes gradients itself, where that is false: a cell of such code is a block."""
+    """If that is False: names whose mention shows that code takes gradients itself. A cell of such code is a block."""
 
     @property
     def captures(self) -> Captures | None:
@@ -194,13 +200,13 @@ class Blocks(Protocol):
 
     @abstractmethod
     def refuse(self, target: Any, asked: str) -> None:
-        """Raise Unsupported for a target that a block around it would get wrong."""
+        """Raise Unsupported for a target for which a block around it would give wrong results."""
 
     @abstractmethod
     def observing(self, call: Any, observer: ModuleObserver) -> AbstractContextManager[object]:
-        """Within this context a model reports to the observer whenever the program calls it, as in ``ModelCall.run``.
+        """Within this context a model reports to the observer when the program calls it, as in ``ModelCall.run``.
 
-        ``call`` is a ``ModelCall`` of this framework: of it the model is taken, and what is known of its modules.
+        ``call`` is a ``ModelCall`` of this framework; it provides the model, and what is known about its modules.
         """
 
 
@@ -208,10 +214,10 @@ class Backend(Protocol):
     """A framework's adapter."""
 
     name: str
-    """The module of the framework, by whose import it is found."""
+    """The name of the framework's module; if that is imported, the backend is found."""
 
     title: str
-    """What messages call the framework."""
+    """The name of the framework in messages."""
 
     arrays: Arrays
     """Its tensors as data."""
@@ -220,107 +226,106 @@ class Backend(Protocol):
     """How gradients can be collected."""
 
     partials: bool = False
-    """Can its tape take local partials?"""
+    """Can its tape compute local partials?"""
 
     gone: Mapping[str, str] = MappingProxyType({})
-    """Capabilities that this release of the framework switches off, each with the private name that it lacks."""
+    """Capabilities that are off in this release of the framework, each with the private name that is missing."""
 
     models: Models | None = None
     blocks: Blocks | None = None
     graphs: Callable[[Any, Any], GraphExecution | None] | None = None
-    """(target, session) -> what runs a target that is a graph already, None for any other; raises BadOption."""
+    """(target, session) -> the execution of a target that already is a graph, None for any other; raises BadOption."""
 
     state: type[State] = State
-    """What a program of this framework changes beside its results: see ``backprobe.backends.replay``."""
+    """What a program of this framework changes besides its results: see ``backprobe.backends.replay``."""
 
     guards: Guards | None = None
     function_watches: FunctionWatches | None = None
 
     variations: Callable[[], Variations] | None = None
-    """Makes what varies the arguments of a program, to see what rounding does to it."""
+    """Creates an object that varies the arguments of a program, to see the effect of rounding."""
 
     memory: Callable[[Any], MemoryHearing] | None = None
-    """(model or None) -> what hears which memory a block keeps."""
+    """(model or None) -> an object that observes the memory that a block keeps."""
 
     vectorized: Vectorized | None = None
-    """Runs a program on many samples at once, and has a gradient for each."""
+    """Runs a program on many samples at once, with a gradient for each."""
 
     bridged: Callable[[Any, Any], Any | None] | None = None
-    """(value, source) -> the value with the history of others as well: of a tensor, or of those in a container.
+    """(value, source) -> the value with additional history: that of a tensor, or of the tensors in a container.
 
-    Its numbers stay. None where it has no floating tensor that could get a history, as for a number or integers.
+    Its numbers stay the same. None if it has no floating tensor that could get a history, as for a number or integers.
     """
 
     bridges: Callable[[], Bridges] | None = None
-    """Makes what builds such bridges in a whole program, and says which gradients arrive by them."""
+    """Creates an object that builds such bridges in a whole program, and tells which gradients arrive over them."""
 
     uncompiled: Callable[[], AbstractContextManager[object]] | None = None
-    """Within its context what the program compiles runs as Python runs it, and can be observed."""
+    """Within this context, what the program compiles runs as plain Python, and can be observed."""
 
     traced_line: Callable[[BaseException], Source | None] | None = None
-    """The program's line whose error ``uncompiled`` hides; None for any other error."""
+    """The program's line of an error that ``uncompiled`` hides; None for any other error."""
 
     recheck: Callable[[], Recheck] | None = None
-    """Makes what observes the calls of a program, and repeats them."""
+    """Creates an object that observes the calls of a program, and repeats them."""
 
     hear_births: HearBirths | None = None
-    """Tells of each operation that makes NaN or Inf of less, in a run that is made for that."""
+    """Reports each operation that makes NaN or Inf from better operands, in a run made for this purpose."""
 
     trials: Callable[[], Trials] | None = None
-    """Makes what runs one program on many numbers."""
+    """Creates an object that runs one program on many numbers."""
 
     errors: Callable[[BaseException, Any, Sequence[Any]], Failure | str | None] | None = None
-    """(error, tape, captures) -> what the error is about, in facts or in a sentence; None where nothing is known."""
+    """(error, tape, captures) -> the cause of the error, as facts or as a sentence; None if not known."""
 
     useless: Callable[[], UselessGradients] | None = None
-    """Makes what observes the iterations of a program for gradients that are there, and useless."""
+    """Creates an object that observes the iterations of a program for gradients that exist but are useless."""
 
     useless_in_call: Callable[[RepeatedCall], Sequence[Note]] | None = None
-    """What of this is found in one call of a function or model, which is made once or twice for that.
+    """The same for one call of a function or model, which is made once or twice for this purpose.
 
-    Raises what the program raises.
+    Raises whatever the program raises.
     """
 
     reduced: Callable[[Any], tuple[Any, ...] | None] | None = None
-    """(object) -> how it is pickled, where its own way would miss something in another process; None for any other."""
+    """(object) -> how to pickle it, if its own way would fail in another process; None for any other object."""
 
     graph_facts: Callable[[Any, Any], GraphFacts] | None = None
-    """(output, tensor) -> what the graph alone says of them."""
+    """(output, tensor) -> what the graph alone tells about them."""
 
     second_order: bool | None = None
-    """Can the gradients of a recording be differentiated again? None where they cannot."""
+    """Can the gradients of a recording be differentiated again? None if they cannot."""
 
     hessian: Callable[[GradientProgram], Product] | None = None
-    """(program) -> what multiplies the Hessian of its output by vectors. Raises NoGradient.
+    """(program) -> a function that multiplies the Hessian of its output by vectors. Raises NoGradient.
 
-    What multiplies raises BadOption for a vector of another shape.
+    That function raises BadOption for a vector of another shape.
     """
 
     derivatives: Collection[str] = frozenset()
-    """The functions of the framework that are given a function, and differentiate it."""
+    """The functions of the framework that receive a function and differentiate it."""
 
     instead: Mapping[str, str] = MappingProxyType({})
-    """What to write instead of a capability that is None, where this framework has a way of its own."""
+    """What to write instead of a capability that is None, if this framework has its own way."""
 
     edits: Mapping[str, Sequence[str]] = MappingProxyType({})
-    """What may stand in the place of what cuts, so that gradients come through: data for ``backprobe.remedies``.
+    """What may replace something that cuts the graph, so that gradients pass: data for ``backprobe.remedies``.
 
-    What is replaced is a method or attribute by its name (``.detach()``, ``.data``), a function by where it is found
-    (``jax.lax.stop_gradient``; ``numpy.*`` is any of that module), or with ``with`` before it a context manager or
-    decorator. In its place comes the owner (``{0}``), the first argument (``{1}``), the same call of another method
-    (``{0}.rsample()``), the same call of another function or with
-    one more keyword (``create_graph=True``), or for a context manager another one. Of several the first
-    that works is taken: each is tried.
+    The key is a method or attribute by name (``.detach()``, ``.data``), a function by its path
+    (``jax.lax.stop_gradient``; ``numpy.*`` is any function of that module), or, after ``with``, a context manager or
+    decorator. The replacement is the owner (``{0}``), the first argument (``{1}``), the same call of another method
+    (``{0}.rsample()``), the same call of another function or with one more keyword (``create_graph=True``), or another
+    context manager. If there are several, each is tried, and the first that works is taken.
     """
 
     @property
     def watches(self) -> Watches | None:
-        """A property, since what it needs may take long to import."""
+        """A property, because what it needs may take long to import."""
         return None
 
     @property
     def captures(self) -> Captures | None:
-        """The same of it."""
+        """The same for captures."""
         return None
 
     @abstractmethod
@@ -328,8 +333,8 @@ class Backend(Protocol):
         """A recording of one program."""
 
     def refuse(self, target: Any, asked: str) -> None:
-        """Raise Unsupported for a function or model that the function and model forms would get wrong."""
+        """Raise Unsupported for a function or model for which the function and model forms would give wrong results."""
 
     def refuse_argument(self, value: Any, asked: str) -> None:
-        """Raise Unsupported for an argument, or a part of one, that these forms would get wrong."""
+        """Raise Unsupported for an argument, or a part of one, for which these forms would give wrong results."""
         self.refuse(value, asked)

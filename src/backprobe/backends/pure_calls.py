@@ -1,4 +1,4 @@
-"""Calls that can be repeated without side effects: functions that only compute, of what they cannot change."""
+"""Calls that can be repeated without side effects: functions that only compute, from values that they cannot change."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost, package
 
 COMPUTING = frozenset({"abs", "complex", "divmod", "float", "max", "min", "pow", "round", "sum"})
-"""Of Python's builtin functions those that do nothing but compute from the values that they are given."""
+"""Python's builtin functions that only compute from the values that they receive."""
 MATHEMATICAL = ("_operator", "cmath", "math")
 
 
 def attribute_of(tensor: Any, name: str) -> Any:
-    """What ``tensor.T`` is."""
+    """The value of ``tensor.T``, for example."""
     return getattr(tensor, name)
 
 
 def with_element(tensor: Any, index: Any, value: Any) -> Any:
-    """What ``tensor[index] = value`` makes of the tensor."""
+    """The tensor after ``tensor[index] = value``."""
     tensor[index] = value
     return tensor
 
 
 def items_of(tensor: Any) -> tuple[Any, ...]:
-    """What iterating over it gives."""
+    """The items given by iterating over it."""
     return tuple(tensor)
 
 
 WITHOUT_CALL = (attribute_of, with_element, items_of)
-"""Attributes and the like that compute something from a tensor without a call or an operator, as functions."""
+"""Functions that stand for computations on a tensor without a call or an operator, such as attributes."""
 FIXED: tuple[type, ...] = (
     int,
     float,
@@ -62,7 +62,7 @@ FIXED: tuple[type, ...] = (
     EllipsisType,
     NotImplementedType,
 )
-"""Types of values that a call can't change, or that are not part of the program's state: a function is called."""
+"""Types of values that a call can't change, or that are no state of the program: functions are only called."""
 
 
 def is_python_computing(function: Any) -> bool:
@@ -93,13 +93,13 @@ NOT_FOLLOWED = Reason("not_followed")
 
 
 def is_users(function: Any) -> bool:
-    """Is it a Python function that is part of no installed package?"""
+    """Is it a Python function outside of all installed packages?"""
     inner = innermost(function)
     return inner is not None and package(inner.__code__.co_filename) is None
 
 
 def why_not_python(function: Any) -> Reason | None:
-    """Why a function that is not one of the framework's is not called again. None where it may be."""
+    """Why a function outside of the framework is not called again. None if it may be."""
     if innermost(function) is None:
         return why_not_kind(function)
     if isinstance(function, MethodType) and not isinstance(function.__self__, type):
@@ -131,7 +131,7 @@ def why_not_given(args: tuple[Any, ...], kwargs: Mapping[str, Any], is_copied: C
 
 
 def closed_over(value: Any, deeper: int = 4) -> Iterator[Any]:
-    """What the functions in a value close over, and functions in that; of a method its object and what that holds."""
+    """What the functions in a value close over, also functions in that; for a method, its object and its contents."""
     for _, leaf in leaves(value):
         if isinstance(leaf, partial):
             yield from closed_over((leaf.func, leaf.args, leaf.keywords), deeper)
@@ -146,7 +146,7 @@ def closed_over(value: Any, deeper: int = 4) -> Iterator[Any]:
 
 
 def contents(cell: Any) -> Any:
-    """What a closure's cell holds; None where it is empty."""
+    """The content of a closure's cell; None if it is empty."""
     try:
         return cell.cell_contents
     except ValueError:

@@ -1,4 +1,4 @@
-"""Random states that a call may use: each as what reads it, and what writes it."""
+"""Random states that a call may use: each as a function that reads it, and one that writes it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ OF_PYTHON: tuple[RandomState, ...] = (
 
 
 def generators_of_numpy(held: Iterable[Any]) -> list[RandomState]:
-    """The states of generators of NumPy, and of Python, among what a program holds."""
+    """The states of the NumPy and Python generators among the values that a program holds."""
     return [_state(one) for one in {id(one): one for one in held if isinstance(one, GENERATORS)}.values()]
 
 
 @contextmanager
 def hearing_generators(made: Callable[[RandomState], None]) -> Iterator[None]:
-    """Within this context ``made`` is given the state of each generator that NumPy makes, before it has drawn."""
+    """Within this context ``made`` receives the state of each new NumPy generator, before it has drawn."""
 
     def make(following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         generator = following(*args, **kwargs)
@@ -39,7 +39,7 @@ def hearing_generators(made: Callable[[RandomState], None]) -> Iterator[None]:
 
 
 def seed_python(seed: int) -> None:
-    """Random numbers of Python and NumPy begin anew."""
+    """Reset the random numbers of Python and NumPy with a seed."""
     random.seed(seed)
     numpy.random.seed(seed % 2**32)
 
@@ -69,7 +69,7 @@ class RandomNumbers:
         self.states = [(write, read()) for read, write in states]
 
     def restore(self) -> None:
-        """From now on random numbers come as they did then."""
+        """From now on random numbers repeat those drawn since this was made."""
         for write, state in self.states:
             write(state)
 

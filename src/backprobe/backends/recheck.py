@@ -1,6 +1,6 @@
-"""The interface of checking to a framework: the calls that a program makes, recorded so that each can be made again.
+"""The calls that a program makes, recorded so that each can be repeated: the interface of ``bp.check`` to a framework.
 
-Whatever is compared is compared in NumPy, in double precision, real or complex: nothing here knows a framework.
+All comparisons are made in NumPy, in double precision, real or complex: nothing here knows a framework.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from backprobe.source.followed_calls import Callables
 METHODS = (BuiltinFunctionType, MethodType, MethodWrapperType)
 
 Program = Callable[[Any, Mapping[str, Any]], Any]
-"""A program of a target and its inputs: those with a number for a name are positional."""
+"""A program, called with a target and its inputs; inputs named by a number are positional."""
 
 Given = tuple[Any, tuple[Any, ...], Mapping[str, Any]]
-"""What a call computes from: what the function itself holds, the arguments, and the keyword arguments."""
+"""What a call computes from: the object that the function holds, the arguments, and the keyword arguments."""
 
 
 @dataclass(frozen=True)
 class Input:
-    """A floating tensor that a call was given, and with respect to which it is differentiated.
+    """A floating tensor that a call received, with respect to which the call is differentiated.
 
-    ``place`` is the argument that holds it, by position or keyword, or empty for what the function itself holds;
+    ``place`` is the argument that contains it, by position or keyword, or empty for the object that the function holds;
     ``path`` is where in that, empty for the argument itself.
     """
 
@@ -42,22 +42,22 @@ class Input:
 
 
 class Recheck(Callables):
-    """One run of a program whose calls are recorded, and repeated."""
+    """One run of a program whose calls are recorded and repeated."""
 
     recorded: type[RecordedCall]
-    has_transforms = False  # is it known when a call is made whether its derivative will be differentiated?
+    has_transforms = False  # does the call already know whether its derivative will be differentiated?
 
     def __init__(self) -> None:
         self.flows: list[tuple[str, bool]] = []  # what was differentiated; was its derivative written by hand?
         self.hooked: dict[str, None] = {}  # modules and tensors with hooks, which are not called again
         self.differentiates_twice = False  # does the program compute gradients that are differentiated again?
-        self.remedy = ""  # what to do where nothing was differentiated at all
+        self.remedy = ""  # what to do if nothing at all was differentiated
 
     @abstractmethod
     def run(self, program: Program, target: Any, inputs: Mapping[str, Any], undo: list[Callable[[], None]]) -> None:
-        """Run a program of a target and its inputs, the floating ones made differentiable, as the probe does it.
+        """Run a program with a target and its inputs, the floating ones made differentiable, as the probe does.
 
-        What puts back the old leaves of the caller's own containers is added to ``undo``.
+        ``undo`` receives functions that restore the leaves of the caller's own containers.
         """
 
     def paths(self, model: Any) -> Mapping[int, str]:
@@ -65,39 +65,41 @@ class Recheck(Callables):
         return {}
 
     def opens(self, function: Any) -> bool:
-        """Is it a library's module that contains modules of your own, to be followed as if it were yours?"""
+        """Is it a library's module that contains modules of the user, to be followed as well?"""
         return False
 
     @abstractmethod
     def is_whole(self, function: Any) -> bool:
-        """Is it a user's function with a derivative of its own, so that it is checked as a whole?"""
+        """Is it a user's function with a custom derivative, to be checked as a whole?"""
 
     # derivatives that the program itself computes
 
     def differentiates(self, function: Any) -> int:
-        """How often it differentiates the functions that it calls meanwhile, as what ``jax.grad`` returns does once."""
+        """How many times it differentiates the functions that it calls. For the result of ``jax.grad``, once."""
         return 0
 
     def differentiated_by(
         self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]] | None:
-        """The function of which a function computes derivatives, and what it is given; None where it computes none."""
+        """If a function computes derivatives: the function that it differentiates, and that function's arguments. Else
+        None.
+        """
         return None
 
     def unnoticed(self) -> AbstractContextManager[None]:
-        """Within this context a function of the program is called once more, and draws the same random numbers."""
+        """Within this context a function of the program is called once more, with the same random numbers."""
         return nullcontext()
 
     def is_differentiated_twice(self, since: int, until: int) -> bool:
-        """Is a gradient that the program differentiates computed through what was made in between?"""
+        """Is a gradient that the program differentiates computed through operations made in this interval?"""
         return True
 
     # calls
 
     def record(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> RecordedCall | Reason | None:
-        """A call is about to be made. None where it can't be differentiated; a reason where it can't be checked.
+        """A call is about to be made. Returns None if it can't be differentiated; a reason if it can't be checked.
 
-        Nothing is said of that if it turns out to differentiate nothing.
+        The reason is dropped if the call turns out to differentiate nothing.
         """
         if isinstance(function, partial):
             return self.record(function.func, (*function.args, *args), {**function.keywords, **kwargs})
@@ -108,18 +110,19 @@ class Recheck(Callables):
         tensors = [leaf for _, leaf in self.leaves(given) if self.is_tensor(leaf)]
         reason = self.why_not(function, tensors) or why_not_given(args, kwargs, self.is_copied)
         if reason is None and not self.is_custom(function) and not any(map(self.is_differentiated, tensors)):
-            return Reason("held")  # of what it differentiates nothing is an argument
+            return Reason("held")  # nothing that it differentiates is an argument
         return reason or self.recorded(self, function, pure, given)
 
     def record_inside(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> RecordedCall | Reason:
-        """The same of a function that is given to a transform, which may call it more than once in any case."""
+        """The same for a function passed to a transform, which may call it several times in any case."""
         pure, held = self.split(function)
         return why_not_given(args, kwargs, self.is_copied) or self.recorded(self, function, pure, (held, args, kwargs))
 
     def split(self, function: Any) -> tuple[Callable[..., Any], Any]:
-        """A function as one of what it holds itself and of its arguments, and what that is; None where it is nothing.
+        """Splits a function into a function of the held object and the arguments, and that object, or None if there is
+        none.
 
-        Here it is the tensor that a method belongs to.
+        Here the object is the tensor to which a method belongs.
         """
         owner = self.owner(function)
         if owner is None:
@@ -128,26 +131,26 @@ class Recheck(Callables):
         return getattr(function, "__func__", by_name), owner
 
     def owner(self, function: Any) -> Any:
-        """The tensor that a method belongs to; None for any other function."""
+        """The tensor to which a method belongs; None for any other function."""
         owner = getattr(function, "__self__", None) if isinstance(function, METHODS) else None
         return owner if self.is_tensor(owner) else None
 
     @abstractmethod
     def why_not(self, function: Any, tensors: Sequence[Any]) -> Reason | None:
-        """Why a function is not called again: it might do something that is seen elsewhere. None where it may be."""
+        """Why a function is not called again: it might have effects elsewhere. None if it may be."""
 
     @abstractmethod
     def is_copied(self, leaf: Any) -> bool:
-        """Does each repetition get its own copy of this argument, or can't it change it?"""
+        """Does each repetition get its own copy of this argument, or is it unable to change it?"""
 
     @abstractmethod
     def is_custom(self, function: Any) -> bool:
-        """Has it a derivative that was written by hand?"""
+        """Does it have a derivative that was written by hand?"""
 
     # tensors
 
     def leaves(self, value: Any) -> Iterable[tuple[str, Any]]:
-        """What a container holds, each with its path."""
+        """The contents of a container, each with its path."""
         return leaves(value)
 
     def refilled(self, value: Any, replace: Callable[[Any], Any]) -> Any:
@@ -160,14 +163,14 @@ class Recheck(Callables):
     @abstractmethod
     def is_differentiated(self, leaf: Any) -> bool: ...
 
-    # what is accounted for
+    # bookkeeping
 
     def now(self) -> int:
-        """A number that grows with each operation that is differentiated."""
+        """A number that grows with each differentiated operation."""
         return len(self.flows)
 
     def account_for(self, since: int) -> None:
-        """A call that was made since then is accounted for: as checked, as not checked and why, or as skipped."""
+        """A call made since then is accounted for: checked, or not checked for a reason, or skipped."""
         del self.flows[since:]
 
     def unaccounted(self) -> Sequence[tuple[str, bool]]:
@@ -176,35 +179,34 @@ class Recheck(Callables):
 
     @abstractmethod
     def release(self) -> None:
-        """Keep nothing any longer."""
+        """Release all that is held."""
 
 
 class RecordedCall(ABC):
-    """A call that is about to be made; when it has returned, a function of numbers that can be made again on copies.
+    """A call that is about to be made; once it has returned, a function of numbers that can be repeated on copies.
 
-    ``inputs`` are then what is differentiated of what it was given, by identity. ``epsilon`` is the rounding of the
-    least precise of what goes in, comes out, and is cast to in between as far as is seen. ``is_custom`` is whether its
-    derivative is written by hand, or that of something inside it, ``may_have_rules`` whether one may be that was not
-    seen, ``derives`` whether it differentiates itself.
-    ``notes`` are what was done to make it again: which precision it has, which random state was restored.
+    Then ``inputs`` are its differentiated inputs, by identity. ``epsilon`` is the rounding of the least precise dtype
+    among inputs, outputs, and casts in between, as far as seen. ``is_custom`` says that its derivative, or that of
+    something inside it, is written by hand; ``may_have_rules`` that there may be such a derivative unseen; ``derives``
+    that it differentiates itself. ``notes`` tell how it was repeated: in which precision, with which random state.
     """
 
     def __init__(self, recheck: Recheck, function: Any, pure: Callable[..., Any], given: Given) -> None:
         self.recheck, self.function, self.pure = recheck, function, pure
-        self.given: Given = recheck.refilled(given, lambda leaf: leaf)  # its containers, too, may be written to
+        self.given: Given = recheck.refilled(given, lambda leaf: leaf)  # the call may also write to its containers
         self.tensors = {id(leaf): self.kept(leaf) for _, leaf in recheck.leaves(self.given) if recheck.is_tensor(leaf)}
-        self.constants: dict[int, Any] = {}  # what takes the place of each tensor, unless it is an input
+        self.constants: dict[int, Any] = {}  # the substitute for each tensor that is not an input
         self.inputs: dict[int, Input] = {}
-        self.values: list[Any] = []  # of each input a float64 or complex128 array
-        self.outputs: frozenset[str] = frozenset()  # the paths of those that are differentiated
+        self.values: list[Any] = []  # for each input a float64 or complex128 array
+        self.outputs: frozenset[str] = frozenset()  # the paths of the differentiated ones
         self.notes: list[Reason] = []
         self.is_custom, self.may_have_rules, self.derives = recheck.is_custom(function), False, False
         self.double, self.epsilon = True, 0.0
 
     def returned(self, result: Any) -> RecordedCall | Reason | None:
-        """The call has returned. None where nothing is differentiated; a reason where it can't be made again.
+        """The call has returned. Returns None if nothing is differentiated; a reason if it can't be repeated.
 
-        It is made again in double precision, or where that fails in its own.
+        It is repeated in double precision, or in its own if that fails.
         """
         differentiated = self.recheck.is_differentiated
         self.outputs = frozenset(path for path, leaf in self.recheck.leaves(result) if differentiated(leaf))
@@ -223,7 +225,8 @@ class RecordedCall(ABC):
         return reason
 
     def _why_it_fails(self) -> Reason | None:
-        # Make the call once. Why that fails, or None; what is coarse or custom inside it is known then.
+        # Make the call once. Returns why that fails, or None; afterwards coarse casts and custom derivatives inside are
+        # known.
         try:
             self._take_inputs()
             outputs, coarsest = self.attempt()
@@ -241,46 +244,50 @@ class RecordedCall(ABC):
         for place, value in {"": held, **{str(at): arg for at, arg in enumerate(args)}, **kwargs}.items():
             for path, leaf in self.recheck.leaves(value):
                 if self.recheck.is_differentiated(leaf) and id(leaf) not in self.inputs:
-                    path = path.replace("`", "")  # which names need and the source does not have
+                    path = path.replace("`", "")  # names need them, but the source does not have them
                     self.inputs[id(leaf)] = Input(place, path)
                     self.values.append(self.numbers(self.constants[id(leaf)]))
 
     def call(self, made: Mapping[int, Any]) -> list[Any]:
-        """Make the call with these tensors in the places of those it was given: its outputs."""
+        """Make the call with these tensors in place of those it received. Returns its outputs."""
         held, args, kwargs = self.recheck.refilled(self.given, lambda leaf: made.get(id(leaf), leaf))
         result = self.pure(held, *args, **kwargs)
         return [leaf for path, leaf in self.recheck.leaves(result) if path in self.outputs]
 
     def why_not_again(self) -> Reason | None:
-        """Why it can't be made again, as is known now that it has returned."""
+        """Why it can't be repeated, as far as known now that it has returned."""
         return None
 
     def is_captured(self, leaf: Any) -> bool:
-        """Is what a function closes over differentiated, with nothing comparing its derivative with respect to it?"""
+        """Does a function close over a differentiated value, so that the derivative with respect to it is compared
+        nowhere?
+        """
         return self.recheck.is_differentiated(leaf)
 
     @abstractmethod
     def kept(self, tensor: Any) -> Any:
-        """A tensor as it is before the call, which may write to it."""
+        """A copy of a tensor from before the call, which may write to it."""
 
     @abstractmethod
     def cast(self, tensor: Any) -> Any:
-        """It in double precision, if the call is made in that."""
+        """The tensor in double precision, if the call is made in double precision."""
 
     @abstractmethod
     def rounding(self, tensor: Any) -> float: ...
 
     @abstractmethod
     def numbers(self, tensor: Any) -> Any:
-        """Its numbers as a float64 or complex128 array."""
+        """The tensor's numbers as a float64 or complex128 array."""
 
     def all_numbers(self, found: Sequence[Any]) -> list[Any]:
-        """The numbers of each gradient; None of one that does not exist."""
+        """The numbers of each gradient; None for one that does not exist."""
         return [None if one is None else self.numbers(one) for one in found]
 
     @abstractmethod
     def attempt(self) -> tuple[list[Any], float]:
-        """Make it once, on the inputs as they were: the outputs, and the rounding of the coarsest cast inside."""
+        """Make the call once, on the original inputs. Returns the outputs, and the rounding of the coarsest cast
+        inside.
+        """
 
     @abstractmethod
     def pull_twice(self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]) -> list[Any]:
@@ -288,16 +295,16 @@ class RecordedCall(ABC):
 
     @abstractmethod
     def run(self, values: Sequence[Any]) -> list[Any]:
-        """The outputs that are differentiated, at these values of the inputs. Raises what the call itself raises."""
+        """The differentiated outputs at these values of the inputs. Raises whatever the call raises."""
 
     def push(self, values: Sequence[Any], at: int, direction: Any) -> list[Any] | None:
-        """How the outputs move along a direction of one input, differentiated forward; None where nothing does that."""
+        """The change of the outputs along a direction of one input, by forward mode; None if there is no such mode."""
         return None
 
     @abstractmethod
     def pull(self, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-        """The vector-Jacobian product with respect to each input as the framework has it; None where that gives none.
+        """The vector-Jacobian product with respect to each input, by the framework; None for an input without one.
 
-        Of complex values it is the gradient of the real part of the inner product with the cotangents, in PyTorch's
+        For complex values it is the gradient of the real part of the inner product with the cotangents, in PyTorch's
         convention.
         """

@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
 
 class State:
-    """What a run may change of a program: as far as it can be found beforehand, and as far as the run comes to it."""
+    """State of a program that a run may change: some of it found beforehand, some when the run reaches it."""
 
     def __init__(self, target: Any, given: Any = (), *, draws_anew: bool = True) -> None:
         self.target, self.given, self.draws_anew = target, given, draws_anew
         self.lasting: dict[int, Any] = {}
-        """What is kept of large tensors, by their identity, from one run to the next."""
+        """Copies of large tensors, by identity, kept from one run to the next."""
 
     @cached_property
     def held(self) -> Sequence[Any]:
-        """What the program holds and is given."""
+        """The values that the program holds or receives."""
         return [*held_by(self.target, *(leaf for _, leaf in leaves(self.given)))]
 
     @cached_property
     def reached(self) -> Sequence[Any]:
-        """What it holds and is given, with what is reached from there in objects of libraries."""
+        """These values, and all that they lead to, also through objects of libraries."""
         from backprobe.backends.held_objects import reached_from  # which imports NumPy
 
         given = list(self.given)
@@ -57,12 +57,12 @@ class State:
 
     @cached_property
     def sources(self) -> Sequence[Any]:
-        """What of that gives something else each time it is asked, as an iterator does."""
+        """Those of them that give something else at each request, as an iterator does."""
         return sources(self.reached)
 
     @cached_property
     def holders(self) -> Sequence[Any]:
-        """What is reached without opening iterators that can be copied; nothing where there is none."""
+        """The objects reached without opening copyable iterators; empty if there are no such iterators."""
         from backprobe.backends.held_objects import reached_from  # which imports NumPy
 
         if not any(map(is_copyable, self.reached)):
@@ -72,18 +72,18 @@ class State:
 
     @cached_property
     def lost(self) -> Sequence[Any]:
-        """What it holds that no undo reaches: generators, streams, iterators that cannot be copied."""
+        """The objects that it holds and no undo can restore: generators, streams, iterators that cannot be copied."""
         from backprobe.backends.held_objects import places  # which imports NumPy
 
         copies = copies_of(self.holders, places)
         return [one for one in self.held if is_lost(one) and id(one) not in copies]
 
     def further(self) -> Iterable[Any]:
-        """What objects of the framework hold that is no object of it, as functions that are called in a backward."""
+        """Other objects that the framework's objects hold, such as functions called in backward."""
         return ()
 
     def keep_objects(self, kept: Kept) -> None:
-        """Keep what a run may change of Python's own objects, which hold copies of iterators from now on."""
+        """Keep what a run may change of Python's own objects; from now on these hold copies of iterators."""
         from backprobe.backends.held_objects import keep_object, places  # which imports NumPy
 
         for one in self.reached:
@@ -93,7 +93,7 @@ class State:
 
     @staticmethod
     def modes() -> Callable[[], AbstractContextManager[object]]:
-        """What makes a context with the modes of the framework as they are now: a later run begins as one did then."""
+        """A factory of contexts with the present modes of the framework, so that a later run begins in these."""
         return nullcontext
 
     def random_states(self) -> Sequence[RandomState]:
@@ -103,28 +103,29 @@ class State:
         return [*OF_PYTHON, *generators_of_numpy(self.reached)]
 
     def effect(self) -> str:
-        """What running the program once more would do that is seen outside; empty where nothing is known of that."""
+        """An outside effect that running the program again would have; empty if none is known."""
         return ""
 
     def is_known(self, value: Any) -> bool:
-        """Is it an object of the framework, whose state is kept otherwise or is none?"""
+        """Is it an object of the framework, whose state is kept otherwise, or has no state?"""
         return False
 
     def hearing(self, kept: Kept, seed: int | None) -> AbstractContextManager[None]:
-        """Within this context ``kept`` is given what the program comes to and may change, before it is changed.
+        """Within this context ``kept`` receives state that the program reaches and may change, before it changes.
 
-        Random numbers of the framework begin anew with a seed. Without one they are the same in each run, also where
-        that takes another seed; not so where whoever runs the program restores them, and nothing ``draws_anew``.
+        With a seed, random numbers of the framework begin with it. Without one they repeat in each run, even if the run
+        consumes a seed. This does not hold if the caller restores random numbers itself and passes
+        ``draws_anew=False``.
         """
         return nullcontext()
 
 
 class HasState(Protocol):
-    """A backend, as far as it is needed here."""
+    """A backend, as far as replay needs it."""
 
     @property
     def state(self) -> type[State]:
-        """The class of what its programs change."""
+        """The class that knows the state of its programs."""
 
 
 class Replay:
@@ -152,19 +153,19 @@ class Replay:
         draws_anew: bool = True,
         taken: dict[int, Any] | None = None,
     ) -> None:
-        """``taken`` is that of another program whose runs come before: both may take from the same iterator."""
+        """``taken`` is that of another program that runs before this one: both may take from the same iterator."""
         self.state = backend.state(target, (tuple(args), tuple((kwargs or {}).values())), draws_anew=draws_anew)
         self.seed = seed
         self.taken = {} if taken is None else taken
         """The iterators, queues and files from which a run has taken, by identity."""
 
-        self.made: list[RandomState] = []  # of generators that the program has made in an earlier run, and may hold
+        self.made: list[RandomState] = []  # of generators that the program made in an earlier run, and may hold
 
     @contextmanager
     def run(self) -> Iterator[None]:
-        """Within this context the program runs as if it had not run before, and after it, as if it had not run.
+        """Within this context the program runs as if for the first time; afterwards its state is as if it had not run.
 
-        Raises UsedUp where an earlier run has taken from an iterator that the program holds, or the like.
+        Raises UsedUp if an earlier run has taken from an iterator, or the like, that the program holds.
         """
         from backprobe.backends.random_states import hearing_generators, seed_python  # which import NumPy
 
@@ -192,6 +193,6 @@ class Replay:
             try:
                 kept.put_back()
             except BaseException:
-                kept.put_back()  # where that was interrupted before it began
+                kept.put_back()  # if the first call was interrupted before it began
                 raise
             self.state.lasting = kept.lasting

@@ -1,7 +1,7 @@
-"""Uses of the result of a call, or of a parameter, in the function that has it: read from the source, nothing is run.
+"""Uses of a call's result, or of a parameter, in the function that has it: read from the source, nothing is run.
 
-Only what the text proves is told: a name is followed from statement to statement, until each of its uses is one that
-takes the value out of the graph. Where one of them may pass it on, where it ends is not known.
+Only what the text proves is reported. A name is followed from statement to statement, until each of its uses takes the
+value out of the graph. If one of them may pass the value on, it is unknown where it ends.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def uses_of_result(instruction: Instruction) -> tuple[ModuleCall, ...]:
-    """The statements that end each way of what a call gives; the call's own where that is not known."""
+    """The statements where the result of a call ends up; empty if that is not known."""
     site = site_at(*instruction)
     if site is None:
         return ()
@@ -64,8 +64,8 @@ def uses_of_result(instruction: Instruction) -> tuple[ModuleCall, ...]:
 
 
 def dropped(instructions: Iterable[Instruction]) -> ModuleCall | None:
-    """The call, of those around each other with the innermost first, whose result no statement uses: what returns it
-    at once is left out.
+    """Of nested calls, the innermost first, the one whose result no statement uses. Calls that are directly returned
+    are skipped.
     """
     for instruction in instructions:
         site = site_at(*instruction)
@@ -86,7 +86,7 @@ def dropped(instructions: Iterable[Instruction]) -> ModuleCall | None:
 
 @by_code(1024)
 def dropping(code: CodeType) -> frozenset[int]:
-    """The instructions of the program's own code whose result is dropped at once, as that of a statement of its own."""
+    """The instructions of the program's own code whose result is dropped at once, as in an expression statement."""
     if package(code.co_filename) is not None:
         return frozenset()
     pairs = pairwise(dis.get_instructions(code))
@@ -95,20 +95,25 @@ def dropping(code: CodeType) -> frozenset[int]:
             offset
             for one, after in pairs
             if after.opname == "POP_TOP"
-            for offset in range(one.offset, after.offset, 2)  # while a function of Python runs, a call is at its end
+            # while a Python function runs, its caller is at the end of the call instruction
+            for offset in range(one.offset, after.offset, 2)
         }
     )
 
 
 def uses_of_parameter(code: CodeType, name: str) -> tuple[ModuleCall, ...]:
-    """The statements of a module's forward that mention its parameter, where each of them takes its value out."""
+    """The statements of a module's forward that mention its parameter, if each of them takes its value out of the
+    graph.
+    """
     found = tuple(mentions(code, name))
     known = [use_of(one.source.statement, one.text) for one in found]
     return found if all(use is not None and use.kind in NOT_PASSED_ON for use in known) else ()
 
 
 def call_under_mode(instruction: Instruction, mode: str) -> tuple[ModuleCall, ...]:
-    """The statement of a call that ran while gradients were switched off, and what did that if it stands around it."""
+    """The statement of a call that ran while gradients were switched off, and the ``with`` around it that did so, if
+    any.
+    """
     site = site_at(*instruction)
     if site is None:
         return ()
@@ -117,7 +122,7 @@ def call_under_mode(instruction: Instruction, mode: str) -> tuple[ModuleCall, ..
 
 
 def _followed(file: str, site: InstructionSite, most: int) -> tuple[ModuleCall, ...]:
-    # The statements in which a value that a statement gives a name ends; none where one of them may pass it on.
+    # The statements where a value that a statement binds ends up; empty if one of them may pass it on.
     name = _bound(site.statement)
     after = _after(site.statement, name, site.above) if name and most else None
     if after is None:
@@ -139,14 +144,14 @@ def _is_unread(site: InstructionSite) -> bool:
 
 
 class _Ways:
-    # The ways of what a name holds through the statements of a function.
+    # Follows the value of a name through the statements of a function.
     def __init__(self, file: str, name: str, above: dict[ast.AST, ast.AST], most: int) -> None:
         self.file, self.name, self.above, self.most = file, name, above, most
         self.ends: list[ModuleCall] = []
         self.is_open = False  # may one of them lead on?
 
     def through(self, statements: Sequence[ast.AST]) -> bool:
-        # Go through statements in their order, until the name holds another value: does it, at their end?
+        # Go through statements in order. Returns whether the name holds another value at their end.
         return any(self._is_over(statement) for statement in statements)
 
     def _is_over(self, statement: ast.AST) -> bool:
@@ -165,7 +170,7 @@ class _Ways:
 def _ends(
     file: str, statement: ast.stmt, name: str, above: dict[ast.AST, ast.AST], most: int
 ) -> list[ModuleCall] | None:
-    # What a statement that reads a name ends; None where it may pass the value on.
+    # Where a statement that reads a name ends the value; None if it may pass the value on.
     source, around = source_of(file, statement), _switched(file, statement, above)
     if around is not None:
         return [ModuleCall(source, name, "torch.no_grad()", around)]
@@ -194,7 +199,7 @@ def _switches(context: str) -> bool:
 
 
 def _bound(statement: Code) -> str:
-    # The one name that a statement binds to what it computes, if that is all it does.
+    # The one name to which a statement binds what it computes, if it does nothing else.
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
             return name
@@ -202,9 +207,9 @@ def _bound(statement: Code) -> str:
 
 
 def _after(statement: Code, name: str, above: dict[ast.AST, ast.AST]) -> list[Sequence[ast.AST]] | None:
-    # The statements after the one that binds a name, and those after each that it stands in.
+    # The statements after the one that binds a name, and after each compound statement around it.
     #
-    # None in a loop, where those before it run after it as well, and where other functions may read the name.
+    # None in a loop, where earlier statements also run later, and if nested functions may read the name.
     found: list[Sequence[ast.AST]] = []
     node: ast.AST = statement
     while node in above and not isinstance(node, FUNCTIONS):
@@ -228,7 +233,7 @@ def _is_read_inside(function: ast.AST, name: str) -> bool:
 
 
 def names_in(statement: ast.stmt) -> set[str]:
-    """The names that a statement itself reads, what stands in its body left out."""
+    """The names that a statement itself reads, without those in its body."""
     nested = {id(inner) for block in BLOCKS for one in statements_of(statement, block) for inner in ast.walk(one)}
     nodes = [node for node in ast.walk(statement) if id(node) not in nested and isinstance(node, ast.Name)]
     updated = isinstance(statement, ast.AugAssign)
@@ -236,6 +241,6 @@ def names_in(statement: ast.stmt) -> set[str]:
 
 
 def statements_of(statement: ast.AST, block: str) -> Sequence[ast.AST]:
-    """The statements in a block of a compound statement, as its ``body``."""
+    """The statements in a block of a compound statement, such as its ``body``."""
     found = getattr(statement, block, None)
     return found if isinstance(found, list) else ()

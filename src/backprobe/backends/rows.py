@@ -1,4 +1,4 @@
-"""Arrays that are read in chunks: what they are stored as is turned into numbers chunk by chunk, never as a whole."""
+"""Arrays that are read in chunks: stored bits become numbers chunk by chunk, never as a whole."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import numpy
 
 CHUNK = 1 << 15
-"""Elements: a chunk of each of two arrays, and their difference, lie in a cache together."""
+"""In elements: chunks of two arrays, and their difference, fit into a cache together."""
 
 RELEASED = 1 << 6
-"""Chunks of a file that are read before the memory that they were read into is given back."""
+"""After reading so many chunks of a file, the memory for them is released."""
 
 BFLOAT16 = "bfloat16"
 WIDE = {
@@ -23,7 +23,7 @@ WIDE = {
     "complex64": numpy.complex64,
     "complex128": numpy.complex128,
 }
-"""By dtype: the one in which NumPy computes with its numbers. All others become float64."""
+"""By dtype: the dtype in which NumPy computes with its numbers. All others become float64."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Rows:
 
     @classmethod
     def of(cls, array: Any) -> Rows:
-        """Those of an array of NumPy; one of bfloat16 as the ml_dtypes package has it is stored as its bits."""
+        """The ``Rows`` of a NumPy array; bfloat16, as the ml_dtypes package has it, is stored as its bits."""
         dtype = str(array.dtype)
         return cls(array.view(numpy.uint16) if dtype == BFLOAT16 else array, dtype)
 
@@ -66,7 +66,7 @@ class Rows:
 
     @property
     def place(self) -> tuple[int, Any]:
-        """Where it lies in memory, and how."""
+        """Its address in memory, and its strides."""
         return self.stored.__array_interface__["data"][0], self.stored.strides
 
     def transpose(self, axes: Sequence[int] | None = None) -> Rows:
@@ -76,13 +76,13 @@ class Rows:
         return Rows(self.stored.reshape(shape), self.dtype)
 
     def array(self) -> Any:
-        """All of its numbers, in its own dtype where NumPy can compute in it, else in float32."""
+        """All of its numbers, in its own dtype if NumPy can compute in it, else in float32."""
         if self.dtype in ("float16", BFLOAT16):
             return self.numbers(self.stored)
         return self.stored
 
     def at(self, index: tuple[int, ...]) -> Any:
-        """One number, as Python has it."""
+        """One number as a Python number."""
         return (
             self.numbers(self.stored[index].reshape(1))[0].item()
             if self.dtype == BFLOAT16
@@ -90,7 +90,7 @@ class Rows:
         )
 
     def numbers(self, chunk: Any) -> Any:
-        """What NumPy computes with, for a part of what is stored."""
+        """The numbers of a part of what is stored, in a dtype in which NumPy computes."""
         if self.dtype == BFLOAT16:
             return (chunk.astype(numpy.uint32) << 16).view(numpy.float32)
         return chunk.astype(WIDE.get(self.dtype, numpy.float64), copy=False)
@@ -151,14 +151,14 @@ def _pairs(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _mapping(array: Any) -> mmap.mmap | None:
-    # The file that an array lies on.
+    # The file on which an array lies.
     while array is not None and not isinstance(array, mmap.mmap):
         array = getattr(array, "base", None)
     return array
 
 
 def _release(files: Sequence[mmap.mmap]) -> None:
-    # Give back the memory that files were read into: it is read again where it is asked for.
+    # Release the memory into which files were read; it is read again when needed.
     for file in files:
         if hasattr(mmap, "MADV_DONTNEED"):
             file.madvise(mmap.MADV_DONTNEED)

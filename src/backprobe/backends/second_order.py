@@ -1,4 +1,4 @@
-"""Second derivatives in a framework: products of the Hessian with vectors, of a program that a probe differentiates."""
+"""Second derivatives in a framework: products of vectors with the Hessian of a program that a probe differentiates."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from backprobe.record.brief import kind, written
 from backprobe.record.entries import Entry
 
 Vectors = Mapping[str, Any]
-"""Tensors by the names of the values whose shapes they have."""
+"""Tensors, by the names of the values whose shapes they have."""
 
 Product = Callable[[Vectors], Vectors]
-"""From vectors, for some of the values, to the product of the Hessian with them, for the same values; the vectors of
-the others are 0."""
+"""Maps vectors, for some of the values, to the product of the Hessian with them, for the same values; the vectors for
+all other values are 0.
+"""
 
 
 class GradientProgram(Protocol):
@@ -22,14 +23,14 @@ class GradientProgram(Protocol):
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """The values among them that are differentiated as they are, by name, and that nothing is added to."""
+        """Those of the values that are differentiated directly, by name: nothing is added to them."""
 
     def entries(self, shifts: Vectors, *, create_graph: bool = False) -> Mapping[str, Entry]:
-        """The entries of the values, by name, of a run in which something is added to some of them."""
+        """The entries of the values, by name, from a run in which ``shifts`` are added to some of them."""
 
 
 def refuse_vector(vector: Any, shape: tuple[int, ...], found: tuple[int, ...] | None) -> NoReturn:
-    """Raise BadOption for a vector that has another shape than its value, or (None) is no tensor."""
+    """Raise BadOption for a vector whose shape differs from its value's, or that is no tensor (None)."""
     if found is None:
         raise BadOption(
             "the vector is neither a tensor nor numbers",

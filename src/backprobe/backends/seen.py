@@ -1,4 +1,4 @@
-"""Objects that were seen, by identity: they may compare as they like, and are not kept alive."""
+"""Objects that were seen, by identity: they are not compared, and not kept alive."""
 
 from __future__ import annotations
 

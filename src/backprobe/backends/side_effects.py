@@ -1,4 +1,4 @@
-"""Side effects that a program has outside of it, heard by audit events: a run that nobody asked for ends there.
+"""Outside effects of a program, detected by audit events: a run that nobody asked for is stopped at the first one.
 
 https://docs.python.org/3/library/audit_events.html lists the events.
 """
@@ -20,11 +20,11 @@ CHANGING = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.sym
 STARTING = ("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn")
 CONNECTING = ("socket.connect", "socket.bind", "socket.sendto", "urllib.Request", "http.client.connect")
 OWN = ("__pycache__", os.devnull)
-"""Files that Python itself writes when it imports, and the one that keeps nothing."""
+"""Files that Python itself writes when it imports, and the null device."""
 
 
 class StoppedAtEffect(BaseException):
-    """A run ended at a side effect. No program catches it with ``except Exception``."""
+    """A run was stopped at a side effect. Programs do not catch it with ``except Exception``."""
 
     def __init__(self, note: Note) -> None:
         super().__init__(str(note))
@@ -68,7 +68,7 @@ def _install() -> None:
 
 def _hear(event: str, args: tuple[Any, ...]) -> None:
     if not RUNNING.name:
-        return  # nearly always
+        return  # the usual case
     effect = effect_of(event, args)
     if effect:
         RUNNING.stopped = StoppedAtEffect(Note("side_effect", {"name": RUNNING.name, "effect": effect}))

@@ -1,4 +1,4 @@
-"""Silence for one thread: what it prints, logs and warns of is dropped, and that of others goes on."""
+"""Silence for one thread: what it prints, logs and warns is dropped; other threads are unaffected."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 from backprobe.backends.patching import replaced
 
 LOCK = threading.Lock()
-"""One thread at a time: a stream that stands for another is taken off by whoever has put it on."""
+"""Only one thread at a time, so that whoever replaces a stream also restores it."""
 
 STREAMS = ("stdout", "stderr")
 
 
 class _Beside:
-    # Stands for a stream: what one thread writes to it is dropped.
+    # Replaces a stream: what one thread writes to it is dropped.
     def __init__(self, stream: Any, thread: int) -> None:
         self._stream, self._thread = stream, thread
 

@@ -1,4 +1,4 @@
-"""Statistics of tensors that may be too large to be copied: of chunks that fit a cache, added up one by one."""
+"""Statistics of tensors that may be too large to copy, summed over chunks that fit into a cache."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from backprobe.backends.facts import Summary
 
-CHUNK = 1 << 16  # elements: what is read from memory once lies in the cache when it is read again
+CHUNK = 1 << 16  # in elements: a chunk that was read once is still in the cache when it is read again
 MOST_KNOWN = 65536
 
 
@@ -25,9 +25,10 @@ class RunningSummary:
         self.largest = self.scale = self.squares = 0.0
 
     def add(self, finite: int, nonfinite: int, largest: float, scale: float, squares: float) -> None:
-        """Add a chunk: how many of its numbers are finite and not, and of these the largest and the sum of squares.
+        """Add a chunk: the numbers of its finite and other elements, the largest finite magnitude, and the sum of
+        squares.
 
-        ``squares`` are those of the numbers divided by ``scale``.
+        ``squares`` is the sum over the numbers divided by ``scale``.
         """
         self.finite += finite
         self.nonfinite += nonfinite
@@ -39,7 +40,7 @@ class RunningSummary:
             self.squares += squares * (scale / self.scale) ** 2
 
     def summary(self, zeros: int = 0) -> Summary:
-        """The statistics of all chunks, and of zeros that were in none."""
+        """The statistics of all chunks, plus a number of zeros that were in none."""
         finite = self.finite + zeros
         size = finite + self.nonfinite
         if not finite:
@@ -63,7 +64,7 @@ _known: dict[int, tuple[weakref.ref[Any], int, Summary | None]] = {}
 
 
 def once(tensor: Any, version: int | None, summarize: Callable[[Any], Summary | None]) -> Summary | None:
-    """The summary of a tensor, computed once for each version of it; each time where it has no version."""
+    """The summary of a tensor, computed once for each version; if it has no version, each time."""
     if version is None:
         return summarize(tensor)
     found = _known.get(id(tensor))

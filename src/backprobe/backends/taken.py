@@ -1,9 +1,9 @@
-"""Iterators, queues and streams that a program holds: if a run takes from them, another would be given what comes next.
+"""Iterators, queues and streams that a program holds: if one run takes from them, the next would get other items.
 
-That something was taken is seen by a fact. An iterator made by C shows where it is by what it holds, by how much is
-left or by how it would be made again, a generator by its frame, a file by its position, which is then set back. What is
-asked by a method is heard: a library's own iterator, a queue of other processes, a socket, and what is read from a
-pipe. Iterators of the program's own classes are put back, as other objects are.
+Whether something was taken is observed. An iterator written in C shows its position by its contents, its remaining
+length, or its pickled form; a generator by its frame; a file by its position, which is then restored. Where items are
+requested by a method, the calls are heard: iterators of libraries, queues of other processes, sockets, and pipes.
+Iterators of the program's own classes are restored like other objects.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from backprobe.backends.patching import listening
 from backprobe.record.containers import SIMPLE, TEXTS
 
 COUNTED = (queue.Queue, queue.SimpleQueue)
-"""Queues whose items can be seen."""
+"""Queues whose items can be inspected."""
 
-IMMUTABLE = 1 << 8  # the flag of a class that cannot be written to, as those of C
+IMMUTABLE = 1 << 8  # the flag of a class that cannot be written to, such as those in C
 
 
 class UsedUp(Exception):
-    """A run would begin with something from which an earlier one has taken."""
+    """A run would start with something from which an earlier one has taken."""
 
     def __init__(self, one: Any) -> None:
         super().__init__(type(one).__name__)
@@ -52,7 +52,7 @@ def is_stream(kind: type) -> bool:
     >>> [is_stream(kind) for kind in (socket.socket, multiprocessing.queues.Queue, io.StringIO, dict)]
     [True, True, True, False]
     """
-    if not _is_like_a_stream(kind):  # nearly always; so is no class that it is derived from
+    if not _is_like_a_stream(kind):  # nearly always; then no base class is like a stream either
         return False
     return any(_is_like_a_stream(base) for base in kind.__mro__ if not is_of_program(base))
 
@@ -83,10 +83,10 @@ def _is_source(kind: type) -> bool:
 
 
 def _is_written(one: Any) -> bool:
-    # Is it a file that nothing can be taken from?
+    # Is it a file from which nothing can be taken?
     try:
         return isinstance(one, io.IOBase) and not one.readable()
-    except ValueError:  # it is closed
+    except ValueError:  # the file is closed
         return True
 
 
@@ -102,7 +102,7 @@ def hearing_takes(held: Sequence[Any], taken: Callable[[Any], None]) -> Iterator
     >>> found == [items]
     True
     """
-    alive: list[Any] = []  # no other object may get the identity of what a source held
+    alive: list[Any] = []  # keeps the contents of sources alive, so that no other object gets their identity
     methods = {id(one): [*_asked_by(one)] for one in held}
     heard = {id(one): one for one in held if methods[id(one)]}
     pipes = {id(one): one for one in held if isinstance(one, io.IOBase) and not one.seekable()}
@@ -129,7 +129,8 @@ def hearing_takes(held: Sequence[Any], taken: Callable[[Any], None]) -> Iterator
 
 @contextmanager
 def _hearing_reads(pipes: dict[int, Any], taken: Callable[[Any], None]) -> Iterator[None]:
-    # What is read from pipes is heard of by no position and no method in Python, and by a profiler: there is only one.
+    # Reads from pipes change no position, and call no method in Python; only a profiler sees them, of which there is
+    # one.
     def returned(frame: FrameType, event: str, function: Any) -> None:
         if event == "c_return" and function.__name__.startswith("read") and function.__name__ != "readable":
             one = pipes.pop(id(function.__self__), None)
@@ -143,16 +144,16 @@ def _hearing_reads(pipes: dict[int, Any], taken: Callable[[Any], None]) -> Itera
     try:
         yield
     finally:
-        if sys.getprofile() is returned:  # or the program has set one of its own
+        if sys.getprofile() is returned:  # otherwise the program has set one of its own
             sys.setprofile(None)
 
 
 def _asked_by(one: Any) -> Iterator[tuple[type, str]]:
-    # The methods, in Python or inherited by a class in Python, that give what it has, and the classes to listen at.
+    # The methods that give an item, written in Python or inherited by a Python class, with the classes to listen at.
     kind = type(one)
     names = ["__next__"] if issubclass(kind, Iterator) and not isinstance(one, io.IOBase) else []
     if is_stream(kind) and not isinstance(one, (io.IOBase, *COUNTED)):
-        # a connection of ``multiprocessing`` is asked by methods of its own, which a queue has kept
+        # a connection of ``multiprocessing`` is read by its own methods, which a queue has stored
         names = ["get"] if _is_queue(kind) else [name for name in dir(kind) if name.lstrip("_").startswith("recv")]
     for name in names:
         owner = next(base for base in kind.__mro__ if name in vars(base))
@@ -163,17 +164,17 @@ def _asked_by(one: Any) -> Iterator[tuple[type, str]]:
 
 
 def _has_given(before: Any, now: Any) -> bool:
-    # An item that was put into a queue has not been taken from it.
+    # Putting an item into a queue is not taking one.
     if isinstance(before, frozenset):
         return not before <= now
     return bool(before != now)
 
 
 def _is_set_back(one: Any, position: Any, alive: list[Any]) -> bool:
-    # Is it a file that was only read, and is where it was again?
+    # Is it a file that was only read, and could be set back?
     if not isinstance(one, io.IOBase) or position is None:
         return False
-    with suppress(OSError, ValueError):  # it is closed
+    with suppress(OSError, ValueError):  # the file is closed
         if not one.writable():
             one.seek(position)
         return not _has_given(position, _position(one, alive))
@@ -181,7 +182,7 @@ def _is_set_back(one: Any, position: Any, alive: list[Any]) -> bool:
 
 
 def _position(one: Any, alive: list[Any]) -> Any:
-    # Where a source is: equal to what it was before if nothing was taken from it, as far as that can be seen.
+    # The position of a source: equal to the earlier one if nothing was taken, as far as can be seen.
     if isinstance(one, COUNTED):
         return frozenset(_place(item, alive) for item in _items(one))
     if isinstance(one, io.IOBase):
@@ -189,27 +190,27 @@ def _position(one: Any, alive: list[Any]) -> Any:
             return one.tell()
         return None
     kind: Any = type(one)
-    frame = one.gi_frame if kind is GeneratorType else None  # which is among what it holds, once it was asked for
+    frame = one.gi_frame if kind is GeneratorType else None  # gets among its contents once it was asked for
     place = None if frame is None else frame.f_lasti
     counts = [_place(each, alive) for each in _counts(one)]
     return place, counts, [_place(each, alive) for each in gc.get_referents(one)], _left(one, alive)
 
 
 def _counts(one: Any) -> Iterator[Any]:
-    # What a class in C shows of an object as plain attributes, as the number of the line that a reader has come to.
+    # What a C class shows about an object in plain attributes, such as the line number of a reader.
     for member in [each for each in vars(type(one)).values() if isinstance(each, MemberDescriptorType)]:
         with suppress(AttributeError):
             yield member.__get__(one)
 
 
 def _items(one: Any) -> list[Any]:
-    own = getattr(one, "queue", None)  # one of Python's; what C holds is asked of the collector of garbage
+    own = getattr(one, "queue", None)  # one of Python's; for one in C, the garbage collector knows its contents
     held = [own] if own is not None else gc.get_referents(one)
     return [item for each in held for item in (each if hasattr(each, "__iter__") else [each])]
 
 
 def _left(one: Any, alive: list[Any]) -> Any:
-    # How many items are left, or else how an iterator would be made again: that shows where it is.
+    # The number of remaining items, or else the pickled form of an iterator: that shows its position.
     kind: Any = type(one)
     if hasattr(kind, "__length_hint__"):
         with suppress(TypeError):  # it never ends
@@ -218,7 +219,8 @@ def _left(one: Any, alive: list[Any]) -> Any:
 
 
 def _place(one: Any, alive: list[Any]) -> Any:
-    # What tells one object from another, as long as both live. Numbers are made anew each time that they are asked for.
+    # A key that distinguishes objects, as long as both live. Numbers are compared by value, as they are recreated each
+    # time.
     if type(one) is tuple:
         return tuple(_place(each, alive) for each in one)
     if type(one) in SIMPLE and type(one) not in TEXTS:

@@ -1,4 +1,4 @@
-"""Tensors as backprobe sees them: what choosing an output asks of one, and what showing and saving ask of many.
+"""Tensors as backprobe sees them: the methods needed to choose an output, and those needed to show and save.
 
 Both are part of every backend. A backend whose tensors become NumPy arrays inherits nearly all of ``Arrays`` from
 ``backprobe.backends.numpy.HostArrays``.
@@ -16,12 +16,12 @@ from backprobe.backends.facts import Description, Summary
 from backprobe.backends.summaries import once
 from backprobe.record.nonfinite import Nonfinite
 
-if TYPE_CHECKING:  # importing backprobe imports no NumPy
+if TYPE_CHECKING:  # importing backprobe does not import NumPy
     from backprobe.backends.rows import Rows
 
 
 class Tensors(Protocol):
-    """Which values are tensors, and which of these are differentiated."""
+    """Which values are tensors, and which tensors are differentiated."""
 
     @abstractmethod
     def is_tensor(self, value: Any) -> bool: ...
@@ -42,7 +42,7 @@ class Tensors(Protocol):
         """The cotangent as a tensor of the output's dtype and device. Raises BadOutput."""
 
     def concrete(self, tensor: Any) -> Any:
-        """The tensor as one that has its numbers, where a transformation of the framework has wrapped it."""
+        """The tensor with its numbers, if a transformation of the framework has wrapped it."""
         return tensor
 
 
@@ -58,65 +58,67 @@ class Arrays(Protocol):
     def describe(self, tensor: Any) -> Description: ...
 
     def summary(self, tensor: Any) -> Summary | None:
-        """Its statistics, computed once; None where it holds no numbers that can be read."""
+        """Its statistics, computed once; None if it has no readable numbers."""
         return once(tensor, self.version(tensor), self.summarize)
 
     @abstractmethod
     def summarize(self, tensor: Any) -> Summary | None:
-        """Compute them, reading its memory in chunks."""
+        """Compute the statistics, reading memory in chunks."""
 
     def version(self, tensor: Any) -> int | None:
-        """A number that changes when the tensor is written; None where that cannot be seen."""
+        """A number that changes when the tensor is written; None if that cannot be seen."""
         return None
 
     @abstractmethod
     def nonfinite(self, tensors: Sequence[Any]) -> list[Nonfinite | None]:
-        """Count NaN and Inf in many tensors at once, with one transfer from a device; None for one without numbers."""
+        """Count NaN and Inf in many tensors at once, with one transfer from a device; None for a tensor without
+        numbers.
+        """
 
     @abstractmethod
     def numbers(self, tensor: Any) -> Any:
-        """Its numbers as a NumPy array in double precision; None where it holds none that can be read."""
+        """Its numbers as a NumPy array in double precision; None if it has no readable numbers."""
 
     def array(self, tensor: Any) -> Any:
-        """The same in its own precision, where NumPy can compute in it, else in single; it may share its memory."""
+        """The numbers in their own precision if NumPy can compute in it, else in single; the array may share memory."""
         rows = self.rows(tensor)
         return None if rows is None else rows.array()
 
     @abstractmethod
     def rows(self, tensor: Any) -> Rows | None:
-        """The same to be read in chunks, each turned into numbers by itself; it may share its memory."""
+        """The numbers in chunks, each converted by itself; they may share memory."""
 
     @abstractmethod
     def sample(self, tensor: Any, most: int) -> Any:
-        """At most so many of its numbers, as ``numbers`` gives them, in one row and evenly spaced; or None."""
+        """At most so many of its numbers, as in ``numbers``, evenly spaced in one row; or None."""
 
     @abstractmethod
     def to_text(self, tensor: Any) -> str: ...
 
     def evaluate(self, operation: str, args: Sequence[Any], words: Mapping[str, Any]) -> Any:
-        """What a function of the framework that only computes gives, of NumPy arrays and as such.
+        """The result of a framework function that only computes, for NumPy arrays, as a NumPy array.
 
-        None where none is known by that name, or it takes other arguments.
+        None if no such function is known, or it takes other arguments.
         """
         return None
 
     # sums of several outputs
 
     def weighted(self, terms: Sequence[tuple[float | None, Any]]) -> Any:
-        """The sum of tensors, each times its weight; None stands for 1."""
+        """The weighted sum of tensors; a weight of None stands for 1."""
         return reduce(add, [tensor if weight is None else tensor * weight for weight, tensor in terms])
 
     @abstractmethod
     def inner(self, cotangent: Any, tensor: Any) -> Any:
-        """Their inner product, the real part of it where they are complex: a tensor of one number."""
+        """Their inner product, its real part if they are complex: a tensor of one number."""
 
     @abstractmethod
     def one(self, like: Any) -> Any:
-        """The number 1 as a tensor with the dtype and on the device of another, real where that is complex."""
+        """The number 1 as a tensor with the dtype and device of another one, real if that is complex."""
 
     @abstractmethod
     def encode(self, tensor: Any, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
-        """A tensor as plain data; the bytes that it lies on go into ``blobs``, once where tensors share them."""
+        """A tensor as plain data. Its bytes go into ``blobs``, only once if tensors share them."""
 
     @abstractmethod
     def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any: ...

@@ -1,4 +1,4 @@
-"""The protocol of trials: a program runs on other numbers, as the framework alone runs it."""
+"""The protocol of trials: a program runs on other numbers, in the framework alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class TrialRun:
-    """What one run gave: the floating tensors of the result, and the gradients of their sum."""
+    """The result of one run: the floating tensors in what it returned, and the gradients of their sum."""
 
     results: Sequence[Any]
     gradients: Sequence[Any]
@@ -21,7 +21,7 @@ class Trials(Protocol):
 
     @abstractmethod
     def given(self, leaf: Any) -> Any:
-        """What a program is given for a leaf of its arguments: for numbers, tensors as a probe makes them."""
+        """What a program receives for a leaf of its arguments: for numbers, tensors as a probe makes them."""
 
     @abstractmethod
     def is_varied(self, leaf: Any) -> bool:
@@ -29,7 +29,7 @@ class Trials(Protocol):
 
     @abstractmethod
     def alike(self, leaf: Any, numbers: Any) -> Any:
-        """A tensor of its own with these numbers, of the dtype and on the device of another one."""
+        """A new tensor with these numbers, and the dtype and device of another one."""
 
     def function(self, target: Any) -> Callable[..., Any]:
         """A function that calls the target."""
@@ -43,5 +43,5 @@ class Trials(Protocol):
     def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TrialRun:
         """Run a function once, without a probe.
 
-        Differentiated are its floating arguments, and the parameters of the models that it calls.
+        Its floating arguments are differentiated, and the parameters of the models that it calls.
         """

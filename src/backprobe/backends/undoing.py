@@ -1,4 +1,4 @@
-"""Undos that are done whatever interrupts them."""
+"""Undo functions that all run, even if interrupted."""
 
 from __future__ import annotations
 

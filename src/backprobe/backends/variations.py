@@ -1,4 +1,4 @@
-"""Variations: the same values with what rounding may change in them, to measure how much a program makes of that."""
+"""Variations: the same values with changes such as rounding makes, to measure how much they affect a program."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from backprobe.record.containers import refilled
 
 @dataclass(frozen=True)
 class Variation:
-    """What becomes of floating-point numbers: cast to ``dtype``, and moved by one ulp up or down, as ``seed`` draws it.
+    """A change of floating-point numbers: cast to ``dtype``, and moved by one ulp up or down, drawn with ``seed``.
 
-    Either may be None. Then nothing is cast, or moved.
+    Either may be None; then nothing is cast, or nothing is moved.
     """
 
     seed: int | None = None
@@ -23,7 +23,7 @@ class Variation:
 
 
 def no_dtype(framework: str, name: str) -> BadOption:
-    """The refusal of a precision that a framework has no floating dtype for."""
+    """The refusal of a precision for which a framework has no floating dtype."""
     return BadOption(
         f"{framework} has no floating dtype {name!r}", asked=f"precision={name!r}", next='precision="bfloat16"'
     )
@@ -36,14 +36,14 @@ class Variations(Protocol):
     def varied(self, value: Any, variation: Variation, number: int, undo: list[Callable[[], None]]) -> Any:
         """A floating-point tensor or a model, varied; None for anything else.
 
-        ``number`` tells it from others that are varied with the same seed. Where it is the value itself that varies,
-        ``undo`` gets what puts it back.
+        ``number`` distinguishes it from others that are varied with the same seed. If the value itself is changed in
+        place, ``undo`` receives a function that restores it.
         """
 
 
 @dataclass(frozen=True)
 class Call:
-    """A target and its arguments; ``varied`` counts those that were varied."""
+    """A target and its arguments; ``varied`` is the number of values that were varied."""
 
     target: Any
     args: Sequence[Any]
@@ -52,7 +52,7 @@ class Call:
 
 
 def varied_call(variations: Variations, call: Call, variation: Variation, undo: list[Callable[[], None]]) -> Call:
-    """A call with all values varied; one that is given twice is one value."""
+    """A call with all values varied; a value that is passed twice is varied once."""
     made: dict[int, tuple[Any, bool]] = {}
 
     def vary(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Many samples in one run: what a framework's own vectorization gives, a gradient for each of them."""
+"""Many samples in one run, with a gradient for each, by a framework's own vectorization."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 Gradients = Mapping[str, Any]
-"""By name: the gradients of many samples, one after another along the first axis."""
+"""By name: the gradients of many samples, stacked along the first axis."""
 
 
 class SampleProgram(Protocol):
-    """A program that runs on one sample, which it is given as a batch of one."""
+    """A program that runs on one sample, which it receives as a batch of one."""
 
     @property
     def shifted(self) -> Mapping[str, Any]:
-        """The values whose gradients are taken by what is added to them, by name, as they are for one sample."""
+        """Values whose gradients are taken through something added to them, by name, in the shape for one sample."""
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """What is differentiated as it is, by name."""
+        """Values that are differentiated directly, by name."""
 
     def loss(self, sample: Sequence[Any], shifts: Mapping[str, Any]) -> Any:
-        """The loss of a sample, with something added to these values."""
+        """The loss of a sample, with ``shifts`` added to these values."""
 
     def gradients(self, sample: Sequence[Any]) -> tuple[Any, Gradients]:
         """The loss of a sample and its gradients, by a probe."""
@@ -32,13 +32,13 @@ class Vectorized(Protocol):
     """Per-sample gradients in a framework, by its own ``vmap``."""
 
     title: str
-    """What that is called."""
+    """The name of the framework's vectorization."""
 
     replaces: bool = True
-    """Does it add something to values, so that the program must bind each of them by a statement?"""
+    """Does it add something to values, so that the program must bind each of them in a statement?"""
 
     def inside(self, target: Any) -> Any:
-        """The program as one that a transformation may run."""
+        """The program in a form that a transformation may run."""
         return target
 
     @abstractmethod
@@ -51,40 +51,40 @@ class Vectorized(Protocol):
 
     @abstractmethod
     def tensor(self, value: Any) -> Any:
-        """An array of NumPy, or a tensor of the framework, as a tensor without a history."""
+        """A NumPy array, or a tensor of the framework, as a tensor without a history."""
 
     @abstractmethod
     def stacked(self, tensors: Sequence[Any]) -> Any:
-        """Tensors of the same shape, one after another along a new first axis."""
+        """Tensors of the same shape, stacked along a new first axis."""
 
     @abstractmethod
     def joined(self, tensors: Sequence[Any]) -> Any:
-        """Tensors one after another along their first axis."""
+        """Tensors joined along their first axis."""
 
     @abstractmethod
     def chosen(self, tensor: Any, at: Sequence[int]) -> Any:
-        """A tensor with these of its items along the first axis."""
+        """Those items of a tensor along the first axis."""
 
     @abstractmethod
     def norms(self, gradients: Any) -> Any:
-        """The Euclidean norm for each sample, as a NumPy array; NaN or Inf where one of its numbers is."""
+        """The Euclidean norm for each sample, as a NumPy array; NaN or Inf if the gradient contains one."""
 
     @abstractmethod
     def dots(self, gradients: Any, other: Any) -> Any:
-        """The inner product with one other gradient for each sample, as a NumPy array."""
+        """For each sample the inner product with one other gradient, as a NumPy array."""
 
     @abstractmethod
     def summed(self, gradients: Any, weights: Any) -> Any:
-        """The sum over the samples, each times its weight, an array of NumPy; those of weight 0 are left out."""
+        """The weighted sum over the samples, with a NumPy array of weights; samples of weight 0 are left out."""
 
     @abstractmethod
     def scaled(self, gradients: Any, weights: Any) -> Any:
-        """The gradient of each sample times its weight."""
+        """The gradient of each sample, times its weight."""
 
     @abstractmethod
     def mark(self, tensor: Any) -> Any:
-        """What is another for the same tensor when it has other numbers."""
+        """A value that differs for the same tensor once its numbers have changed."""
 
     def free_memory(self, like: Any) -> int | None:
-        """The bytes that are free on the device of a tensor, if it is not the host."""
+        """The free bytes on the device of a tensor; None for the host."""
         return None

@@ -1,4 +1,4 @@
-"""The watched names of a model: patterns as ``bp.probe`` has them, without counts."""
+"""The watched names of a model: patterns as in ``bp.probe``, without counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backprobe.record.patterns import Selection, refuse_unmatched, root_spelled_
 
 
 def named(module: str, path: str) -> str:
-    """The name of what a module returns, at a path in that."""
+    """The name of what a module returns, at a path inside it."""
     if not module:
         return f"return{path}"
     return f"{quote_path(module)}:return{path}" if path else quote_path(module)
@@ -20,7 +20,7 @@ class WatchedSelection:
     """Raises BadName and Unsupported for patterns that cannot be watched."""
 
     def __init__(self, select: str | Sequence[str] | None, asked: str, *, has_locals: bool = False) -> None:
-        """``has_locals``: those of forwards can be watched."""
+        """``has_locals``: can locals of forwards be watched?"""
         self.texts, self.asked = [] if select is None else list(map(root_spelled_out, texts_of(select))), asked
         for text in self.texts:
             self._refuse_counts(text)
@@ -62,7 +62,7 @@ class WatchedSelection:
         return self.selection.wants_locals(quote_path(path))
 
     def locals_in(self, path: str, names: Iterable[str]) -> list[str]:
-        """Those of a forward's locals that are selected, or might hold something that is."""
+        """The locals of a forward that are selected, or might contain something that is."""
         return [name for name in names if _wants_local(self.selection, f"{quote_path(path)}:{name}")]
 
     def check(
@@ -77,7 +77,7 @@ class WatchedSelection:
     ) -> None:
         """Raises NothingMatched for a pattern that matches neither a module nor a parameter, nor one of ``locals``.
 
-        ``every_local`` gives the names of all locals there are, and ``unread`` says why there are no more.
+        ``every_local`` returns the names of all existing locals, and ``unread`` tells why there are no more.
         """
         for text in self.texts:
             if text.startswith("!"):
@@ -98,7 +98,7 @@ class WatchedSelection:
 
 
 def _wants_local(patterns: Selection, name: str) -> bool:
-    # Is a local selected, or might a leaf of what it holds be?
+    # Is a local selected, or might a leaf of its value be?
     scope, local = split(name)
     return patterns.might_want(name) or any(
         one.local is not None and one.local.startswith(f"{local}.") and patterns.might_want(f"{scope}:{one.local}")

@@ -1,4 +1,4 @@
-"""The capability that ``bp.watch`` needs of a framework: statistics of what a model or a loss function computes."""
+"""Statistics of what a model or a loss function computes: the interface of ``bp.watch`` to a framework."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VALUE, GRADIENT, BACKWARD, PARAMETER, UPDATE = "value", "grad", "grad_backward",
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """What is watched of a model, and what ends its steps."""
+    """What is watched in a model, and what ends its steps."""
 
     select: str | Sequence[str] | None = None
     values: bool = True
@@ -38,24 +38,25 @@ class WatchOptions:
 
     @property
     def of_parameters(self) -> bool:
-        """Has any number of a parameter a row?"""
+        """Does any watched kind of number belong to parameters?"""
         return any(self.kinds[1:])
 
 
 class StepListener(Protocol):
-    """What is told of a training. Nothing of it waits for a device."""
+    """What is told about a training. No method waits for a device."""
 
     is_measured: bool
-    """Is the current step one whose statistics are taken?"""
+    """Are statistics taken in the current step?"""
 
     is_counted: bool
-    """Are magnitudes counted in it as well?"""
+    """Are magnitudes counted in it, too?"""
 
     @abstractmethod
     def place(self, name: str, kind: str, *, is_replicated: bool = False, is_scaled: bool = False) -> int:
-        """The place of a row, the same for the same name and kind.
+        """The place of a row, always the same for the same name and kind.
 
-        ``is_replicated``: each process has all of its numbers. ``is_scaled``: they carry the scale of the loss.
+        ``is_replicated``: each process has all of its numbers. ``is_scaled``: they are multiplied by the scale of the
+        loss.
         """
 
     @abstractmethod
@@ -64,52 +65,54 @@ class StepListener(Protocol):
 
     @abstractmethod
     def line(self, name: str, line: Source) -> None:
-        """The line of the program in which a module is called, or a local is bound: the first one counts."""
+        """The line of the program in which a module is called, or a local is bound; only the first one counts."""
 
     @abstractmethod
     def begin(self) -> None:
-        """Something of the current step has run."""
+        """A part of the current step has run."""
 
     @abstractmethod
     def add(self, place: int, row: Any, replaces: bool = False) -> None:
-        """Numbers of the current step, as a row or what becomes one later: merged with what is there, or instead."""
+        """Numbers of the current step, as a row or something that becomes one later; merged with, or replacing, earlier
+        ones.
+        """
 
     @abstractmethod
     def add_columns(self, places: Sequence[int], columns: Callable[[], Any]) -> None:
-        """Numbers of many places: a function that gives their columns later, float64[10, n], and may wait.
+        """Numbers for many places: a function that returns their columns later, float64[10, n], and may wait.
 
-        Each place is there once, and none of them is scaled.
+        Each place occurs once, and none of them is scaled.
         """
 
     @abstractmethod
     def count(self, place: int, exponents: Any, replaces: bool = False) -> None:
-        """Magnitudes of the current step's numbers, or a function that gives them later, and may wait."""
+        """Magnitudes of the current step's numbers, or a function that returns them later, and may wait."""
 
     @abstractmethod
     def leave_out(self, place: int) -> None:
-        """Forget what the current step has at a place."""
+        """Forget the numbers of the current step at a place."""
 
     @abstractmethod
     def missing(self) -> list[tuple[str, str]]:
-        """The names and kinds that have had rows, and none in the current step."""
+        """The names and kinds that had rows earlier, but have none in the current step."""
 
     @abstractmethod
     def has(self, name: str, kind: str) -> bool:
-        """Has it had a row?"""
+        """Did this name and kind ever have a row?"""
 
     @abstractmethod
     def gaps(self, found: list[tuple[str, str, GapCode]]) -> None:
-        """All that has no row in the current step, and why: its names, their kinds, and the reasons."""
+        """Everything without a row in the current step: names, kinds and reasons."""
 
     @abstractmethod
     def passed(self) -> None:
-        """A pass of backward has begun."""
+        """A backward pass has begun."""
 
     @abstractmethod
     def end(self, *, skipped: bool = False, scale: float = 1.0, uncleared: int = 0) -> None:
         """The step is over; its loss was multiplied by ``scale``.
 
-        The gradients of ``uncleared`` parameters were added to those of the step before.
+        The gradients of ``uncleared`` parameters were added to those of the previous step.
         """
 
 
@@ -123,15 +126,15 @@ class Watching(AbstractContextManager["Watching"], Protocol):
 
     @abstractmethod
     def step(self) -> None:
-        """A step ends here, where no optimizer says so."""
+        """Ends a step, if no optimizer does."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Watch no more; the program goes on as if nothing had been watched."""
+        """Stop watching; the program continues as if nothing had been watched."""
 
 
 class ScriptListener(Protocol):
-    """What is told of a script whose models are not known."""
+    """What is told about a script whose models are not known."""
 
     @abstractmethod
     def found(self, model: Any, optimizers: Sequence[Any], scaler: Any) -> None:
@@ -139,14 +142,14 @@ class ScriptListener(Protocol):
 
     @abstractmethod
     def lost(self, loss: Any) -> None:
-        """``backward()`` is about to run on one number, which nothing has scaled."""
+        """``backward()`` is about to run on a single number that nothing has scaled."""
 
 
 class Fetching(Protocol):
-    """How numbers of a framework come into a run."""
+    """How numbers of a framework get into a run."""
 
     def rank(self) -> int:
-        """The number of this process, of several that train together."""
+        """The number of this process among several that train together."""
         return 0
 
     @abstractmethod
@@ -155,7 +158,7 @@ class Fetching(Protocol):
 
     @abstractmethod
     def later(self, rows: Mapping[int, Any]) -> Callable[[], Mapping[int, tuple[float, ...]]]:
-        """What fetches the rows that were not known at once; it may be called in another thread, and waits."""
+        """A function that fetches the rows that were not known at once; another thread may call it, and it waits."""
 
 
 class Watches(Fetching, Protocol):
@@ -163,14 +166,14 @@ class Watches(Fetching, Protocol):
 
     @abstractmethod
     def watching(self, model: Any, options: WatchOptions, listener: StepListener, asked: str) -> Watching:
-        """What watches a model. Raises Unsupported, NothingMatched, BadName and BadOption."""
+        """An object that watches a model. Raises Unsupported, NothingMatched, BadName and BadOption."""
 
     def untrained(self, model: Any, options: WatchOptions) -> Mapping[str, list[str]]:
-        """The names of parameters that are ``frozen`` as the training begins, and that are ``left_out`` of it."""
+        """The names of parameters that are ``frozen`` when the training begins, and of those ``left_out`` of it."""
         return {}
 
     def script(self, listener: ScriptListener) -> AbstractContextManager[None] | None:
-        """While this is open, the models that the program trains are found; None where that is not known how."""
+        """While this is open, the models that the program trains are found; None if that is not supported."""
         return None
 
 
@@ -179,20 +182,20 @@ class Watches(Fetching, Protocol):
 
 @dataclass(frozen=True)
 class DifferentiatedLoss:
-    """What a loss function gave when it ran under a probe."""
+    """The result of running a loss function under a probe."""
 
     result: Any
     values: Sequence[tuple[str, Any, Any]]
-    """Name, value and gradient of what it computed, None for what has no gradient."""
+    """Name, value and gradient of each computed value; None for a missing gradient."""
 
     aliases: Sequence[tuple[str, str]]
-    """Other names, and what they are names of."""
+    """Other names, and the names for which they stand."""
 
     lines: Sequence[tuple[str, Source]]
-    """The names of what it computed, each with its line of the program."""
+    """The names of the computed values, each with its line of the program."""
 
     inputs: Sequence[Any]
-    """What came to each leaf that is differentiated, in the order of the arguments; None for nothing."""
+    """The gradient of each differentiated leaf, in the order of the arguments, or None."""
 
     wants: Callable[[str], bool]
     """Is a parameter of this name selected?"""
@@ -205,7 +208,7 @@ class LossProbe(Protocol):
     def __call__(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], wrt: Sequence[str], parameters: Sequence[str]
     ) -> DifferentiatedLoss:
-        """``wrt`` are the arguments to differentiate, ``parameters`` the names of what they hold."""
+        """``wrt`` are the arguments to differentiate, ``parameters`` the names of their contents."""
 
 
 class FunctionWatching(Watching, Protocol):
@@ -221,10 +224,10 @@ class FunctionWatching(Watching, Protocol):
 
 
 class FunctionWatches(Fetching, Protocol):
-    """The capability of a backend to watch functions, which are given their parameters."""
+    """The capability of a backend to watch functions that receive their parameters."""
 
     @abstractmethod
     def watching(
         self, function: Callable[..., Any], options: WatchOptions, listener: StepListener, probe: LossProbe, asked: str
     ) -> FunctionWatching:
-        """What watches a loss function. Raises BadOption."""
+        """An object that watches a loss function. Raises BadOption."""

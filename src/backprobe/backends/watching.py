@@ -1,6 +1,6 @@
 """A watched model, in every framework that runs models: its options, the lines of its modules, its parameters' rows.
 
-How values are heard of is each backend's own: by hooks, in a compiled graph, or as the result of a loss function.
+How values are observed is up to each backend: by hooks, in a compiled graph, or as the result of a loss function.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ P = TypeVar("P")
 
 
 class ModelWatching(Watching):
-    """One model that is watched, in the thread that began it."""
+    """One watched model, in the thread that began to watch it."""
 
     def __init__(
         self, model: Any, options: WatchOptions, listener: StepListener, asked: str, *, has_locals: bool = False
@@ -31,13 +31,13 @@ class ModelWatching(Watching):
         self.thread = threading.get_ident()
 
     def say_line(self, path: str, frame: FrameType) -> None:
-        """A module is called for the first time, somewhere above this frame."""
+        """A module is called for the first time, from somewhere above this frame."""
         line = calling_line(frame)
         if line is not None:
             self.listener.line(named(path, ""), line)
 
     def refuse_step(self, found: str, next: str) -> BadOption:
-        """The error of ``run.step()`` where an optimizer ends the steps."""
+        """The error of ``run.step()`` if an optimizer ends the steps."""
         return BadOption("the optimizer ends the steps of this run", asked="run.step()", found=found, next=next)
 
 
@@ -48,7 +48,7 @@ def parameter_rows(
     now: Callable[[P], Any],
     difference: Callable[[P], Any],
 ) -> Iterator[tuple[P, str, Any]]:
-    """After an optimizer has stepped: each parameter, what kind of row it has, and its numbers."""
+    """After an optimizer has stepped: each parameter, the kind of its row, and its numbers."""
     for one in stepped:
         if options.parameters:
             yield one, PARAMETER, now(one)
@@ -57,5 +57,5 @@ def parameter_rows(
 
 
 def later(rows: Mapping[int, Sequence[Any]], row: Callable[[Any], Row]) -> Callable[[], Mapping[int, Row]]:
-    """What waits for rows that were not known at once, and merges those of one place."""
+    """A function that waits for rows that were not known at once, and merges those of one place."""
     return lambda: {place: reduce(merged, map(row, held)) for place, held in rows.items()}

@@ -1,4 +1,4 @@
-"""Notes about gradients that are exactly 0: all of a training, or one for which the derivative stops on its way."""
+"""Notes on gradients that are exactly 0: all of a training, or one whose derivative stops on its way."""
 
 from __future__ import annotations
 

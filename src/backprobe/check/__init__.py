@@ -1,4 +1,4 @@
-"""Checking derivatives: those of each call that a program makes, against finite differences of that call."""
+"""Checking derivatives: the derivative of each call that a program makes, against finite differences of that call."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def check(
 
 @dataclass(frozen=True, repr=False)
 class Check(Waiting[P, CheckReport]):
-    """A function or model ready to be checked."""
+    """A function or model that is ready to be checked."""
 
     skip: tuple[Any, ...] = ()
     order: int = 1

@@ -1,8 +1,8 @@
-"""One call under check: its derivative along random directions, and what its outputs do when the inputs move.
+"""One call under check: its derivative along random directions, compared with how its outputs move.
 
-For each input x there is one random direction d, which moves every element, and for all outputs together one random
-cotangent c. The vector-Jacobian product g of the framework is right if <g, d> is <c, F(x + td)'> at t = 0. A single
-element that is off is seen in it: by no more than the differences themselves are known to be wrong may the two differ.
+Each input x has one random direction d, which moves every element. All outputs share one random cotangent c. The
+framework's vector-Jacobian product g is right if <g, d> equals the derivative of <c, F(x + td)> at t = 0. An error in a
+single element shows up in this sum, as long as it exceeds the uncertainty of the differences.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from backprobe.check.second_derivative import GradientCall
 from backprobe.record.quoted_errors import first_line
 from backprobe.record.reasons import Reason
 
-MATTERS = 1e-6  # of an element of a gradient: less is rounding, as of a backward pass in single precision
-HOPELESS = 1e-2  # of a slope: differences known less precisely check nothing, unless the slope is next to nothing
+MATTERS = 1e-6  # of an element of a gradient: smaller errors are rounding, as in a backward pass in single precision
+HOPELESS = 1e-2  # of a slope: differences with a larger error check nothing, unless the slope is almost zero
 SINGLE = 2.0**-23  # the rounding of single precision
-TINY = 2.0**-12  # a relative step that leaves no number one of few digits
-STRAY = 100  # times the error that half of the outputs keep below
+TINY = 2.0**-12  # a relative step after which no number has only a few digits
+STRAY = 100  # times the median error of the outputs
 
 
 @dataclass(frozen=True)
 class DirectionCheck:
-    """Along one direction: the analytic and the numeric derivative, the noise of the latter, and the scale of both."""
+    """The comparison along one direction: analytic and numeric derivative, the noise of the latter, and their scale."""
 
     analytic: float
     numeric: float
@@ -37,34 +37,34 @@ class DirectionCheck:
 
     @property
     def differs(self) -> bool:
-        """By more than noise?"""
+        """Do the two differ by more than noise?"""
         return not abs(self.analytic - self.numeric) <= TRUSTED * self.noise
 
     @property
     def resolution(self) -> float:
-        """The error, against the terms of the sum, that would show."""
+        """The smallest error that would show, relative to the terms of the sum."""
         if not self.scale:
             return float("inf") if self.noise else 0.0
         return TRUSTED * self.noise / self.scale
 
     @property
     def error(self) -> float:
-        """The difference against what the terms of the sum are together; 0 where these are no more than noise."""
+        """The difference relative to the terms of the sum; 0 if these are no more than noise."""
         return abs(self.analytic - self.numeric) / self.scale if self.scale > TRUSTED * self.noise else 0.0
 
 
 @dataclass(frozen=True)
 class Outline:
-    """What differences along the directions of all inputs show before anything is differentiated."""
+    """What differences along all inputs' directions show, before anything is differentiated."""
 
     slopes: tuple[Slope, ...]
-    left_out: Mapping[str, int]  # how many outputs cannot be checked, by the code of the reason
-    checked: Any  # a mask of the others
-    hopeless: frozenset[int]  # inputs for which no slope is known well enough
+    left_out: Mapping[str, int]  # how many outputs cannot be checked, by reason code
+    checked: Any  # a mask of the outputs that can be checked
+    hopeless: frozenset[int]  # inputs for which no slope is known precisely enough
 
 
 class Uncheckable(Exception):
-    """A call that differences cannot check, and the reason."""
+    """A call that differences cannot check, with the reason."""
 
     def __init__(self, code: str, **fields: str) -> None:
         super().__init__(code)
@@ -72,7 +72,7 @@ class Uncheckable(Exception):
 
 
 class CheckedCall:
-    """One call, repeated at other values of its inputs."""
+    """One call, repeated with other values of its inputs."""
 
     def __init__(self, operation: RecordedCall | GradientCall, seed: int = 0) -> None:
         self.operation = operation
@@ -80,7 +80,7 @@ class CheckedCall:
         self.inputs, self.values = list(operation.inputs.values()), operation.values
         try:
             self.outputs = operation.run(self.values)
-        except Exception as error:  # it has run on these values once, and has changed something
+        except Exception as error:  # it ran on these values before, so it has changed something
             raise Uncheckable("raises", error=first_line(error)) from error
         self.at_rest = flat(self.outputs)
         if not numpy.array_equal(self.at_rest, self._at(self.values), equal_nan=True):
@@ -93,25 +93,26 @@ class CheckedCall:
         self.epsilon = operation.epsilon
         if self.epsilon < SINGLE and self._is_single():
             self.epsilon = SINGLE
-        self.widest = 0.5 * self.epsilon**0.2  # balances what is cut off against rounding
+        self.widest = 0.5 * self.epsilon**0.2  # balances truncation error against rounding
         other = numpy.random.default_rng(seed + 1)
         around = [random_like(value, other) * size for value, size in zip(self.values, self.steps, strict=True)]
 
         def moved(step: float) -> Any:
             return self._at([value + step * one for value, one in zip(self.values, around, strict=True)])
 
-        self.scatter = scatter(moved, self.epsilon**0.5)  # the third power of it is less than rounding
-        self.size = numpy.fmax(abs(self.at_rest), abs(moved(self.widest)))  # an output may be 0 at rest alone
+        self.scatter = scatter(moved, self.epsilon**0.5)  # its third power is less than rounding
+        self.size = numpy.fmax(abs(self.at_rest), abs(moved(self.widest)))  # an output may be 0 only at rest
 
     def _is_single(self) -> bool:
-        # Does it compute in single precision, whatever it is given? So it does if no result needs more digits.
+        # Does it compute in single precision, whatever it is given? Then none of its results needs more digits.
         moved = self._at([value + TINY * self.direction(at) for at, value in enumerate(self.values)])
         with numpy.errstate(over="ignore", invalid="ignore"):
             is_single = numpy.array_equal(moved.astype(numpy.float32), moved)
-        return is_single and bool((moved != self.at_rest).mean() > 0.5)  # what moves in jumps has few digits, too
+        # a function that moves in jumps needs few digits too
+        return is_single and bool((moved != self.at_rest).mean() > 0.5)
 
     def _at(self, values: Sequence[Any]) -> Any:
-        # The outputs at other values of the inputs; NaN where the call raises, or its outputs have other shapes.
+        # The outputs for other values of the inputs; NaN if the call raises, or if its outputs have other shapes.
         try:
             found = flat(self.operation.run(values))
         except Exception:  # noqa: BLE001  # it is the program's, as of a matrix that is no longer positive
@@ -121,20 +122,20 @@ class CheckedCall:
     # directions and cotangents
 
     def direction(self, at: int) -> Any:
-        """A random direction for one input: every element moves, by about its own size."""
+        """A random direction for one input: every element moves by about its own size."""
         return random_like(self.values[at], self.random) * self.steps[at]
 
     def cotangent(self, checked: Any, slopes: Sequence[Slope]) -> Any:
         """Random numbers for the outputs that are checked, and 0 for the others.
 
-        They are the larger the less an output moves, so that none hides another; no output adds much more noise than
-        half of them do.
+        Outputs that move little get larger numbers, so that none hides another. But no output may add much more noise
+        than half of the outputs do.
         """
         weights = numpy.min([self._weights(found, checked) for found in slopes], axis=0)
         return numpy.where(checked, _random(len(self.at_rest), self.random) * weights, 0.0)
 
     def _weights(self, found: Slope, checked: Any) -> Any:
-        # What would make all outputs change alike; 1 for those that do not change measurably.
+        # Weights under which all outputs change equally; 1 for outputs without measurable change.
         with numpy.errstate(all="ignore"):
             moves = checked & (abs(found.value) > TRUSTED * found.error)
             noise = abs(found.error / found.value)
@@ -142,13 +143,13 @@ class CheckedCall:
             scale = numpy.where(moves, abs(found.value) * numpy.maximum(1.0, noise / usual), numpy.nan)
             common = float(numpy.median(scale[moves])) if moves.any() else 1.0
             still = found.error / (usual if moves.any() else _least(found.error[checked]))
-            range_ = 1e12 if self.epsilon < MATTERS else 1e2  # half precision holds little more
+            range_ = 1e12 if self.epsilon < MATTERS else 1e2  # half precision cannot hold a wider range
             scale = numpy.where(moves, scale, numpy.fmax(still, common))
             scale = numpy.clip(scale, common / range_, common * range_)
         return common / scale
 
     def slope(self, at: int, direction: Any, widest: float | None = None) -> Slope:
-        """How all outputs move where one input does."""
+        """How all outputs move when one input does."""
 
         def moved(step: float) -> Any:
             values = list(self.values)
@@ -158,7 +159,9 @@ class CheckedCall:
         return slope(moved, self.at_rest, widest or self.widest, self.epsilon, self.scatter)
 
     def outline(self, directions: Sequence[Any]) -> Outline:
-        """How the outputs move with each input, and which of both can be checked. Raises Uncheckable if none can."""
+        """How the outputs move with each input, and which outputs and inputs can be checked. Raises Uncheckable if none
+        can.
+        """
         slopes = tuple(self.slope(at, direction) for at, direction in enumerate(directions))
         kinked = numpy.any([found.is_kinked for found in slopes], axis=0)
         if kinked.all():
@@ -178,7 +181,9 @@ class CheckedCall:
         return Outline(slopes, {code: int(mask.sum()) for code, mask in masks.items()}, checked, frozenset(hopeless))
 
     def known(self, found: Slope, among: Any) -> Any:
-        """A mask of the outputs, among some, whose slope is known well enough to check by: none, or most."""
+        """A mask of those outputs in ``among`` whose slope is known precisely enough to check: either none or most of
+        them.
+        """
         finite = numpy.isfinite(found.error) & among
         scale, size = _rms(found.value[finite]), _rms(self.size[finite & numpy.isfinite(self.size)])
         moving = finite & (found.value != 0) if found.value[finite].any() else finite
@@ -190,7 +195,7 @@ class CheckedCall:
         return among & (found.error <= numpy.where(found.value == 0, numpy.maximum(allowed, still), allowed))
 
     def pull(self, cotangent: Any) -> list[Any]:
-        """The gradient with respect to each input, None as zeros."""
+        """The gradient with respect to each input, with zeros for None."""
         try:
             pulled = self.operation.pull(self.values, self.unflat(cotangent))
         except Exception as error:
@@ -201,7 +206,7 @@ class CheckedCall:
         ]
 
     def push(self, at: int, cotangent: Any, direction: Any) -> float | None:
-        """What ``pull`` should give along a direction, differentiated forward; None where that is not possible."""
+        """What ``pull`` should give along a direction, by forward-mode differentiation; None if that is impossible."""
         try:
             moves = self.operation.push(self.values, at, direction)
         except Exception:  # noqa: BLE001  # a derivative written by hand may have no other direction
@@ -210,13 +215,13 @@ class CheckedCall:
         return None if moves is None else float((cotangent[seen] * flat(moves)[seen]).sum())
 
     def unflat(self, numbers: Any) -> list[Any]:
-        """Numbers one after the other in the shapes of the outputs."""
+        """A flat array of numbers, in the shapes of the outputs."""
         ends = numpy.cumsum([flat([output]).size for output in self.outputs])
         parts = zip(numpy.split(numbers, ends[:-1]), self.outputs, strict=True)
         return [numpy.ascontiguousarray(part).view(output.dtype).reshape(output.shape) for part, output in parts]
 
     def compare(self, found: Slope, cotangent: Any, gradient: Any, direction: Any) -> DirectionCheck:
-        """Along one direction, where the cotangent lets it be seen."""
+        """The comparison along one direction, over the outputs that the cotangent weights."""
         seen = cotangent != 0
         terms_done = cotangent[seen] * found.value[seen]
         terms_said = flat([gradient]) * flat([direction])
@@ -226,7 +231,7 @@ class CheckedCall:
         return DirectionCheck(float(terms_said.sum()), float(terms_done.sum()), noise + rounding, scale)
 
     def is_next_to_nothing(self, compared: DirectionCheck, cotangent: Any) -> bool:
-        """Do the outputs move so little, against their size, that noise is all there is to see?"""
+        """Do the outputs move so little, relative to their size, that only noise is left?"""
         size = float(numpy.linalg.norm((cotangent * self.size)[numpy.isfinite(self.size) & (cotangent != 0)]))
         rounding = max(MATTERS, self.epsilon / self.widest) * size
         return bool(max(compared.scale, TRUSTED * compared.noise) <= TRUSTED * rounding)
@@ -236,16 +241,17 @@ class CheckedCall:
 
 
 def flat(arrays: Sequence[Any]) -> Any:
-    """All real numbers in arrays, one after the other; of complex ones the real parts between the imaginary."""
+    """All real numbers of some arrays in one flat array; complex numbers become pairs of real and imaginary part."""
     parts = [numpy.ascontiguousarray(array).reshape(-1) for array in arrays]
     real = [part.view(numpy.float64) if numpy.iscomplexobj(part) else part for part in parts]
     return numpy.concatenate(real) if real else numpy.zeros(0)
 
 
 def sizes(value: Any) -> Any:
-    """How far each element is to move: by its own size, or that of a small one among the others where it is smaller.
+    """How far to move each element: by its own size, or, if it is very small, by the size of the small ones among the
+    others.
 
-    What is infinite or not a number stays where it is.
+    Elements that are infinite or NaN stay where they are.
     """
     size = abs(value)
     usual = size[numpy.isfinite(size) & (size > 0)]
@@ -254,7 +260,7 @@ def sizes(value: Any) -> Any:
 
 
 def random_like(value: Any, random: Any) -> Any:
-    """Numbers of either sign and of sizes between 1/2 and 3/2, none of them near 0; complex for complex ones."""
+    """Random numbers of either sign and of magnitude 1/2 to 3/2, so never near 0; complex ones for complex values."""
     size = value.size
     numbers = _random(size, random)
     if numpy.iscomplexobj(value):
@@ -267,7 +273,7 @@ def _random(count: int, random: Any) -> Any:
 
 
 def _least(errors: Any) -> float:
-    # The smallest that is not 0; 1 where there is none.
+    # The smallest error that is not 0; 1 if there is none.
     return float(min(errors[numpy.isfinite(errors) & (errors > 0)], default=1.0))
 
 

@@ -1,9 +1,9 @@
-"""Finite differences along a line: the slope of a function, how well it is known, and whether there is a kink.
+"""Finite differences along a line: the slope of a function, its uncertainty, and whether there is a kink.
 
-Central differences with ever smaller steps are extrapolated to a step of zero, each output by itself, and the table of
-the extrapolation shows how far it can be trusted: C. J. F. Ridders, Advances in Engineering Software 4 (1982) 75;
-Numerical Recipes 5.7. The same is done with the difference between the slopes to both sides, which is zero where the
-function has a derivative.
+Central differences with ever smaller steps are extrapolated to a step of zero, for each output separately. The table of
+the extrapolation shows how far to trust the result: C. J. F. Ridders, Advances in Engineering Software 4 (1982) 75;
+Numerical Recipes 5.7. The difference between the slopes on both sides is extrapolated in the same way; it tends to zero
+if the function has a derivative.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 import numpy
 
 LEVELS = 12  # the last step is 2048 times smaller than the first
-SETTLED = 1e-10  # of each slope: more is not asked for
-JITTERS = 4  # of the last steps: how far their differences scatter is noise, for what is cut off is smallest there
-TRUSTED = 10  # an estimate of an error may itself be off by chance; this often, and no more
-POINTS = 7  # next to each other, at which rounding is measured
-ROUNDED = 4  # roundings of an output, each at most its epsilon
+SETTLED = 1e-10  # relative error of a slope that is precise enough
+JITTERS = 4  # the last steps, whose scatter is taken as noise, because the truncation error is smallest there
+TRUSTED = 10  # factor by which an estimated error may be too small, by chance
+POINTS = 7  # neighbouring points at which rounding is measured
+ROUNDED = 4  # roundings of an output, of at most epsilon each
 
 
 @dataclass(frozen=True)
 class Slope:
-    """The slope of each output along the line, the error it may have, and whether it is the same to both sides."""
+    """The slope of each output along the line, its possible error, and whether it differs between the two sides."""
 
     value: Any
     error: Any
@@ -32,9 +32,9 @@ class Slope:
 
 
 class LimitAtZero:
-    """The limit of values known at steps h, h/2, h/4, ... that have an expansion in h**first, h**(first+2), ...
+    """The limit of values at steps h, h/2, h/4, ... that can be expanded in h**first, h**(first+2), ...
 
-    ``value`` is infinite in ``error`` where the limit is unknown: where there was no finite value, or too few.
+    If the limit is unknown, because there were no or too few finite values, ``error`` is infinite.
     """
 
     def __init__(self, first: int) -> None:
@@ -42,16 +42,16 @@ class LimitAtZero:
         self.row: list[Any] = []
         self.value: Any = 0.0
         self.error: Any = numpy.inf
-        self.step: Any = numpy.inf  # at which each was found
+        self.step: Any = numpy.inf  # the step at which each limit was found
 
     def add(self, found: Any, step: float, rounding: Any) -> None:
-        """The values at the next step, and how far they are rounded."""
+        """Add the values at the next step, with their rounding error."""
         coarser, self.row = self.row, [found]
         for column, before in enumerate(coarser):
             last = self.row[-1]
             better = last + (last - before) / (2 ** (self.first + 2 * column) - 1)
             change = numpy.maximum(numpy.maximum(abs(better - last), abs(better - before)), rounding)
-            is_best = change < self.error  # never where the change is not a number
+            is_best = change < self.error  # false if the change is NaN
             self.value = numpy.where(is_best, better, self.value)
             self.error = numpy.where(is_best, change, self.error)
             self.step = numpy.where(is_best, step, self.step)
@@ -59,9 +59,9 @@ class LimitAtZero:
 
 
 def scatter(moved: Callable[[float], Any], step: float) -> Any:
-    """The rounding of each output: what is left of its third differences along points that lie next to each other.
+    """The rounding error of each output, estimated from third differences over neighbouring points.
 
-    It is that of the terms of a sum, which may be much larger than the sum is.
+    In a sum, it is the rounding of the terms, which may be much larger than the sum itself.
 
     >>> float(scatter(lambda t: numpy.array([1e8 + t - 1e8]), 2.0**-26 / 3)[0]) > 1e-9
     True
@@ -72,9 +72,10 @@ def scatter(moved: Callable[[float], Any], step: float) -> Any:
 
 
 def slope(moved: Callable[[float], Any], at_rest: Any, widest: float, epsilon: float, scatter: Any = 0.0) -> Slope:
-    """The slope at 0 of a function from a number to an array of them, whose rounding is ``epsilon``.
+    """The slope at 0 of a function from a number to an array, whose relative rounding error is ``epsilon``.
 
-    ``at_rest`` is its value at 0, ``widest`` the first step, ``scatter`` how far each output was seen to be rounded.
+    ``at_rest`` is its value at 0, ``widest`` the first step, and ``scatter`` the observed rounding error of each
+    output.
 
     >>> found = slope(lambda t: numpy.array([numpy.exp(t), abs(t)]), numpy.array([1.0, 0.0]), 2.0**-8, 2.0**-52)
     >>> float(found.value[0].round(9)), bool(found.error[0] < 1e-9), found.is_kinked.tolist()

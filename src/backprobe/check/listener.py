@@ -1,4 +1,4 @@
-"""The listener of a program under check: each call of the program is made here, and checked when it has returned."""
+"""The listener of a program under check: it makes each call for the program, and checks it when it has returned."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from backprobe.source.user_code import innermost, package
 from backprobe.tracing.values import ScopeId
 
 ITERATING = (zip, enumerate, list, tuple, iter, reversed)
-"""Of Python's own these iterate over what they are given, and compute nothing from it."""
+"""Builtins that only iterate over their argument, without computing anything from the elements."""
 IN_PLACE = frozenset({"iadd", "isub", "imul", "itruediv", "ipow", "ifloordiv", "imod", "imatmul"})
 REDUCING = (sum, max, min)
-"""These compute from what they iterate over."""
+"""Builtins that compute something from the elements over which they iterate."""
 
 
 class CallListener(CodeListener):
@@ -40,7 +40,7 @@ class CallListener(CodeListener):
         self.calling: CallSite | None = None  # the call that is being made
 
     def call(self, function: Any, may_write: bool = False, at: int = NO_CALL, /) -> Any:
-        """What to call instead of a function: its reporting version, or what calls and checks it."""
+        """What to call instead of a function: its reporting version, or a wrapper that calls and checks it."""
         if type(function) is BuiltinFunctionType and function in frame_builtins.LOOKS_AT_FRAME:
             return frame_builtins.seen_by(function)
         program = self.program
@@ -83,7 +83,7 @@ class CallListener(CodeListener):
         try:
             return followed()
         except AttributeError:
-            if hasattr(type(owner), "__getattr__"):  # which Python asks then
+            if hasattr(type(owner), "__getattr__"):  # Python would call it for a missing attribute
                 return type(owner).__getattr__(owner, name)
             raise
 
@@ -114,7 +114,7 @@ class CallListener(CodeListener):
         return function(*(self._items(site, one) for one in args), **kwargs)
 
     def _with_list(self, site: CallSite, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        # What an iterator yields can be given to a function twice, the iterator cannot.
+        # An iterator is turned into a list, because it can be read only once and the call may be repeated.
         given = [list(one) if isinstance(one, Iterator) else one for one in args[:1]]
         return self.program.call(self.scope, site, function, *given, *args[1:], **kwargs)
 
@@ -125,10 +125,10 @@ class CallListener(CodeListener):
 
 
 class CheckedProgram(FollowedCalls[CallListener | None]):
-    """One run of a program: its calls are made here, and checked.
+    """One run of a program, in which each call is made here and checked.
 
-    Functions are followed as when they are recorded, but for those whose derivative is their own. A function in
-    ``skipped`` is not checked: it is given as the program calls it, or as a class that it belongs to.
+    Functions are followed as in a recording, except those that have a derivative of their own. A function in
+    ``skipped`` is not checked; the list holds functions as the program calls them, or classes that define them.
     """
 
     def __init__(
@@ -139,12 +139,13 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         self.skips = [0] * len(skipped)  # how often each was called
         self.entered: dict[str, int] = {}
         self.last: tuple[ScopeId, Site] | None = None
-        self.hidden: dict[int, Any] = {}  # what ``.data`` gave of differentiated values: writes to it are not seen
-        self.differentiating = 0  # how many transformations that differentiate are running
-        self.left = 0  # when the last function was over
+        # what ``.data`` returned for differentiated values: autograd does not see writes to it
+        self.hidden: dict[int, Any] = {}
+        self.differentiating = 0  # how many differentiating transforms are running
+        self.left = 0  # when the last function returned
 
     def run(self, target: Any, inputs: Mapping[str, Any]) -> Any:
-        """Run a target on its inputs: followed, or itself one call that is checked."""
+        """Run a target on its inputs: it is followed, or checked as a single call."""
         positional = [value for name, value in inputs.items() if name.isdigit()]
         keywords = {name: value for name, value in inputs.items() if not name.isdigit()}
         function = self.follow(None, target)
@@ -176,7 +177,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         return result
 
     def _may_write(self, scope: ScopeId, site: CallSite, function: Any, args: tuple[Any, ...]) -> None:
-        # Notice a write through ``.data``, after which derivatives may be those of other values.
+        # Notice a write through ``.data``, after which derivatives may belong to other values.
         owner, name = self.calls.owner(function), getattr(function, "__name__", "")
         target = next(iter(args), None) if owner is None else owner
         is_write = function is with_element or name.endswith("_") or name in IN_PLACE
@@ -214,21 +215,22 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         return result
 
     def compute(self, scope: ScopeId, site: CallSite, function: Any, /, *args: Any) -> Any:
-        """Do what the program does without a call, and check it if it is differentiated."""
+        """Perform an operation that is not written as a call, and check it if it is differentiated."""
         since = self.calls.now()
         self._may_write(scope, site, function, args)
         made = self.calls.record(function, args, {})
         result = function(*args)
-        if self.calls.now() == since:  # it was there already, as ``x.grad`` is
+        if self.calls.now() == since:  # the result existed already, as ``x.grad`` does
             return result
         return self._checked(scope, site, made, result, since)
 
     def differentiate(
         self, scope: ScopeId, site: CallSite, depth: int, function: Any, followed: Any, /, *args: Any, **kwargs: Any
     ) -> Any:
-        """Call what computes derivatives: right if the calls that it makes meanwhile have right second derivatives.
+        """Call something that computes derivatives. It is right if the calls made meanwhile have right second
+        derivatives.
 
-        What it does after the last of the program's functions is over is its backward pass.
+        Whatever happens after the last of the program's own functions has returned is its backward pass.
         """
         since = self.left = self.calls.now()
         self.differentiating += depth
@@ -247,14 +249,14 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         return result
 
     def skip(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Make a call that is not checked, as asked."""
+        """Make a call that should not be checked, as the user asked."""
         since = self.calls.now()
         result = function(*args, **kwargs)
         self.calls.account_for(since)
         return result
 
     def instantiate(self, kind: type, /, *args: Any, **kwargs: Any) -> Any:
-        """Make an object of a class that the user wrote, which may compute."""
+        """Create an object of a user's class, whose constructor may compute."""
         since = self.calls.now()
         made = kind(*args, **kwargs)
         if self.calls.now() > since:
@@ -270,7 +272,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         return self.calls.opens(getattr(function, "__self__", None)) or super().is_followed(function, inner)
 
     def reporting(self, function: Any, caller: CallListener | None, label: str) -> Any:
-        """A module of the model that is checked reports under its path; at the root a function has no name."""
+        """A module of the checked model reports under its path; a function at the root has no name."""
         own = self.paths.get(id(getattr(function, "__self__", None)), "" if caller is None else None)
 
         parent = None if own is not None or caller is None else caller.scope
@@ -287,18 +289,18 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         return ScopeId(parent, path, siblings[path] - 1, file)
 
     def exchanged(self, caller: CallListener | None, argument: Any) -> Any:
-        """A function that is given to another: one that is not followed is checked whenever that calls it."""
+        """A function that is passed to another one. If it is not followed, it is checked whenever it is called."""
         given = super().exchanged(caller, argument)
         if given is not argument or not callable(argument) or isinstance(argument, type):
             return given
         assert caller is not None
         assert caller.calling is not None
-        site = dataclasses.replace(caller.calling, arguments=())  # those are what the other function is given
+        site = dataclasses.replace(caller.calling, arguments=())  # the outer function determines its arguments
         return functools.partial(self.call, caller.scope, site, argument)
 
 
 def runs_user_code(kind: type) -> bool:
-    """Has the user written code that runs when an object of the class is made?"""
+    """Does creating an object of the class run code that the user wrote?"""
     for name in ("__init__", "__post_init__", "__new__"):
         inner = innermost(getattr(kind, name, None))
         file = inner.__code__.co_filename if inner is not None else "<"
@@ -321,6 +323,6 @@ METHODS = (MethodType, BuiltinMethodType)
 
 
 def _is(function: Any, one: Any) -> bool:
-    if isinstance(function, METHODS):  # each look at a method makes another object
+    if isinstance(function, METHODS):  # each access to a method creates a new object
         return function.__self__ is one or (isinstance(one, METHODS) and function == one)
     return function is one or type(function) is one

@@ -1,4 +1,4 @@
-"""Locating the error of a wrong derivative: elements of its gradient one by one, against differences of each."""
+"""Locates the error of a wrong derivative, by comparing single elements of the gradient with differences."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from backprobe.check.checked_call import MATTERS, CheckedCall, flat
 from backprobe.check.differences import TRUSTED
 from backprobe.record.reasons import Reason
 
-MOST = 144  # elements that are looked at one by one; of a larger input a sample of them
-FEWEST, NUMBERS = 8, 2**19  # of such a sample; and of outputs that are looked at for it together
+MOST = 144  # elements that are compared one by one; from a larger input a sample is taken
+FEWEST, NUMBERS = 8, 2**19  # the smallest sample, and outputs that are looked at for it together
 SHOWN = 3
-ALIKE = 1e-4  # of ratios that count as one
+ALIKE = 1e-4  # relative difference of ratios that count as equal
 
 
 @dataclass(frozen=True)
 class Element:
-    """One element of an input: its analytic gradient, its numeric one by differences, and the noise of the latter."""
+    """One element of an input: its analytic gradient, its numeric gradient, and the noise of the latter."""
 
     index: tuple[int, ...]
     analytic: complex
@@ -36,27 +36,27 @@ class Element:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A gradient that is wrong for one input, None if for all: how far, where, and what it looks like.
+    """A gradient that is wrong for one input (for all if ``input`` is None): how far, where, and what it looks like.
 
-    ``error`` is the norm of the difference relative to the norm of the numeric gradient, over the elements looked at;
-    it is infinite where that is zero.
+    ``error`` is the norm of the difference divided by the norm of the numeric gradient, over the compared elements. It
+    is infinite if the numeric gradient is zero.
     """
 
     input: Input | None
     error: float
     looks: tuple[Reason, ...] = ()
-    off: tuple[Element, ...] = ()  # some of them
-    count: int = 0  # of those that are off, among those seen
+    off: tuple[Element, ...] = ()  # some of the wrong elements
+    count: int = 0  # how many of the compared elements are wrong
     seen: int = 0
     size: int = 0
     like: Input | None = None  # the input that should get this gradient
-    outputs: tuple[int, ...] = ()  # through which of several outputs it is wrong, where not through all
-    is_by_hand: bool = False  # is what runs backward not the transpose of what runs forward?
-    is_of_sum: bool = False  # are the numbers gradients of the sum of the outputs, and not of random weights of them?
+    outputs: tuple[int, ...] = ()  # the outputs through which it is wrong, unless it is so through all
+    is_by_hand: bool = False  # is the backward pass not the transpose of the forward derivative?
+    is_of_sum: bool = False  # are the numbers gradients of the sum of the outputs, rather than of a random weighting?
 
 
 def locate_error(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence[Any]) -> Wrong | None:
-    """What is wrong with the gradient with respect to one input; None where no element of it is off by what matters."""
+    """What is wrong with the gradient with respect to one input; None if no element is wrong by a relevant amount."""
     value, gradient = call.values[at], gradients[at]
     chosen = range(value.size) if value.size <= MOST else _sample(call, at, cotangent, gradient)
     elements = [_element(call, at, cotangent, gradient, place) for place in chosen]
@@ -88,9 +88,9 @@ def locate_error(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence
 
 
 def _of_sum(call: CheckedCall, at: int, cotangent: Any, off: Sequence[Element]) -> tuple[Element, ...]:
-    # Elements with the numbers that anyone finds again: gradients of the sum of the outputs.
+    # The wrong elements with numbers that are easy to reproduce: gradients of the sum of the outputs.
     #
-    # None where an output is complex or was not checked, or where the error does not show in the sum.
+    # Empty if an output is complex or was not checked, or if the error is not visible in the sum.
     if not cotangent.all() or any(map(numpy.iscomplexobj, call.outputs)):
         return ()
     ones = numpy.ones_like(cotangent)
@@ -115,14 +115,14 @@ def _element(call: CheckedCall, at: int, cotangent: Any, gradient: Any, place: i
 
 
 def _sample(call: CheckedCall, at: int, cotangent: Any, gradient: Any) -> list[int]:
-    # Some elements at random, the fewer the longer each takes, and one that is found to be off.
+    # A random sample of elements, smaller if each takes longer, plus one that is known to be wrong.
     count = max(FEWEST, min(MOST // 2, NUMBERS // len(call.at_rest)))
     places = call.random.choice(call.values[at].size, count, replace=False)
     return sorted({*map(int, places), _search(call, at, cotangent, gradient)})
 
 
 def _search(call: CheckedCall, at: int, cotangent: Any, gradient: Any) -> int:
-    # One element that is off: of each two halves the one that is farther off.
+    # A wrong element, found by repeatedly choosing the half with the larger error.
     first, last = 0, call.values[at].size
     direction = call.direction(at).reshape(-1)
 
@@ -145,7 +145,7 @@ def _search(call: CheckedCall, at: int, cotangent: Any, gradient: Any) -> int:
 
 
 def _through(call: CheckedCall, at: int, cotangent: Any) -> tuple[int, ...]:
-    # The outputs through which the gradient is wrong; none where it is so through all of them.
+    # The outputs through which the gradient is wrong; empty if it is wrong through all of them.
     parts = call.unflat(cotangent)
     if len(parts) == 1:
         return ()
@@ -165,7 +165,7 @@ def _through(call: CheckedCall, at: int, cotangent: Any) -> tuple[int, ...]:
 def _looks(
     call: CheckedCall, at: int, elements: Sequence[Element], off: Sequence[Element], numeric: Any, gradient: Any
 ) -> tuple[Reason, ...]:
-    # Which of the usual kinds of error it is, the sign first where it is off at one sign alone; empty for others.
+    # The kinds of error that it looks like. If it is wrong only for one sign of the input, that comes first.
     looks = _everywhere(off)
     if len(off) < len(elements):
         sign = _sign(call.values[at], elements, off)
@@ -174,7 +174,7 @@ def _looks(
 
 
 def _sign(value: Any, elements: Sequence[Element], off: Sequence[Element]) -> str:
-    # The sign of the input where the gradient is off and nowhere else; empty where there is none.
+    # The sign of the input for which alone the gradient is wrong; empty if there is no such sign.
     if len(off) < 2 or numpy.iscomplexobj(value):
         return ""
     signs = {numpy.sign(value[element.index]) for element in off}
@@ -183,7 +183,7 @@ def _sign(value: Any, elements: Sequence[Element], off: Sequence[Element]) -> st
 
 
 def _everywhere(off: Sequence[Element]) -> tuple[Reason, ...]:
-    # What is the same in all elements that are off, as their ratio to what they should be.
+    # What all wrong elements have in common, such as the ratio to the right value.
     if all(element.analytic == 0 for element in off):
         return (Reason("zero"),)
     if all(abs(element.numeric) <= TRUSTED * element.noise for element in off):
@@ -211,7 +211,7 @@ def _rearranged(analytic: Any, numeric: Any) -> tuple[Reason, ...]:
 
 
 def _meant_for(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence[Any]) -> Input | None:
-    # The other input for which it would be right.
+    # Another input for which this gradient would be right.
     analytic = gradients[at]
     for other, gradient in enumerate(gradients):
         if other != at and gradient.shape == analytic.shape:

@@ -10,10 +10,10 @@ from backprobe.findings.report import Finding, Report, plain
 
 @dataclass(frozen=True, repr=False)
 class WrongDerivative(Finding):
-    """A call whose derivative with respect to one of its inputs is not what differences give.
+    """A call whose derivative with respect to one of its inputs disagrees with finite differences.
 
     ``input`` is that input as the source writes it. ``error`` is the relative error of the gradient: the norm of the
-    difference against the norm of what it should be, infinite where it should be zero.
+    difference divided by the norm of the right gradient, infinite if that is zero.
     """
 
     input: str = ""
@@ -26,11 +26,10 @@ class WrongDerivative(Finding):
 class CheckReport(Report):
     """The report of ``bp.check``: the wrong derivatives, how many calls were checked, and what was not.
 
-    ``judged`` counts the calls whose derivative was compared with differences, ``error`` is the largest difference
-    among those that are right, along a random direction and relative to what was compared. ``unjudged`` is what could
-    not be checked, or not in every respect, a sentence each; they are among the ``notes``, with what was done so that
-    the others could be. ``complete`` is True if every call was judged. Calls are compared one by one, and the program
-    as a whole is not.
+    ``judged`` counts the calls whose derivative was compared with differences. ``error`` is the largest relative error
+    among the right ones, along a random direction. ``unjudged`` says, in one sentence each, what could not be checked
+    fully; these sentences are also in ``notes``, which say as well what was done so that other calls could be checked.
+    ``complete`` is True if every call was judged. Calls are compared one by one; the program as a whole is not.
     """
 
     judged: int = 0
@@ -38,6 +37,6 @@ class CheckReport(Report):
     unjudged: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data, with ``judged``, ``error`` and ``unjudged`` besides what every report has."""
+        """The report as plain data, with ``judged``, ``error`` and ``unjudged`` beside what every report has."""
         own = {"judged": self.judged, "error": plain(self.error), "unjudged": list(self.unjudged)}
         return {**super().to_dict(), **own}

@@ -1,4 +1,4 @@
-"""The accounting of one check: which calls were checked and what was found, which were not, and why."""
+"""Keeps account of one check: which calls were checked and what was found, which were not, and why."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ UNJUDGED = frozenset(
         "hidden_write",
     }
 )
-"""Codes of remarks that leave a part unjudged."""
+"""Codes of remarks about calls that were not fully checked."""
 PARTIAL = UNJUDGED | {"skipped"}
-"""Codes of remarks after which the heading claims no more than what was checked."""
+"""Codes of remarks that make the heading claim only what was checked."""
 
 
-MOST_TWICE = 64  # calls whose second derivatives are checked, where the program differentiates gradients
-LARGEST_TWICE = 2**20  # elements of what they are given: copies of it are kept until the program is over
+MOST_TWICE = 64  # calls whose second derivatives are checked, if the program differentiates gradients
+LARGEST_TWICE = 2**20  # elements of their arguments, because copies of these are kept until the program ends
 
 
 @dataclass(frozen=True)
 class RightCall:
-    """One call whose derivative is right, and when it was made: the second derivative is checked afterwards."""
+    """A call with a right derivative, and when it was made, because its second derivative may be checked later."""
 
     scope: ScopeId
     site: CallSite
@@ -56,7 +56,7 @@ class RightCall:
 
 @dataclass(frozen=True)
 class WrongCall:
-    """One call whose derivative is wrong: where, and which binding of its name."""
+    """A call with a wrong derivative: its scope, and the number of the binding."""
 
     scope: ScopeId
     count: int
@@ -64,25 +64,26 @@ class WrongCall:
 
 
 class CheckResults:
-    """All that is known of one run. Remarks are counted by the place that they are about.
+    """The results of one run. Remarks are counted by the place that they are about.
 
-    With ``order`` 2 the second derivative of each call is checked, once in each line, and else that of calls whose
-    gradient the program differentiates.
+    With ``order`` 2, second derivatives are checked for one call of each line. Otherwise they are checked only for
+    calls whose gradient the program differentiates.
     """
 
     def __init__(self, order: int = 1) -> None:
         self.order = order
-        self.checked_twice: set[CallSite] = set()  # where ``order`` asks for second derivatives
-        self.error = 0.0  # the largest of derivatives that are right
+        self.checked_twice: set[CallSite] = set()  # places whose second derivatives were checked because of ``order``
+        self.error = 0.0  # the largest error among right derivatives
         self.checked: Counter[CallSite] = Counter()
-        self.wrong: dict[tuple[CallSite, Input | None, bool], list[WrongCall]] = {}  # is it a second derivative?
+        # the bool says whether it is a second derivative
+        self.wrong: dict[tuple[CallSite, Input | None, bool], list[WrongCall]] = {}
         self.right: dict[CallSite, RightCall] = {}
-        self.too_many: dict[CallSite, tuple[int, int]] = {}  # right ones that are not kept, and when they were made
+        self.too_many: dict[CallSite, tuple[int, int]] = {}  # right calls that were not kept, with their count and time
         self.derivatives: Counter[str] = Counter()  # places where the program computes derivatives
-        self.second: Counter[tuple[str, Reason]] = Counter()  # what of second derivatives was not checked
+        self.second: Counter[tuple[str, Reason]] = Counter()  # what was not checked about second derivatives
         self.unchecked: Counter[tuple[str, Reason]] = Counter()
         self.remarks: Counter[tuple[str, Reason]] = Counter()
-        self.notes: dict[Note, None] = {}  # on functions that were not followed
+        self.notes: dict[Note, None] = {}  # notes on functions that were not followed
 
     def note(self, code: str, **fields: str) -> None:
         self.notes[Note(code, fields)] = None
@@ -97,10 +98,10 @@ class CheckResults:
         *,
         is_twice: bool | None,
     ) -> None:
-        """Check a call that was made, unless there is a reason why it can't be.
+        """Check a call, unless there is a reason why that is impossible.
 
-        ``is_twice`` says whether its gradient is differentiated, None where that is not known yet: it was made between
-        two numbers, and of those the backend will know.
+        ``is_twice`` says whether its gradient is differentiated. None means that this is not known yet; the backend can
+        tell later for the time between ``since`` and ``until``.
         """
         where = _where(scope, site)
         if isinstance(made, Reason):
@@ -143,7 +144,7 @@ class CheckResults:
             self.wrong.setdefault((site, wrong.input, is_second), []).append(one)
 
     def add_second(self, calls: Recheck) -> None:
-        """Where the program differentiates gradients, check the derivatives of those that it computed."""
+        """If the program differentiates gradients, check the second derivatives of the calls behind them."""
         if not calls.differentiates_twice:
             return
         for right in self.right.values():
@@ -164,11 +165,11 @@ class CheckResults:
             self.second[where, verdict.unchecked] += 1
 
     def add_hidden_write(self, scope: ScopeId, site: CallSite) -> None:
-        """A write that autograd does not see."""
+        """Note a write that autograd does not see."""
         self.remarks[_where(scope, site), Reason("hidden_write")] += 1
 
     def add_unseen(self, calls: Recheck) -> None:
-        """What the run differentiated outside the calls that were followed."""
+        """Note what the run differentiated outside the calls that were followed."""
         unseen = calls.unaccounted()
         self.unchecked.update((name, Reason("unseen_custom")) for name, by_hand in unseen if by_hand)
         own = [name for name, by_hand in unseen if not by_hand]
@@ -177,7 +178,7 @@ class CheckResults:
         self.remarks.update((name, Reason("hooked")) for name in calls.hooked)
 
     def report(self, of: str, remedy: str, entered: dict[str, int]) -> CheckReport:
-        """The report on a target, when the program is over; ``remedy`` helps where nothing was differentiated."""
+        """The final report on a target. ``remedy`` is what helps if nothing was differentiated."""
         findings = tuple(self._finding(*key, found, entered) for key, found in self.wrong.items())
         unchecked = tuple(text.remark(key, count, "not checked, ") for key, count in self.unchecked.items())
         second = tuple(text.remark(key, count, "second derivatives: ") for key, count in self.second.items())
@@ -235,7 +236,7 @@ def _where(scope: ScopeId, site: CallSite) -> str:
 
 
 def _about(reason: Reason, site: CallSite, of: Input | None) -> Reason:
-    # A remark with the input that it is about.
+    # A remark that names the input that it is about.
     wrt = "" if of is None else f" with respect to {input_text(site, of)}"
     return Reason(reason.code, {**reason.fields, "wrt": wrt})
 
@@ -245,14 +246,14 @@ def _expression(site: CallSite) -> str:
 
 
 def _skipped(site: CallSite) -> str:
-    # What ``skip`` would name: the function as the program calls it, of an ``autograd.Function`` the class.
+    # What to write in ``skip=``: the function as the program calls it, or the class of an ``autograd.Function``.
     is_name = all(part.isidentifier() for part in site.spelled.split("."))
     return site.spelled.removesuffix(".apply") if is_name else "Function"
 
 
 def input_text(site: CallSite, one: Input) -> str:
-    """An input as the source writes it, and where it is in that."""
-    if not one.place:  # what the function itself holds: the tensor of a method, or a parameter of a module
+    """An input as the source writes it, followed by the path of the tensor inside it."""
+    if not one.place:  # the function itself holds it: the tensor whose method it is, or the module's parameter
         return (site.spelled if one.path else site.spelled.rpartition(".")[0]) + one.path
     unknown = f"input {one.place}" if one.place.isdigit() else one.place
     return dict(site.arguments).get(one.place, unknown) + one.path

@@ -1,4 +1,4 @@
-"""One run of a check: the program runs once, and each of its calls is checked as it happens."""
+"""One run of a check: the program runs once, and each of its calls is checked when it is made."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run_check(
     *,
     order: int = 1,
 ) -> CheckReport:
-    """Run a target once with these arguments, and check each call that it makes, up to derivatives of this order."""
+    """Run a target once with these arguments, and check the derivatives of its calls up to ``order``."""
     name = name_of(target)
     calls = (backend.recheck or refuse(backend, "recheck", f"bp.check({name})"))()
     if not is_model(backend, target):
@@ -78,7 +78,7 @@ def run_check(
 
 
 def _refuse_arguments(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    # Raise BadOption for arguments that do not fit the signature of the target, if it has one.
+    # Raise BadOption if the arguments do not fit the signature of the target, if it has one.
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError):  # a function written in C

@@ -1,4 +1,4 @@
-"""The gradient of a call as a call of its own: differences of gradients judge its derivative, the second one."""
+"""Treats the gradient of a call as a call of its own, so that differences of gradients check second derivatives."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from backprobe.backends.recheck import Input, RecordedCall
 from backprobe.record.reasons import Reason
 
 OF_OUTPUT = "the gradient of its output"
-"""The place of an input that the call itself does not have: what its gradient is computed from."""
+"""The name of the additional input: the cotangent that the call's gradient is computed from."""
 
 
 class GradientCall:
-    """The gradient of a call as a call: of its inputs and of a cotangent for each of its outputs.
+    """The gradient of a call as a call: its arguments are the call's inputs, and a cotangent for each of its outputs.
 
-    Its derivative with respect to the former is the second one of the call, that with respect to the latter is what a
-    gradient penalty sends through the call once more.
+    Its derivative with respect to the inputs is the second derivative of the call. Its derivative with respect to the
+    cotangents is what a gradient penalty sends through the call once more.
     """
 
     def __init__(self, call: RecordedCall) -> None:

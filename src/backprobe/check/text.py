@@ -1,4 +1,4 @@
-"""The words of a check: the sentence of each remark about a call, and the texts of a finding and of the heading."""
+"""The texts of a check: a sentence for each remark about a call, and the texts of findings and of the heading."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backprobe.record import reasons
 from backprobe.record.reasons import Reason
 
 SENTENCES = {
-    # why a call was not checked: it is not called again
+    # why a call was not checked: it was not repeated
     "held": "what it differentiates is held by it, not passed as an argument",
     "computes_derivatives": "it computes derivatives, and derivatives of those are not checked",
     "derives_again": "it may differentiate derivatives again, and third derivatives are not checked",
@@ -35,7 +35,7 @@ SENTENCES = {
     "layout": "an argument is a tensor of layout {layout}",
     "random": "it draws random numbers, and TensorFlow would draw others each time it is called",
     "writes_variable": "it writes to a Variable, and would do so each time it is called",
-    # what came of calling it again
+    # why a call was not checked: what happened when it was repeated
     "raises": "called again on copies, it raises {error}",
     "other_outputs": "called again on copies, it gives other outputs",
     "varies": "it gives another result each time it is called",
@@ -44,7 +44,7 @@ SENTENCES = {
     "kink": "it is at a kink: one-sided differences disagree",
     "no_convergence": "finite differences of it do not converge",
     "backward_raises": "its backward pass raises {error}",
-    # what of a call was not checked, or how coarsely
+    # what of a call was not checked, or only coarsely
     "captured": "derivatives with respect to variables captured by closures were not checked",
     "derives": "it differentiates itself: only how its result changes was checked, not whether that is the derivative",
     "derives_off": (
@@ -104,11 +104,11 @@ SENTENCES = {
     ),
     "reordered": "its elements are right, but in the wrong order",
 }
-"""The sentence of each code. Where ``{wrt}`` stands, the input is named that the remark is about."""
+"""The sentence for each code. ``{wrt}`` stands for the input that the remark is about."""
 
 INTENDED = "correct it; if it is intended (a straight-through estimator, a reversed gradient): bp.check(f, skip=[{}])"
 MOST = 6
-NAMED = 2  # places in a heading
+NAMED = 2  # places named in a heading
 
 
 def sentence(reason: Reason) -> str:
@@ -120,7 +120,7 @@ def sentence(reason: Reason) -> str:
 
 
 def remark(about: tuple[str, Reason], count: int, said: str = "") -> str:
-    """A sentence about a place, and how often it is true; ``said`` stands before it."""
+    """A sentence about a place, and how often it applies; ``said`` is put before it."""
     where, reason = about
     return f"{where}: {said}{sentence(reason)}" + (f" ({count} times)" if count > 1 else "")
 
@@ -136,8 +136,8 @@ def heading(
     is_partial: bool,
     unjudged: Sequence[str],
 ) -> str:
-    """What a check found, in a sentence. ``own`` counts the framework's calls whose gradient is another; ``unjudged``
-    are the places of what was not judged, or not in every respect.
+    """What a check found, in one sentence. ``own`` counts calls of the framework whose gradient is not the derivative;
+    ``unjudged`` are the places that were not fully checked.
     """
     counts = [f"{plural(checked, 'call')} checked", f"{unchecked} not checked" if unchecked else ""]
     largest = f"largest error of the right ones {error:.1e} along random directions"
@@ -163,7 +163,7 @@ def wrong_derivative(call: str, input: str, error: float, *, is_second: bool = F
 
 
 def facts(wrong: Wrong, like: str | None) -> list[str]:
-    """What was seen of a wrong gradient; ``like`` is the input that should get it, as the source writes it."""
+    """What was observed about a wrong gradient; ``like`` is the input that should get it, as the source writes it."""
     found = [": there ".join(map(sentence, wrong.looks))] if wrong.looks else []
     if like is not None:
         found.append(f"it is the gradient that {like} should get")
@@ -191,5 +191,5 @@ def relative_error(error: float) -> str:
 
 
 def operations(names: Sequence[str]) -> str:
-    """Operations of the framework, each name once."""
+    """Operations of the framework, each named once."""
     return f"{listed(list(dict.fromkeys(names)), MOST)} ({plural(len(names), 'operation')} of the framework)"

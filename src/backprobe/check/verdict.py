@@ -17,18 +17,18 @@ from backprobe.check.text import relative_error
 from backprobe.record.reasons import Reason
 
 ROUNDED = 100 * 2.0**-23  # of a matrix computed in single precision: how far it may be from symmetric
-BLIND = 0.1  # of what is compared: where noise may be as large, a gradient is not called right
-FINE = 1e-3  # of what is compared: larger errors should show, or else a remark says that they would not
-UNLIKE = 1e-2  # of what is compared: by less may a solver's iterations differ, forward and backward
-AGAIN = 3  # directions that are tried where one has shown a difference
+BLIND = 0.1  # of what is compared: if noise may be larger, a gradient is not called right
+FINE = 1e-3  # of what is compared: if larger errors could go unnoticed, a remark says so
+UNLIKE = 1e-2  # of what is compared: a solver's iterations may differ by this much, forward and backward
+AGAIN = 3  # further directions that are tried after one has shown a difference
 
 
 @dataclass
 class Verdict:
     """The result of checking one call.
 
-    ``error`` is the largest error that turned out to be noise. ``remarks`` are what of the call was not checked, or how
-    coarsely, each with the input that it is about. ``unchecked`` is why nothing of it was checked.
+    ``error`` is the largest error that turned out to be noise. ``remarks`` say what of the call was not checked, or
+    only coarsely, each with the input that it is about. ``unchecked`` is why nothing of it was checked.
     """
 
     wrong: list[Wrong] = field(default_factory=list)
@@ -41,9 +41,9 @@ class Verdict:
 
 
 def check_call(operation: RecordedCall | GradientCall, known: Set[Input] = frozenset()) -> Verdict:
-    """Compare the derivative of a call with differences of it.
+    """Compare the derivative of a call with finite differences of it.
 
-    For ``known`` inputs, whose error was located in an earlier call, it is not located again.
+    For inputs in ``known``, an error was already located in an earlier call and is not located again.
     """
     verdict = Verdict()
     try:
@@ -80,7 +80,7 @@ def _check(call: CheckedCall, verdict: Verdict, known: Set[Input]) -> None:
 
 @dataclass(frozen=True)
 class _InputCheck:
-    # A call, and the one of its inputs with respect to which its derivative is compared.
+    # A call, and the input with respect to which its derivative is compared.
     call: CheckedCall
     at: int
     input: Input
@@ -89,7 +89,7 @@ class _InputCheck:
     verdict: Verdict
 
     def compare(self, gradient: Any, direction: Any, is_known: bool) -> bool:
-        # Compare along one direction, and along others what differs. Returns False where noise hides too much.
+        # Compare along one direction, and along others if the two differ. Returns False if noise hides too much.
         call, found = self.call, self.outline.slopes[self.at]
         finite = numpy.isfinite(gradient)
         if not finite.all():
@@ -124,7 +124,8 @@ class _InputCheck:
                 self.verdict.remark("spread", self.input, size=f"{compared.error:.1g}")
 
     def _blame(self, wrong: Wrong) -> None:
-        # A gradient is not the derivative: by definition, unless it was written by hand.
+        # Report that a gradient is not the derivative. The framework's own may define it differently; handwritten ones
+        # may not.
         operation = self.call.operation
         if operation.is_custom or wrong.is_by_hand:
             self.verdict.wrong.append(wrong)
@@ -135,9 +136,10 @@ class _InputCheck:
             )
 
     def _is_right_if_symmetric(self) -> bool:
-        # Is the input a symmetric matrix, and the derivative right as long as it stays one?
+        # Is the input a symmetric matrix, and is the derivative right as long as the matrix stays symmetric?
         #
-        # Such is the derivative of ``cholesky`` and ``eigh``, which read one half of the matrix and mean all of it.
+        # This is so for ``cholesky`` and ``eigh``, which read one half of the matrix and take it to stand for all of
+        # it.
         value = self.call.values[self.at]
         if value.ndim < 2 or value.shape[-1] != value.shape[-2] or value.shape[-1] < 2 or not _is_hermitian(value):
             return False
@@ -145,7 +147,7 @@ class _InputCheck:
         return not self._compared(direction + _transposed(direction))[0].differs
 
     def _compared(self, direction: Any, widest: float | None = None) -> tuple[DirectionCheck, Any, Sequence[Any]]:
-        # The comparison along a direction, with a cotangent of its own; that, and the gradients for it.
+        # The comparison along a direction with a new cotangent, that cotangent, and the gradients for it.
         call = self.call
         found = call.slope(self.at, direction, widest)
         cotangent = call.cotangent(call.known(found, self.outline.checked & ~found.is_kinked), [found])
@@ -153,9 +155,8 @@ class _InputCheck:
         return call.compare(found, cotangent, gradients[self.at], direction), cotangent, gradients
 
     def _confirmed(self, is_known: bool) -> Wrong | None:
-        # Other directions, other steps: noise that was small by chance once is not so twice.
-        #
-        # Nor do terms cancel in all of several.
+        # Try other directions and steps: noise that was small by chance once will not be so again, and terms will not
+        # cancel in several directions.
         call, at = self.call, self.at
         for _ in range(AGAIN):
             direction = call.direction(at)
@@ -167,7 +168,7 @@ class _InputCheck:
         return None
 
     def _transposed(self, wrong: Wrong, compared: DirectionCheck, forward: float | None) -> Wrong:
-        # What runs backward is the transpose of what runs forward, unless somebody has written it.
+        # The backward pass is the transpose of the forward derivative, unless somebody wrote it by hand.
         if forward is None or abs(compared.analytic - forward) <= UNLIKE * compared.scale:
             return wrong
         is_right = not replace(compared, analytic=forward).differs
@@ -175,7 +176,7 @@ class _InputCheck:
         return replace(wrong, looks=wrong.looks or (look,), is_by_hand=True)
 
     def _check_infinite(self, gradient: Any) -> None:
-        # Elements of a gradient that are not finite: right where the outputs that they move can't be checked.
+        # Infinite or NaN elements of a gradient: they are right if the outputs that they move cannot be checked.
         infinite = ~numpy.isfinite(gradient)
         found = self.call.slope(self.at, numpy.where(infinite, self.call.direction(self.at), 0.0))
         count = int(infinite.sum())

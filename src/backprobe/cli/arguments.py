@@ -1,4 +1,4 @@
-"""The arguments of a function, written ``NAME=VALUE``: values that are read, and of which nothing is evaluated."""
+"""The arguments of a function, written ``NAME=VALUE``. Values are parsed, and never evaluated as code."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from backprobe.errors import BadOption
 
-SINGLE = {"f": "float32", "c": "complex64"}  # what PyTorch, too, makes of a list of Python numbers
+SINGLE = {"f": "float32", "c": "complex64"}  # the dtypes that PyTorch, too, gives to a list of Python numbers
 NUMBERS = {"nan": math.nan, "inf": math.inf}
 SHAPED = ("randn", "zeros", "ones")
-CONSTANTS = {"true": "True", "false": "False", "none": "None", "null": "None"}  # as texts they would be surprising
+CONSTANTS = {"true": "True", "false": "False", "none": "None", "null": "None"}  # as text these would be surprising
 WORD = re.compile(r"[^\W\d][\w ./:+-]*")
-"""What is a text without quotes: ``mean``, ``data/train.csv``."""
+"""Matches text without quotes, such as ``mean`` or ``data/train.csv``."""
 
 
 def arguments(texts: Sequence[str]) -> dict[str, Any]:
@@ -57,9 +57,9 @@ def argument(name: str, text: str) -> Any:
 
 
 def literal(name: str, text: str) -> Any:
-    """The value of a Python literal, in which ``nan``, ``inf`` and ``randn(2, 3)`` may stand. Raises BadOption.
+    """The value of a Python literal, which may contain ``nan``, ``inf`` and ``randn(2, 3)``. Raises BadOption.
 
-    A list of numbers becomes a NumPy array, which the backend takes over.
+    A list of numbers becomes a NumPy array, which the backend converts to a tensor.
 
     >>> literal("x", "[1.0, 2]")
     array([1., 2.], dtype=float32)
@@ -78,7 +78,7 @@ def literal(name: str, text: str) -> Any:
 
 
 def floated(values: Iterable[Any]) -> list[Any]:
-    """Values of which one can be differentiated: where none is floating point, whole numbers are taken as that.
+    """Values of which at least one can be differentiated: if none is floating point, integers become floating point.
 
     >>> floated([3, 2]), floated([3.0, 2])
     ([3.0, 2.0], [3.0, 2])
@@ -100,7 +100,7 @@ def _value(name: str, node: ast.expr) -> Any:
 
 
 class _Numbers(ast.NodeTransformer):
-    # Puts the numbers that Python has no literal for in the place of their names.
+    # Replaces names such as ``nan`` by the numbers for which Python has no literal.
     def visit_Name(self, node: ast.Name) -> ast.expr:
         number = NUMBERS.get(node.id.lower())
         return node if number is None else ast.copy_location(ast.Constant(number), node)
@@ -116,7 +116,7 @@ def _array(value: list[Any]) -> Any:
 
 
 def _of_shape(name: str, shaped: str, sizes: Sequence[Any]) -> Any:
-    # An array of this shape; the random numbers of an argument are the same each time.
+    # An array of this shape. Random numbers are seeded by the argument's name, so they are the same each time.
     import numpy
 
     shape = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else tuple(sizes)
@@ -162,7 +162,7 @@ def _floating(value: Any) -> Any:
 
 
 def _found(error: Exception) -> str:
-    # Why text is not a literal; Python's own message shows the address of a syntax tree node, NumPy's is long.
+    # Why a text is not a literal. Python's own message contains the address of a syntax tree node, and NumPy's is long.
     if isinstance(error, SyntaxError):
         return error.msg
     if isinstance(error, MemoryError):

@@ -1,4 +1,4 @@
-"""The arguments on a command line, turned into a call of the function or model."""
+"""Turns the arguments on a command line into a call of the function or model."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from backprobe.cli.arguments import arguments, floated
 
 
 def called_with(target: Any, words: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments that words stand for, as a call of the target takes them. Raises BadOption.
+    """The positional and keyword arguments that ``words`` spell for the target. Raises BadOption.
 
-    ``*xs`` is given the elements of a tuple named xs, or one value. A model is given tensors, and whole numbers as they
-    are: its parameters are differentiated.
+    ``*xs`` receives the elements of a tuple called xs, or a single value. A model receives tensors. Its integers stay
+    integers, because its parameters are what is differentiated.
     """
     named = arguments(words)
     positional, several = _by_position(target, named)
@@ -29,13 +29,13 @@ def called_with(target: Any, words: Sequence[str]) -> tuple[tuple[Any, ...], dic
     args: list[Any] = []
     for one in positional:
         if one.name not in named and one.default is one.empty:
-            return tuple(args), named  # the call itself is going to say what is missing
+            return tuple(args), named  # the call itself reports missing arguments
         args.append(named.pop(one.name, one.default))
     return (*args, *values[: len(rest)]), named
 
 
 def _by_position(target: Any, named: Mapping[str, Any]) -> tuple[list[inspect.Parameter], str | None]:
-    # The parameters that have to be given by position, and the name of ``*xs`` if it is among the arguments.
+    # The parameters that must be passed by position, and the name of ``*xs`` if it was given.
     try:
         parameters = list(inspect.signature(target).parameters.values())
     except (TypeError, ValueError):  # a function written in C
@@ -46,13 +46,13 @@ def _by_position(target: Any, named: Mapping[str, Any]) -> tuple[list[inspect.Pa
 
 
 def _arrays_of_model(target: Any) -> Arrays | None:
-    # The tensors of a model's framework; None for what is not a model.
+    # The tensor functions of a model's framework; None if the target is not a model.
     imported = (load_backend(name) for name in BACKENDS if is_imported(name))
     return next((backend.arrays for backend in imported if is_model(backend, target)), None)
 
 
 def _tensors(value: Any, arrays: Arrays) -> Any:
-    # A value in which NumPy arrays are tensors of a framework.
+    # The value, with NumPy arrays replaced by tensors of a framework.
     if isinstance(value, tuple):
         return tuple(_tensors(one, arrays) for one in value)
     if isinstance(value, dict):
@@ -67,5 +67,5 @@ def _tensor(array: Any, arrays: Arrays) -> Any:
 
 
 def _strides(shape: Sequence[int]) -> list[int]:
-    # Those of an array whose elements are in memory as they are counted.
+    # The strides, in elements, of a contiguous array.
     return [math.prod(shape[at + 1 :]) for at in range(len(shape))]

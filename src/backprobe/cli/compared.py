@@ -1,4 +1,4 @@
-"""Two programs on a command line, compared: each a function in a file, or the folder of a saved recording or a run."""
+"""Compares two programs of a command line, each a function in a file or the folder of a saved recording or a run."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def compared(
     html: str | None,
     **options: Any,
 ) -> bp.DiffReport | bp.RunDiffReport:
-    """The report on two programs. Functions get the same arguments, and draw the same random numbers.
+    """The report on two programs. Functions get the same arguments and draw the same random numbers.
 
-    With ``html`` it is written there as a page, too.
+    With ``html`` the report is also written to that file, as a page.
 
     Raises BadOption, and what the functions themselves, ``probe``, ``load`` and ``diff`` raise.
     """
@@ -41,7 +41,8 @@ def compared(
     functions = [(one, place) for one, place in places if not programs.is_saved(one)]
     if not functions:
         programs.refuse_beside_recording([a, b], words, options)
-    for one, place in functions:  # before any runs: what their files draw at random is not the functions' own
+    # both files are imported before either function runs, so their random draws do not disturb the functions'
+    for one, place in functions:
         with programs.beside_others(*place):
             programs.load(one)
     recordings: list[Any] = []
@@ -58,7 +59,7 @@ def compared(
 
 @contextmanager
 def _same_numbers() -> Iterator[None]:
-    # After this context random numbers come as if none had been drawn in it, in all frameworks that are imported.
+    # After this context, random numbers continue as if none had been drawn inside it, in every imported framework.
     with ExitStack() as stack:
         for backend in [load_backend(name) for name in BACKENDS if is_imported(name)]:
             stack.enter_context(Replay(backend, None).run())
@@ -85,6 +86,6 @@ def _pairs(option: str, texts: Sequence[str], example: str) -> dict[str, str]:
 
 
 def _axes(text: str) -> str | tuple[int, ...]:
-    # The order of axes, ``3,2,0,1``, or the text as it is.
+    # The order of axes in a text like ``3,2,0,1``; any other text unchanged.
     axes = text.split(",")
     return tuple(map(int, axes)) if all(axis.strip().isdecimal() for axis in axes) else text

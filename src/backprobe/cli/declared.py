@@ -1,4 +1,4 @@
-"""Options of commands as the verbs declare them: what each takes is written once, where the verb checks it."""
+"""The options of commands, taken from the verbs' declarations, so that allowed values are written only once."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ OPTIONS = {
         *WATCHING,
         *PACES,
         ORDER,
-        replace(CONVENTION, allowed=tuple(CONVENTIONS), next='"flax"', says=""),  # a command line has no pairs of them
-        replace(WHAT, kind=str, allowed=KINDS, next="'grad'", says=""),  # and repeats what is several
+        # pairs of names cannot be written on a command line
+        replace(CONVENTION, allowed=tuple(CONVENTIONS), next='"flax"', says=""),
+        replace(WHAT, kind=str, allowed=KINDS, next="'grad'", says=""),  # a command repeats the option instead
         replace(EXPORTING, name="to", next="'parquet'"),
         Option("steps", int, 1, "2"),
         Option("step", int, 0, "10"),
     )
 }
-"""Those that commands have, by their names."""
+"""The options that commands share with verbs, by name."""
 
 
 def declared(name: str, help: str, **given: Any) -> Callable[[Command], Command]:
-    """The option of this name, for a command. In ``help`` stands {} for the values that it may have."""
+    """A click option for a command. ``{}`` in ``help`` stands for the allowed values."""
     return option_of(OPTIONS[name], help, **given)

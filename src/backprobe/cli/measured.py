@@ -1,4 +1,4 @@
-"""A script on the command line whose memory is measured."""
+"""Measures the memory of a script on the command line."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ NO_STEP = f"no optimizer made a step that can be heard, so nothing is known of w
 
 
 def measured(program: str, words: Sequence[str], steps: int, experiments: bool) -> NoReturn:
-    """Run a script for so many steps, print what it keeps, and exit with 1 if something outlives its step.
+    """Run the first ``steps`` steps of a script, print what it keeps, and exit with 1 if something outlives its step.
 
-    With ``experiments`` it runs again with the lines that would let go of that.
+    With ``experiments``, the script runs again with the lines that should release it.
     """
     file, spec = main_program(program)
     script = ScriptMemory(steps)

@@ -1,4 +1,4 @@
-"""The script or module that a command runs as a whole: its file, or what ``python -m`` would find."""
+"""Finds the script or module that a command runs as a whole, as ``python`` and ``python -m`` do."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from backprobe.findings.phrasing import listed
 from backprobe.record.names import nearest
 
 PLACED = "backprobe.placed"
-"""In a command's context: a line on the script's words that are spelled like options of ours."""
+"""Key in a command's context: a remark about words of the script that look like options of ours."""
 
 
 def main_program(program: str) -> tuple[str, ModuleSpec | None]:
-    """The file that runs as ``__main__``, and its spec where it is a module. Raises BadOption.
+    """The file to run as ``__main__``, and its spec if it is a module. Raises BadOption.
 
-    The packages of a module are imported, as ``python -m`` does: what they raise comes out.
+    The packages around a module are imported, as ``python -m`` does, and their errors are not caught.
     """
     context = click.get_current_context()
     spec = _spec(program) if is_module(program) else None
@@ -40,7 +40,7 @@ def main_program(program: str) -> tuple[str, ModuleSpec | None]:
 
 
 def is_first() -> bool:
-    """Of several processes that ``torchrun`` starts, is it the first?"""
+    """Is this the first of the processes that ``torchrun`` started?"""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -60,7 +60,7 @@ def _spec(name: str) -> ModuleSpec:
 
 
 def _found(name: str) -> ModuleSpec | None:
-    # Where a module is; its packages are imported, but not itself.
+    # The spec of a module. The packages around it are imported, but not the module itself.
     package = name.rpartition(".")[0]
     try:
         if package:
@@ -68,14 +68,14 @@ def _found(name: str) -> ModuleSpec | None:
         return importlib.util.find_spec(name) if name.strip(".") == name else None
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # a package of it imports what is not there
-    except ValueError:  # what has no spec
+            raise  # a package around it exists, and fails to import something else
+    except ValueError:  # the module has no spec
         pass
     return None
 
 
 def _refused(name: str, spec: ModuleSpec | None) -> BadOption:
-    # The error about what is no module, or has nothing to run, with a module that is there.
+    # The error for a name that is not a module or cannot be run. It suggests a module that exists.
     package, _, last = name.rpartition(".")
     parent = name if name in sys.modules else package
     places = getattr(sys.modules.get(parent), "__path__", () if parent else [os.getcwd()])

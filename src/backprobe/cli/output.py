@@ -1,4 +1,4 @@
-"""The output of a command: words, or one JSON document, or nothing; and a SARIF file besides."""
+"""The output of a command: text, one JSON document, or nothing; and the SARIF file, if asked for."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from backprobe.show.plain import plain_record
 from backprobe.show.printing import echo
 
 DOCUMENT, PLACE = "backprobe.document", "backprobe.place"
-"""In a command's context: the document that --json prints, and the file of a script or module that runs."""
+"""Keys in a command's context: the document that --json prints, and the file of the script or module that runs."""
 
 
 def _keep(ctx: click.Context, option: click.Parameter, value: Any) -> None:
-    # A script may change the current folder: paths are those of the folder at the beginning.
+    # Paths are resolved now, because a script may change the current folder.
     is_path = value and option.name == "sarif"
     ctx.meta[f"backprobe.{option.name}"] = (Path(value).absolute(), Path.cwd()) if is_path else value
     if is_asked("json") and is_asked("quiet"):
@@ -62,26 +62,26 @@ to_sarif = click.option(
     callback=_keep,
     help="Write the findings into a SARIF file, too, for GitHub and editors.",
 )
-"""The option of commands whose findings are at lines of code."""
+"""The option --sarif, for commands whose findings belong to lines of code."""
 
 
 def is_asked(option: str) -> Any:
-    """Its value, if this option of the command was given."""
+    """The value of this option of the current command; a false value if it was not given."""
     context = click.get_current_context(silent=True)
     return context and context.meta.get(f"backprobe.{option}")
 
 
 def tell(text: str) -> None:
-    """Print a remark on standard error, unless the command is to be quiet."""
+    """Print a remark on standard error, unless --quiet was given."""
     if not is_asked("quiet"):
         echo(text, err=True)
 
 
 def show(found: object, data: Any = None) -> None:
-    """Print what a command has found, as text or as data, and write a report into the SARIF file that was asked for.
+    """Print what a command found, as text or as data, and write a report to the SARIF file if one was asked for.
 
-    A report and a recording have data of their own. Of None there is no text. Data goes with the versions that made it,
-    for somebody else who is sent it.
+    Reports and recordings bring their own data. If ``found`` is None, no text is printed. Data includes the versions
+    that produced it, in case it is sent to somebody else.
     """
     if found is data is None:
         return
@@ -112,9 +112,9 @@ def _write(report: Report, path: Path, root: Path) -> None:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Within this context of a command with ``--json``, all that is printed goes to standard error.
+    """In a command with ``--json``, redirect everything that is printed inside this context to standard error.
 
-    Afterwards the document is printed, and is alone on standard output.
+    Afterwards the document is printed, so that standard output contains nothing else.
     """
     if not is_asked("json"):
         yield
@@ -123,7 +123,7 @@ def alone() -> Iterator[None]:
     kept = None if number is None or other is None else os.dup(number)
     try:
         with redirect_stdout(sys.stderr):
-            if number is not None and other is not None:  # what C prints, and other processes
+            if number is not None and other is not None:  # also what C code and child processes print
                 out.flush()
                 os.dup2(other, number)
             yield

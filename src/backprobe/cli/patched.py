@@ -1,4 +1,4 @@
-"""``--patch``: the remedies that were tried as a file that ``git apply`` takes."""
+"""``--patch``: writes remedies that were tried to a file for ``git apply``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backprobe.source.edits import Edit, patch
 
 
 def refuse_patch(program: str, words: Sequence[str], path: str) -> None:
-    """Raise BadOption where no patch can be made, or written."""
+    """Raise BadOption if no patch can be made of this program, or the file cannot be written."""
     spelled = asked(program, *words, options=("--patch", path))
     if is_saved(program):
         raise BadOption(
@@ -42,7 +42,7 @@ def refuse_patch(program: str, words: Sequence[str], path: str) -> None:
 
 
 def write_patch(report: bp.Report, path: str) -> None:
-    """Write what was tried and let gradients arrive, and say so; without such a remedy no file is written."""
+    """Write the remedies that were tried with success, and say so. If there are none, no file is written."""
     edits = list(dict.fromkeys(edit for one in report.findings for edit in one.edits))
     if not edits:
         tell(f"{path} is not written: no remedy was found by trying")
@@ -61,7 +61,7 @@ def write_patch(report: bp.Report, path: str) -> None:
 
 
 def root_of(edits: Sequence[Edit]) -> Path:
-    """The folder that names of files in a patch begin at: that of the repository, or else the current one."""
+    """The folder to which paths in a patch are relative: the repository if there is one, else the current folder."""
     files = [Path(edit.file).absolute() for edit in edits]
     repository = next((folder for folder in files[0].parents if (folder / ".git").exists()), None)
     for folder in (repository, Path.cwd()):

@@ -1,4 +1,4 @@
-"""Commands that take a script: options of ours stand before it, and every word behind it is the script's."""
+"""Commands that run a script: our options come before it, and all words after it belong to the script."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ HELP = 'Run a module, as "python -m MODULE" does, with the words behind it.'
 
 
 class ScriptVerb(Verb):
-    """A command of FILE:FUNCTION or a recording, among whose words options may stand anywhere, or of a script.
+    """A command for FILE:FUNCTION or a recording, where options may appear anywhere, or for a script.
 
-    The words of a script are not looked at, as ``python`` does not; a first ``--`` is left out.
+    The words after a script are passed on unread, as ``python`` does. A first ``--`` is dropped.
     """
 
     def __init__(self, *args: Any, **given: Any) -> None:
@@ -27,7 +27,7 @@ class ScriptVerb(Verb):
         self.params.append(click.Option(["-m"], metavar="MODULE", expose_value=False, callback=_misplaced, help=HELP))
 
     def placed(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """The words as click understands them: ``--`` before the script, and what follows untouched."""
+        """The words for click: a ``--`` is put before the script, and what follows is left as it is."""
         options = {name: one for one in self.get_params(ctx) if isinstance(one, click.Option) for name in one.opts}
         del options["-m"]
         at = 0
@@ -51,8 +51,8 @@ class ScriptVerb(Verb):
     def _look(
         self, ctx: click.Context, options: dict[str, click.Option], before: list[str], behind: list[str], count: int
     ) -> None:
-        # Keep a line about words of the script that are spelled like options of ours. Raises Refusal where such a
-        # word stands before one of ours.
+        # Remember a remark about words of the script that look like our options. Raises Refusal if one of our options
+        # comes after such a word.
         taken: list[str] = []
         rest: list[str] = []
         takes_next = False

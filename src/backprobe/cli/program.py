@@ -26,30 +26,30 @@ from backprobe.record.names import nearest
 
 T = TypeVar("T")
 IMPORTED = "backprobe.imported"
-"""In a command's context: the modules of the files that it has imported."""
+"""Key in a command's context: the modules of the files that it imported."""
 BESIDE = "backprobe.beside"
-"""In a command's context: the programs before and behind the one that is at work, where it takes several."""
+"""Key in a command's context: the other programs of the command, before and after the one at work."""
 MODULE = "backprobe.module"
-"""In a command's context: the program, where it is a module that ``-m`` was given."""
+"""Key in a command's context: the program, if it is a module given by ``-m``."""
 
 
 def is_saved(program: str) -> bool:
-    """Is it the folder of a recording, and not a function?"""
+    """Is it the folder of a recording, rather than a function?"""
     return bool(program) and not is_module(program) and Path(program).is_dir()
 
 
 def is_script(program: str) -> bool:
-    """Is it a script or a module, which runs as a whole? Also where it is not there."""
+    """Is it a script or module that runs as a whole? Also True for a file that does not exist."""
     return is_module(program) or (bool(program) and ":" not in program and not is_saved(program))
 
 
 def is_module(program: str) -> bool:
-    """Is it a module, which ``-m`` was given?"""
+    """Is it a module given by ``-m``?"""
     return program == click.get_current_context().meta.get(MODULE)
 
 
 def refuse_without_partials(program: str, recording: bp.Recording) -> None:
-    """Raise BadOption for a recording that was saved without partials, which only another run can add."""
+    """Raise BadOption for a recording that was saved without partials: only another run could add them."""
     if is_saved(program) and recording.path_sums is None:
         raise BadOption(
             f"the recording in {program} has no partials",
@@ -110,7 +110,7 @@ def provoked(
 
 @contextmanager
 def _inferring(program: str, words: Sequence[str]) -> Iterator[None]:
-    # Where the framework cannot be inferred, the message says what to type here, and not in Python.
+    # If the framework cannot be inferred, the message should say what to type in the shell, not in Python.
     try:
         yield
     except NoBackend as error:
@@ -122,7 +122,7 @@ def _inferring(program: str, words: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def so_far(kind: type[T]) -> Iterator[list[T]]:
-    """Within this context Ctrl-C ends the run alone: what was made until then is in the list that is given."""
+    """Yields a list. After Ctrl-C, it holds the partial result that the run has left, if there is one."""
     made: list[T] = []
     try:
         yield made
@@ -136,7 +136,7 @@ def so_far(kind: type[T]) -> Iterator[list[T]]:
 
 
 def refuse_beside_recording(saved: Sequence[str], words: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Raise BadOption where arguments or options of a function are given beside saved recordings."""
+    """Raise BadOption if arguments or options of a function are given together with saved recordings."""
     given = [*words, *(f"--{name}" for name, value in options.items() if value)]
     if given:
         are = "is a saved recording" if len(saved) == 1 else "are saved recordings"
@@ -149,9 +149,9 @@ def refuse_beside_recording(saved: Sequence[str], words: Sequence[str], options:
 
 
 def load(program: str, example: Sequence[str] = ("x=3",), *, classes: bool = False) -> Any:
-    """What ``FILE:FUNCTION`` names; the file is imported, with its own folder on the path. Raises BadOption.
+    """The object that ``FILE:FUNCTION`` names. The file is imported, with its folder on the path. Raises BadOption.
 
-    Messages have ``example`` for its arguments. A class is refused, unless ``classes`` are taken, too.
+    ``example`` are the arguments that messages show. A class is refused unless ``classes`` is True.
     """
     text, colon, name = program.rpartition(":")
     file = Path(text)
@@ -178,7 +178,8 @@ def load(program: str, example: Sequence[str] = ("x=3",), *, classes: bool = Fal
     for step in name.split("."):
         if not hasattr(found, step):
             called = {known: value for known, value in vars(module).items() if callable(value) and known[:1] != "_"}
-            functions = sorted(called, key=lambda known: isinstance(called[known], type))  # a class is not probed
+            # classes last: they cannot be probed
+            functions = sorted(called, key=lambda known: isinstance(called[known], type))
             close = nearest(name, functions) or functions
             raise BadOption(
                 f"{text} has no function {name!r}",
@@ -199,13 +200,13 @@ def load(program: str, example: Sequence[str] = ("x=3",), *, classes: bool = Fal
 
 
 def _meant(text: str, name: str) -> str:
-    # What was probably meant by the name of a file that is not there.
+    # The most likely FILE:FUNCTION when the file does not exist.
     file = similar_file(text)
     return f"{file}:{name}" if file else "toy.py:f"
 
 
 def similar_file(text: str) -> str | None:
-    """The Python file whose name is most like that of one that is not there."""
+    """The existing Python file whose name is most similar to this one."""
     folder = Path(text).parent
     there = [one.stem for one in folder.glob("*.py")] if folder.is_dir() else []
     close = nearest(Path(text).stem, there)
@@ -213,7 +214,7 @@ def similar_file(text: str) -> str | None:
 
 
 def _imported(text: str, program: str) -> ModuleType:
-    # The module in a file, which is imported once in a command.
+    # The module in a file, imported once for each command.
     file = Path(text).resolve()
     known: dict[Path, ModuleType] = click.get_current_context().meta.setdefault(IMPORTED, {})
     if file not in known:
@@ -223,7 +224,8 @@ def _imported(text: str, program: str) -> ModuleType:
 
 def _import(text: str, program: str) -> ModuleType:
     file = Path(text).resolve()
-    name = file.stem if file.stem not in sys.modules else f"{file.stem} (probed)"  # random.py does not replace random
+    # random.py must not replace the module random
+    name = file.stem if file.stem not in sys.modules else f"{file.stem} (probed)"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise BadOption(f"{text!r} is not a Python file", asked=asked(program), next="a file whose name ends in .py")
@@ -236,7 +238,7 @@ def _import(text: str, program: str) -> ModuleType:
 
 
 def beside(target: Any, program: str, name: str) -> Any:
-    """What a name is in the file of a function. Raises BadOption."""
+    """The object with this name in the file of a function. Raises BadOption."""
     known = vars(sys.modules[target.__module__])
     if name not in known:
         raise BadOption(
@@ -250,7 +252,7 @@ def beside(target: Any, program: str, name: str) -> Any:
 
 @contextmanager
 def beside_others(before: Sequence[str], behind: Sequence[str]) -> Iterator[None]:
-    """Within this context, a command that messages show has these programs beside the one that they are about."""
+    """Inside this context, messages show these programs before and after the one that they are about."""
     meta = click.get_current_context().meta
     meta[BESIDE] = (before, behind)
     try:
@@ -260,7 +262,7 @@ def beside_others(before: Sequence[str], behind: Sequence[str]) -> Iterator[None
 
 
 def asked(*words: str, options: Sequence[str] = ()) -> str:
-    """The command that runs, with these words behind it, as messages show it; the first one is the program."""
+    """The command, followed by these words, for messages. The first word is the program."""
     context = click.get_current_context()
     before, behind = context.meta.get(BESIDE, ((), ()))
     options = [*options, "-m"] if words and is_module(words[0]) else options

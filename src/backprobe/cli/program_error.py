@@ -1,4 +1,4 @@
-"""Errors that the program on a command line raises: shown as Python shows them, without frames of ours."""
+"""Shows errors of the program on a command line as Python would, without our own frames."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from backprobe.show.printing import echo
 from backprobe.source.tracebacks import is_mistake_of_ours, steps, without
 
 REFUSED, RAISED = 2, 3
-"""The exit statuses for bad input and all that is ours, and where the program raised; 1 is for findings."""
+"""Exit statuses: for bad input and errors of our own, and for errors of the program. Findings exit with 1."""
 OWN = tuple(str(Path(module.__file__ or "").parent) + "/" for module in (backprobe, click))
 
 
 def shown(error: Exception) -> int:
-    """Show an error as Python would: the exit status. One that arose in backprobe itself is shown whole."""
+    """Show an error as Python would, and return the exit status. An error of backprobe itself is shown in full."""
     if not is_mistake_of_ours(error):
         show(error)
         return RAISED
@@ -28,7 +28,7 @@ def shown(error: Exception) -> int:
 
 
 def show(error: BaseException) -> None:
-    """Show an error, and those that it came from, without the frames that are not of the program."""
+    """Show an error and its causes, without frames that do not belong to the program."""
     from backprobe.explain.rebound import rebound_note  # with all that explains: for the viewer's server too much
 
     one: BaseException | None = error
@@ -37,14 +37,14 @@ def show(error: BaseException) -> None:
         seen.add(id(one))
         one.__traceback__ = _of_program(one.__traceback__)
         one = one.__cause__ or one.__context__
-    note = rebound_note(error)  # also where no probe has seen the error, as in a file that is imported
+    note = rebound_note(error)  # also if no probe saw the error, as for one in a file that is imported
     if note is not None and note not in getattr(error, "__notes__", ()):
         error.add_note(note)
     sys.excepthook(type(error), error, error.__traceback__)
 
 
 def _of_program(trace: TracebackType | None) -> TracebackType | None:
-    # A traceback without frames of ours, without what called us, and without what loaded the program's file.
+    # The traceback without our frames, without our callers, and without the frames that loaded the program's file.
     every = list(steps(trace))
     first = next((at for at, one in enumerate(every) if _is_own(one)), 0)
     loading = {id(one) for one in every[:first]}

@@ -1,4 +1,4 @@
-"""A sign of life from a long run: a line on standard error now and then, in a terminal only."""
+"""Signs of life from a long run: now and then a line on standard error, only in a terminal."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from backprobe.cli.output import is_asked
 from backprobe.show.printing import echo
 
 FIRST = 10.0
-"""Seconds until the first line; each further one comes after twice that time."""
+"""Seconds until the first line. Each further line waits twice as long as the one before."""
 
 
 @contextmanager
 def progress(doing: Callable[[], str], first: float = FIRST) -> Iterator[None]:
     """While this context is open, say from time to time what is being done.
 
-    Lines of their own, and few, so that what the program itself prints stays readable.
+    Only a few full lines are printed, so that the program's own output stays readable.
     """
     if is_asked("quiet") or not sys.stderr.isatty():
         yield

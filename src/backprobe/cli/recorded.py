@@ -1,4 +1,4 @@
-"""The recording that a command is about: of a function, of a whole script, or in a folder."""
+"""The recording that a command works on: of a function, of a whole script, or read from a folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def recorded(
 ) -> bp.Recording:
     """The recording. Raises BadOption, and what ``probed``, ``script.recorded`` and ``load`` raise.
 
-    Of a function ``of`` says what to differentiate; of what has been differentiated, which output is meant.
+    For a function, ``of`` says what to differentiate. For a recording that exists already, it selects one of its
+    outputs.
     """
     wanted = by_default if partials is None else partials
     if is_saved(program):
@@ -36,7 +37,7 @@ def recorded(
 
 
 def of_one(program: str, words: Sequence[str], *beside: str, **options: Any) -> bp.Recording:
-    """The same for a command that is about one output; ``beside`` are its words before the arguments."""
+    """A recording for a command that needs a single output. ``beside`` are the words before the program's arguments."""
     found = recorded(program, words, **options)
     if found.record.is_of_several:
         raise BadOption(
@@ -49,7 +50,7 @@ def of_one(program: str, words: Sequence[str], *beside: str, **options: Any) -> 
 
 
 def _of(made: bp.Recording, of: Sequence[str], program: str, words: Sequence[str]) -> bp.Recording:
-    # The part of a recording that is of one output. Raises BadOption.
+    # The part of a recording that belongs to one output. Raises BadOption.
     if not of:
         return made
     keys = made.output_keys or tuple([entry.name for entry in made.outputs])

@@ -1,4 +1,4 @@
-"""Commands that end badly: bad input and errors of the program on standard error, and Ctrl-C.
+"""Commands that fail: on bad input, on errors of the program, and on Ctrl-C.
 
 Bad input is shown as one of our errors, with exit status 2.
 """
@@ -23,11 +23,11 @@ from backprobe.record.names import nearest
 from backprobe.show.printing import echo
 
 TYPED = "backprobe.typed"
-"""In a command's context: the command line."""
+"""Key in a command's context: the command line as typed."""
 INTERRUPTED = "backprobe.interrupted"
-"""In a command's context: Ctrl-C has ended the program."""
+"""Key in a command's context: True after Ctrl-C has ended the program."""
 STOPPED = 130
-"""The exit status after Ctrl-C: 128 and the number of its signal, as shells have it."""
+"""The exit status after Ctrl-C: 128 plus the number of the signal, as in shells."""
 RENAMED = {"run": "probe"}
 ALL_KINDS = [word for kind in ("value", "grad", "param", "update") for word in ("--what", kind)]
 RENAMED_OPTIONS = {
@@ -51,14 +51,14 @@ class Refusal(click.ClickException):
 
 
 class Verb(click.Command):
-    """A command whose bad input is refused with one of our errors, and which has the options that all have."""
+    """A command that has the options shared by all commands, and reports bad input as one of our errors."""
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
         self.params += shared()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = [*args]  # click takes them out
+        given = [*args]  # click empties the list
         typed = ctx.meta[TYPED] = spelled(self.name, *given)
         try:
             return super().parse_args(ctx, self.placed(ctx, args))
@@ -77,7 +77,7 @@ class Verb(click.Command):
             raise Refusal(BadOption(headline, asked=typed, next=f"backprobe {self.name} --help")) from error
 
     def placed(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """The words as click is to read them."""
+        """The words in the form that click should read."""
         return args
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -102,7 +102,7 @@ class Verb(click.Command):
         return result
 
     def _refusal(self, ctx: click.Context, error: BackprobeError) -> Refusal:
-        # Of an error of the API: what was typed, and what to type next.
+        # Turns an error of the API into one for the shell: what was typed, and what to type next.
         if not _is_own(error):
             error.asked = ctx.meta[TYPED]
             if not error.next.startswith("backprobe "):
@@ -111,7 +111,7 @@ class Verb(click.Command):
 
 
 def _is_own(error: BackprobeError) -> bool:
-    # Was it raised here, where messages are spelled for a shell already?
+    # Was it raised in ``cli``, where messages are already spelled for a shell?
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next
@@ -119,9 +119,10 @@ def _is_own(error: BackprobeError) -> bool:
 
 
 class Verbs(click.Group):
-    """The commands by name; a name that is not one of them is refused with the nearest.
+    """The commands by name. For an unknown name the error suggests the nearest one.
 
-    ``others`` is the module that adds those that are imported only when one of them, or all, are asked for.
+    ``others`` names the module that adds the commands which are imported only when one of them, or the list of all, is
+    asked for.
     """
 
     command_class = Verb

@@ -1,4 +1,4 @@
-"""A captured step on the command line, with what makes its model."""
+"""Replays a captured step from the command line, with the function or class that makes its model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backprobe.storage.steps import step_data, told
 
 
 def replayed(step: str, program: str, words: Sequence[str], models: Sequence[str] = ()) -> bp.ReplayReport:
-    """The report of a step that has run again. Raises BadOption, and what the program and ``replay`` raise."""
+    """The report of a step that ran again. Raises BadOption, and what the program and ``replay`` raise."""
     known = told(step) or {}
     is_function = bool(known.get("is_function"))
     if ":" not in program:
@@ -30,7 +30,7 @@ def replayed(step: str, program: str, words: Sequence[str], models: Sequence[str
             why="a step holds numbers, and no code",
             next=f"{asked(step, f'{file}:{_name(known)}', *_arguments(words))}, with {_made(known)} in {file}",
         )
-    step_data(Path(step), asked(step, program, *words))  # before the program is asked for its model
+    step_data(Path(step), asked(step, program, *words))  # before the program is loaded to make the model
     with beside_others([step], []):
         found = load(program, (), classes=not is_function)
         if is_function:
@@ -54,7 +54,7 @@ def _made(known: dict[str, Any]) -> str:
 
 
 def _model(found: Any, program: str, words: Sequence[str]) -> Any:
-    # The model that is named, or that the function makes.
+    # The model: the named object itself, or what the named function returns.
     file, _, name = program.rpartition(":")
     if _is_model(found):
         _refuse_words(program, words)
@@ -89,7 +89,7 @@ def _model(found: Any, program: str, words: Sequence[str]) -> Any:
 
 
 def _needed(function: Any) -> list[str]:
-    # The arguments that have no default, with a number in the place of each.
+    # The arguments without a default, each with a number as an example.
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     known = inspect.signature(function).parameters.values()
     return [f"{one.name}=4" for one in known if one.default is one.empty and one.kind not in several]

@@ -1,4 +1,4 @@
-"""The commands on runs that ``bp.watch`` has written: they show them, and write them for other tools."""
+"""The commands for runs that ``bp.watch`` wrote: they show runs and export them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quiet ends of a command that is stopped from outside: by Ctrl-C, or because nobody reads its output any more."""
+"""Quiet exits when a command is stopped from outside, by Ctrl-C or because its output is no longer read."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from types import FrameType
 from typing import Any
 
 UNREAD = 141
-"""The exit status where nobody reads the output: 128 and the number of SIGPIPE, as shells have it."""
+"""The exit status when the output is no longer read: 128 plus the number of SIGPIPE, as in shells."""
 
 
 def is_unread(error: BaseException) -> bool:
-    """Did an error come up because nobody reads our output, as in ``| head``? What is left of it is dropped then."""
+    """Was an error raised because our output is no longer read, as in ``| head``? If so, discards the rest."""
     if not isinstance(error, BrokenPipeError):
         return False
     numbers = map(number_of, (sys.stdout, sys.stderr))
     closed = [number for number in numbers if number is not None and _is_closed(number)]
-    for number in closed:  # else Python would try again when it ends, and print that it failed
+    for number in closed:  # else Python would flush again at its exit, and print that this failed
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, number)
         os.close(nowhere)
@@ -30,10 +30,10 @@ def is_unread(error: BaseException) -> bool:
 
 
 def number_of(stream: Any) -> int | None:
-    """The system's number of a stream; None where it has none."""
+    """The file descriptor of a stream; None if it has none."""
     try:
         found: int = stream.fileno()
-    except (AttributeError, OSError, ValueError):  # none, one in memory, one that is closed
+    except (AttributeError, OSError, ValueError):  # no stream, one in memory, or a closed one
         return None
     return found
 
@@ -42,15 +42,15 @@ def _is_closed(number: int) -> bool:
     if not hasattr(select, "poll"):  # Windows
         return False
     asked = select.poll()
-    asked.register(number, 0)  # that nobody reads is said without asking
+    asked.register(number, 0)  # a closed reader is reported without asking for any event
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in asked.poll(0))
 
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Within this context Ctrl-C raises KeyboardInterrupt also where a package that is imported drops it.
+    """Inside this context Ctrl-C raises KeyboardInterrupt even if an import swallows it.
 
-    PyTorch's C++ does, which goes on without NumPy, and fails later in other words.
+    PyTorch's C++ code does: it continues without NumPy, and fails later with another error.
     """
     before, noticed = signal.getsignal(signal.SIGINT), list[int]()
     if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():

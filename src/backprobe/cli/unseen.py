@@ -1,4 +1,4 @@
-"""The message about a script in which no gradient was seen: which of its calls differentiates, and what to type."""
+"""The message for a script in which no gradient was seen. It names the call that differentiates, and what to type."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from backprobe.probe.script import imported
 from backprobe.source.derivative_calls import DerivativeCall, derivative_calls
 
 FORWARD = ("jvp", "jacfwd", "linearize", "hessian")
-"""Functions that push derivatives forward, of which no gradient of a value between comes."""
+"""Functions that push derivatives forward, so values in between get no gradient."""
 
 
 def no_gradient_seen(program: str, file: str) -> BadOption:
-    """The error about a script that took no gradient which is seen."""
+    """The error for a script that took no gradient that we can see."""
     calls = _calls(file)
     if not calls:
         return BadOption(
@@ -52,7 +52,7 @@ def _calls(file: str) -> list[DerivativeCall]:
 
 
 def _instead(file: str, call: DerivativeCall) -> str:
-    # What to type: of a function of the file its name and arguments, of any other the probe in the script.
+    # What to type: for a function in the file, its name and arguments; for any other, a probe inside the script.
     functions = {
         node.name: node for node in ast.parse(Path(file).read_bytes()).body if isinstance(node, ast.FunctionDef)
     }
@@ -64,7 +64,7 @@ def _instead(file: str, call: DerivativeCall) -> str:
 
 
 def _words(names: list[str], arguments: str) -> list[str]:
-    # Arguments as the command line takes them; none where they are not literal.
+    # The arguments as the command line takes them; none if they are not literals.
     values = ast.parse(f"[{arguments}]", mode="eval").body
     elements = values.elts if isinstance(values, ast.List) else []
     try:

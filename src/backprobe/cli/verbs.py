@@ -21,6 +21,7 @@ from backprobe.cli.measured import measured
 from backprobe.cli.output import is_asked, show, tell, to_sarif
 from backprobe.cli.patched import refuse_patch, write_patch
 from backprobe.cli.placement import ScriptVerb
+from backprobe.cli.probing import BACKEND, SELECT, WORDS, probing
 from backprobe.cli.recorded import of_one, recorded
 from backprobe.cli.refusal import INTERRUPTED
 from backprobe.cli.replayed import replayed
@@ -30,48 +31,6 @@ from backprobe.cli.watched import watched
 from backprobe.draw import check_path
 from backprobe.errors import BadOption, NothingToDifferentiate, installed
 from backprobe.show.plain import plain_value
-
-BACKEND = click.option(
-    "--backend", metavar="NAME", help="torch, tensorflow or jax; needed if the file imports several."
-)
-SELECT = click.option(
-    "--select", "-s", metavar="PATTERN", multiple=True, help="Record only what this pattern matches; may be repeated."
-)
-WORDS = click.argument("words", nargs=-1, metavar="[NAME=VALUE]...")
-
-
-def probing(command: Callable[..., None]) -> Callable[..., None]:
-    """The arguments and options of ``bp.probe``."""
-    for option in [
-        BACKEND,
-        click.option("--nonfinite", is_flag=True, help="Record where NaN and Inf were born."),
-        declared("values", '"copy" copies every value at once; the default is "alias".', metavar="HOW"),
-        declared("strategy", "How gradients are caught: {}; the default is edges.", metavar="NAME"),
-        declared("partials", '"true" adds local partials, "full" their whole matrices.', metavar="WHICH"),
-        click.option(
-            "--cotangent",
-            metavar="VALUE",
-            help="The vector of the vector-Jacobian product, if the output is not a scalar.",
-        ),
-        click.option(
-            "--wrt",
-            metavar="NAME",
-            multiple=True,
-            help="Differentiate with respect to this argument only; may be repeated.",
-        ),
-        click.option(
-            "--of",
-            metavar="PATH",
-            multiple=True,
-            help="What to differentiate: a path in the return value or "
-            "the name of a value; repeated, each has a backward pass of its own. Of a script or a recording: "
-            "the output that is meant.",
-        ),
-        SELECT,
-        WORDS,
-    ]:
-        command = option(command)
-    return command
 
 
 @main.command(cls=ScriptVerb)
@@ -476,13 +435,13 @@ def demo(folder: str) -> None:
 
 
 def _first_name(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    # The name of a value, if one comes before the arguments, and the arguments.
+    # Splits the words into the name of a value, if one comes first, and the arguments.
     count = int(bool(words) and "=" not in words[0])
     return words[:count], words[count:]
 
 
 def _answer(report: bp.Report, strict: bool | None = None, *, after: Callable[[], None] | None = None) -> NoReturn:
-    # Print a report, and exit with whether something was found; None for ``strict`` where the command has no --strict.
+    # Prints a report and exits with 1 if it has findings. ``strict`` is None if the command has no --strict.
     show(report)
     if after is not None:
         after()

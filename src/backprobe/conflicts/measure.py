@@ -49,7 +49,7 @@ def conflicts(record: Record, entries: Mapping[str, Entry]) -> Conflicts:
 
 
 def _pairs(keys: Sequence[str], held: Iterable[Mapping[str, Vector]]) -> list[tuple[str, str]]:
-    # The pairs of which some entry has both.
+    # The pairs of losses for which some parameter has both gradients.
     there = [set(own) for own in held]
     return [pair for pair in combinations(keys, 2) if any(own.issuperset(pair) for own in there)]
 

@@ -178,7 +178,7 @@ def _is_unseen(node: ast.AST, above: dict[ast.AST, ast.AST], known: frozenset[st
 
 
 def _root(node: ast.AST) -> str:
-    # The name that a chain of attributes and items begins with; none for what a call gives.
+    # The name at which a chain of attributes and items begins; empty if it begins at a call.
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -194,7 +194,7 @@ def parsed(text: str) -> ast.AST | None:
     alone = text.removeprefix("el")  # an elif is an if by itself
     for whole in (text, f"{text}\n pass", alone, f"{alone}\n pass", f"({text}\n)"):
         try:
-            with warnings.catch_warnings():  # of what the text says, Python has warned when it was compiled
+            with warnings.catch_warnings():  # Python gave them when it compiled this text
                 warnings.simplefilter("ignore")
                 return ast.parse(whole)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -208,7 +208,7 @@ def parts_of(tree: ast.AST, text: str, kinds: tuple[type[Any], ...] = (ast.expr,
 
 
 def own_parts_of(tree: ast.AST, text: str) -> list[Any]:
-    """Those that run with it; where all stand in lambdas, which run when they are called, these."""
+    """The parts spelled like this that run with the expression; those in lambdas, which run later, if all are."""
     whole = tree.body[0] if isinstance(tree, ast.Module) and len(tree.body) == 1 else tree
     runs = whole.value if isinstance(whole, ast.Expr) else whole
     inside = {
@@ -271,7 +271,7 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
         kind = "copied" if is_taken and _joins(node, child, bool(steps)) else _kind(node, child)
         if isinstance(node, ast.Call):
             call = ast.unparse(node)
-            steps = [] if is_taken and _root(node.func) in MODULES else steps  # a library makes one value of all of it
+            steps = [] if is_taken and _root(node.func) in MODULES else steps  # a library makes one value of all items
         flat = flat or (ast.unparse(node) if flat_operation(node) else "")
         if kind:
             return _cut_by(node, Use(kind, "", call, is_argument, is_conditional), above, followed)
@@ -287,12 +287,12 @@ def _cuts_all(node: ast.AST, child: ast.AST, above: dict[ast.AST, ast.AST]) -> b
 
 
 def _may_pass_by(node: ast.AST, child: ast.AST) -> bool:
-    # May an expression be done without this part of it?
+    # May the expression be evaluated without this part?
     return isinstance(node, ast.BoolOp) or (isinstance(node, ast.IfExp) and child is not node.test)
 
 
 def _cut_by(node: ast.AST, use: Use, above: dict[ast.AST, ast.AST], followed: Collection[str]) -> Use:
-    # The use by a part that cuts, with its text; or by what cuts again what that gives.
+    # The use by a part that cuts, with its text; or, if another operation cuts its result again, that use.
     whole = above.get(node)
     text = whole if isinstance(whole, ast.Call) and whole.func is node else node
     again = _cut_again(text, above, followed) if use.kind in WITHOUT_HISTORY else None
@@ -382,7 +382,7 @@ def _is_inside(node: ast.AST, part: ast.AST, above: dict[ast.AST, ast.AST]) -> b
 
 
 def _kind(node: ast.AST, child: ast.AST) -> str:
-    # What a part of an expression does with the part of it that holds the value.
+    # How a part of an expression uses its own part that contains the value.
     match node:
         case ast.Attribute(attr=name):
             return "shape" if name in SHAPES else OTHER_DTYPE.get(name, CUTTERS.get(name, ""))
@@ -444,7 +444,7 @@ def applied(call: ast.Call, child: ast.AST) -> ast.expr:
 
 
 def _is_like_argument(function: ast.expr, child: ast.AST, given: Sequence[ast.expr]) -> bool:
-    # Does a call read the dtype, device or shape of what it is given, and none of its numbers?
+    # Does a call read the dtype, device or shape of its argument, but none of its numbers?
     is_method = isinstance(function, ast.Attribute) and _root(function) not in MODULES
     is_first = bool(given) and child is given[0]
     return child is not function and (
@@ -453,7 +453,7 @@ def _is_like_argument(function: ast.expr, child: ast.AST, given: Sequence[ast.ex
 
 
 def last_name(function: ast.AST) -> str:
-    """The last part of the name of what is called: ``relu`` of ``torch.relu``, ``0`` of ``layers[0]``."""
+    """The last part of the name of the called function: ``relu`` of ``torch.relu``, ``0`` of ``layers[0]``."""
     match function:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name

@@ -45,7 +45,7 @@ def _reread(at: int, entry: Entry, record: Record, found: Mapping[int, Entry]) -
 
 
 def _frozen(at: int, entry: Entry, record: Record, found: Mapping[int, Entry]) -> Entry | None:
-    # Was it cut off after all: here, before, or from what is not recorded?
+    # Was it cut off after all: at its own line, earlier, or from values that are not recorded?
     mentions = mentions_of(at, entry) if entry.reads or entry.indirect else []
     sources = [(mention, found.get(mention.source, record.entries[mention.source])) for mention in mentions]
     if any(source.status in HISTORY and _cuts(mention) for mention, source in sources):
@@ -74,7 +74,7 @@ def _frozen_of_whole(
 
 
 def _frozen_unrecorded(entry: Entry, used: Iterable[Entry]) -> Entry | None:
-    # Was it, or what it was computed of, cut off from what is not recorded?
+    # Was it, or a value from which it was computed, cut off from something that is not recorded?
     hidden = hidden_cuts(entry)
     if hidden:
         return _but(

@@ -1,4 +1,4 @@
-"""In which line of a statement over several lines a part of it stands."""
+"""Finds the line on which a part of a multi-line statement is."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def line_of(statement: Source, part: str) -> Source:
 
 
 def _line(node: ast.expr) -> int:
-    # Where the word stands that says what an expression does; of a comprehension what it does with each item.
+    # The line with the word that tells what an expression does; for a comprehension, what it does with each item.
     match node:
         case ast.Call(func=function):
             return function.end_lineno or function.lineno

@@ -21,7 +21,9 @@ NO_NUMBERS, CHECKPOINT, DIFFERENTIATED = "shape", "checkpoint", "differentiated"
 
 @dataclass(frozen=True)
 class Mention:
-    """One recorded value that another is computed from, as the program says it: the line, and what it does with it."""
+    """A recorded value from which another is computed according to the source: the line, and how the line uses the
+    value.
+    """
 
     source: int
     target: int
@@ -75,7 +77,7 @@ def mentions_of(target: int, entry: Entry, unseen: Collection[int] = ()) -> list
 
 
 Said = tuple[int, Source | None, tuple[Use, ...] | None]
-"""The entry that is mentioned, the line, and what that does with it: None where the text does not tell."""
+"""The mentioned entry, the line, and how the line uses it; None if the text does not tell."""
 
 
 def _said(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:

@@ -69,7 +69,7 @@ class Dataflow:
 
     @classmethod
     def of(cls, record: Record, *, has_run: bool = True) -> Dataflow:
-        """That of a record, kept with it as long as it lives."""
+        """The dataflow of a record, cached as long as the record lives."""
         return kept(record, (cls, has_run), lambda: cls(alone(record), has_run=has_run))
 
     def _descendants(self, at: int) -> set[int]:
@@ -79,7 +79,7 @@ class Dataflow:
         return self.after_edges[at]
 
     def _leave_out(self, asked: Pass) -> None:
-        # What a call returned zeros for, as nothing leads to it, is not what these are computed from.
+        # Values for which a call returned zeros, because nothing leads to them, are no inputs of its results.
         line = asked.source
         known = [self.position[name] for name in asked.inputs if name in self.position]
         given = {at for at in known if self.entries[at].status is GradStatus.NOT_CONNECTED}
@@ -187,7 +187,9 @@ class Dataflow:
         return [cut for cut in self.among(values) if not self._is_beside(cut, ends or self.ends)]
 
     def cut_off_by(self, cuts: Collection[Cut]) -> set[int]:
-        """The values before some cuts, but for those that flow past each of them: mending these brings them nothing."""
+        """The values before some cuts, except those that also flow past each cut: repairing the cuts brings them
+        nothing.
+        """
         before = self.before([cut.mention.source for cut in cuts])
         if any(cut.is_silent for cut in cuts):
             return before
@@ -242,7 +244,7 @@ class Dataflow:
 
     @cached_property
     def derived(self) -> dict[int, Mention]:
-        """The values of which the derivative goes on somewhere, and not the numbers: by position, the first mention."""
+        """Values whose derivative, rather than their numbers, is used further: by position, the first mention."""
         found: dict[int, Mention] = {}
         for mention in (mention for mentions in self.mentions for mention in mentions):
             if mention.use.kind == DIFFERENTIATED and not self._flows(mention.source, mention.target):
@@ -271,7 +273,7 @@ class Dataflow:
         return is_open and not self._flows(mention.source, mention.target)
 
     def _between(self, values: set[int]) -> Iterator[Mention]:
-        # The mentions of values of a set in others of it.
+        # The mentions of values of a set by other values of the set.
         return (mention for target in sorted(values) for mention in self.mentions[target] if mention.source in values)
 
     def lost_beside(self, values: set[int]) -> list[Mention]:
@@ -334,7 +336,7 @@ class Dataflow:
 
     @cached_property
     def _made_by(self) -> dict[int, list[int]]:
-        # By the identity of a line, what it has made with a history.
+        # By the identity of a line, the values with a history that it has made.
         made: dict[int, list[int]] = {}
         for at, entry in enumerate(self.entries):
             if entry.status in HISTORY:

@@ -1,4 +1,4 @@
-"""Names of operations, attributes and libraries, by what they do to a gradient."""
+"""Names of operations, attributes and libraries, by their effect on a gradient."""
 
 from __future__ import annotations
 
@@ -145,10 +145,11 @@ TRANSFORMING = frozenset(
         "partial",
     }
 )
-"""Transformations of a function that leave what it computes as it is."""
+"""Transformations of a function that leave its result unchanged."""
 OWN_METHODS = frozenset({"detach", "detach_", "item", "tolist", "numpy", "data"})
-"""Those that are methods of the value itself, or an attribute: what another object's method of such a name is given is
-another matter."""
+"""Those that are methods or attributes of the value itself. If another object has a method of such a name, its
+arguments are another matter.
+"""
 
 POSITIONS = frozenset(
     {"sort", "topk", "top_k", "approx_max_k", "kthvalue", "mode", "median", "max", "min", "cummax", "cummin"}
@@ -169,7 +170,7 @@ ASSIGNING = frozenset(
         "batch_scatter_update",
     }
 )
-"""Methods of TensorFlow's Variables that write what they are given."""
+"""Methods of TensorFlow's Variables that write their argument."""
 NUMPY = ("np", "numpy", "scipy")
 """What the libraries are called whose functions take numbers out of a tensor and give arrays."""
 
@@ -191,7 +192,7 @@ JOINING = frozenset({"asarray", "as_tensor"})
 LIKE_ARGUMENT = frozenset({"to", "type", "type_as", "view", "view_as", "expand_as", "reshape_as"})
 """Methods that give the tensor that they belong to, with the dtype, device or shape of their argument."""
 WITHOUT_HISTORY = frozenset({"detach", "data", "stop_gradient"})
-"""What gives a tensor without history, of which another cutter may make something that could have none."""
+"""What returns a tensor without history. Another cutter may then make something from it that could have none anyway."""
 WITHOUT_DERIVATIVE = frozenset(
     {"number", "numpy", "copied", "parameter", "index", "comparison", "count", "integer", "sample"}
 )
@@ -203,4 +204,4 @@ OF_CONTAINERS = frozenset({*dir(dict), *dir(list), *dir(tuple), "_asdict", "_rep
 LIBRARY = SHAPES | CASTS | CUTTERS.keys() | OTHER_DTYPE.keys() | frozenset(dir(builtins))
 """Names of functions and methods that give nothing with a history of its own."""
 MODULES = ("torch", "nn", "F", "np", "numpy", "tf", "tensorflow", "keras", "jnp", "jax", "math", "random")
-"""What libraries are called, of which an expression uses functions and settings."""
+"""The names of libraries whose functions and settings appear in expressions."""

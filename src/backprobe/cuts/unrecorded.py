@@ -1,6 +1,6 @@
-"""Cuts of what is not recorded: a line that takes the history from what a model gives, and the model has no entry.
+"""Cuts of unrecorded values: a line takes the history from the result of a model, and the model has no entry.
 
-Of such a value nobody knows whether it had a history. So it does not prove that nothing requires a gradient, either.
+Nobody knows whether such a value had a history. So it does not prove that nothing requires a gradient, either.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from backprobe.source.user_code import package
 FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradient", "assigned", "index", "integer")
 """Uses that cut wherever they stand. The others are known only by the edge that is not there."""
 CERTAIN = ("detach", "data", "number", "stop_gradient")
-"""Those that cut also where the same expression uses the value in another way as well."""
+"""Those that cut even if the same expression also uses the value in another way."""
 BARE = (GradStatus.FROZEN, GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 
@@ -59,7 +59,7 @@ def may_lose(cut: Hidden) -> bool:
 
 
 def unseen_calls(entry: Entry) -> list[str]:
-    """The calls in an entry's own line of what is not recorded, such as a model."""
+    """The calls in an entry's own line of something unrecorded, such as a model."""
     return [one.text for one in _in_its_line(entry) if one.text.endswith(")")]
 
 

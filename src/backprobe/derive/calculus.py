@@ -101,7 +101,7 @@ def _to_sympy(tree: Tree, symbols: Mapping[int, Any]) -> Any:
 
 
 def _from_sympy(found: Any, symbols: Mapping[Any, int]) -> Tree:
-    # A sympy object as a tree, in an order that depends on nothing but what it says.
+    # A sympy object as a tree, in an order that depends only on its content.
     if found.is_Symbol:
         return Symbol(symbols[found])
     if found in CONSTANTS:

@@ -106,7 +106,7 @@ def _evaluated(tree: Tree, values: Sequence[Any], eps: float) -> tuple[Any, Any]
     exact = [value for value, _ in args]
     result = function(*exact)
     error = numpy.abs(result) * eps
-    if tree.op in JUMPING:  # rounding of what they are given says nothing about them
+    if tree.op in JUMPING:  # the rounding of their arguments says nothing about the rounding of their results
         return result, error
     for at, (value, moved) in enumerate(args):
         if numpy.any(moved):

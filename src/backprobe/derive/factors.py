@@ -123,7 +123,7 @@ def _held(entry: Entry) -> Any:
 def factor_of(
     graph: Graph, of: int, wrt: int, edge: Edge, known: CheckedFormula | Unwritten, names: Mapping[int, str]
 ) -> Factor:
-    """The factor of an edge, with its reason in the given names where it is not written out."""
+    """The factor of an edge, in terms of the given names; if it is not written out, with the reason."""
     consumer, source = graph.entries[of], graph.entries[wrt]
     number = _number(consumer, source, edge)
     try:

@@ -174,7 +174,7 @@ class _Builder:
         return found.pop() if owner == "self" and path and len(found) == 1 else None
 
     def spelled(self, node: ast.expr) -> tuple[ast.expr, str] | None:
-        # A variable, an attribute of one, or a call, and which leaf of it: ``pair[0]`` is the leaf ``.0`` of pair.
+        # A variable, its attribute, or a call, and a leaf of that: ``pair[0]`` is the leaf ``.0`` of pair.
         match node:
             case ast.Name() | ast.Attribute(value=ast.Name()) | ast.Call():
                 return node, ""
@@ -216,7 +216,7 @@ class _Builder:
 
 
 def _as_called(node: ast.AST) -> Iterator[ast.Call]:
-    # Every call in the order in which Python comes to what is called: a function before its arguments.
+    # All calls in the order in which Python reaches the called expressions: a function before its arguments.
     if isinstance(node, ast.Call):
         yield from _as_called(node.func)
         yield node

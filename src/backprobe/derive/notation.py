@@ -17,7 +17,7 @@ from backprobe.show.text import printable
 
 SUM, MINUS, QUOTIENT, PRODUCT, POWER, ATOM = range(6)  # how tightly the outermost operation binds
 OPERATORS = frozenset("/*+-=<>|^·∂ ")  # a name that holds one is bracketed, or a formula could be read in two ways
-EXPONENTS = frozenset("eEjJ")  # behind a number they would read as a part of it
+EXPONENTS = frozenset("eEjJ")  # after a number they would be read as a part of it
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 Written: TypeAlias = tuple[str, int]
@@ -79,7 +79,7 @@ class Text:
         return self.function(tree.op) + self.forms["brackets"].format(", ".join(texts)), ATOM
 
     def bracketed(self, written: Written, least: int) -> str:
-        """A text, in brackets where it binds less tightly than what is around it."""
+        """A text, in brackets if it binds less tightly than its surroundings."""
         text, binding = written
         return text if binding >= least else self.forms["brackets"].format(text)
 
@@ -92,7 +92,7 @@ class Text:
         return self.dot.join([first, *rest]), MINUS if first.startswith("-") else PRODUCT
 
     def follows(self, coefficient: Tree, factor: Tree) -> bool:
-        """May a number stand before this factor without a dot? Before a short name or function, and a power of one."""
+        """May a number precede this factor without a dot? Yes before a short name or function, or its power."""
         if isinstance(factor, Apply) and factor.op == "pow" and isinstance(factor.args[1], Number):
             factor = factor.args[0]
         name = factor.text if isinstance(factor, Leaf) else factor.op if isinstance(factor, Apply) else ""

@@ -213,7 +213,7 @@ class Page:
         return [apply("beside", word("at "), Apply("listed", tuple(shown)))] if shown else []
 
     def renamed(self) -> list[Tree]:
-        """The full names of what short names in the formulas stand for."""
+        """The full names for which the short names in the formulas stand."""
         entries = self.chain.entries
         shown = [
             f"{name} is {entries[at].name}"

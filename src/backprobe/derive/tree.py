@@ -16,7 +16,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Symbol:
-    """The n-th distinct value that a formula mentions; what it is called is not the formula's business."""
+    """The n-th distinct value that a formula mentions; its name is not the formula's business."""
 
     index: int
 

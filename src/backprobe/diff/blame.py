@@ -28,7 +28,7 @@ class Blame:
 
 
 def blame(comparison: Comparison) -> Blame:
-    """Find what is to blame."""
+    """Find the cause of the differences."""
     rows = comparison.rows
     values = [at for at in comparison.order if rows[at].value.kind]
     gradients = [at for at in backward_order(comparison) if rows[at].gradient.kind]
@@ -69,7 +69,7 @@ def backward_order(comparison: Comparison) -> Sequence[int]:
 
 
 def _chain(after: Mapping[int | None, int]) -> Iterator[int]:
-    # What comes after each other, from what comes after None on.
+    # Follows the chain of successors, starting with the successor of None.
     at = after.get(None)
     while at is not None:
         yield at

@@ -58,7 +58,7 @@ UPDATE_FIRST = "recurrent_kernel"
 PROJECTIONS = (("query", "key", "value"), ("q", "k", "v"))
 """Of attention, in the order in which one parameter holds all of them."""
 COLLECTIONS = ("params", "batch_stats")
-"""First parts of a path that say what kind of variable something is, and not where it belongs."""
+"""First parts of a path that tell the kind of a variable rather than its place."""
 ENDINGS = ("_proj", "_dense")
 OTHERWISE = {"output": "out"}
 

@@ -19,9 +19,9 @@ LEGEND = (
 def drawable(
     record: Record, rows: Sequence[Row], heading: str, blamed: Sequence[tuple[str, str]], backend: str
 ) -> Drawable:
-    """What is drawn for a comparison; ``blamed`` are the name and direction of each finding, the first ones first.
+    """The drawing of a comparison; ``blamed`` are the name and direction of each finding, the first ones first.
 
-    ``record`` is that of the second recording, and ``backend`` that of the first.
+    ``record`` is the second recording's record, and ``backend`` is the first recording's backend.
     """
     order = {one: number for number, one in enumerate(blamed)}
     shades = {row.match.b: _shade(row, order) for row in rows}

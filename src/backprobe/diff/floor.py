@@ -52,7 +52,7 @@ SUMS = frozenset(
         "subtract",
     }
 )
-"""Operations, as a source spells them, whose result can be far smaller than what they add up."""
+"""Operations, as a source spells them, whose result can be far smaller than the terms that they add up."""
 
 
 def eps_of(dtype: str | None) -> float:

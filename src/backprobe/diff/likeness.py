@@ -16,7 +16,7 @@ from backprobe.diff.measuring import chunks
 LARGEST = 1 << 22  # elements of an array that is sorted
 FEWEST = 4  # elements below which a likeness means nothing
 EXPLAINED = 100
-"""How many times smaller than the largest error is what an explanation leaves of it."""
+"""An explanation must reduce the largest error by this factor."""
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ def _has_equal_bits(x: Any, y: Any) -> bool:
 
 
 def _overflown(infinite: Any, mask: Any, dtype: str) -> Any:
-    # Is one number -Inf because its dtype cannot hold the mask's number in the other?
+    # Where one side has -Inf because its dtype cannot hold the finite mask number of the other side.
     return (infinite == -numpy.inf) & (mask < min(MASK, -LARGEST.get(dtype, numpy.inf)))
 
 

@@ -36,7 +36,9 @@ def projections(
 
 
 Slots = dict[tuple[str, str], tuple[int, int, int]]
-"""For the weight or bias of each gate: the position of a parameter, and which of how many parts of it that is."""
+"""For the weight or bias of each gate: the position of a parameter, the number of the part in it, and of how many
+parts.
+"""
 
 
 def recurrent(a: ModulePaths, path: Path, b: ModulePaths, other: Path) -> Iterator[Match]:

@@ -21,7 +21,7 @@ from backprobe.record.graph import reached
 
 Names = tuple[str, str]
 ALIKE = 1e-3
-"""Of the error of a value, how little of it is left in all that is computed from it, where that is computed without."""
+"""If a value is computed without its error, at most this share of it may be left in all computed from it."""
 
 
 @dataclass(frozen=True)

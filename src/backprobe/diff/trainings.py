@@ -22,7 +22,7 @@ from backprobe.storage.runs.merged import LOGGED, RunReader, logged
 FLOOR = 2.0**-11.5
 """The root of eps of float32: a relative error that rounding does not reach in a step."""
 MEASURED = 4
-"""A measured floor is so many times the largest error up to that step, as those of recordings are."""
+"""The measured floor is the largest error so far times this, as for recordings."""
 COUNTS = ("count", "nan", "posinf", "neginf")
 STATISTICS = ("rms", "mean", "min", "max")
 FIELDS = (*COUNTS, *STATISTICS, LOGGED)

@@ -1,4 +1,4 @@
-"""The verb ``diff_live``: two programs compared segment by segment, each computing from what the first has."""
+"""The verb ``diff_live``: two programs compared segment by segment, each segment starting from the first's values."""
 
 from __future__ import annotations
 

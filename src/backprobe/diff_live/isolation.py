@@ -27,7 +27,7 @@ class Isolation:
         self.comparison, self.record = comparison, comparison.b.record
         self.names: dict[int, str] = {}
         self.rounded: set[int] = set()
-        """The values that lose digits as they go on, in the dtype that the second gives them."""
+        """Values that are rounded when the second program continues with them in its own dtype."""
         found = {comparison.pairs[at].b: self._goes(at) for at in self._differing()}
         bound = Counter(map(strip, self.record.names))
         self.exchange = Exchange(
@@ -61,8 +61,9 @@ class Isolation:
         return arrays.array(tensor) if arrays.is_tensor(tensor) else None
 
     def isolated(self, again: Record) -> tuple[Record, Given]:
-        """The recording of the run that went on so, with what each segment gave; and where that is another than what
-        went on: the positions of values, and of gradients."""
+        """The recording of the run with exchanged values, containing what each segment itself computed; and the
+        positions of values and of gradients where that differs from what was put in its place.
+        """
         numbers = {at: found.number for full, at in again.names.items() if (found := self.exchange.of(full))}
         arrived = {
             at: self.exchange.gradients[number]

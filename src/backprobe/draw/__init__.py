@@ -142,7 +142,7 @@ class Drawing:
         return page(self._viewed())
 
     def _viewed(self) -> Shown:
-        # What bp.view shows.
+        # What bp.view shows of this drawing.
         return circuit(self._captions, self._view.depth, self._view.opened)
 
     def png(self) -> bytes:
@@ -154,7 +154,8 @@ class Drawing:
         return pdf(self._drawn.circuit, self._drawn.direction)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an ``.svg``, ``.pdf``, ``.png`` or ``.html`` file, replacing one that is there when it is whole.
+        """Write an ``.svg``, ``.pdf``, ``.png`` or ``.html`` file. An existing file is replaced once the new one is
+        complete.
 
         Raises BadOption for another ending.
         """
@@ -183,7 +184,7 @@ class Drawing:
 
 
 def _captions(drawn: Any) -> Captions:
-    # The words of what is to be drawn. Raises BadOption.
+    # The captions of the drawing. Raises BadOption.
     if isinstance(drawn, Recording):
         refuse_several(drawn, "bp.draw(rec)", "bp.draw(rec.of({}))")
         return captions_of(drawn.record)
@@ -198,7 +199,7 @@ def _captions(drawn: Any) -> Captions:
 
 
 def check_path(path: Any) -> None:
-    """Raise BadOption where no drawing can be written: before anything is laid out."""
+    """Raise BadOption if no drawing can be written to this path, before anything is laid out."""
     check_folder(path, "path is a text", f"path={path!r}", "path='circuit.svg'")
     target, ending = Path(path), _ending(path)
     if ending not in (".svg", ".pdf", ".png", ".html"):

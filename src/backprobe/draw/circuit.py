@@ -1,6 +1,6 @@
-"""The circuit of a recording as plain data: the content of each node, edge and box, before anything is laid out.
+"""The circuit of a recording as plain data: the content of each node, edge and box, before layout.
 
-Every value is a node with its name, expression, value and gradient; every flow an edge with its local partial. The
+Each value is a node with its name, expression, value and gradient; each flow is an edge with its local partial. The
 parameters of a module are rows in its node, or at the head of its box. ``draft`` makes a circuit, ``layout`` draws it.
 """
 
@@ -17,22 +17,22 @@ MOST_LINES = 4  # of one text in a node
 
 @dataclass(frozen=True)
 class View:
-    """Which values are drawn as one node, and what edges say."""
+    """Which values share a node, and what edges show."""
 
-    depth: int | None = None  # boxes this deep are collapsed
-    opened: frozenset[str] = frozenset()  # boxes that are not, by their full names
-    roll: bool = False  # loops are rolled up, and modules alike
+    depth: int | None = None  # boxes at this depth are collapsed
+    opened: frozenset[str] = frozenset()  # full names of boxes that stay open all the same
+    roll: bool = False  # loops and repeated modules are rolled up
     apart: int = 12  # a value that flows into this many nodes is drawn apart
     contributions: bool = False  # edges show upstream × local
-    turns: bool = False  # the turns of a loop are rolled up, and modules alike are not
-    collapsed: bool = False  # the depth was not asked for: it fits a page
+    turns: bool = False  # only the turns of loops are rolled up, not repeated modules
+    collapsed: bool = False  # the depth was chosen to fit a page, not by the user
 
 
 @dataclass(frozen=True)
 class CircuitRow:
-    """A value that stands in a node, or at the head of a box: a parameter, or one of several that a module returns.
+    """A row in a node or at the head of a box: a parameter, or one of several values that a module returns.
 
-    Where a parameter of another module flows in, its row is its full name with what flows back to it.
+    A parameter that belongs to another module is shown by its full name and by the gradient that flows back to it.
     """
 
     title: str
@@ -45,14 +45,14 @@ class CircuitRow:
 
 @dataclass(frozen=True)
 class Node:
-    """One node: its lines of text, what it stands for, and how large its gradient is (None without one)."""
+    """One node: its lines of text, the kind of thing it stands for, and the level of its gradient, if it has one."""
 
     key: str
     cluster: str | None
     title: str
     kind: str  # input, parameter, value, output, plain, module, box, loop, apart
     tooltip: str
-    aside: str = ""  # small, beside the title
+    aside: str = ""  # small text beside the title
     expression: str = ""
     lines: tuple[str, ...] = ()
     rows: tuple[CircuitRow, ...] = ()
@@ -62,9 +62,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Arrow:
-    """One edge: from, to, its label, whether it carries a derivative, and how large what flows back along it is.
+    """An edge: source, target, label, whether it carries a derivative, and how much flows back along it.
 
-    The main one into a node is the last of the longest way there: along these, a drawing runs straight.
+    The main edge into a node is the last one of the longest path to that node. The layout keeps such paths straight.
     """
 
     source: str
@@ -75,12 +75,12 @@ class Arrow:
     is_finite: bool = True
     tooltip: str = ""
     is_main: bool = False
-    is_back: bool = False  # to a value that is computed before: from one turn of a loop to the next
+    is_back: bool = False  # leads to an earlier value, from one turn of a loop to the next
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A box around nodes: its key, label, the box around it, and its own parameters that no single node uses."""
+    """A box around nodes: its key, label, outer box, and those of its parameters that no single node uses."""
 
     key: str
     label: str
@@ -99,6 +99,6 @@ class Circuit:
 
 
 def fitted(text: str) -> list[str]:
-    """A text in lines that fit a node, the last ending in an ellipsis where it is too long."""
+    """The text in lines that fit a node. If it is too long, the last line ends with an ellipsis."""
     lines = textwrap.wrap(printable(text), LONGEST, break_long_words=True) or [""]
     return lines if len(lines) <= MOST_LINES else [*lines[: MOST_LINES - 1], lines[MOST_LINES - 1][:-1] + "…"]

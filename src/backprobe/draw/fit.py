@@ -1,4 +1,4 @@
-"""The depth to which a drawing is opened by default: as far as it fits a page and can be read."""
+"""Chooses the depth to which a drawing is opened by default, so that it fits a page and can be read."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from backprobe.errors import BadOption
 from backprobe.record.graph import Graph
 from backprobe.show.captions import Captions
 
-FEW = 60  # values whose modules alike are not drawn as one, and that are all drawn where else too little is seen
-MORE = 1.5  # pages that are taken rather than to show less than enough
-ENOUGH = 8  # nodes from which a drawing shows something, and what repeats need not be rolled up
-CROWDED = 120  # nodes that can fit a page at all
-MOST = 2500  # nodes that are drawn at all: dot needs minutes beyond
+FEW = 60  # up to so many values, repeated modules are not rolled up, and all are drawn if nothing else shows enough
+MORE = 1.5  # pages that a drawing may take if one page does not show enough
+ENOUGH = 8  # nodes that are enough without rolling up repetitions
+CROWDED = 120  # nodes above which a drawing never fits a page
+MOST = 2500  # nodes that are drawn at most: beyond, dot needs minutes
 DIRECTIONS = {"right": "LR", "down": "TB"}
-ROW, NARROW = 14, 32  # nodes, and characters of a line, up to which a drawing goes from left to right
+ROW, NARROW = 14, 32  # a drawing with fewer nodes and characters per line goes from left to right
 SIZE = re.compile(r'<svg[^>]*? width="([\d.]+)pt" height="([\d.]+)pt"')
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A circuit that is laid out: its direction, and its SVG."""
+    """A circuit after layout: its direction, and its SVG."""
 
     circuit: Circuit
     direction: str
@@ -35,16 +35,16 @@ class Drawn:
 
     @property
     def pages(self) -> float:
-        """How many pages it is wide or high, whichever is more."""
+        """Its width or height in pages, whichever is larger."""
         found = SIZE.search(self.svg)
         assert found is not None, "Graphviz writes the size of its SVG in points"
         return max(float(own) / most for own, most in zip(found.groups(), PAGE, strict=True))
 
 
 def drawn(captions: Captions, view: View, direction: str | None) -> Drawn:
-    """What is captioned, laid out as it was asked for; where the depth was not, opened as far as fits a page.
+    """The drawing of these captions. If no depth was given, boxes are opened as far as fits a page.
 
-    Raises BadOption where there is too much to lay out.
+    Raises BadOption if there is too much to lay out.
     """
     draft = Draft(captions, view) if view.depth is not None else _chosen(captions, view, direction)
     nodes, edges = _nodes(draft), len(draft.grouping.flows)
@@ -61,11 +61,12 @@ def drawn(captions: Captions, view: View, direction: str | None) -> Drawn:
 
 
 def _chosen(captions: Captions, view: View, direction: str | None) -> Draft:
-    # The most detailed draft that fits a page; loops are rolled up only where else too little would be seen: first
-    # their turns alone, and of many values modules alike as well.
+    # The most detailed draft that fits a page. Repetitions are rolled up only if too little would be visible otherwise:
+    # first the turns of loops, and then, if there are many values, repeated modules too.
     #
-    # Where none fits that shows enough, somewhat more than a page; else few values are all shown, and of many what
-    # shows most, or has the fewest nodes. Boxes that were asked to be open are opened then: they may need more room.
+    # If no draft that fits shows enough, one may take somewhat more than a page. Failing that, few values are all
+    # shown; for many values it is the draft with the most nodes that fits, or else the one with the fewest. Boxes that
+    # the user wants open are opened afterwards, so they may take more room.
     closed = replace(view, opened=frozenset())
     are_few = len(Draft(captions, closed).grouping.drawn) <= FEW
     rolled = [closed, replace(closed, turns=True), replace(closed, roll=True)][: 2 if are_few else 3]
@@ -95,7 +96,7 @@ def _nodes(draft: Draft) -> int:
 
 
 def _drafts(captions: Captions, views: Iterable[View]) -> Iterator[Draft]:
-    # A draft of each view at each depth, the most detailed first; none that shows the same as the one before.
+    # A draft of each view at each depth, the most detailed first, skipping those that equal the one before.
     levels = max((box.level for box in Graph.of(captions.record).boxes.values()), default=0)
     for view in views:
         if view.turns and not Draft(captions, view).grouping.rolls:

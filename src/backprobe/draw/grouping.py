@@ -1,4 +1,4 @@
-"""Groups of values that share a node: those of a collapsed box, of a rolled loop, a module's parameters."""
+"""Groups values that share a node: those in a collapsed box, in a rolled-up loop, and a module's parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backprobe.record.names import partition, split, strip
 from backprobe.record.patterns import compile_pattern, refuse_unmatched
 from backprobe.show.flows import NUMBERS, flows_of
 
-ROLLED = 3  # repetitions that make a loop
+ROLLED = 3  # repetitions from which a loop is rolled up
 LOOP = "loop:"
 TAKES_PART = (
     GradStatus.OK,
@@ -27,9 +27,9 @@ TAKES_PART = (
 
 
 class Grouping:
-    """The values of a record by the node that they share, and what flows between the nodes.
+    """The values of a record by the node that they share, and the flows between nodes.
 
-    A node is meant by its key: the position of a value, the full name of a box, or the form of a loop.
+    The key of a node is the position of a value, the full name of a box, or the pattern of names in a loop.
     """
 
     def __init__(self, record: Record, view: View) -> None:
@@ -37,11 +37,12 @@ class Grouping:
         self.all_flows = flows_of(record)
         self.rolls = rolls_of(self.graph, view) if view.roll or view.turns else {}
         self.members: dict[str, list[int]] = defaultdict(list)
-        """The values of each node. A box that is one node holds its parameters too."""
+        """The values of each node. A box that is drawn as one node also holds its parameters."""
         self.rows: dict[str, list[int]] = defaultdict(list)
-        """The parameters that stand in a node of their module, or, by its key, at the head of its box."""
+        """The parameters listed in each node of their module, or at the head of a box, by the key of that node or box.
+        """
         self.within: dict[int, str] = {}
-        """Where each parameter stands that is not a node of its own: the key of a node or box."""
+        """For each parameter that is not a node of its own, the key of the node or box that lists it."""
         for at in self.drawn:
             self._put(at)
 
@@ -53,7 +54,7 @@ class Grouping:
             self.members[self.key(at)].append(at)
 
     def _host(self, at: int, box: str) -> str:
-        # The one node of its module that a parameter flows into, or the module's box.
+        # The only node of its module into which a parameter flows, or else the module's box.
         targets = {self.key(flow.target): self.graph.box_of[flow.target] for flow in self.from_parameter.get(at, ())}
         if len(targets) == 1 and set(targets.values()) == {box}:
             return next(iter(targets))
@@ -61,7 +62,7 @@ class Grouping:
 
     @cached_property
     def from_parameter(self) -> Mapping[int, list[Flow]]:
-        """What flows from each parameter, by its position."""
+        """The flows from each parameter, by its position."""
         found: dict[int, list[Flow]] = defaultdict(list)
         for flow in self.all_flows:
             if flow.source in self.graph.parameters:
@@ -85,12 +86,12 @@ class Grouping:
 
     @cached_property
     def occupied(self) -> set[str]:
-        """The boxes in which a value is drawn that is not a parameter."""
+        """The boxes that contain a drawn value other than a parameter."""
         return {box for at in self.drawn if at not in self.graph.parameters for box in self.around(at)}
 
     @cached_property
     def bare(self) -> set[str]:
-        """The modules of which nothing is drawn but what they return, and their parameters: each is one node."""
+        """Modules of which only the results and parameters are drawn. Each becomes a single node."""
         inner = {self.graph.boxes[box].around for box in self.occupied}
         returned = {(box, at) for box, positions in self.graph.returned.items() for at in positions}
         values = {(self.graph.box_of[at], at) for at in self.drawn if at not in self.graph.parameters}
@@ -99,7 +100,7 @@ class Grouping:
 
     @property
     def largest_closed(self) -> str | None:
-        """The box with most in it of those that could be opened."""
+        """The collapsed box that holds the most values."""
         counts = Counter(self.node_of_box[self.graph.box_of[at]] for at in self.drawn)
         closed = {box: count for box, count in counts.items() if box is not None and box not in self.bare}
         return max(closed, key=closed.__getitem__, default=None)
@@ -114,7 +115,7 @@ class Grouping:
     # which values are drawn as which node
 
     def key(self, at: int) -> str:
-        """The key of the node of a value."""
+        """The key of the node to which a value belongs."""
         own = self.node_of_box[self.graph.box_of[at]] or str(at)
         return self.rolls.get(own, own)
 
@@ -124,9 +125,9 @@ class Grouping:
 
     @cached_property
     def node_of_box(self) -> Mapping[str | None, str | None]:
-        """By box: the outermost one around it, itself included, that is drawn as one node."""
+        """For each box, the outermost box around it (or itself) that is drawn as one node."""
         found: dict[str | None, str | None] = {None: None}
-        for box, own in self.graph.boxes.items():  # the outer ones come first
+        for box, own in self.graph.boxes.items():  # outer boxes come first
             closed = self.view.depth is not None and own.level >= self.view.depth and box not in self.view.opened
             is_node = box in self.bare or closed
             found[box] = found[own.around] or (box if is_node else None)
@@ -136,7 +137,7 @@ class Grouping:
 
     @cached_property
     def flows(self) -> dict[tuple[str, str], list[Flow]]:
-        """What flows between two nodes, by their keys."""
+        """The flows between each two nodes, by their keys."""
         found: dict[tuple[str, str], list[Flow]] = defaultdict(list)
         for flow in self.all_flows:
             source, target = self.key(flow.source), self.key(flow.target)
@@ -148,23 +149,23 @@ class Grouping:
 
     @cached_property
     def main(self) -> set[tuple[str, str]]:
-        """Of the edges into each node, the one at the end of the longest way there, where that is one alone.
+        """The main edge into each node: the last edge of the longest path to it, if there is only one longest path.
 
-        None is from an argument: those stand beside a chain.
+        Edges from arguments are never main edges, because arguments stand beside a chain.
         """
         sources: dict[str, list[str]] = {key: [] for key in sorted(self.members, key=self.begins)}
         for source, target in self.flows:
             if not self.goes_back(source, target):
                 sources[target].append(source)
         length: dict[str, int] = {}
-        for target, own in sources.items():  # those that flow into a node come before it
+        for target, own in sources.items():  # sources come before their targets
             length[target] = 1 + max((length[source] for source in own), default=0)
         longest = {target: [one for one in own if length[one] == length[target] - 1] for target, own in sources.items()}
         inner = {key for key in length if length[key] > 1} | self.graph.boxes.keys()
         return {(own[0], target) for target, own in longest.items() if len(own) == 1 and own[0] in inner}
 
     def goes_back(self, source: str, target: str) -> bool:
-        """Does an edge lead to a node that is computed before?"""
+        """Does an edge lead to a node that is computed earlier?"""
         return self.begins(source) >= self.begins(target)
 
     def begins(self, key: str) -> int:
@@ -174,7 +175,7 @@ class Grouping:
 
     @cached_property
     def borrowed(self) -> dict[str, list[Flow]]:
-        """By node: what flows into it from parameters that stand within another module."""
+        """For each node, the flows from parameters that are listed in another module."""
         found: dict[str, list[Flow]] = defaultdict(list)
         for at, host in self.within.items():
             own = strip(self.graph.box_of[at] or "")
@@ -185,18 +186,20 @@ class Grouping:
         return found
 
     def _is_inside(self, flow: Flow, source: str, target: str) -> bool:
-        # Does a flow stay within one node? From one turn of a loop to the next, it does not.
+        # Does a flow stay inside one node? A flow from one turn of a loop to the next does not.
         boxes = {self.node_of_box[self.graph.box_of[at]] for at in (flow.source, flow.target)}
         return source == target and (not source.startswith(LOOP) or (len(boxes) == 1 and None not in boxes))
 
 
 def is_module(box: str) -> bool:
-    """Is a box a module's, and not a called function's?"""
+    """Does the box belong to a module, rather than to a called function?"""
     return len(partition(box, "/")) == 1
 
 
 def opened_by(patterns: str | Sequence[str], graph: Graph) -> frozenset[str]:
-    """The boxes that patterns match, and all around them. Raises BadName, and NothingMatched with the nearest names."""
+    """The boxes that match patterns, and all boxes around them. Raises BadName, and NothingMatched with the nearest
+    names.
+    """
     opened: set[str | None] = set()
     for text in [patterns] if isinstance(patterns, str) else patterns:
         pattern = compile_pattern(text, in_function=False)
@@ -216,7 +219,7 @@ def opened_by(patterns: str | Sequence[str], graph: Graph) -> frozenset[str]:
 
 
 def with_those_around(boxes: Collection[str | None], graph: Graph) -> frozenset[str]:
-    """Boxes, and all that they are in."""
+    """These boxes, and all boxes around them."""
     opened = set(boxes)
     while added := {graph.boxes[box].around for box in opened if box is not None} - opened:
         opened |= added
@@ -224,19 +227,19 @@ def with_those_around(boxes: Collection[str | None], graph: Graph) -> frozenset[
 
 
 def _is_drawn(entry: Entry, is_read: bool, is_linked: bool) -> bool:
-    if entry.status is GradStatus.NOT_TENSOR:  # a plain number that an expression reads is drawn
+    if entry.status is GradStatus.NOT_TENSOR:  # a plain number is drawn if an expression reads it
         return is_read and type(entry.held) in NUMBERS
     return entry.status in TAKES_PART or is_linked
 
 
 def rolls_of(graph: Graph, view: View) -> dict[str, str]:
-    """The loop that a box, or a value outside of boxes that are alike, belongs to: by box or position.
+    """The loop to which each box, or each value outside such boxes, belongs: by box or by position.
 
-    A box that was asked to be open stands by itself.
+    A box that the user wants open belongs to no loop.
     """
     form = _form if view.roll else strip
     boxes: dict[str, str] = {}
-    for level in sorted({box.level for box in graph.boxes.values()}):  # those around boxes come first
+    for level in sorted({box.level for box in graph.boxes.values()}):  # outer boxes come first
         own = [box for box in graph.boxes.values() if box.level == level]
         boxes |= _shared(
             {
@@ -255,13 +258,13 @@ def rolls_of(graph: Graph, view: View) -> dict[str, str]:
 
 
 def _shared(forms: Mapping[str, str]) -> dict[str, str]:
-    # The loop of each thing whose form is that of enough others.
+    # The loop of each thing whose pattern occurs often enough.
     counts = Counter(forms.values())
     return {each: f"{LOOP}{form}" for each, form in forms.items() if counts[form] >= ROLLED}
 
 
 def _form(label: str) -> str:
-    # A label with every count, and every number that is a whole segment of its path, left open.
+    # The label with its counts removed, and with each number that is a whole path segment replaced by a star.
     return "/".join(
         ".".join("*" if part.isdigit() else part for part in partition(segment, "."))
         for segment in partition(strip(label), "/")

@@ -1,7 +1,7 @@
-"""A circuit laid out by Graphviz: SVG that reads in dark and light and in print, PDF, and PNG.
+"""Lays out a circuit with Graphviz, as SVG that is readable in dark, light and print, as PDF, and as PNG.
 
-Graphviz reads its labels: in an HTML-like one, text is escaped as XML and every backslash doubled, and no text of a
-program is ever a node's identifier, an attribute's name, or a label by itself.
+Graphviz interprets labels. Text in an HTML-like label is therefore escaped as XML, with every backslash doubled, and no
+text of a program is used as a node's identifier, an attribute's name, or a label by itself.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from backprobe.show.text import printable
 FONT, CODE = "Helvetica,Arial,sans-serif", "Courier New,Courier,monospace"
 ALARM = "#b00020"
 INK, FAINT, PAPER = "#1b1f24", "#5b6470", "#ffffff"
-FILLS = ("#fffaf3", "#fdf0de", "#fbe4c4", "#f8d5a4", "#f4c27c")  # light to dark: they survive a print without colour
-SHARP, LEGIBLE = 144, 84  # dots per inch of a PNG: twice a screen's, and where the small print can still be read
-PAGE = 1360, 1870  # the width and height in points of what fits a page: 1,600 x 2,200 legible pixels
-MARGIN = 8  # points around a drawing, both sides together
-BORDER_GAP = 4  # points from a border to the next
-MOST_PIXELS = 24_000_000  # of a PNG: what a viewer still opens at once
+# light to dark: distinguishable in print without colour
+FILLS = ("#fffaf3", "#fdf0de", "#fbe4c4", "#f8d5a4", "#f4c27c")
+SHARP, LEGIBLE = 144, 84  # dots per inch of a PNG: twice a screen's, and the fewest at which small print is legible
+PAGE = 1360, 1870  # width and height of a page in points: 1,600 x 2,200 legible pixels
+MARGIN = 8  # points around a drawing, for both sides together
+BORDER_GAP = 4  # points from one border to the next
+MOST_PIXELS = 24_000_000  # of a PNG: what viewers still open quickly
 PREAMBLE = re.compile(r"^.*?(?=<svg)", re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 
 
 def svg(circuit: Circuit, direction: str) -> str:
-    """The drawing as SVG: self-contained, its styles held to itself by its own identifier."""
+    """The drawing as self-contained SVG. Its identifier keeps its styles from affecting the rest of a page."""
     graph = graph_of(circuit, direction)
     drawn = graph.draw(format="svg", prog="dot").decode()
     drawn = COMMENT.sub("", PREAMBLE.sub("", drawn, count=1))
@@ -45,7 +46,7 @@ def svg(circuit: Circuit, direction: str) -> str:
 
 
 def png(circuit: Circuit, direction: str) -> bytes:
-    """The drawing as PNG, on white: as sharp as a page holds, legible, and less only where that would be huge."""
+    """The drawing as PNG, on white. It is as sharp as a page allows and always legible, unless it would be huge."""
     graph = placed(graph_of(circuit, direction))
     left, bottom, right, top = map(float, graph.graph_attr["bb"].split(","))
     size = max(1.0, right - left + MARGIN), max(1.0, top - bottom + MARGIN)
@@ -63,9 +64,10 @@ def pdf(circuit: Circuit, direction: str) -> bytes:
 
 
 def placed(graph: Any) -> Any:
-    """The graph laid out, to be drawn as it stands with ``nop2``."""
+    """The graph after layout, to be drawn as it is with ``nop2``."""
     graph.layout(prog="dot")
-    for node in graph.nodes_iter():  # its size is that of the outermost border now, and read as that of the innermost
+    # the size is that of the outermost border now, but is read as that of the innermost
+    for node in graph.nodes_iter():
         beyond = 2 * BORDER_GAP * (int(node.attr["peripheries"] or 1) - 1)
         for side in ("width", "height") if beyond else ():
             node.attr[side] = str(float(node.attr[side]) - beyond / 72)
@@ -73,7 +75,7 @@ def placed(graph: Any) -> Any:
 
 
 def graph_of(circuit: Circuit, direction: str) -> Any:
-    """The graph as pygraphviz holds it; every identifier is a number of ours."""
+    """The graph as a pygraphviz object. All identifiers are numbers of our own."""
     pygraphviz = installed("pygraphviz", asked="bp.draw(rec)")
     graph = pygraphviz.AGraph(directed=True, strict=False, name="circuit")
     graph.graph_attr.update(
@@ -186,9 +188,9 @@ def _table(lines: Iterable[str], rows: Sequence[CircuitRow] = (), beside: str = 
 
 
 def _row(row: CircuitRow) -> str:
-    # A parameter's row: a bar with the fill of its gradient, and its name, value and gradient below each other's.
+    # A parameter's row: a bar filled by the size of its gradient, and aligned cells for name, value and gradient.
     #
-    # The bar alone is filled: a filled cell would cover the end of the text before it where a viewer's font is wider.
+    # Only the bar is filled: a filled cell would hide the end of the text before it if a viewer's font is wider.
     if not row.value and not row.gradient:
         return f'<tr><td align="left" colspan="7">{_text(row.title, size=9)}</td></tr>'
     fill = f' bgcolor="{FILLS[row.level]}"' if row.level is not None else ""
@@ -212,5 +214,5 @@ def _text(text: str, *, bold: bool = False, code: bool = False, size: int | None
 
 
 def _plain(text: str) -> str:
-    # A text as an attribute: it must neither begin and end like an HTML-like label nor hold an escape.
+    # Text as a plain attribute: the spaces keep it from looking like an HTML-like label, and escapes are doubled.
     return " " + printable(text).replace("\\", "\\\\") + " "

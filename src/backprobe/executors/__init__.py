@@ -1,8 +1,8 @@
-"""Executors: where runs of ``bp.sweep``, ``bp.attribute``, ``bp.noise_floor`` and ``bp.provoke`` are made, beside this
-process.
+"""Executors, which run the tasks of ``bp.sweep``, ``bp.attribute``, ``bp.noise_floor`` and ``bp.provoke`` in other
+processes.
 
-``executor=`` takes any ``concurrent.futures.Executor`` of processes: a ``ProcessPoolExecutor``, Dask's
-``client.get_executor()``. For libraries that have none there are the two functions here.
+``executor=`` takes any ``concurrent.futures.Executor`` of processes, such as a ``ProcessPoolExecutor`` or Dask's
+``client.get_executor()``. The two functions here make executors for libraries that have none.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ EXECUTOR = Option(
 
 
 def ray(num_workers: int, **options: Any) -> Executor:
-    """An executor of so many workers of Ray, each a process that keeps the model between its tasks.
+    """An executor with this many Ray workers, each a process that keeps the model between its tasks.
 
     ``with bp.executors.ray(4) as executor: bp.sweep(model, "h.*", replace=torch.zeros_like, executor=executor)(x)``
 
-    - ``num_workers`` is how many there are. One that dies is replaced.
+    - ``num_workers`` is the number of workers. One that dies is replaced.
     - ``options`` are those of a Ray actor, such as ``num_gpus=1``; by default it has one CPU.
 
-    Ray is started if it is not yet. Raises NotInstalled and BadOption.
+    Ray is started if it is not running. Raises NotInstalled and BadOption.
     """
     Option("num_workers", int, 1, "2").check(num_workers)
     installed("ray", asked="bp.executors.ray")
@@ -44,12 +44,12 @@ def ray(num_workers: int, **options: Any) -> Executor:
 
 
 def submitit(executor: Any, jobs: int = 8) -> Executor:
-    """An executor that hands its tasks to submitit, as jobs of Slurm or processes of this machine.
+    """An executor that passes its tasks to submitit, as jobs of Slurm or processes of this machine.
 
     ``with bp.executors.submitit(submitit.AutoExecutor("logs")) as executor: ...``
 
     - ``executor`` is one of submitit. The model is written once into its folder.
-    - ``jobs`` is how many jobs the tasks become, at most; they are large, since each job begins a process.
+    - ``jobs`` is the most jobs to make. Each runs many tasks, since each job starts a process.
 
     Raises NotInstalled and BadOption.
     """

@@ -1,4 +1,4 @@
-"""The work as bytes; what of it cannot be pickled is named, with the line that makes it."""
+"""Pickles the work. If a part of it cannot be pickled, the error names it and the line that creates it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEEPEST = 12
 
 
 def pickled(work: Any, parts: dict[str, Any], asked: str) -> bytes:
-    """The work as bytes. ``parts`` are what it consists of, by name. Raises BadOption and NotInstalled."""
+    """The work as bytes. ``parts`` are its parts by name, for messages. Raises BadOption and NotInstalled."""
     cloudpickle = installed("cloudpickle", asked="executor=")
     try:
         data = dumped(cloudpickle, work)
@@ -37,7 +37,7 @@ def pickled(work: Any, parts: dict[str, Any], asked: str) -> bytes:
 
 
 def dumped(cloudpickle: Any, work: Any) -> bytes:
-    """An object as bytes, whose functions keep their file and its text: cloudpickle drops both, and names need them."""
+    """An object as bytes. Functions keep their file and its text, which names need and cloudpickle drops."""
     known = cloudpickle.Pickler.dispatch_table[types.CodeType]
 
     def reduced(code: types.CodeType) -> tuple[Any, ...]:
@@ -57,14 +57,14 @@ def dumped(cloudpickle: Any, work: Any) -> bytes:
 
 
 def _with_text(make: Callable[..., types.CodeType], args: Any, file: str, lines: list[str]) -> types.CodeType:
-    # A code object in the place where it was written, which another machine may not have.
+    # A code object that refers to its original file, whose text is kept because another machine may not have it.
     if lines and not linecache.getlines(file):
         linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
     return make(*args).replace(co_filename=file)
 
 
 def _culprit(cloudpickle: Any, parts: dict[str, Any]) -> tuple[str, Any, str]:
-    # What cannot be pickled, as deep as it can be found: its path, itself, and the line that makes it.
+    # The innermost part that cannot be pickled: its path, the object itself, and the line that creates it.
     found: tuple[str, Any, str] = (" and ".join(parts), None, "")
     queue, line = list(parts.items()), ""
     for _ in range(DEEPEST):
@@ -92,7 +92,7 @@ def _joined(path: str, name: str) -> str:
 
 
 def _inside(one: Any) -> Iterator[tuple[str, Any]]:
-    # What a value consists of, by how it is spelled.
+    # What a value consists of, by how each part is spelled.
     if isinstance(one, types.FunctionType):
         inner = inspect.getclosurevars(one)
         yield from {**inner.nonlocals, **inner.globals}.items()
@@ -114,7 +114,7 @@ def _inside(one: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _line(owner: Any, name: str) -> str:
-    # The line that gives this attribute or variable its value: ``file:line: text``.
+    # The line that assigns this attribute or variable, as ``file:line: text``.
     if owner is None:
         return ""
     kinds: list[Any] = [owner, inspect.getmodule(owner)] if inspect.isfunction(owner) else [*type(owner).__mro__]

@@ -1,4 +1,4 @@
-"""Workers of Ray behind the interface of an executor: a thread for each actor hands on one task after another."""
+"""Ray's workers behind the interface of an executor: one thread for each actor passes it one task after another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class _Actor:
-    # What runs in a process of Ray.
+    # Runs tasks in a process of Ray.
     def run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         return function(*args)
 
@@ -37,7 +37,7 @@ class RayExecutor(ThreadPoolExecutor):
             self._actors.append(actor)
         try:
             return self._ray.get(actor.run.remote(function, args))
-        except self._ray.exceptions.RayActorError:  # the next task of this thread has another actor
+        except self._ray.exceptions.RayActorError:  # the next task of this thread gets a new actor
             self._own.actor = None
             raise
 

@@ -1,4 +1,4 @@
-"""The state of a process that a program computes by: its random numbers, as they are where it was asked for."""
+"""The global state that a program's results depend on: random numbers, as they were when the work was made."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class GlobalState:
 
     @classmethod
     def of(cls, backend: HasState) -> GlobalState:
-        """Those of this process."""
+        """The random states of this process."""
         return cls([read() for read, _ in backend.state(None).random_states()])
 
     def restore(self, backend: HasState) -> None:
-        """From now on this process draws the same numbers."""
+        """Set the random states, so that this process draws the same numbers from now on."""
         for (_, write), state in zip(backend.state(None).random_states(), self.states, strict=True):
             write(state)

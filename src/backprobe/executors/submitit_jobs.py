@@ -1,4 +1,4 @@
-"""Jobs of submitit behind the interface of an executor: a thread for each job waits for what it gives."""
+"""Jobs of submitit behind the interface of an executor: one thread for each job waits for its result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class SubmititExecutor(ThreadPoolExecutor):
-    """An executor whose tasks are jobs of submitit. ``batches`` is how many there are, and ``folder`` theirs."""
+    """An executor whose tasks are jobs of submitit. ``batches`` is their number, and ``folder`` is submitit's."""
 
     def __init__(self, executor: Any, jobs: int) -> None:
         self.theirs, self.batches, self._jobs = executor, jobs, list[Any]()

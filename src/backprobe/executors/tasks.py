@@ -1,4 +1,4 @@
-"""Tasks on an executor: sent in batches, done again where a worker is lost, and given back in their order."""
+"""Tasks on an executor: sent in batches, repeated if a worker is lost, and returned in order."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from backprobe.executors.worker import Answer, Parcel, Work, digest_of, home, ru
 from backprobe.findings.phrasing import quoted
 
 BATCHES = 64
-"""The part of what is left that goes out at once: a worker that is lost takes few tasks with it, and at the end, where
-they go out one by one, none waits long for another."""
-SHARED = Path("/dev/shm")  # a file there is memory that the processes of a machine share
+"""The part of the remaining tasks that goes into one batch, 1/64. A lost worker then takes few tasks with it, and at
+the end tasks are sent one by one, so that no worker waits long for another.
+"""
+SHARED = Path("/dev/shm")  # files there are shared memory of all processes of a machine
 
 
 def batches(count: int, most: int | None = None) -> list[range]:
-    """So many tasks by number, in batches that become smaller; or in so many at most, of one size.
+    """The numbers of ``count`` tasks in batches that become smaller; with ``most``, in at most that many batches of one
+    size.
 
     >>> [len(one) for one in batches(130)][:3], [len(one) for one in batches(130)][-1], batches(5, 2)
     ([3, 2, 2], 1, [range(0, 3), range(3, 5)])
@@ -37,9 +39,9 @@ def batches(count: int, most: int | None = None) -> list[range]:
 
 
 class Tasks:
-    """The tasks of one work, by number; ``done`` has what came so far.
+    """The tasks of one work, by number; ``done`` has the results so far.
 
-    ``names`` are those of the tasks, ``parts`` what the work consists of, for messages.
+    ``names`` are the names of the tasks and ``parts`` the parts of the work, for messages.
     """
 
     def __init__(self, executor: Executor, work: Work, names: Sequence[str], asked: str, parts: dict[str, Any]) -> None:
@@ -50,7 +52,7 @@ class Tasks:
         self.error: BaseException | None = None  # why a worker was lost
 
     def run(self, advance: Callable[[str], None]) -> list[Any]:
-        """The results of all tasks, in their order. Raises what a task raises, BadOption and WorkerLost."""
+        """The results of all tasks in order. Raises what a task raises, BadOption and WorkerLost."""
         numbers = range(len(self.names))
         with self.stack:
             parcel = self._parcel()
@@ -64,7 +66,7 @@ class Tasks:
         return [self.done[number] for number in numbers]
 
     def _parcel(self) -> Parcel:
-        # The work, where workers of this machine find it.
+        # The work in a place where workers on this machine find it.
         own = getattr(self.executor, "folder", None)
         place = own if own is not None else SHARED if SHARED.is_dir() else None
         folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="backprobe-", dir=place)))
@@ -73,7 +75,7 @@ class Tasks:
         return Parcel(digest_of(self.data), str(folder / "work"), str(folder / "begun"), home())
 
     def _round(self, parcel: Parcel, batches: Sequence[Sequence[int]], advance: Callable[[str], None]) -> list[int]:
-        # Hand out all batches, and take what they give; returns the tasks that were lost with a worker.
+        # Submit all batches and collect their results. Returns the tasks that were lost with a worker.
         futures: list[tuple[Sequence[int], Future[Answer] | None]] = []
         try:
             futures += [(batch, self._submit(parcel, batch)) for batch in batches]
@@ -83,7 +85,7 @@ class Tasks:
             for _, future in futures:
                 if future is not None:
                     future.cancel()
-            for _, future in futures:  # what came until then is kept
+            for _, future in futures:  # results that have already arrived are kept
                 if future is not None and future.done() and not future.cancelled() and future.exception() is None:
                     with suppress(Exception):
                         self._take(future.result(), lambda name: None)
@@ -91,7 +93,7 @@ class Tasks:
         return [number for batch in batches for number in batch if number not in self.done]
 
     def _submit(self, parcel: Parcel, batch: Sequence[int]) -> Future[Answer] | None:
-        # None where the executor has lost its workers. Raises BadOption for one that is closed.
+        # The future of a batch; None if the executor has lost its workers. Raises BadOption for a closed executor.
         try:
             return self.executor.submit(run_batch, parcel, list(batch))
         except BrokenExecutor as error:
@@ -106,8 +108,9 @@ class Tasks:
             ) from error
 
     def _answer(self, parcel: Parcel, batch: Sequence[int], future: Future[Answer] | None) -> Answer:
-        # What a batch gave; nothing where its worker was lost.
-        ways = [parcel, dataclasses.replace(parcel, data=self.data)]  # a worker on another machine may have it by now
+        # The results of a batch; empty if its worker was lost.
+        # a worker on another machine gets the data itself, if it does not have it yet
+        ways = [parcel, dataclasses.replace(parcel, data=self.data)]
         while future is not None:
             try:
                 answer = future.result()
@@ -139,7 +142,7 @@ class Tasks:
             advance(self.names[number])
 
     def _begun(self, parcel: Parcel) -> set[int]:
-        # The tasks that workers which are gone have begun. The next round marks its own.
+        # The tasks that lost workers had started. Their marks are removed, because the next round makes its own.
         found = set()
         for file in Path(parcel.begun).iterdir():
             found.add(int(file.name))
@@ -147,7 +150,7 @@ class Tasks:
         return found
 
     def _rebuild(self) -> None:
-        # A pool of processes is broken for good when one of them is lost: another one takes its place, as it was made.
+        # A pool of processes stays broken when one is lost, so it is replaced by a new one with the same settings.
         old = self.executor
         if isinstance(self.error, BrokenExecutor) and isinstance(old, ProcessPoolExecutor):
             made: dict[str, Any] = {

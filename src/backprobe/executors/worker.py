@@ -1,4 +1,4 @@
-"""The part of a worker: it has the work once, and does some of its tasks at a time."""
+"""The worker's part: it receives the work once, and does some of its tasks at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Task = Callable[[int], Any]
 
 
 class Work(Protocol):
-    """What travels to each worker once: the program, its arguments, and how tasks are done."""
+    """What is sent to each worker once: the program, its arguments, and how to do a task."""
 
     def begin(self) -> Task:
         """Prepare the worker. Returns the function that does one task, given its number."""
@@ -25,12 +25,12 @@ class Work(Protocol):
 
 @dataclass(frozen=True)
 class Parcel:
-    """Where a worker finds the work: in a file of its machine, or with the parcel; and who has sent it."""
+    """Where a worker finds the work, in a file on its machine or in the parcel itself, and which process sent it."""
 
     digest: str
     file: str
     begun: str
-    """A folder with a file for each task that is running: it says which tasks a dead worker has left."""
+    """A folder with a file for each running task: it shows which tasks a dead worker had started."""
 
     home: tuple[str, int]
     data: bytes | None = None
@@ -38,7 +38,7 @@ class Parcel:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of some tasks: by its number, what each gave, or the error that it raised."""
+    """The results of some tasks: for each its number, whether it raised an error, and the pickled result or error."""
 
     results: Sequence[tuple[int, bool, bytes]] = ()
     is_missing: bool = False
@@ -49,21 +49,21 @@ class Answer:
 
 
 _held: dict[str, Task] = {}
-_lock = threading.Lock()  # of worker processes with several threads: a program runs once at a time
+_lock = threading.Lock()  # for workers with several threads: only one program runs at a time
 
 
 def home() -> tuple[str, int]:
-    """This process, among those of all machines."""
+    """Identifies this process among those of all machines."""
     return socket.gethostname(), os.getpid()
 
 
 def digest_of(data: bytes) -> str:
-    """What tells one work from another."""
+    """Identifies a work."""
     return blake2b(data, digest_size=16).hexdigest()
 
 
 def run_batch(parcel: Parcel, numbers: Sequence[int]) -> Answer:
-    """Do some tasks. One that raises an error is the last; Ctrl-C keeps what was done."""
+    """Do some tasks. An error ends the batch; after Ctrl-C the results so far are kept."""
     if parcel.home == home():
         return Answer(is_home=True)
     results: list[tuple[int, bool, bytes]] = []
@@ -76,7 +76,7 @@ def run_batch(parcel: Parcel, numbers: Sequence[int]) -> Answer:
             return Answer(is_missing=True)
         for number in numbers:
             mark = Path(parcel.begun, str(number))
-            with suppress(OSError):  # on another machine there is no such folder
+            with suppress(OSError):  # on another machine this folder does not exist
                 mark.touch()
             try:
                 results.append((number, True, _dumped(task(number))))
@@ -97,20 +97,20 @@ def _task(parcel: Parcel) -> Task | None:
                 data = Path(parcel.file).read_bytes()
         if data is None or digest_of(data) != parcel.digest:
             return None
-        _held.clear()  # what came before is not asked for again
+        _held.clear()  # earlier work is not requested again
         work: Work = pickle.loads(data)
         _held[parcel.digest] = work.begin()
     return _held[parcel.digest]
 
 
 def _dumped(value: Any) -> bytes:
-    # A result as bytes; an error that cannot be pickled is told as text.
+    # A result as bytes; an error that cannot be pickled becomes a text.
     import cloudpickle
 
     try:
         data: bytes = cloudpickle.dumps(value)
         if isinstance(value, Exception):
-            pickle.loads(data)  # some errors can be pickled, and not made again
+            pickle.loads(data)  # some errors can be pickled but not unpickled
         return data
     except Exception:
         if not isinstance(value, Exception):

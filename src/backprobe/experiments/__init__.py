@@ -1,7 +1,7 @@
 """Experiments on missing gradients: a program runs again with values moved and lines bridged.
 
-They only add to what is known: where one cannot be had, or shows nothing, nothing is said. docs/explain.md says what
-they show.
+They only add to what is known: if an experiment is impossible, or shows nothing, nothing is reported. docs/explain.md
+explains what they show.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _is_zero(flow: Dataflow, at: int, runs: Runs) -> bool:
 
 
 def _proven(flow: Dataflow, findings: Collection[Finding], runs: Runs, lost: set[int]) -> list[Finding]:
-    # The findings, of which those of cuts say what became of the gradients where they were bridged.
+    # The findings; those of cuts also say what became of the gradients when the cuts were bridged.
     cuts = [cut for cut in _cuts(flow, lost) if not cut.is_limited]
     bridged, made = Bridged(flow, runs), list[Finding]()
     for one in findings:
@@ -88,7 +88,7 @@ def _cuts(flow: Dataflow, lost: set[int]) -> list[Cut]:
 
 
 def _found(flow: Dataflow, findings: list[Finding], runs: Runs, lost: set[int]) -> list[Finding]:
-    # The findings, where lines that were found by moving a value take the place of those that know none of it.
+    # The findings. Where moving a value has found lines, these replace findings that name no line.
     names, made = full_names(flow.record), list[Finding]()
     first = _without_line(flow, lost)
     for one in findings:
@@ -103,7 +103,7 @@ def _found(flow: Dataflow, findings: list[Finding], runs: Runs, lost: set[int]) 
 
 
 def _without_line(flow: Dataflow, lost: Collection[int]) -> dict[str, int]:
-    # By their names, the lost values of which no line is known that cuts them off, and what they are cut off from.
+    # By name, the lost values for which no cutting line is known, and the values from which they are cut off.
     found: dict[str, int] = {}
     for at in sorted(lost):
         cuts = flow.cuts(at) if flow.entries[at].status is GradStatus.NOT_CONNECTED else None

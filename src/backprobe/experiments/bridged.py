@@ -1,6 +1,6 @@
-"""Cuts that are bridged: where the gradient then arrives, that line was what kept it away.
+"""Bridges cuts: if the gradient then arrives, that line was what kept it away.
 
-Nothing is known here of what the line does: see ``backprobe/tracing/bridging.py``.
+This does not depend on what the line does: see ``backprobe/tracing/bridging.py``.
 """
 
 from __future__ import annotations
@@ -75,9 +75,10 @@ class Bridged:
         return say("stays", value=value, target=repr(self.flow.entries[cut.target].name), times=len(MOVES))
 
     def arrived(self, cuts: Collection[Cut], lost: Collection[int]) -> set[int]:
-        """Those of the lost gradients that are there, and not 0, where these cuts are bridged.
+        """Those of the lost gradients that arrive, and are not 0, once these cuts are bridged.
 
-        Where a value could not be, as one that is written into or a number, those computed from it are instead.
+        If a value cannot be bridged, such as a number or one that is written into, values computed from it are bridged
+        instead.
         """
         unfit = set[str]()
         for _ in range(MOST_TRIES if lost else 0):
@@ -121,7 +122,7 @@ class Bridged:
         return found
 
     def _without_gradients(self, at: int) -> Iterator[tuple[int, int]]:
-        # What was computed from a value where gradients were switched off, and from what each.
+        # Values computed from a value while gradients were off, each with its direct input.
         pending, seen = [at], {at}
         while pending:
             source = pending.pop()

@@ -1,7 +1,7 @@
-"""Gradients that are 0 wherever a program is looked at, though its output changes: at a step, or a lost derivative.
+"""Gradients that are 0 wherever a program is evaluated, though its output changes: at a step, or a lost derivative.
 
-A single 0 says little: a unit may be off for one input. Here the value is moved to several other points; where its
-gradient is 0 at each of them, and the output is not the same, no slope is to be had there.
+A single 0 says little: a unit may be off for one input. So the value is moved to several other points. If its gradient
+is 0 at each of them, and the output changes, there is no slope to be had.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Flat:
     def __init__(self, runs: Runs, names: Collection[str]) -> None:
         self.runs, self.names = runs, names
         self.found: list[str] = []
-        """As the program calls them: those of which a finding says where they become 0."""
+        """Names, as the program spells them, for which a finding says where the gradients become 0."""
 
     def findings(self) -> list[Finding]:
-        """What makes the gradients 0, where that is so at each point that was tried."""
+        """The causes of zero gradients that are zero at each point tried."""
         wide = self.runs.wide if self.names else None
         if wide is None:
             return []
@@ -49,7 +49,7 @@ class Flat:
         return [*found.values()]
 
     def _bridged(self, flow: Dataflow, one: Finding, at: int) -> list[str]:
-        # Does the gradient arrive where what the line gives gets the history of what it takes once more?
+        # Does the gradient arrive if the result of the line gets the history of its input once more?
         if len(one.chain) < 2:
             return []
         source, target = (flow.position[name] for name in one.chain[-2:])
@@ -57,7 +57,7 @@ class Flat:
         return [bridged.said({at})] if bridged.arrives({target: [source]}, {at}) else []
 
     def _flat(self, wide: Record) -> list[str]:
-        # Those whose gradients stay 0 while an output changes.
+        # The names whose gradients stay 0 while an output changes.
         outputs = [full_names(wide)[at] for at in wide.outputs]
         flat = [name for name in self.names if self._is_zero(wide, name)]
         self.ran, is_moved = 0, False

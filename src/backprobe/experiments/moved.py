@@ -105,7 +105,7 @@ class Moved:
         return with_tried(one, say("moved", value=repr(value.name), target=repr(entry.name)))
 
     def _given_in(self, source: int, target: int) -> Source | None:
-        # Where the line of what changes mentions nothing of the value: that in which it was given to something last.
+        # If the line of the changed value does not mention the moved value: the last line that passed it to anything.
         if any(mention.source == source for mention in self.flow.mentions[target]):
             return None
         name, entries = self.flow.entries[source].name, self.flow.entries[source + 1 : target]

@@ -50,7 +50,7 @@ class Runs:
         return self(NamedBridges(), wide=True)
 
     def is_same(self, one: Entry | None, other: Entry | None) -> bool:
-        """Do two entries hold the same numbers, but for rounding? So it is where neither can be read."""
+        """Do two entries hold the same numbers, except for rounding? True if neither can be read."""
         from numpy import array_equal, isfinite  # importing backprobe imports no NumPy
 
         first, second = self.numbers(one), self.numbers(other)

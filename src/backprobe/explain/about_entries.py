@@ -146,7 +146,7 @@ def as_code(name: str) -> str:
 
 
 def names_of(flow: Dataflow, at: int) -> list[str]:
-    """All names of a value, in full but for their counts."""
+    """All full names of a value, without counts."""
     return [strip(full) for full, position in flow.record.names.items() if position == at]
 
 

@@ -302,4 +302,4 @@ CAUSES = {
     "zero_derivative": "the derivative of {target} with respect to {value} that backward uses is 0",
     "zero_derivative_next": "{instead}",
 }
-"""The headline and the remedy of each cause, in every framework; the remedy with what it changes."""
+"""The headline and the remedy of each cause, in every framework; the remedy says what it changes."""

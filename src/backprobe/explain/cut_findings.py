@@ -38,7 +38,7 @@ IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapp
 PYTHONS = frozenset(f"builtins.{name}" for name in (*vars(builtins), *(kind.__name__ for kind in IN_C)))
 """What Python has of its own, as a recording has the names of calls."""
 RECORDED = ("inside.recorded", "inside.handed")
-"""Of functions whose lines are recorded: one that is called, and one that is given to what calls it."""
+"""For functions whose lines are recorded: those that are called, and those passed to a caller."""
 
 OF_OTHER_LINES = ("checkpoint", "limited", "nothing_given")
 """Kinds of cuts that are not part of the line which computes the value."""

@@ -15,7 +15,9 @@ from backprobe.record.names import strip
 from backprobe.record.reasons import CUT_IN_GRAPH, WRITTEN_SINCE
 
 OF_GRADIENTS, NOT_ASKED = "no_path_of_gradient", ("beside_inputs", "beside_sources")
-"""The reasons of what the program took as a derivative, or computed from such, and of what it asked no gradient of."""
+"""Reasons for values that the program obtained as derivatives, or computed from them; and for values whose gradient it
+did not request.
+"""
 
 
 def without_fault(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The words of each framework for what remedies mention."""
+"""The words of each framework that remedies use."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ NAMED_LIKE = {"floor_divide": "floordiv"}
 """Operations by their names in PyTorch's errors, and by those that they have here."""
 GRAD_NONE = "grad_none."
 Parts = list[tuple[str, str]]
-"""What stands below the headline of a note: labels and texts, the last one of what to do."""
+"""The lines below the headline of a note: labels and texts; the last one says what to do."""
 
 
 @dataclass(frozen=True)

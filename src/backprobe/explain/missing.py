@@ -304,7 +304,7 @@ def _is_passed_on(flow: Dataflow, at: int) -> bool:
 
 
 def _reading(flow: Dataflow, at: int) -> Source | None:
-    # The statement that receives a computed value and of which nothing more is recorded.
+    # The statement that receives a computed value, and after which nothing more is recorded of it.
     last = flow.entries[at]
     if last.source is None or last.is_leaf or at in flow.record.outputs or flow.consumers[at]:
         return None

@@ -1,4 +1,4 @@
-"""Lines of the program that call a module or mention a parameter, and what they do with it."""
+"""Lines of the program that call a module or mention a parameter, and how they use it."""
 
 from __future__ import annotations
 

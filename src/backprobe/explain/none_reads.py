@@ -33,13 +33,13 @@ THERE = (WhyEmpty.COMPUTED, WhyEmpty.ITEM, WhyEmpty.CLEARED, WhyEmpty.RETAINED_L
 """Reasons beside which it is said that the gradient exists."""
 
 BECAUSE = (WhyEmpty.COMPUTED, WhyEmpty.FROZEN, WhyEmpty.NOT_REACHED, WhyEmpty.GIVEN)
-"""Those of which the recording may show why, and what to write."""
+"""Reasons for which the recording may show a cause and a remedy."""
 
 SAID = {WhyEmpty.FROZEN: Known.STATUS | Known.UNSURE, WhyEmpty.NOT_REACHED: Known.STATUS, WhyEmpty.GIVEN: Known.STATUS}
-"""By the reason: findings of which this is known say no more than the reason does."""
+"""By the reason: a finding with one of these facts says no more than the reason already does."""
 
 LATER = (WhyEmpty.NOT_RUN, WhyEmpty.NOT_REACHED)
-"""Those beside which it may have come later."""
+"""Reasons after which the gradient may still have arrived later."""
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def _zero(flow: Dataflow, at: int, arrays: Arrays) -> list[Finding]:
 
 
 def _added_up(flow: Dataflow, source: int, before: dict[int, int | None], arrays: Arrays) -> list[Finding]:
-    # A gradient that is the sum of several contributions, none of which is known to be 0: they may cancel.
+    # A gradient that is the sum of several contributions, none of which is known to be 0, so they may cancel.
     value = flow.entries[source]
     parts = [
         target

@@ -34,7 +34,7 @@ UNSEEN = (*SAID, WhyNone.CONSTANT)
 """Reasons that do not name a line: the program's text may, or what left TensorFlow."""
 
 SAMPLING = re.compile("Multinomial|Random|Categorical|Bernoulli")
-"""Parts of what it calls those that draw samples."""
+"""Parts of names of operations that draw samples."""
 MAKING = "Variable"
 PREDICTING = ".predict"
 OWN = {CutBy.OWN_NONE: "own_gradient", CutBy.OWN_ZERO: "own_gradient.zero"}

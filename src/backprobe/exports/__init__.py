@@ -34,7 +34,7 @@ def is_export(path: str | os.PathLike[str]) -> bool:
 
 
 def check(path: Any, format: Any, fields: Any, asked: str) -> None:
-    """Raises BadOption for what no export takes."""
+    """Raises BadOption for arguments that no export accepts."""
     check_folder(path, "a run is exported to a folder or a URL", asked, "run.export('exported')")
     FORMAT.check(format)
     FIELDS.check(fields)
@@ -43,7 +43,7 @@ def check(path: Any, format: Any, fields: Any, asked: str) -> None:
 def export(
     reader: RunReader, path: str | os.PathLike[str], format: str, fields: Sequence[str] | None, asked: str
 ) -> None:
-    """Write a run, or what is new of it since the last time. Raises BadOption, NotInstalled and BadRun."""
+    """Write a run, or only what is new since the last export. Raises BadOption, NotInstalled and BadRun."""
     if format == "tensorboard":
         from backprobe.exports.event_files import write_events
 

@@ -85,7 +85,7 @@ class _Rank:
                 self.place.remove(table, *self._folder(first))
 
     def _part(self, low: int) -> dict[str, Any]:
-        # Which steps a part has, and a sum of what is known of them: a step that is made anew changes it.
+        # The steps of a part, and a checksum of their facts, which changes if a step is rewritten.
         info = self.index.info[low : low + schema.SPAN]
         attempts = self.index.attempt_of[low : low + schema.SPAN]
         digest = blake2b(info.tobytes() + attempts.tobytes(), digest_size=16)

@@ -58,7 +58,7 @@ class Place:
             return sorted(one.base_name for one in self.system.get_file_info(selector))
 
     def read_json(self, name: str) -> Any:
-        """Raises BadRun for what is not JSON."""
+        """Raises BadRun if the file is not JSON."""
         with self._failing(), self.system.open_input_stream(self.path(name)) as file:
             data = file.read()
         try:

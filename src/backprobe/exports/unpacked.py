@@ -104,7 +104,7 @@ class Dataset:
 
     @contextmanager
     def reading(self, *parts: str) -> Iterator[None]:
-        """Raises BadRun for what a damaged file raises in it."""
+        """Inside this context, errors that a damaged file causes are raised as BadRun."""
         try:
             yield
         except (self.arrow.ArrowException, OSError, KeyError, ValueError, TypeError, IndexError) as error:

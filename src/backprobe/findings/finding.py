@@ -1,4 +1,4 @@
-"""One finding: what it is, where, what shows it, and what to do; and values of findings as plain data."""
+"""One finding: its kind, place, evidence and remedy; and values of findings as plain data."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Finding:
         return whole if len(whole) <= most else shorten(before + self.headline, most - len(end)) + end
 
     def _parts(self, where: Where = short) -> list[tuple[str, str]]:
-        # What is said of it, each with its label; of the line what the title does not say, which may be the folders.
+        # The parts of the text, each with its label. If the title does not name the line in full, it follows here.
         line = "" if self.source is None else location(self.source)
         if self.source is not None and line.startswith(f"{where(self.source)}: "):
             line = self.source.text.strip()

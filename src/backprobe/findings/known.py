@@ -1,4 +1,4 @@
-"""Facts about the cause in a finding that no sentence of it has: each is stated where the finding is made."""
+"""Facts about the cause in a finding that are in none of its sentences: each is stated where the finding is made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Known(Flag):
     """No such fact."""
 
     STATUS = auto()
-    """It says no more than the status of a value: no line is known that took the value out of the graph."""
+    """The finding says no more than the status of a value: no line is known that took the value out of the graph."""
 
     ANOTHER = auto()
     """Another value has taken the place of this one, which leads nowhere."""

@@ -49,7 +49,7 @@ class Report(Printed):
 
     @property
     def ok(self) -> bool:
-        """Was nothing found? Where ``complete`` is False, that is said of what was judged alone."""
+        """Was nothing found? If ``complete`` is False, this is only about what was judged."""
         return not self.findings
 
     def __iter__(self) -> Iterator[Finding]:
@@ -165,7 +165,9 @@ def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str], wh
 
 
 def arranged(findings: Sequence[Finding]) -> list[tuple[Finding, list[Finding]]]:
-    """The findings that follow from no other, each with those that follow from it, without what it says already."""
+    """The findings that follow from no other, each with those that follow from it, without facts that it already
+    states.
+    """
     places = {one.headline: at for at, one in reversed([*enumerate(findings)]) if not one.cause}
     found: dict[int, list[Finding]] = {at: [] for at, one in enumerate(findings) if one.cause not in places}
     for one in findings:

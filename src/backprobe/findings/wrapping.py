@@ -1,4 +1,4 @@
-"""Lines of a report fitted to the terminal: what goes on stands below what it belongs to."""
+"""Lines of a report fitted to the terminal: a continued line starts below the text that it continues."""
 
 from __future__ import annotations
 

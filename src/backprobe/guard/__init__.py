@@ -183,7 +183,7 @@ def _warn_of_others(opened: object, frame: FrameType, guarded: Backend) -> None:
 
 
 def _backend_of(frame: FrameType) -> Backend:
-    # That of the values that the block can read, or that its function or one that called it mentions.
+    # The backend of the values that the block can read, or that its function or a caller of it mentions.
     for one in users_frames(frame):
         held = _held(one)
         with suppress(NoBackend):

@@ -24,14 +24,14 @@ class Anything:
 
 
 class Explained(NamedTuple):
-    """What is known of a call that was made again, or why it was not; and the recording of it."""
+    """What a repeated call showed, or why it was not repeated; and its recording."""
 
     known: Report | Reason
     record: Record | None = None
 
 
 def explained(backend: Backend, failed: Repeatable, record: Callable[[], Record]) -> Explained:
-    """What is known of what is run again. Whatever that raises, the program is not to see."""
+    """What running the failed call again shows. The program never sees errors of this."""
     from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
 
     why = failed.why_not_again()

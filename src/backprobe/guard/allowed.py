@@ -32,7 +32,9 @@ class Allowed:
         return any(pattern.matches(name) for pattern in self.patterns)
 
     def has_all(self, report: Report, path: str) -> bool:
-        """Is each place at which NaN or Inf begins allowed? ``path`` is that of the module in which they were named."""
+        """Is each place at which NaN or Inf begins allowed? ``path`` is the path of the module in which they were
+        named.
+        """
         begun = beginnings(report)
         return bool(self.patterns and begun) and all(self._has(finding, path) for finding in begun)
 

@@ -88,7 +88,7 @@ class GuardedBlock(LoopPart):
             raise NotFinite(headline or text.in_block(report), report)
 
     def _is_of_scaled(self, report: Report, record: Record) -> bool:
-        # Does all of it begin after a loss was scaled, whose gradients the program takes without ``backward()``?
+        # Does everything begin after a loss was scaled, whose gradients the program takes without ``backward()``?
         count, handles = self.scaled or (0, bool)
         before = {
             one.name for one in [one for one in record.entries if one.status is not GradStatus.NOT_TENSOR][:count]
@@ -113,7 +113,7 @@ class GuardedLoop(TrainingLoop):
         return self.look_at == FEW
 
     def _is_idle(self, block: GuardedBlock) -> bool:
-        # Has the program let go of most of what was recorded? Then no backward will come, as in an evaluation.
+        # Has the program released most of the recorded values? Then no backward will come, as in an evaluation.
         variables = [value for frame in users_frames(sys._getframe(1)) for value in variables_in(frame).values()]
         captures = block.trace.versions.captures
         held = [leaf for value in variables for _, leaf in leaves(value)]

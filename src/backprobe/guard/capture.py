@@ -18,13 +18,14 @@ from backprobe.record.disk import is_full, reached
 from backprobe.record.entries import Record
 from backprobe.record.options import check_folder
 from backprobe.storage import steps
+from backprobe.storage.step_writer import write
 
 PROCESS = secrets.token_hex(8)
 """Known to this process alone: a step that it has written itself is no obstacle to it."""
 
 
 def check_path(path: Any, asked: str, instead: str) -> None:
-    """Raise BadOption for what a step cannot be written to."""
+    """Raise BadOption for a path to which a step cannot be written."""
     check_folder(path, "a step is written into a folder, whose path is a text", asked, instead)
     target = Path(path)
     try:
@@ -88,7 +89,7 @@ class FailureCapture:
         }
         try:
             step = self.captures.captured(self.model, calls, is_backward=is_backward)
-            left_out = steps.write(step, record, said, self.path, self.captures)
+            left_out = write(step, record, said, self.path, self.captures)
         except Exception as failure:  # noqa: BLE001  the training is told of NaN, whether or not it is written
             _warn(text.not_captured(shown, failure, is_full(failure)))
             return error

@@ -16,7 +16,7 @@ from backprobe.record.entries import Record
 
 
 class _Run(Anything, FunctionRun):
-    """A gradient that is taken again."""
+    """The run that takes a failed gradient again."""
 
 
 class GradientGuard:
@@ -37,7 +37,7 @@ class GradientGuard:
             raise error if self.capture is None else self.capture.written(error, [asked], record, not is_value)
 
     def known(self, asked: GuardedGradient, bad: Found, is_value: bool) -> tuple[Report, Record | None]:
-        """What is found where the gradient is taken again, and the recording of that."""
+        """The findings when the gradient is taken again, and the recording of that run."""
         known, record = explained(self.backend, asked, lambda: _recorded(self.backend, asked))
         if isinstance(known, Report):
             return known, record

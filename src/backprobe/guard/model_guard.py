@@ -1,4 +1,4 @@
-"""A guard around a model: what it makes of a call, or of its backward, that brought NaN or Inf."""
+"""A guard around a model: how it reacts to a call, or its backward, that brought NaN or Inf."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ModelGuard:
             raise error if self.capture is None else self.capture.written(error, [call], record, False)
 
     def known_of_call(self, call: GuardedCall, bad: Found) -> tuple[Report, Record | None]:
-        """What is found where a call is made again, and the recording of that."""
+        """The findings when a call is repeated, and the recording of that run."""
         known, record = explained(self.backend, call, lambda: _forward(self.backend, call))
         return known if isinstance(known, Report) else text.unexplained_call(call, bad, known), record
 
@@ -108,7 +108,7 @@ def _forward(backend: Backend, call: GuardedCall) -> Record:
 
 
 def _without_gradients(call: GuardedCall, backend: Backend) -> Record:
-    # The call again where only a differentiated call is recorded; of that nothing but the values is read.
+    # The call, repeated in a framework that can only record a differentiated call; only the values are used.
     assert call.output is not None
     of, cotangent = call.output
     request = Request(call.module, call.select, of=of, cotangent=cotangent, options=NONFINITE)

@@ -127,7 +127,9 @@ def _unknown(call: str, next: str, name: str, headline: str, facts: tuple[str, .
 
 
 def captured(path: object, left_out: Sequence[str], needed: Sequence[str], function: str = "") -> str:
-    """A step was written, but for this; of a gradient, with the name of the function."""
+    """The sentence about a written step and what it lacks. For a captured gradient, ``function`` is its function's
+    name.
+    """
     without = f"; left out: {'; '.join(left_out)}" if left_out else ""
     if needed and not function:
         return f"The step is in {path}, and cannot be run again{without}"

@@ -1,4 +1,4 @@
-"""Common problems of training, found in one recording; each finding names its threshold and where that comes from."""
+"""Common problems of training, found in one recording. Each finding names its threshold and the threshold's source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backprobe.record.options import EXPERIMENTS, check_options
 from backprobe.recording import Recording, refuse_several
 
 RUNS = 2
-"""At most so many more runs of a program."""
+"""How many more times the program may run."""
 
 
 def health(recording: Recording, *, experiments: bool = True, seconds: float = 30.0) -> Report:

@@ -1,9 +1,9 @@
 """Vanishing and exploding gradients: how the size of gradients changes from layer to layer.
 
-Layers are the outputs of modules whose names differ in one number alone: ``h.0``, ``h.1``; or the bindings of one line
-of a loop, of one shape, ``u#0``, ``u#1``; each must be computed from the one before. Or they are the steps of a
-loop that is one operation, such as ``scan``. What vanishing and exploding mean is in ``rules``: ratios, which
-do not depend on the scale of the loss; a threshold on magnitudes is used only where that is known.
+Layers are the outputs of modules whose names differ only in a number (``h.0``, ``h.1``), the bindings of one line of a
+loop that have one shape (``u#0``, ``u#1``), or the steps of a loop that is a single operation, such as ``scan``. In the
+first two cases each must be computed from the one before. ``rules`` define vanishing and exploding by ratios, which do
+not depend on the scale of the loss. A threshold on magnitudes is used only if that scale is known.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REMEDY = "gradient clipping by norm, a smaller initialisation, or a lower learni
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
-    """Check each series of layers, and the values by themselves."""
+    """Check each series of layers, and single values."""
     before: list[tuple[str, list[Layer]]] = []
     for layers in sorted((*_series(arrays), *_loops(arrays)), key=len, reverse=True):
         finding = _along(arrays, layers)
@@ -42,7 +42,7 @@ def check(arrays: RecordArrays) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a series: what it is called, and its gradient."""
+    """One layer of a series: its name and its gradient."""
 
     at: int
     name: str
@@ -50,7 +50,7 @@ class Layer:
 
 
 def _is_part(arrays: RecordArrays, layers: Sequence[Layer], of: Sequence[Layer]) -> bool:
-    # Do these layers lie among others, such as the activations among the layers that they follow?
+    # Do these layers lie among the other ones, as activations lie among the layers that they follow?
     (first, last), (begin, end) = [(one[0].at, one[-1].at) for one in (layers, of)]
     shared = min(last, end) - max(first, begin)
     return 2 * shared > last - first and _is_on(arrays.graph, begin, last) and _is_on(arrays.graph, first, end)
@@ -61,7 +61,7 @@ def _is_on(graph: Graph, start: int, end: int) -> bool:
 
 
 def _large(arrays: RecordArrays, scale: float) -> Iterator[Finding]:
-    # The parameters and other leaves whose gradients are large by themselves, in one finding; else other values.
+    # One finding for parameters and other leaves with large gradients; if there are none, for other values.
     leaves, others = dict[str, float](), dict[str, float]()
     for at, (entry, grad) in enumerate(zip(arrays.entries, arrays.grads, strict=True)):
         size = 0.0 if grad is None else rms(grad) / scale
@@ -78,7 +78,7 @@ def _large(arrays: RecordArrays, scale: float) -> Iterator[Finding]:
 
 
 def _series(arrays: RecordArrays) -> list[list[Layer]]:
-    # The values whose names differ in one number, each computed from the one before; no parameters.
+    # Values whose names differ only in a number, each computed from the one before. Parameters are left out.
     found: dict[tuple[str, object], dict[int, int]] = {}
     for full, at in arrays.record.names.items():
         if split(full)[1] is None or arrays.grads[at] is None or arrays.graph.begins(at):
@@ -100,9 +100,9 @@ def _series(arrays: RecordArrays) -> list[list[Layer]]:
 
 
 def _chains(arrays: RecordArrays, ordered: Sequence[int]) -> list[list[int]]:
-    # These values in parts, in each of which every one is computed from the one before it.
+    # The values split into chains, in each of which every value is computed from the one before it.
     #
-    # Samples that a loop takes one after the other, and experts side by side, have such names and are not a depth.
+    # Samples that a loop processes in turn, and experts side by side, also have such names, but are not depth.
     chains = [[ordered[0]]]
     for before, at in pairwise(ordered):
         if _leads(arrays.graph, before, at):
@@ -126,7 +126,7 @@ def _leads(graph: Graph, start: int, end: int) -> bool:
 
 
 def _loops(arrays: RecordArrays) -> Iterator[list[Layer]]:
-    # The steps of loops that the framework runs as one operation: what one step leaves is what the next one gets.
+    # The steps of loops that the framework runs as one operation: what one step returns is passed to the next.
     stacked: dict[object, list[int]] = {}
     for at, entry in enumerate(arrays.entries):
         value = arrays.values[at]
@@ -142,20 +142,20 @@ def _loops(arrays: RecordArrays) -> Iterator[list[Layer]]:
 
 
 def _is_carried(left: Any, given: Any) -> bool:
-    # Is what each step is given what the step before it has left?
+    # Does each step receive what the step before it returned?
     return len(left) > 1 and bool(left[:-1].any()) and numpy.array_equal(left[:-1], given[1:])
 
 
 def _along(arrays: RecordArrays, series: Sequence[Layer]) -> Finding | None:
     # How the gradient changes from the last layer of a series to its first.
     sizes = [(layer, float(numpy.linalg.norm(layer.gradient))) for layer in series]
-    known = [(layer, norm) for layer, norm in sizes if norm]  # zeros.py reports those that are 0
+    known = [(layer, norm) for layer, norm in sizes if norm]  # zeros.py reports gradients of 0
     if len(known) < FEWEST:
         return None
     layers, norms = [layer for layer, _ in known], numpy.array([[norm] for _, norm in known])
     ratio, vanished, exploded = (one.item() for one in along(norms))
     is_small = rms(layers[0].gradient) < abs(arrays.scale or 0.0)
-    if not vanished and (not exploded or is_small):  # below 1 everywhere, as with losses at each depth
+    if not vanished and (not exploded or is_small):  # below 1 everywhere, as with a loss at each depth
         return None
     kind, ends = "vanishing" if vanished else "exploding", norms[[0, -1], 0].tolist()
     first, last, entry = layers[0], layers[-1], arrays.entries[layers[0].at]

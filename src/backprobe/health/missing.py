@@ -1,4 +1,4 @@
-"""Parameters that got no gradient at all: in blocks and scripts, of those that the program trains."""
+"""Parameters without any gradient. In blocks and scripts, only parameters that the program trains."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST = 12  # names
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
-    """One finding for all; its kind is ``never_called`` where all are in modules that were not called."""
+    """One finding for all of them. Its kind is ``never_called`` if all belong to modules that were not called."""
     training, said = arrays.record.training, "got no gradient"
     uncalled: list[str] = []
     if training is None:

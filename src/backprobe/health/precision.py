@@ -20,7 +20,7 @@ REMEDY = "scale the loss (torch.amp.GradScaler), or compute this part in float32
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
-    """Check the gradients of each low-precision dtype: one finding a dtype."""
+    """Check the gradients of each low-precision dtype, with one finding for each dtype."""
     for dtype, limit in SMALLEST_NORMAL.items():
         places = [at for at, entry in enumerate(arrays.entries) if entry.dtype == dtype]
         small = {at: share for at in places if (share := _share_below(arrays, at, limit)) > HALF}
@@ -37,14 +37,14 @@ def check(arrays: RecordArrays) -> Iterator[Finding]:
 
 
 def _share_below(arrays: RecordArrays, at: int, limit: float) -> float:
-    # The share of the nonzero numbers of a gradient that are below a limit.
+    # The share of a gradient's nonzero numbers that are below a limit.
     grad = arrays.grads[at]
     size = numpy.abs(grad[grad != 0]) if grad is not None else numpy.empty(0)
     return float((size < limit).mean()) if size.size else 0.0
 
 
 def is_flushed(arrays: RecordArrays, at: int) -> bool:
-    """Is a gradient 0 although those that it comes from are not, and those are already too small for their dtype?"""
+    """Is a gradient 0 although the gradients it comes from are not, and are those already too small for their dtype?"""
     grad, limit = arrays.grads[at], SMALLEST_NORMAL.get(arrays.entries[at].dtype or "")
     if grad is None or limit is None or grad.any():
         return False

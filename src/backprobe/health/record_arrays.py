@@ -22,17 +22,17 @@ NOT_FINITE = "{} entries hold NaN or Inf and were not checked: bp.explain(rec) s
 
 
 class RecordArrays:
-    """A record with its index, its numbers, and the number that its loss was multiplied by.
+    """A record with its index, its numbers, and the factor by which its loss was scaled.
 
-    ``values`` are the floating values and ``grads`` the gradients, by position; None where there is none, it is not
-    kept, is empty, or is not finite.
+    ``values`` are the floating-point values and ``grads`` the gradients, by position. An item is None if the array does
+    not exist, was not kept, is empty, or is not finite.
     """
 
     def __init__(self, record: Record, backend: Arrays) -> None:
         self.record, self.graph, self.backend = record, Graph.of(record), backend
         self.entries: Sequence[Entry] = record.entries
         self.not_finite: set[int] = set()
-        self.remarks: list[str] = []  # of checks: what was seen, and is not a problem
+        self.remarks: list[str] = []  # what checks saw that is not a problem
         self.values = [
             None if entry.status in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR) else self._finite(at, entry.held)
             for at, entry in enumerate(self.entries)
@@ -51,11 +51,11 @@ class RecordArrays:
         return numbers if numbers is not None and numbers.size else None
 
     def names(self, places: Sequence[int]) -> str:
-        """The names of some entries as text, the first of them where they are many."""
+        """The names of some entries as text; if there are many, only the first."""
         return quoted([self.entries[at].name for at in places], MOST)
 
     def only_input(self, at: int) -> int | None:
-        """The one entry that flows into another, where it has the same shape."""
+        """The only entry that flows into another, if both have the same shape."""
         if len(self.graph.inputs[at]) != 1:
             return None
         (source,) = self.graph.inputs[at]
@@ -67,20 +67,20 @@ class RecordArrays:
 
     @property
     def scale(self) -> float | None:
-        """The number that the loss was multiplied by; None where it is not known."""
+        """The factor by which the loss was scaled; None if it is not known."""
         scales = self.record.scales
         return 1.0 if not scales else scales[0] if len(scales) == 1 else None
 
     @property
     def unchecked(self) -> list[str]:
-        """What was not checked."""
+        """Notes on what was not checked."""
         notes = []
         if self.scale is None:
             notes.append(SEVERAL_SCALES if len(self.record.scales) > 1 else UNKNOWN_SCALE)
         if self.not_finite:
             notes.append(NOT_FINITE.format(len(self.not_finite)))
         training = self.record.training
-        seen = sum(bool(entry.is_leaf) for entry in self.entries)  # parameters, and perhaps others
+        seen = sum(bool(entry.is_leaf) for entry in self.entries)  # parameters, and perhaps other leaves
         unseen = 0 if training is None else training.count - seen
         if training is not None and unseen > 0:
             notes.append(UNSEEN.format(unseen, training.count))
@@ -88,7 +88,7 @@ class RecordArrays:
 
 
 def rms(numbers: Any) -> float:
-    """The root mean square, which does not grow with the size as a norm does.
+    """The root mean square. Unlike a norm, it does not grow with the number of elements.
 
     >>> rms(numpy.array([3.0, -3.0]))
     3.0

@@ -1,4 +1,4 @@
-"""Gradients that are zero because they should be: no problem of training, and none that lasts."""
+"""Gradients that are zero for a good reason, so that they are no problem of training, or only a temporary one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backprobe.record.names import strip
 
 DIFFERENTIATING = ("grad", "gradient", "batch_jacobian", "jacobian", "vjp")
 SELECTING = ("where", "where_v2", "select", "select_n", "masked_fill", "SelectV2")
-COLLECTING = ("tuple", "list", "zip", "type")  # of what is selected, one after the other
+COLLECTING = ("tuple", "list", "zip", "type")  # these only collect what is selected, one after the other
 BIASES = ("bias", "beta")
 FROM_ZERO = "{} is zero and has a gradient itself, as where training begins at zero (LoRA, zero-initialised layers)"
 CANCEL = "what comes from {} sums to zero, as for a constant that is added on both sides of a difference"
@@ -42,9 +42,9 @@ NOT_SELECTED = "{} selects no element of it"
 
 
 def rightly_zero(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> str:
-    """Why a gradient is zero though those of its consumers are not, where that is not a problem; else nothing.
+    """Why a gradient is zero although those of its consumers are not, if that is no problem; else an empty text.
 
-    ``consumers`` are those that have a gradient.
+    ``consumers`` are the consumers that have a gradient.
     """
     if empty := _empty(arrays, at, consumers):
         return EMPTY.format(_names(arrays, empty))
@@ -79,7 +79,7 @@ def _names(arrays: RecordArrays, places: Sequence[Any]) -> str:
 
 
 def _zero_factor(arrays: RecordArrays, at: int, consumer: int) -> int | None:
-    # The other input of a consumer that is zero, and is trained: their product has no derivative so far.
+    # The other input of a consumer, if it is zero and trained: the derivative of their product is zero for now.
     is_zero = _is_zero(arrays.values[consumer])
     for other in arrays.graph.inputs[consumer]:
         if other == at or not arrays.has_gradient(other) or _is_added(arrays, other, at, consumer):
@@ -92,7 +92,7 @@ def _zero_factor(arrays: RecordArrays, at: int, consumer: int) -> int | None:
 
 
 def _is_added(arrays: RecordArrays, at: int, other: int, consumer: int) -> bool:
-    # Is it a term beside the other input of a consumer, and no factor? It then has the consumer's gradient.
+    # Is it added to the consumer's other input, rather than multiplied? It then gets the consumer's gradient.
     if arrays.entries[at].name.rpartition(".")[2] in BIASES or are_added(arrays, at, other, consumer):
         return True
     shape = arrays.entries[at].shape
@@ -105,13 +105,13 @@ def _is_zero(value: Any) -> bool:
 
 
 def _is_trained(arrays: RecordArrays, at: int) -> bool:
-    # Is it a parameter, an argument or another leaf with a gradient, or computed from one?
+    # Is it a leaf that has a gradient, such as a parameter or an argument, or computed from one?
     before = reached([at], lambda one: arrays.graph.inputs[one])
     return any(arrays.graph.begins(one) and arrays.has_gradient(one) for one in before)
 
 
 def _cancel(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> bool:
-    # Is it added to each consumer, and are the gradients that come back from there not zero but for their sum?
+    # Is it added to each consumer, with nonzero gradients that come back from each and cancel in the sum?
     shape = arrays.entries[at].shape
     if shape is None or any(arrays.values[one] is None for one in consumers):
         return False
@@ -123,7 +123,7 @@ def _cancel(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> bool:
 
 
 def _as_added(gradient: Any, shape: tuple[int, ...]) -> Any:
-    # The gradient of what was added with broadcasting; None where the shapes do not allow that.
+    # The gradient of a term that was added with broadcasting; None if the shapes do not allow that.
     extra = gradient.ndim - len(shape)
     if extra < 0:
         return None
@@ -141,16 +141,16 @@ def _is_gradient(arrays: RecordArrays, at: int) -> bool:
 
 
 def _empty(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    # What uses it, where nothing that does has any element.
+    # What uses the value, if everything that uses it is empty.
     users = list(arrays.graph.consumers[at])
     return users if not consumers and all(0 in (arrays.entries[one].shape or ()) for one in users) else []
 
 
 def _round(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    # What uses it, or it is computed from, where both lead to a later call of a module that was called before.
+    # What uses the value, or what it is computed from, if both lead to a later call of a module that was called before.
     #
-    # So do the activations of a model in the gradient that is taken of it: each is used by the next layer, and by the
-    # gradient too.
+    # This is so for the activations of a model whose gradient the program takes: both the next layer and the gradient
+    # use them.
     if not all(_is_later_call(arrays, one, at) for one in consumers):
         return []
     beside = [one for one in (*arrays.graph.consumers[at], *arrays.graph.inputs[at]) if one not in consumers]
@@ -168,9 +168,9 @@ def _is_later_call(arrays: RecordArrays, at: int, start: int) -> bool:
 
 
 def _beside(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    # What is alike, goes where it goes and has a gradient: the names differ in one number.
+    # Similar values that have a gradient and the same consumer. Their names differ only in a number.
     #
-    # Of values of a function it must be seen that something has zeros that they may be multiplied by.
+    # For values of a function, something with zeros that may multiply them must be visible.
     if at not in arrays.graph.numbered:
         return []
     given = {one for each in consumers for one in arrays.graph.inputs[each]}
@@ -183,7 +183,7 @@ def _beside(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int
 
 
 def _unconnected(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    # What uses it and has no gradient, where its own gradient comes from outputs alone.
+    # What uses the value but has no gradient, if the value's own gradient comes only from outputs.
     if not set(consumers) <= set(arrays.record.outputs):
         return []
     return [one for one in arrays.graph.consumers[at] if arrays.entries[one].status is GradStatus.NOT_CONNECTED]

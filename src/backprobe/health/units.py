@@ -1,4 +1,4 @@
-"""Dead and saturated units: activations that are constant whatever comes in, and pass no gradient on."""
+"""Dead and saturated units: activations that are constant for all inputs and pass no gradient on."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ HALF = RULES["dead_units"].threshold
 OFF = "over {} rows their output is exactly 0, and so is {}"
 SATURATED = "saturated means: |input of tanh| > 9.5, where float32 rounds to ±1 (for sigmoid: twice that)"
 END_OF_TANH = 9.5
-FEWEST = 8  # distinct rows: a healthy unit is 0 for all of them by chance once in 2**8 batches
+FEWEST = 8  # distinct rows: by chance a healthy unit is 0 for all of them in one of 2**8 batches
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
     """Check each entry that is a ReLU, a tanh or a sigmoid of its only input."""
     for at, (entry, value) in enumerate(zip(arrays.entries, arrays.values, strict=True)):
         if value is None or value.dtype.kind == "c" or value.ndim < 2 or arrays.grads[at] is None:
-            continue  # what no gradient comes to passes none on, whatever it is
+            continue  # without a gradient of its own it cannot pass one on
         source = arrays.only_input(at)
         before = None if source is None else arrays.values[source]
         trained = _own_parameters(arrays, at)
@@ -51,17 +51,17 @@ def check(arrays: RecordArrays) -> Iterator[Finding]:
 
 
 def _own_parameters(arrays: RecordArrays, at: int) -> list[int]:
-    # The parameters of a layer that may have an activation of its own, by which each of its units is trained.
+    # The parameters of a layer with a built-in activation, through which each of its units is trained.
     #
-    # So do the layers of Keras: ``Dense(8, activation="relu")`` returns what comes after the activation.
+    # Keras has such layers: ``Dense(8, activation="relu")`` returns what comes after the activation.
     value: Any = arrays.values[at]
-    units = value.shape[-1:] if value.ndim < 4 else value.shape[1:2]  # as _rows has them
+    units = value.shape[-1:] if value.ndim < 4 else value.shape[1:2]  # the same axis as in _rows
     own = [one for one in arrays.graph.inputs[at] if one in arrays.graph.parameters and arrays.grads[one] is not None]
     return [one for one in own if arrays.grads[one].shape[-1:] == units]
 
 
 def _are_still(arrays: RecordArrays, at: int, trained: list[int]) -> Any:
-    # By unit: does a gradient come to it, and none from it to its parameters?
+    # For each unit: does it receive a gradient, and do its parameters get none?
     is_still = _rows(arrays.grads[at]).any(axis=0)
     for one in trained:
         back = arrays.grads[one]
@@ -86,15 +86,15 @@ def _are_enough(given: Any) -> bool:
 
 
 def _rows(value: Any) -> Any:
-    # A value as one row for each sample: its units are the last axis, or for images that of the channels.
+    # The value with one row for each sample. Units are the last axis, or the channels of images.
     axis = 1 if value.ndim >= 4 else value.ndim - 1
     return numpy.moveaxis(value, axis, -1).reshape(-1, value.shape[axis])
 
 
 def _end(value: Any, before: Any, dtype: str | None) -> float:
-    # The magnitude of input beyond which tanh or sigmoid is saturated; 0 for any other operation.
+    # The magnitude of the input beyond which tanh or sigmoid is saturated; 0 for any other operation.
     #
-    # The input of a tanh must be large enough for that to differ from it.
+    # For a tanh, the input must be large enough for tanh to differ from the identity.
     tolerance = {"float64": 1e-12, "float32": 1e-5}.get(dtype or "", 1e-2)
     if numpy.allclose(value, numpy.tanh(before), atol=tolerance, rtol=0) and numpy.abs(before).max() > 1:
         return END_OF_TANH

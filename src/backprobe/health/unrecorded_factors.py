@@ -1,4 +1,4 @@
-"""Factors that the recording does not show, or no longer: parameters in a plain block, and what a step overwrote."""
+"""Factors that a recording does not contain: parameters in a plain block, and values that a step has overwritten."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backprobe.record.graph import reached
 from backprobe.record.source import expression_of
 
 LAYERS = ("Linear", "Bilinear", "Embedding", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")
-"""What the names of modules begin with that multiply by their parameters, and are nowhere flat otherwise."""
+"""Prefixes of modules that multiply by their parameters, and whose derivative is otherwise never zero."""
 MULTIPLYING = frozenset(
     (
         "linear",
@@ -74,16 +74,16 @@ ACTIVATIONS = frozenset(
         "logsoftmax",
     )
 )
-"""Functions that are not flat for a number between 0 and LARGE."""
+"""Functions whose derivative is not zero between 0 and LARGE."""
 LARGE = 6
-ITEM = re.compile(r"\['?(\w+)'?\]")  # of a container, which a recording calls ``p.a``
-NOT_KNOWN = "?"  # a call that is known by what the expression says alone
+ITEM = re.compile(r"\['?(\w+)'?\]")  # an item of a container, which a recording calls ``p.a``
+NOT_KNOWN = "?"  # a call that is known only from the expression
 
 
 def may_begin_at_zero(arrays: RecordArrays, at: int, consumer: int) -> bool:
-    """May a consumer have another factor that is zero and trained, of which the recording does not tell?
+    """May a consumer have another factor that is zero and trained, and that the recording does not contain?
 
-    Not where it is flat for this value, or may be: then no factor is needed for a derivative that is zero.
+    No if its derivative is or may be zero at this value, because that already explains a zero gradient.
     """
     entry, value = arrays.entries[consumer], arrays.values[at]
     is_active = value is not None and bool(((value.real > 0) & (value.real < LARGE)).any())
@@ -94,7 +94,7 @@ def may_begin_at_zero(arrays: RecordArrays, at: int, consumer: int) -> bool:
 
 
 def are_added(arrays: RecordArrays, first: int, second: int, consumer: int) -> bool:
-    """Does the expression of a consumer add what it reads of the one to what it reads of the other?"""
+    """Does the expression of a consumer add what it reads of the first entry to what it reads of the second?"""
     reads = arrays.entries[consumer].reads
     spelled = [{read.spelled for read in reads if read.at == at} for at in (first, second)]
     both = [node for node in ast.walk(_parsed(arrays.entries[consumer])) if all(map(_spelled(node).__and__, spelled))]
@@ -102,13 +102,13 @@ def are_added(arrays: RecordArrays, first: int, second: int, consumer: int) -> b
 
 
 def _spelled(node: ast.AST) -> set[str]:
-    # What is read in an expression, as it is spelled.
+    # What an expression reads, as spelled in the source.
     inner = [one for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute | ast.Subscript)]
     return {ITEM.sub(r".\1", ast.unparse(one)) for one in inner}
 
 
 def _is_hidden_zero(arrays: RecordArrays, at: int) -> bool:
-    # Was a factor overwritten, or is it zero, and computed from parameters that are not recorded?
+    # Was a factor overwritten, or is it zero and computed from parameters that were not recorded?
     if isinstance(arrays.entries[at].held, Lost):
         return True
     value, last = arrays.values[at], list(_called(arrays.entries[at]))[-1:]
@@ -124,7 +124,7 @@ def _is_hidden_zero(arrays: RecordArrays, at: int) -> bool:
 
 
 def _called(entry: Entry) -> Iterator[str]:
-    # What computed a value called, by name: as it was resolved, or else as the expression spells it.
+    # The names of what computed a value: as resolved, or else as spelled in the expression.
     calls = calls_of(entry)
     yield from (call for call in calls if call != NOT_KNOWN)
     if NOT_KNOWN in calls:
@@ -132,7 +132,7 @@ def _called(entry: Entry) -> Iterator[str]:
         for node in ast.walk(_parsed(entry)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 of = node.func.value
-                if not isinstance(of, ast.Name) or of.id in recorded:  # not torch.relu(u)
+                if not isinstance(of, ast.Name) or of.id in recorded:  # not the ``torch`` of torch.relu(u)
                     yield node.func.attr
 
 
@@ -146,7 +146,7 @@ def _multiplies(call: str) -> bool:
 
 
 def _is_active(call: str) -> bool:
-    # Is it an activation, or a module that may hold both those and layers?
+    # Is it an activation, or a module that may contain activations and layers?
     return _is_activation(call) or call[:1].isupper()
 
 
@@ -169,7 +169,7 @@ def _parsed(entry: Entry) -> ast.AST:
 
 
 def _mentioned(node: ast.AST) -> Iterator[ast.AST]:
-    # The names in an expression with their attributes, but for those of functions.
+    # The names in an expression with their attributes, except those of functions.
     if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
         base: ast.expr = node
         while isinstance(base, ast.Attribute | ast.Subscript):

@@ -1,4 +1,4 @@
-"""Gradients that are there, and useless, as the iterations of a script showed them: see docs/useless.md."""
+"""Gradients that exist but are useless, as seen in the iterations of a script: see docs/useless.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # it imports NumPy
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
-    """One finding for each fact; of what may be so in one iteration alone where every gradient is 0, as its cause."""
+    """One finding for each fact. A fact about a single iteration is used only if every gradient is 0, as its cause."""
     notes = arrays.record.notes
     is_all_zero = any(one.code == ALL_ZERO for one in notes)
     for code in USELESS:

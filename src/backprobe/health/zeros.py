@@ -19,7 +19,7 @@ KNOWN = Known.GRADIENT_THERE | Known.MOMENTARY
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
-    """Report gradients that are zero though one that flows into them is not, and local partials that are zero."""
+    """Report gradients that are zero although the gradient of a consumer is not, and local partials that are zero."""
     for note in (one for one in arrays.record.notes if one.code == ALL_ZERO):
         line = next((arrays.entries[at].source for at in arrays.record.outputs), None)
         headline = f"{note.fields['gradients']} exactly 0"
@@ -58,12 +58,12 @@ def _gradients(arrays: RecordArrays) -> Iterator[Finding]:
 def _is_of_few_calls(calls: Sequence[int], zero: set[int], together: set[int]) -> bool:
     # Is the gradient zero in less than half of the calls of one line, none of which leads into another?
     #
-    # So it is where samples are computed one by one, in a loop: for some of them no unit is active.
+    # That is normal if a loop computes samples one by one: for some samples no unit is active.
     return 2 * sum(each in zero for each in calls) < len(calls) and sum(each in together for each in calls) < 2
 
 
 def _calls(arrays: RecordArrays) -> dict[object, list[int]]:
-    # The values that have a gradient, by what computed them.
+    # The values that have a gradient, grouped by what computed them.
     found: dict[object, list[int]] = {}
     for at, grad in enumerate(arrays.grads):
         if grad is not None:
@@ -72,7 +72,7 @@ def _calls(arrays: RecordArrays) -> dict[object, list[int]]:
 
 
 def _call(arrays: RecordArrays, at: int) -> object:
-    # The same for each call of a module, and for each time that one line runs.
+    # A key that is the same for all calls of a module, and for all times that one line runs.
     entry = arrays.entries[at]
     line = entry.source
     return strip(entry.name), line and (line.file, line.line)

@@ -73,7 +73,7 @@ class WatchCallback(HasWatch, Callback):
         self._steps = FitSteps(model, cast("TensorflowWatching", self.run._watching), failed)
 
     def _optimizers(self) -> list[Any]:
-        # Those of the model, the one that ``compile`` was given last. Raises BadOption and Unsupported.
+        # The optimizers of the model; the one most recently passed to ``compile``. Raises BadOption and Unsupported.
         asked, backend = f"WatchCallback({str(self._watch.folder)!r})", keras.backend.backend()
         if backend != "tensorflow":
             raise Unsupported(

@@ -10,7 +10,7 @@ from backprobe.errors import installed
 from backprobe.watch.sinks import Sink
 
 STEP = "backprobe/step"
-"""The axis of what this sink sends: Weights & Biases counts its own steps, one for each call of ``wandb.log``."""
+"""The axis of all that this sink sends: Weights & Biases counts its own steps, one per call of ``wandb.log``."""
 
 
 class WandbSink(Sink):

@@ -12,7 +12,7 @@ from backprobe.memory.holders import Holder
 from backprobe.record.source import Source
 
 ADDS = frozenset({"append", "appendleft", "add", "extend", "insert", "put", "update", "setdefault", "put_nowait"})
-"""Methods of Python's containers that take in what they are given."""
+"""Methods of Python's containers that store their argument in the container."""
 
 
 def filled_at(
@@ -46,7 +46,7 @@ def filled_at(
 
 
 def _filling(tree: ast.AST, name: str) -> Iterator[tuple[ast.Call | ast.AugAssign | ast.Assign, ast.expr]]:
-    # The statements that fill it, each with what they put in.
+    # The statements that fill it, each with the value that it puts in.
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ADDS and node.args:
             if _last(node.func.value) == name and not _is_empty(node.args[-1]):
@@ -71,7 +71,7 @@ def _is_empty(value: ast.expr) -> bool:
 
 
 def _is_binding(node: ast.AST) -> bool:
-    # Does it give the name another value, and add nothing to what is there?
+    # Does it give the name another value, instead of adding to its present one?
     return isinstance(node, ast.Assign) and not any(isinstance(one, ast.Subscript) for one in _targets(node.targets))
 
 
@@ -84,7 +84,7 @@ def _targets(targets: Sequence[ast.expr | None]) -> Iterator[ast.expr]:
 
 
 def _items(node: ast.expr) -> Iterator[ast.expr]:
-    # What a container's item is taken of, and what that is taken of, as long as it is one.
+    # The container of an item, the container of that container, and so on.
     while True:
         yield node
         match node:
@@ -97,7 +97,8 @@ def _items(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _last(node: ast.expr) -> str:
-    # The last name in what is filled: ``history`` of ``self.history[k]`` and of ``self.history.setdefault(k, [])``.
+    # The last name in the filled container: ``history`` of ``self.history[k]`` and of ``self.history.setdefault(k,
+    # [])``.
     *_, node = _items(node)
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
@@ -115,7 +116,7 @@ def _depth(statement: ast.AST) -> int:
 def _without_graph(
     text: str, value: ast.expr, name: str, is_carried: bool, is_error: bool, is_inside: bool, without: str
 ) -> str:
-    # The line with what it puts in detached from its graph.
+    # The line, with the stored value detached from its graph.
     if is_carried and not isinstance(value, ast.BinOp):
         return f"{name} = {without.format(name)} before the next step uses it"
     if value.end_lineno != value.lineno or value.end_col_offset is None or not text.isascii():

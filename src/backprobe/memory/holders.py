@@ -49,7 +49,7 @@ class Holders:
                 last = max((line for *_, line in code.co_lines() if line is not None), default=code.co_firstlineno)
                 lines, kind = range(code.co_firstlineno, last + 1), f"a variable of {code.co_name}()"
                 self._add(one.f_locals, kind, code.co_filename, lines)
-            if id(one.f_globals) not in self.left_out:  # of no module, as of what runs by ``exec``
+            if id(one.f_globals) not in self.left_out:  # belongs to no module, for example code run by ``exec``
                 self._add(one.f_globals, "a global variable", code.co_filename)
         for module in [*sys.modules.values()]:
             file = getattr(module, "__file__", None)

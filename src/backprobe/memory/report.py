@@ -186,7 +186,7 @@ def _held(holder: Holder, own: Sequence[Alive]) -> Held:
     of_step: dict[frozenset[int], list[int]] = defaultdict(list)
     for one in own:
         of_step[one.steps].append(one.nbytes)
-    together = sum if own[0].kind == "arrays" else max  # graphs of one step have most of what they keep in common
+    together = sum if own[0].kind == "arrays" else max  # graphs of one step share most of what they keep
     kept = sum(map(together, of_step.values()))
     made = own[-1].source
     source, remedy = filled_at(holder, made, own[0].without, is_carried=own[0].is_carried)

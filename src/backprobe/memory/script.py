@@ -67,7 +67,7 @@ class ScriptMemory:
             raise EnoughSteps
 
     def try_remedies(self) -> None:
-        """Run the script again with each line that is proposed, where it can be: the report says what came of it."""
+        """Run the script again with each proposed line, if possible; the report says whether it helped."""
         experiments = ScriptExperiments(
             self.beginning, self.backend, str(self.arguments[0]), self.arguments, self.spec, 0, (), self.seconds
         )

@@ -25,7 +25,7 @@ Again = Callable[[Callable[[str], CodeType]], MemoryReport | None]
 
 
 def with_tried(report: MemoryReport, experiments: ScriptExperiments, again: Again) -> None:
-    """Try the remedies of a report: each says what came of it, and one that does not help is left out."""
+    """Try the remedies of a report. Each says whether it helped, and one that does not help is left out."""
     if experiments.seconds > LONGEST or not experiments.may_try():
         return
     found = [*report.held]
@@ -57,7 +57,7 @@ def _tried(held: Held, steps: int, experiments: ScriptExperiments, again: Again)
 
 
 def _edit(held: Held) -> Edit | None:
-    # The change of the line that holds something; None where what is to be written is no line of code.
+    # The change of the line that holds something; None if the remedy is no line of code.
     if held.source is None or not held.next or not _is_statement(held.next):
         return None
     try:

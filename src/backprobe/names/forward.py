@@ -44,7 +44,7 @@ def shown_by(record: Record, target: Any, *, in_function: bool) -> dict[str, str
 
 
 class _Own:
-    # Which scopes are of the program, and not of the framework's own modules.
+    # Which scopes belong to the program rather than to the framework's own modules.
     def __init__(self, target: Any) -> None:
         backend = next((one for one in imported_backends() if is_model(one, target)), None)
         self.known: dict[str, bool] | None = None

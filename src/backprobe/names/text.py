@@ -17,7 +17,7 @@ MADE_LATER = "modules and parameters may be made as the model first runs: bp.nam
 
 
 def heading(name: str, marks: Mapping[str, str]) -> str:
-    """What is shown, and how much of it comes from the source alone."""
+    """What is shown, and how much of it was only read from the source."""
     read = sum(mark in (FROM_SOURCE, UNREACHED) for mark in marks.values())
     return f"{name}: {plural(len(marks), 'name')}" + (f", {read:,} of them read from the source" if read else "")
 

@@ -58,7 +58,7 @@ class _Argument:
 
     @property
     def length(self) -> int | None:
-        """That along the first axis of all its tensors; None where they have none in common."""
+        """The length of the first axis of all its tensors; None if they have none in common."""
         lengths = {tensor.shape[0] if len(tensor.shape) else None for tensor in self.tensors}
         return lengths.pop() if len(lengths) == 1 else None
 
@@ -69,7 +69,7 @@ class _Argument:
 
 
 def batch_of(asked: AskedSamples[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Batch:
-    """The batch of a call. Raises BadOption where it is not clear which arguments hold the samples."""
+    """The batch of a call. Raises BadOption if it is not clear which arguments hold the samples."""
     vectorized = backend.vectorized
     assert vectorized is not None
 

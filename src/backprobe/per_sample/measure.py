@@ -82,7 +82,7 @@ class SampleMeasure:
         self.runs, self.wanted, self.whole = runs, wanted, whole
         self.count = len(runs.batch)
         self.total = {one.name: whole[one.keys[0]].grad for one in wanted if one.is_shared}
-        """The gradient of the batch with respect to what its samples have in common."""
+        """The gradient of the batch with respect to values that its samples share."""
 
         self.least = 0.0
         """The least tolerance."""
@@ -189,7 +189,7 @@ class SampleMeasure:
     def _is_equal(
         self, totals: Mapping[str, Any], sums: Mapping[str, Array], weight: float | Array, of_rows: Mapping[str, float]
     ) -> bool:
-        # Do the gradients of the samples sum to those of the batch, but for rounding?
+        # Do the gradients of the samples sum to those of the batch, except for rounding?
         power = {name: 2 if name in self.gaps else 1 for name in self.norms}  # rows are compared one by one
         sizes = {
             name: float(numpy.linalg.norm((weight * own)[self.is_finite], power[name]))
@@ -204,7 +204,7 @@ class SampleMeasure:
         return all(gap <= self.tolerance(name) * max(sizes[name], SMALL * largest) for name, gap in gaps.items())
 
     def tolerance(self, name: str) -> float:
-        """How far two computations of the same gradient may be apart, as a part of it: by its dtype."""
+        """The relative tolerance between two computations of the same gradient, by its dtype."""
         dtype = str(next(one.entry.dtype for one in self.wanted if one.name == name))
         eps = 2.0**-7 if "bfloat16" in dtype else 2.0**-10 if "16" in dtype else 2.0**-52
         eps = 2.0**-23 if dtype in ("float32", "complex64") else eps
@@ -249,7 +249,7 @@ class SampleMeasure:
         return weights
 
     def scaled(self, weights: Array) -> Mapping[str, tuple[Array, Array | None, float]]:
-        """By name: the norms and inner products as parts of the gradient of the batch, and the norm of that."""
+        """By name: norms and inner products relative to the gradient of the batch, and the norm of that gradient."""
         found = {}
         for name, norms in self.norms.items():
             total, dots = self.total.get(name), self.dots.get(name)

@@ -49,7 +49,7 @@ def refuse_mixed(runs: SampleRuns) -> NoReturn:
 
 
 def last(runs: SampleRuns) -> list[Any]:
-    """The last sample: random numbers of the first may be those of a run of it alone."""
+    """The last sample. (A run of the first one alone may draw the same random numbers as in the batch.)"""
     return runs.batch.part(len(runs.batch) - 1, len(runs.batch))
 
 
@@ -73,7 +73,7 @@ def refuse(runs: SampleRuns, found: Sequence[Entry]) -> NoReturn:
 
 
 def users_lines(found: Sequence[Entry]) -> list[str]:
-    """The lines at which values were computed, but for those in libraries."""
+    """The lines at which values were computed, except those in libraries."""
     return [str(one.source) for one in found if one.source is not None and package(one.source.file) is None]
 
 
@@ -91,9 +91,10 @@ def refuse_alone(runs: SampleRuns, error: Exception) -> NoReturn:
 
 
 def unlike(runs: SampleRuns, whole: Recording, alone: Recording) -> list[Entry]:
-    """The values whose part for the last sample is not what that computes alone.
+    """The values whose part for the last sample differs from what that sample gives alone.
 
-    A value of the same shape in both may be a sum over the samples, as the loss is: what is mixed by it shows later.
+    A value with the same shape in both runs is skipped: it may be a sum over the samples, like the loss. If it mixes
+    samples, later values show it.
     """
     found = []
     for name, entry in whole.items():

@@ -1,4 +1,4 @@
-"""The runs of a program on a whole batch and on its samples, each of which begins in the same state."""
+"""The runs of a program on a whole batch and on its samples, all beginning in the same state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ AT_ONCE = 2**30
 SHARE = 4  # of the memory that is free
 NUMBER = 8  # bytes, as in double precision
 SEED = 0
-"""That of the random numbers, so that a run later on draws the same."""
+"""The seed of the random numbers, so that later runs draw the same."""
 
 
 class SampleRuns:
@@ -63,7 +63,7 @@ class SampleRuns:
             return self.recorded(tensors, select, **how)
 
     def recorded(self, tensors: Sequence[Any], select: Any, **how: Any) -> Recording:
-        """The same in whatever state the program is."""
+        """The same, starting from the program's present state."""
         args, kwargs = self.batch.filled(tensors)
         return self.probe(select, **how)(*args, **kwargs)
 
@@ -122,7 +122,7 @@ class SampleRuns:
         return path if self.asked.of is None and path else self.asked.of
 
     def bound(self, wanted: Sequence[Wanted], alone: Sequence[Any]) -> list[Wanted]:
-        """Those of them that something can be added to, as one sample has them; the others are noted."""
+        """Those of them to which something can be added, as one sample has them; the others are noted."""
         if not self.vectorized.replaces:
             return [*wanted]
         kept = [one for one in wanted if self.is_variable(one)]
@@ -152,7 +152,7 @@ class SampleRuns:
 
     @cached_property
     def parameter_names(self) -> frozenset[str]:
-        """Those of the parameters of a model."""
+        """The names of a model's parameters."""
         if self.models is None:
             return frozenset()
         return frozenset(map(quote_path, self.models.call(self.asked.target, (), {}).parameter_paths()))

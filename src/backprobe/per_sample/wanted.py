@@ -10,7 +10,7 @@ from backprobe.backends.vectorized import Gradients
 from backprobe.record.entries import Entry
 
 Use = Callable[[int, Any, Gradients], object]
-"""What is done with losses and gradients of some samples, of which the first is this."""
+"""A function of the losses and gradients of some samples; the number is that of the first sample."""
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ class Form:
             raise
 
     code = NO_CODE
-    """What of the program's source is to be read where a gradient is missing."""
+    """Code of the program to be read for explanations when a gradient is missing."""
 
     def hold_unnamed(self) -> None:
         """With ``nonfinite``: capture differentiated values without a name, so that they are checked as well."""

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from backprobe.backends.capabilities import GraphExecution
 from backprobe.backends.discover import load_arrays, load_backend
 from backprobe.backends.facts import Backward, GraphNode, Outcome
+from backprobe.backends.graphs import GraphExecution
 from backprobe.backends.refusals import refuse_options
 from backprobe.errors import BackprobeError, BadOption
 from backprobe.probe.output import SUMMED, Words, choose, weighed

@@ -158,7 +158,7 @@ class Captured:
     schema: Schema
     names: Lookup
     numbers: Sequence[int | None]
-    """Those of the captures, by position; None for what is not a tensor."""
+    """The numbers of the captures, by position; None for a value that is no tensor."""
 
     @classmethod
     def of(cls, trace: Trace, asked: str) -> Captured:

@@ -26,7 +26,7 @@ class OfNamedValues(Waiting[P, R]):
     """Its own options."""
 
     about: ClassVar[str]
-    """That it is about named values, as an error says it, and what to write where no names are given."""
+    """An error's sentence that the verb is about named values."""
 
     all_names: ClassVar[str]
     one_output: ClassVar[str]

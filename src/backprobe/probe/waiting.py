@@ -26,7 +26,7 @@ class Waiting(Generic[P, R]):
     backend: Any
     verb: ClassVar[str]
     options: ClassVar[str] = ""
-    """Those without which the verb cannot be called, as messages have them."""
+    """The options without which the verb cannot be called, as messages spell them."""
 
     def __repr__(self) -> str:
         return f"<{', '.join([self._about(), *map('='.join, self._asked())])}>"

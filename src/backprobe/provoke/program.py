@@ -51,7 +51,7 @@ class Look:
 
 
 class TriedProgram:
-    """A function under trial, each run of which begins alike."""
+    """A function under trial, whose runs all begin in the same state."""
 
     def __init__(
         self, function: Callable[..., Any], backend: Backend, trials: Trials, inputs: Inputs, replay: Replay

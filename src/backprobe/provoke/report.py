@@ -53,7 +53,7 @@ class Provocations(Report):
 
 
 def _plain(given: Any) -> Any:
-    # An argument as plain data: containers of it as they are nested, and what is no data as it prints.
+    # An argument as plain data: containers keep their nesting, and other objects become their printed text.
     if isinstance(given, Mapping):
         return {str(key): _plain(one) for key, one in given.items()}
     if isinstance(given, list | tuple):

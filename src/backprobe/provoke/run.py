@@ -122,7 +122,7 @@ class Provoking:
         self.judged = self.taken = 0
 
     def run(self, searched: Callable[[Sequence[Risk]], Iterator[tuple[int, Searched]]]) -> Provocations:
-        """Search all operands, by what gives the number and the search of each."""
+        """Search all operands; ``searched`` yields their numbers and the result of each search."""
         try:
             is_broken = self.program.broken(self.inputs.example)
         except Exception as error:
@@ -152,7 +152,7 @@ class Provoking:
         self.risks, self.unsearched = risks_of(self.program.recorded(self.inputs.example).record)
 
     def searched(self, risks: Sequence[Risk]) -> Iterator[tuple[int, Searched]]:
-        """The searches of all operands in this process, but for those of which a break was found already."""
+        """The searches of all operands in this process, except those for which a break has already been found."""
         yield from ((number, self.search(number)) for number, risk in enumerate(risks) if risk.place not in self.found)
 
     def search(self, number: int) -> Searched:
@@ -190,7 +190,8 @@ class Provoking:
             self.found[risk.place] = one.found
 
     def _is_to_blame(self, risk: Risk, look: Look) -> bool:
-        # Is NaN or Inf born at this operation, as ``explain`` says, or nowhere else where it has come to its end?
+        # Is NaN or Inf born at this operation, according to ``explain``? Or nowhere else, while its operand is at its
+        # end?
         self.judged += 1
         if self.judged > MOST:
             return False

@@ -13,11 +13,13 @@ Array = Any
 HALVINGS = 10
 DECIMALS = 4
 LONGER = 1.05
-MOST = 24  # looks at changes of which a part is put back
+MOST = 24  # examined changes, in each of which some numbers are restored
 
 
 def smaller(program: TriedProgram, risk: Risk, found: Look) -> Look:
-    """The nearest row that still breaks: on the way to the example, and with numbers put back to those of it."""
+    """The nearest row that still breaks, on the way to the example, and with some numbers restored to those of the
+    example.
+    """
     found = _nearer(program, risk, found)
     found = _fewer(program, risk, found)
     found = _nearer(program, risk, found)
@@ -62,7 +64,7 @@ def _shorter(program: TriedProgram, risk: Risk, found: Look) -> Look:
 
 
 def _fewer(program: TriedProgram, risk: Risk, found: Look) -> Look:
-    # Arguments, and then ever smaller parts of what has changed, are put back.
+    # Restores whole arguments, and then ever smaller parts of the changes.
     example, left = program.inputs.example, MOST
     parts = [numpy.arange(one.span.start, one.span.stop) for one in program.inputs.variables]
     while parts and left > 0:

@@ -19,9 +19,9 @@ CLIPPINGS = 6
 
 
 def newton(row: Array, margin: float, slope: Array, low: Array, high: Array, factor: float = OVERSHOOT) -> Array:
-    """The least change that takes ``factor`` times the margin away, if the slope stays as it is.
+    """The smallest change that removes ``factor`` times the margin, if the slope remains the same.
 
-    What has come to its bound goes no further, and the others the longer.
+    A number that has reached its bound goes no further, and the others go further instead.
     """
     width, wanted = high - low, factor * margin
     scaled, new = slope * width, row.astype(float)
@@ -42,7 +42,7 @@ def newton(row: Array, margin: float, slope: Array, low: Array, high: Array, fac
 
 
 def far(row: Array, margin: float, slope: Array, low: Array, high: Array) -> Array:
-    """The same where it is the logarithm of the margin that falls evenly, as that of a probability does."""
+    """The same if the logarithm of the margin falls evenly, as for a probability."""
     return newton(row, margin, slope, low, high, float(numpy.log(margin / SMALLEST)))
 
 
@@ -52,9 +52,9 @@ def corner(row: Array, slope: Array, low: Array, high: Array) -> Array:
 
 
 def exact(row: Array, margin: float, slope: Array, low: Array, high: Array) -> Iterator[Array]:
-    """Rows near one that is nearly at the end: of short numbers, of which one takes the rest.
+    """Rows near one that is nearly at the end: all numbers are short, except one that takes the remainder.
 
-    A sum of long numbers is seldom 0.
+    A sum of long numbers is seldom exactly 0.
     """
     room = numpy.where(slope > 0, row - low, high - row)
     order = numpy.argsort(-numpy.abs(slope) * numpy.minimum(room, high - low), kind="stable")[:FEW]

@@ -257,7 +257,7 @@ class Entry(Printed, Generic[T]):
 
     @property
     def is_of_several(self) -> bool:
-        """Are there several outputs, none of which is meant where nothing is said?"""
+        """Are there several outputs, none of which is the default?"""
         return bool(self.by_output) and self.default_output is None
 
     @property
@@ -495,5 +495,5 @@ class Record:
 
     @property
     def is_of_several(self) -> bool:
-        """Are there several outputs, none of which is meant where nothing is said?"""
+        """Are there several outputs, none of which is the default?"""
         return bool(self.by_output) and self.default_output is None

@@ -14,7 +14,7 @@ from backprobe.record.reasons import Note, Reason
 
 Weights = Mapping[str, float | None]
 TOTAL = "total()"
-"""What the sum is called. It has the parentheses of what has no name in the program."""
+"""The name of the sum. Its parentheses show that it is no name of the program."""
 
 
 class Arithmetic(Protocol):

@@ -197,7 +197,7 @@ def _cures_nothing(edit: Edit, cuts: WantedGradients) -> bool:
 
 
 def _raises(edit: Edit, code: str, cuts: WantedGradients) -> bool:
-    # Does the very line raise an error where it has what the remedy says to write?
+    # Does the edited line itself raise an error, although it contains what the remedy says to write?
     outcome = cuts.is_tried(edit)
     if outcome is None or outcome.has_ended or not code or outcome.places[:1] != [(edit.file, edit.line)]:
         return False
@@ -205,7 +205,7 @@ def _raises(edit: Edit, code: str, cuts: WantedGradients) -> bool:
 
 
 def _followed(edits: tuple[Edit, ...], cuts: WantedGradients) -> tuple[tuple[Edit, ...], TrialOutcome] | None:
-    # An edit, and those of the lines that cut behind it, until gradients arrive.
+    # Extends the edits by edits of further lines that cut behind them, until gradients arrive.
     outcome = cuts.outcome(edits)
     if outcome is None or outcome.arrived or len(edits) == DEEP:
         return None if outcome is None else (edits, outcome)
@@ -240,7 +240,7 @@ def said(edits: Sequence[Edit], outcome: TrialOutcome, wanted: int, result: str 
 
 
 def _shown(edit: Edit, edits: Sequence[Edit]) -> str:
-    # The line as it was tried, or the part of it that was left out where it is one of several lines.
+    # The line as it was tried; for one of several lines, only the part that was left out.
     where, before = place(edit.file, edit.line), edit.text.split("\n")[edit.line - 1].strip()
     line = edited(edit.text, [one for one in edits if one.file == edit.file]).split("\n")[edit.line - 1].strip()
     if _is_statement(line) and _is_statement(before):

@@ -1,4 +1,4 @@
-"""Edits of a line that may let a gradient through, by what its backend says that stands in the place of what."""
+"""Edits of a line that may let a gradient through: the backend's replacements for operations that cut."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FileText:
     table: Table
 
     def at(self, line: int, column: int) -> int:
-        """The number of a character, of which the syntax tree has line and byte."""
+        """The index of a character, given its line and byte as in the syntax tree."""
         lines = self.text.split("\n")
         return sum(len(one) + 1 for one in lines[: line - 1]) + len(lines[line - 1].encode()[:column].decode())
 
@@ -39,7 +39,7 @@ class FileText:
 
 
 def candidates(text: FileText, line: int) -> Iterator[Edit]:
-    """What may be written at a line, the most likely first: of its expressions, and of what stands around it."""
+    """Possible edits of a line, the most likely first: of its expressions, and of statements around it."""
     try:
         tree = ast.parse(text.text)
     except SyntaxError:
@@ -96,14 +96,14 @@ def _covers(node: ast.stmt, line: int) -> bool:
 
 
 def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
-    # Those of a statement but not of the statements in it, each before those within it.
+    # The expressions of a statement, without those of the statements in it, each before its own parts.
     for child in ast.iter_child_nodes(statement):
         if isinstance(child, ast.expr | ast.withitem):
             yield from (node for node in ast.walk(child) if isinstance(node, ast.expr))
 
 
 def _line_of_name(node: ast.expr) -> int:
-    # The line of what is called, or of the attribute.
+    # The line of the called name, or of the attribute.
     function = node.func if isinstance(node, ast.Call) else node
     return (function.end_lineno if isinstance(function, ast.Attribute) else None) or node.lineno
 
@@ -165,7 +165,7 @@ def _meant(text: FileText, node: ast.expr) -> Any:
 
 
 def _spelled(text: FileText, dotted: str) -> str:
-    # A dotted name as the file would spell it; empty where it has not imported what that takes.
+    # A dotted name as the file would spell it; empty if the file lacks the necessary import.
     parts = dotted.split(".")
     for many in range(len(parts) - 1, 0, -1):
         module = sys.modules.get(".".join(parts[:many]))

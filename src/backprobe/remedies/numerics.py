@@ -33,16 +33,16 @@ BORN = ("born", "born_backward")
 
 
 def is_curable(finding: Finding) -> bool:
-    """Is it a birth at a line of the program, of which no other is the cause?"""
+    """Is it a birth at a line of the program, with no other cause?"""
     return finding.kind in BORN and finding.source is not None and not finding.cause
 
 
 def tried_on_births(
     report: Report, framework: str, backend: Backend, again: Again, explains: Explains, runs: int
 ) -> Report:
-    """The report, with what trials of its remedies have cured, and without remedies that cure nothing.
+    """The report, with the effects of remedies that were tried, and without remedies that cure nothing.
 
-    The program runs at most ``runs`` times, of which one is as it is.
+    The program runs at most ``runs`` times, once of them unchanged.
     """
     trials = EditTrials(backend, again, explains, min(RUNS, runs - 1))
     before = _arrays(trials.baseline.record, backend)
@@ -51,10 +51,10 @@ def tried_on_births(
 
 @dataclass(frozen=True)
 class Cure:
-    """What a trial has shown, where nothing is born at the line any more.
+    """What a trial has shown, if nothing is born at the line any more.
 
-    ``is_whole`` says that all that was looked at is finite, ``is_equal`` that something of it was finite before, and is
-    as it was.
+    ``is_whole`` says that everything examined is finite; ``is_equal`` that some of it was finite before, and is
+    unchanged.
     """
 
     said: str
@@ -122,7 +122,7 @@ def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> Cure | str:
 
 
 def _arrays(record: Record, backend: Backend) -> Mapping[str, Any]:
-    # The outputs of a run, and the gradients of what it was given.
+    # The outputs of a run, and the gradients of its inputs.
     numbers, found = backend.arrays.numbers, dict[str, Any]()
     for at in record.outputs:
         if (value := numbers(record.entries[at].held)) is not None:
@@ -169,7 +169,7 @@ def _is_at(node: ast.expr, line: int) -> bool:
 
 
 def _is_whole(tree: ast.Module, node: ast.expr) -> bool:
-    # Is it all of what a statement computes, or an argument, so that it needs no brackets?
+    # Is it the whole expression of a statement, or an argument, so that it needs no brackets?
     computed = (one for one in ast.walk(tree) if isinstance(one, ast.Assign | ast.Return | ast.keyword))
     calls = (one for one in ast.walk(tree) if isinstance(one, ast.Call))
     return any(node is one.value for one in computed) or any(node in one.args for one in calls)

@@ -38,7 +38,7 @@ class Trial:
 
 @dataclass
 class EditTrials:
-    """The runs of one program with edits, of which as many are ``left``."""
+    """The runs of one program with edits; ``left`` more of them are allowed."""
 
     backend: Backend
     again: Again
@@ -56,7 +56,7 @@ class EditTrials:
         return self.again(nullcontext())
 
     def functions(self, file: str) -> Sequence[FunctionType]:
-        """Those that were made of a file, before the first trial."""
+        """The functions that were created from a file before the first trial."""
         if file not in self.alive:
             self.alive[file] = functions_of(file)
         return self.alive[file]

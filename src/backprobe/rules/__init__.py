@@ -1,7 +1,7 @@
-"""Alerts: problems of a training, found in its run, each with its step, its number, and its threshold's source.
+"""Alerts: problems of a training that its run shows, each with the step, the number and the threshold's source.
 
-``run.alerts`` asks for it. A rule reads the statistics on disk, so that a step pays nothing for it, and what it says
-of a step follows from that one and those before: later steps add alerts, and change none.
+``run.alerts`` asks for them. Rules read the statistics on disk, so they cost the training nothing. What a rule says
+about a step depends only on that step and earlier ones: later steps add alerts and change none.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ TURNS = "optimizers take turns, each with a loss of its own: whether one of thes
 
 
 def alerts(reader: RunReader, until: int | None = None, judge: Judge | None = None) -> Report:
-    """The alerts of a run, the first first; of its steps up to ``until`` alone, if that is given.
+    """The alerts of a run in order of their steps; if ``until`` is given, of the steps up to that one.
 
-    A ``judge`` of the same run that has been asked before reads the steps since then.
+    A ``judge`` that was used for the same run before reads only the steps that were added since.
     """
     from backprobe.rules.judge import Judge  # which imports NumPy
     from backprobe.rules.ranks import with_ranks

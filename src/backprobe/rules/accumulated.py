@@ -1,6 +1,6 @@
-"""Gradients that are never cleared: the first of a step are added to those of the step before, which are still there.
+"""Gradients that are never cleared, so that each step adds its own to those of the step before.
 
-Whether they are is a fact that the watch writes down at each step: ``.grad`` was as that step had left it.
+Whether they are is a fact that the watch stores for each step: ``.grad`` was still as the step before had left it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ REMEDY = "optimizer.zero_grad() before each backward()"
 
 
 class Accumulated:
-    """Needs nothing but the count of each step."""
+    """Needs only the count that is stored with each step."""
 
     def __init__(self, rows: RunRows) -> None:
         self.found: list[Alert] = []

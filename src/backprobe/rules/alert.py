@@ -1,4 +1,4 @@
-"""An alert: a finding with its step, its number, and the threshold that this passed."""
+"""An alert: a finding with its step, its number, and the threshold that the number passed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ MOST = 6  # names that one alert lists
 
 @dataclass(frozen=True, repr=False)
 class Alert(Finding):
-    """One thing that goes wrong in a training: ``kind``, ``name`` and ``headline`` as of a finding, and since when.
+    """A problem of a training: ``kind``, ``name`` and ``headline`` as in any finding, and the step since when.
 
-    ``source`` is the line in which its module is called, of a loss function of JAX that in which the name is bound.
-    ``step`` is the first at which it could be said, from that and the steps before. ``field`` is what was read of
-    ``name``, and ``number`` what it was there; ``threshold`` is what that passed. ``facts`` say where the threshold
-    comes from, and ``remedy`` what to look at. ``ranks`` are the processes that have NaN or Inf, where others do not.
+    ``source`` is the line that calls the module; for a loss function of JAX it is the line that binds the name.
+    ``step`` is the first step at which the problem could be recognised from that step and earlier ones. ``field`` is
+    the statistic of ``name`` that was read, and ``number`` its value there, which passed ``threshold``. ``facts`` say
+    where the threshold comes from, and ``remedy`` what to look at. ``ranks`` are the processes that have NaN or Inf, if
+    others have none.
     """
 
     step: int = 0
@@ -30,7 +31,7 @@ class Alert(Finding):
     ranks: tuple[int, ...] = ()
 
     def _title(self, where: Where | None) -> str:
-        # The place stands behind the name: the colon after the step does not end what happened.
+        # The name is put before the place: text that follows the place would look like a part of it.
         name = f"'{self.name}'"
         if where is None or self.source is None:
             return self.headline
@@ -41,7 +42,7 @@ class Alert(Finding):
 
 
 def line_of(name: str, lines: Mapping[str, Source]) -> Source | None:
-    """Where a name is bound, or the module is called that returns it or that has it as a parameter."""
+    """The line that binds a name, calls the module that returns it, or calls the module that has it as a parameter."""
     module = name.partition(":")[0]
     around = "return" if name.startswith("return.") else module.rpartition(".")[0]
     return next((lines[one] for one in (name, module, around) if one in lines), None)
@@ -49,7 +50,7 @@ def line_of(name: str, lines: Mapping[str, Source]) -> Source | None:
 
 @dataclass(frozen=True)
 class Sighting:
-    """That a rule applies: to which name, since which step, and the number that shows it."""
+    """A name to which a rule applies, since which step, and the number that shows it."""
 
     step: int
     name: str
@@ -59,9 +60,9 @@ class Sighting:
 def alert(
     kind: str, seen: Sequence[Sighting], field: str, headline: str, remedy: str, facts: Sequence[str] = ()
 ) -> list[Alert]:
-    """One alert of all that the rule of a kind has seen, about the first of it; none where it has seen nothing.
+    """A single alert for everything that one rule has seen, about the first of it; no alert if it has seen nothing.
 
-    ``headline`` is a format of ``name`` and ``number``.
+    ``headline`` is a format with the fields ``name`` and ``number``.
     """
     if not seen:
         return []

@@ -1,4 +1,4 @@
-"""The least that a correlation may be, whatever chance has added to it: Fisher's z transformation."""
+"""A lower bound for a correlation, given how much chance may have added: Fisher's z transformation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vanishing and exploding gradients: how their norm changes along layers whose names differ in one number alone."""
+"""Vanishing and exploding gradients: how the norm changes along layers whose names differ only in a number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backprobe.rules.window import Mask, Matrix, RunRows, Table, Window, first_o
 FEWEST = 3  # layers
 VANISHED, EXPLODED = (RULES[kind].threshold for kind in ("vanishing", "exploding"))
 REST = 1e-2
-"""What the ratio must be without the one layer that divides most: a head that starts at zero is not a depth."""
+"""The ratio must also be below this without the layer that divides most: a head that starts at zero is not depth."""
 LASTING = 3  # steps
 NUMBER = re.compile(r"\d+")
 ORDER = "{} layers, from {!r} to {!r}; norms of the gradient there: {:.3g}, {:.3g}"
@@ -25,7 +25,7 @@ MEND = {
 
 
 class Depth:
-    """Each series of layers; of parameters only where no module's gradients are there."""
+    """Every series of layers. Parameters are used only if no module has gradients."""
 
     def __init__(self, rows: RunRows) -> None:
         self.series: list[tuple[list[str], list[int]]] | None = None
@@ -43,7 +43,7 @@ class Depth:
 
     def _along(self, table: Table, number: int, kinds: Sequence[str]) -> None:
         norms = table.norm
-        norms = numpy.where(norms > 0, norms, numpy.nan)  # those that are exactly 0 have a rule of their own
+        norms = numpy.where(norms > 0, norms, numpy.nan)  # norms of exactly 0 have a rule of their own
         ratio, *masks = along(norms)
         for kind, mask in zip(MEND, masks, strict=True):
             held = lasting(table.window.wide(mask[None]), LASTING)[0]
@@ -60,7 +60,7 @@ class Depth:
 
 
 def _may_be(squares: Matrix, rows: Sequence[int]) -> bool:
-    # Is there a step with such a ratio between the first and the last? In most runs there is none.
+    # Does any step have such a ratio between the first and the last layer? In most runs none has.
     first, last = squares[rows[0]], squares[rows[-1]]
     return bool(((first < VANISHED**2 * last) | (first > EXPLODED**2 * last)).any())
 
@@ -73,7 +73,7 @@ def series(names: Sequence[str]) -> list[list[str]]:
     """
     groups: dict[str, dict[int, str]] = {}
     for name in names:
-        if name.rpartition(":")[2].partition(".")[0] == "return":  # the numbers in it count what one call returns
+        if name.rpartition(":")[2].partition(".")[0] == "return":  # the number counts the values that one call returns
             continue
         for found in NUMBER.finditer(name):
             groups.setdefault(f"{name[: found.start()]}*{name[found.end() :]}", {})[int(found[0])] = name
@@ -99,7 +99,7 @@ def along(norms: Matrix) -> tuple[Matrix, Mask, Mask]:
 
 
 def said(kind: str) -> str:
-    """The headline of a kind: a format of ``name`` and ``number``."""
+    """The headline for a kind: a format with the fields ``name`` and ``number``."""
     verb = "vanish" if kind == "vanishing" else "explode"
     return f"the gradients {verb} on the way to '{{name}}': {{number}} times that at the last layer"
 

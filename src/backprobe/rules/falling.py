@@ -1,7 +1,7 @@
-"""A loss that falls without bound, as one with a wrong sign: the lower it is, the larger is its gradient.
+"""A loss that falls without bound, as with a wrong sign: the lower it gets, the larger its gradient becomes.
 
-A loss that has a minimum has smaller gradients the nearer it comes. That holds from batch to batch as well, and so a
-few steps show it.
+A loss that has a minimum has smaller gradients close to it. This also holds from batch to batch, so a few steps are
+enough to tell.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from backprobe.rules.rule import RULES
 from backprobe.rules.window import Matrix, RunRows, Steps, Window
 
 LEAST, MOST = 12, 400  # steps, from the first on
-MORE = 10  # a growing window is looked at as it has grown by so much of it: 1/10
+MORE = 10  # the growing window is examined again when it has grown by 1/10
 TIED, SURE = RULES["falling_loss"].threshold, 2.5  # a correlation; standard errors of the fall
-VARIES = 1e-4  # of the mean gradient
+VARIES = 1e-4  # variation as a share of the mean gradient
 REMEDY = "the sign of the loss: an optimizer makes it as small as it can"
 
 
 class Falling:
-    """Each loss that is logged, as long as it is negative; needs gradients."""
+    """Every logged loss, while it is negative. Needs gradients."""
 
     def __init__(self, rows: RunRows) -> None:
         self.falls: dict[str, Falls] = {}
@@ -39,15 +39,15 @@ class Falling:
 
 
 class Falls:
-    """One loss: its numbers so far, and the norms of the gradients there."""
+    """One loss: its numbers so far, and the norms of the gradients in the same steps."""
 
     def __init__(self) -> None:
         self.found: list[Alert] = []
         self.judged, self.is_over = 0, False
         self.steps: list[int] = []
         self.loss = numpy.empty(0)
-        self.norms: Matrix | None = None  # at what modules return, rows × steps
-        self.total = numpy.empty(0)  # of all parameters together; NaN where there are none
+        self.norms: Matrix | None = None  # of the values that modules return, rows × steps
+        self.total = numpy.empty(0)  # of all parameters together; NaN if there are none
         self.next_end = LEAST
 
     def look(self, window: Window, name: str, steps: Steps, numbers: Matrix) -> None:
@@ -75,7 +75,7 @@ class Falls:
         self.total = numpy.append(self.total, total)
 
     def _judge(self, name: str) -> None:
-        # Is it sure in one of the next steps?
+        # Examine the growing window until the loss surely falls without bound, or no more steps are there.
         while self.next_end <= len(self.loss) and not self.found:
             end = self.next_end
             self.next_end += 1 + end // MORE
@@ -94,7 +94,8 @@ class Falls:
                     self.found, self.is_over = alert("falling_loss", seen, "logged", headline, REMEDY), True
 
     def _size(self, end: int) -> Matrix | None:
-        # The norm of the gradient at the last of what modules return that varies; else of all parameters' together.
+        # The norm of the gradient at the last returned value whose gradient varies; else that of all parameters
+        # together.
         for one in self.norms[::-1, :end] if self.norms is not None else ():
             if numpy.isfinite(one).all() and one.std() > VARIES * one.mean():
                 return numpy.asarray(one)

@@ -1,4 +1,4 @@
-"""A gap: a finding about steps of a run in which something has no row."""
+"""A gap: a finding about steps of a run in which something was not recorded."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from backprobe.findings.report import Finding
 
 @dataclass(frozen=True, repr=False)
 class Gap(Finding):
-    """Steps in which some names have no row, or of which nothing is there where ``name`` is empty.
+    """Steps in which some names have no row. If ``name`` is empty, nothing at all was recorded in these steps.
 
-    ``kind`` is the reason, as a code: ``"not_called"``, ``"no_grad"``. ``steps`` are their numbers, and ``kinds`` the
-    kinds of numbers that are missing: ``"value"``, ``"grad"``. ``names`` are all names of which that is true, and
-    ``name`` is the first of them; ``lost`` are parameters of these modules that have no gradient in the same steps.
+    ``kind`` is the reason as a code, such as ``"not_called"`` or ``"no_grad"``. ``steps`` are the numbers of the steps,
+    and ``kinds`` the kinds of numbers that are missing: ``"value"``, ``"grad"``. ``names`` are all names with this gap,
+    and ``name`` is the first of them. ``lost`` are parameters of these modules that have no gradient in the same steps.
     """
 
     steps: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""Steps and names without rows in a run, each with the reason: the answer of ``run.gaps``."""
+"""The missing rows of a run, each with the reason: the answer of ``run.gaps``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 MOST = 6  # stretches of steps that a line lists
 Steps = tuple[int, ...]
 Cause = tuple[GapCode, tuple[str, ...], Steps]
-"""What one gap is about: the reason, the kinds of numbers that are missing, and the steps."""
+"""What distinguishes a gap: the reason, the kinds of numbers that are missing, and the steps."""
 
 
 def gaps(reader: RunReader) -> Report:
-    """The gaps of a run, in the order of its steps: those of whole steps first."""
+    """The gaps of a run by step. Steps that are missing entirely come first."""
     whole = list(_of_steps(reader))
     found = whole + sorted(_of_names(reader), key=lambda one: one.steps[0])
     heading = plural(len(found), "gap") if found else "no gaps"
@@ -57,14 +57,14 @@ def _of_steps(reader: RunReader) -> Iterator[Gap]:
 
 
 def _with_nan(reader: RunReader) -> Any:
-    # The steps in which the forward gave NaN.
+    # The steps in which a value of the forward was NaN.
     names = [name for name, kind in reader.rows() if kind == "value"]
     steps, table = reader.field(names, "value.nan")
     return steps[(numpy.nan_to_num(table) > 0).any(axis=0)]
 
 
 def _of_names(reader: RunReader) -> Iterator[Gap]:
-    # Gaps of names: those of one reason, in the same steps and with the same kinds of numbers, are one.
+    # Gaps of names. Names with the same reason, steps and missing kinds of numbers share one gap.
     by_step: dict[tuple[str, str, int], list[str]] = {}
     for step, name, kind, code in reader.gaps():
         by_step.setdefault((name, code, step), []).append(kind)
@@ -84,7 +84,8 @@ def _of_names(reader: RunReader) -> Iterator[Gap]:
 
 
 def _lost(together: Mapping[Cause, list[str]]) -> dict[tuple[Steps, str], Cause]:
-    # Of parameters without a gradient in the very steps in which a module around them has a gap: that of the innermost.
+    # Parameters that lack a gradient in exactly the steps in which a module around them has a gap, each with the gap of
+    # the innermost such module.
     modules = {
         (steps, name): (code, kinds, steps) for (code, kinds, steps), names in together.items() for name in names
     }

@@ -1,4 +1,4 @@
-"""Weights that are far too large or small as the training begins, whatever lies between the layers."""
+"""Weights that are far too large or small at the start of a training, whatever lies between the layers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from backprobe.rules.window import RunRows, Table, Window
 
 EXPLODED, VANISHED = (RULES[f"{how}_weights"].threshold for how in ("large", "small"))
 GROWN = 3.0
-"""The factor by which values must grow as well: large weights alone may be right, as where the layer divides them
-(an equalised learning rate)."""
+"""Values must also grow by this factor. Large weights alone may be correct, for example if the layer scales them down
+(an equalised learning rate).
+"""
 FEWEST = 2  # layers
 REMEDY = "the initialisation: PyTorch's own, or torch.nn.init.kaiming_normal_ and xavier_uniform_"
 
 
 class Initial:
-    """After the first step, of layers with a weight and a bias: the inputs are as many as weights for each bias."""
+    """Looks at the first step, at layers with a weight and a bias, because their number of inputs is known: the count
+    of weights divided by that of biases.
+    """
 
     def __init__(self, rows: RunRows) -> None:
         self.found: list[Alert] = []
@@ -46,7 +49,7 @@ class Initial:
 
 
 def _gains(parameters: Table) -> dict[str, float]:
-    # By the name of a weight, how many times the size of its inputs its layer returns.
+    # For each weight, by name, the factor by which its layer multiplies the size of its inputs.
     known = {name: at for at, name in enumerate(parameters.names)}
     squares, counts = (parameters[column][:, 0] for column in ("squares", "count"))
     found = {}
@@ -60,7 +63,7 @@ def _gains(parameters: Table) -> dict[str, float]:
 
 
 def _growth(values: Table, gains: dict[str, float]) -> float:
-    # How much larger these layers return values than what ran before them did: the median.
+    # The median factor by which these layers return larger values than whatever ran before them.
     if not values:
         return 0.0
     names, size = values.names, values["rms"][:, 0]

@@ -1,4 +1,4 @@
-"""The rules over the steps of a run, window after window: what has been judged once is not read again."""
+"""Applies the rules to a run, one window of steps after another, and never reads a judged step again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from backprobe.storage.runs.layout import IS_OPEN
 from backprobe.storage.runs.merged import RunReader, logged
 
 MOST, FEWEST, NUMBERS = 1024, 256, 1 << 18
-"""Steps that are judged at once, at most and at least, and numbers of a column of them: 2 MB."""
+"""The most and the fewest steps that are judged at once, and the numbers of a column that are read at once: 2 MB."""
 WHOLE, NONFINITE = ("count", "finite", "sum"), ("nan", "posinf", "neginf")
 KINDS = (
     NonfiniteRule,
@@ -52,7 +52,7 @@ KINDS = (
 
 
 class RunningRule(Protocol):
-    """A rule at work: it looks at windows in their order, and says what it has found in those so far."""
+    """A rule in use: it is given windows in order, and reports what it has found in all of them so far."""
 
     def look(self, window: Window) -> None: ...
 
@@ -60,21 +60,24 @@ class RunningRule(Protocol):
 
 
 class RunState:
-    """What is known of the steps so far: how many there are, which count, what was logged, and what rules keep."""
+    """The state after the steps so far: their number, which of them count, what was logged, and what the rules
+    remember.
+    """
 
     def __init__(self, rows: RunRows) -> None:
         self.rules: list[RunningRule] = [kind(rows) for kind in KINDS]
-        self.info: NDArray[Any] | None = None  # of the steps that were judged
-        self.kept: Steps = numpy.empty(0, numpy.int64)  # places of the last of those that count
-        self.count = self.all_count = 0  # of the steps that count; and with those in which nothing was measured
-        self.begins: int | None = None  # the number of the first
-        self.takes_turns = False  # in the first, of several optimizers each had a backward pass of its own
+        self.info: NDArray[Any] | None = None  # of the judged steps
+        self.kept: Steps = numpy.empty(0, numpy.int64)  # places of the latest steps that count
+        # the number of steps that count, and the same including steps in which nothing was measured
+        self.count = self.all_count = 0
+        self.begins: int | None = None  # the number of the first step
+        self.takes_turns = False  # in the first step each of several optimizers had its own backward pass
         self.logged: dict[str, tuple[Steps, Matrix]] = {
             row.name: (numpy.empty(0, numpy.int64), numpy.empty(0)) for row in rows.logged
         }
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RunState:
-        # Rules keep numbers of their own, and share what is of the run.
+        # Copies what the rules remember, and shares what belongs to the run.
         found = RunState.__new__(RunState)
         vars(found).update({**vars(self), "rules": [copy.deepcopy(one, memo) for one in self.rules]})
         found.logged = dict(self.logged)
@@ -82,10 +85,10 @@ class RunState:
 
 
 class Judge:
-    """Judges one run as it grows.
+    """Judges a run while it grows.
 
-    A step that has been judged is not read again but as what is before a new one. From the beginning it is judged anew
-    where a name is new, where the training was resumed, and where a step that was judged has become another.
+    A judged step is not read again, except as context for new ones. Everything is judged from the beginning if a name
+    is new, if the training was resumed, or if a judged step has changed.
     """
 
     def __init__(self, reader: RunReader) -> None:
@@ -94,17 +97,17 @@ class Judge:
         self.rows: RunRows
         self.state: RunState
         self.ahead: tuple[int, int, list[Any], RunState] | None = (
-            None  # of steps that not every process has, and from what
+            None  # the state including steps that some processes have not written yet, and what it was made from
         )
 
     def use(self, reader: RunReader) -> None:
-        """The run was opened again."""
+        """Continue with the same run after it was opened again."""
         self.reader = reader
         if self.known is not None:
             self.rows.reader = reader
 
     def now(self, until: int | None = None) -> RunState:
-        """What is known now: of the steps up to ``until``, if that is given."""
+        """The state now; if ``until`` is given, after that step."""
         info = self.reader.info()
         known = list(self.reader.rows()), len(self.reader.attempts())
         if known != self.known or not self._goes_on(info):
@@ -112,32 +115,32 @@ class Judge:
             self.state = RunState(self.rows)
         settled = self.reader.settled()
         end = int(numpy.searchsorted(info["step"], min(settled, settled if until is None else until), side="right"))
-        if self.state.info is not None and len(self.state.info) > end:  # an earlier step is asked for
+        if self.state.info is not None and len(self.state.info) > end:  # an earlier step was requested
             self.state = RunState(self.rows)
         self._judge(self.state, info, end)
         last = len(info) if until is None else int(numpy.searchsorted(info["step"], until, side="right"))
         if last <= end:
             return self.state
         if not self._is_ahead(end, last):
-            indices, ahead = self._indices(), copy.deepcopy(self.state)  # not every process has written these
+            indices, ahead = self._indices(), copy.deepcopy(self.state)  # some processes have not written these steps
             self._judge(ahead, info, last)
             self.ahead = end, last, indices, ahead
         assert self.ahead is not None
         return self.ahead[3]
 
     def _indices(self) -> list[Any]:
-        # What each file holds now: another object after a change.
+        # The index of each file; it is another object after the file has changed.
         return [rank.index() for rank in self.reader.ranks.values()]
 
     def _is_ahead(self, end: int, last: int) -> bool:
-        # Were these steps judged, from the same files?
+        # Were these steps already judged, from unchanged files?
         if self.ahead is None or self.ahead[:2] != (end, last):
             return False
         before, now = self.ahead[2], self._indices()
         return len(before) == len(now) and all(one is other for one, other in zip(before, now, strict=True))
 
     def _goes_on(self, info: NDArray[Any]) -> bool:
-        # Are the steps that were judged as they were?
+        # Are the judged steps unchanged?
         past = self.state.info
         if past is None:
             return True
@@ -191,7 +194,8 @@ class Judge:
         state.kept = kept[-BACK:]
 
     def _log(self, state: RunState, part: WindowPart, info: NDArray[Any]) -> dict[str, tuple[Steps, Matrix]]:
-        # What was logged in these last steps of a part, those that a scaler skipped among them; the rest is kept.
+        # What was logged in the last steps of this part, including steps that a scaler skipped. Also added to what is
+        # kept.
         rows, found = self.rows.logged, dict[str, tuple[Steps, Matrix]]()
         if not rows:
             return found

@@ -1,9 +1,10 @@
-"""The jump of a loss that stays up: means of the last steps against those before, and ranks in place of single numbers.
+"""A loss that jumps up and stays there, found by comparing a window of steps with the window before it.
 
-Of two neighbouring windows all of the second lies above all of the first, or so many pairs do (Mann and Whitney) that
-chance would give it in one of a million windows; the mean has risen by a standard deviation of the first and by 5 %,
-more than a steady rise explains, and by half more than it has ever risen between two such windows before. Two means
-are nearer to the numbers than a straight line is; but of four steps alone, in which one that diverges is on its way.
+Either every number of the second window lies above every number of the first, or so many pairs do that chance would
+produce it once in a million windows (Mann and Whitney). The mean must also have risen by a standard deviation of the
+first window, by 5 %, by more than a steady rise explains, and by 1.5 times as much as between any two such windows
+before. And two means must fit the numbers better than a straight line does, unless the second window has only four
+steps, in which a loss that diverges is still on its way.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from backprobe.rules.rule import RULES
 from backprobe.rules.window import Mask, Matrix
 
 APART = (4, 40), (6, 18), (8, 12)
-"""Lengths of two windows, after and before: numbers of one distribution are all apart in one of 100,000 of them."""
+"""Lengths of the second and first window. If nothing has changed, all numbers are apart in one of 100,000 windows."""
 MIXED = (16, 48), (32, 64)
-DEVIATIONS = 4.75  # of the number of pairs: one in a million
-FIRST, EARLY, GROWN = 16, 4, 6.0  # steps of a training in which four above six times the four before are a jump
+DEVIATIONS = 4.75  # standard deviations of the number of pairs: one in a million
+# among the first 16 steps, four that lie above 6 times the four before them are a jump
+FIRST, EARLY, GROWN = 16, 4, 6.0
 LEAST, RECORD, DRIFT, SURE = RULES["rising_loss"].threshold - 1, 1.5, 2.0, 2.0
 NEAR, AT_ONCE = 4, 0.8
-"""A jump is not yet seen in the last quarter of what is before it: of a slow rise most is there already."""
+"""The jump must not have begun in the last quarter of the first window. Most of a slow rise would lie there."""
 ROUNDED = 1e-9
 BLOCK = 4096  # windows that are judged at once
 
@@ -59,7 +61,7 @@ def _mixed(numbers: Matrix, since: int) -> Iterator[tuple[int, int, int] | None]
         sure = pairs / 2 + DEVIATIONS * numpy.sqrt(pairs * (after + before + 1) / 12)
         for start, first, second in _windows(numbers, after, before, since):
             means = first.mean(axis=1)
-            held = second.mean(axis=1) - means > LEAST * abs(means) * (1 - ROUNDED)  # of most windows no more is asked
+            held = second.mean(axis=1) - means > LEAST * abs(means) * (1 - ROUNDED)  # most windows fail this cheap test
             first, second = first[held], second[held]
             above = sum((second[:, [at]] > first).sum(axis=1) for at in range(after))
             held[held] = numpy.asarray(above >= sure)
@@ -73,7 +75,8 @@ def _early(numbers: Matrix, since: int) -> Iterator[tuple[int, int, int] | None]
 
 
 def _windows(numbers: Matrix, after: int, before: int, since: int) -> Iterator[tuple[int, Matrix, Matrix]]:
-    # The windows before and after each step from ``since`` on, in blocks; with the step at which the first ends.
+    # The window before and the window after each step from ``since`` on, in blocks, with the last step of the first
+    # pair.
     width = after + before
     if len(numbers) < width:
         return
@@ -84,7 +87,7 @@ def _windows(numbers: Matrix, after: int, before: int, since: int) -> Iterator[t
 
 
 def _first(start: int, held: Mask, numbers: Matrix, after: int, before: int) -> tuple[int, int, int] | None:
-    # The first of these windows that is a jump in size, too: most have no candidate, and cost nothing more.
+    # The first of these windows in which the jump is also large enough. Most have no candidate, so this costs little.
     for at in (start + numpy.flatnonzero(held)).tolist():
         if _is_large(numbers[: at + 1], after, before):
             return at, after, before
@@ -92,7 +95,7 @@ def _first(start: int, held: Mask, numbers: Matrix, after: int, before: int) -> 
 
 
 def _is_step(first: Matrix, second: Matrix) -> bool:
-    # Are two means nearer to these numbers than a straight line is?
+    # Do two means fit these numbers better than a straight line?
     both = numpy.concatenate([first, second])
     slope = numpy.corrcoef(numpy.arange(len(both)), both)[0, 1]
     return bool((first.var() + second.var()) / 2 < both.var() * (1 - slope**2))

@@ -12,21 +12,21 @@ from backprobe.rules.jumps import jump
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import Matrix, RunRows, Steps, Window
 
-FLAT, SURE = RULES["flat_loss"].threshold, 2.0  # of the loss; standard errors
-SURER = 3.0  # standard errors of what is asked at every step
-SOON, LEAST = 20, 100  # steps: from which on it may be seen to fall, and to be flat
+FLAT, SURE = RULES["flat_loss"].threshold, 2.0  # share of the loss; standard errors
+SURER = 3.0  # standard errors for a test that is repeated at every step
+SOON, LEAST = 20, 100  # the first step at which it can be seen to fall, and the first at which it can be called flat
 WINDOW, TURNS, SWING, FALLING = 12, 0.6, RULES["oscillating_loss"].threshold, 0.9
-MORE = 20  # a growing window is looked at as it has grown by so much of it: 1/20
+MORE = 20  # the growing window is examined again when it has grown by 1/20
 
 
 class Loss:
-    """Each rule from the first step on, of the steps so far alone."""
+    """Several rules about the loss, from the first step on, each using only the steps so far."""
 
     def __init__(self, rows: RunRows) -> None:
         self.falling = Falling(rows)
         self.judged = 0  # losses
         self.found: dict[str, list[Alert]] = {}
-        self.next_end: int | None = SOON  # the number of losses at which they may be shown to be flat
+        self.next_end: int | None = SOON  # the number of losses at which flatness is tested next
 
     def look(self, window: Window) -> None:
         self.falling.look(window)
@@ -57,7 +57,8 @@ class Loss:
         return alert("rising_loss", [Sighting(int(steps[at]), name, number)], "logged", headline, remedy)
 
     def _oscillating(self, name: str, steps: Steps, numbers: Matrix) -> list[Alert]:
-        begin = max(self.judged - WINDOW + 1, WINDOW)  # none of the first twelve is compared with itself
+        # the first twelve are the reference, so none of them is compared with itself
+        begin = max(self.judged - WINDOW + 1, WINDOW)
         if len(numbers) < begin + WINDOW:
             return []
         windows = numpy.lib.stride_tricks.sliding_window_view(numbers[begin:], WINDOW)
@@ -69,7 +70,7 @@ class Loss:
             swing = abs(differences).mean(axis=1) / abs(windows).mean(axis=1)
         error = SURER * numpy.sqrt((windows.var(axis=1, ddof=1) + first_of_all.var(ddof=1)) / WINDOW)
         is_high = (second >= FALLING * first) & (windows.mean(axis=1) > first_of_all.mean() + error)
-        held = (turns >= TURNS) & (swing > SWING) & is_high & (windows > 0).all(axis=1)  # around 0 any loss swings
+        held = (turns >= TURNS) & (swing > SWING) & is_high & (windows > 0).all(axis=1)  # around 0 every loss swings
         if not held.any():
             return []
         at = int(held.argmax())
@@ -96,13 +97,13 @@ class Loss:
 
 
 def _falls_yet(numbers: Matrix) -> bool:
-    # Would it fall by so much in as many steps again, at the pace of the second half? A plateau ends like that.
+    # Would it fall enough in as many further steps, at the pace of the second half? If so, it is leaving a plateau.
     fall, error = _fall(numbers[len(numbers) // 2 :])  # over a quarter of all steps
     return 4 * (fall - error) > FLAT
 
 
 def _fall(numbers: Matrix) -> tuple[float, float]:
-    # How much it has fallen from the first half to the second, as a part of it, and how much chance may hide.
+    # The relative fall from the first half to the second, and its uncertainty.
     first, second = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
     error = SURE * numpy.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / len(second))
     scale = abs(first.mean()) or 1.0

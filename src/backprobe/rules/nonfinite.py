@@ -13,7 +13,7 @@ KINDS = ("nan", "posinf", "neginf")
 
 
 class NonfiniteRule:
-    """Of values and of what was logged in all steps; of gradients without the steps that a scaler skipped."""
+    """Looks at values and logged numbers in all steps; at gradients except in steps that a scaler skipped."""
 
     def __init__(self, rows: RunRows) -> None:
         self.found: list[Alert] = []
@@ -48,7 +48,7 @@ class NonfiniteRule:
         self.found = alert("nonfinite", [Sighting(step, name, numpy.nan)], "logged", headline, _remedy(step))
 
     def _bad(self, table: Table, kind: str) -> Mask:
-        # Where there is NaN or Inf; of values, without Inf where that is there from the first step on.
+        # Where there is NaN or Inf. Values that were infinite from the first step on may keep their Inf.
         bad: Mask = table.is_nonfinite
         if not bad.any():
             return bad
@@ -63,14 +63,14 @@ class NonfiniteRule:
 
 
 def _tables(window: Window) -> list[tuple[Table, str]]:
-    # What may have it, in the order in which a step comes to it.
+    # The tables to look at, in the order in which a step produces them.
     values = window.whole.values if window.whole else window.values
     tables = (values, "value"), (window.gradients, "grad"), (window.used, "grad"), (window.parameters, "param")
     return [(table, kind) for table, kind in tables if table]
 
 
 def _first(window: Window, bad: Mask) -> int | None:
-    # The first new step in which a row has some.
+    # The first new step in which a row is bad.
     fresh = window.wide(bad.any(axis=0))[window.fresh :]
     return int(window.steps[window.fresh + int(fresh.argmax())]) if fresh.any() else None
 

@@ -1,4 +1,4 @@
-"""Parameters that are not trained: without a gradient, with one of zeros, or left out."""
+"""Parameters that are not trained: they have no gradient, a zero gradient, or were left out of the optimizer."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SOON, LATE = 5, 20  # steps
 
 
 class ParametersRule:
-    """Looks at the first steps for what has no gradient, and at all for what has one of zeros."""
+    """Looks for missing gradients in the first steps, and for zero gradients in all steps."""
 
     def __init__(self, rows: RunRows) -> None:
         self.left_out: list[Sighting] = []
         self.frozen: set[str] | None = None
-        self.pending: dict[int, int | None] | None = None  # by row: the first step of it that counts, if there is one
+        self.pending: dict[int, int | None] | None = None  # by row: the first step that counts, or None so far
         self.first_used: dict[str, int] = {}
         self.waits: dict[int, int] = {}
         self.without: dict[int, Sighting] = {}
@@ -97,20 +97,20 @@ class ParametersRule:
 
 
 def _has_run(window: Window, parameter: str) -> bool:
-    # Did a module that has it return something in the first steps?
+    # Did a module that holds the parameter return something in each of the first steps?
     values = window.values if window.values else window.gradients
     held = [at for at, name in enumerate(values.names) if _holds(name, parameter)]
     return bool(held) and bool(window.wide(values.some(held).is_there)[:, :SOON].all(axis=1).any())
 
 
 def _holds(name: str, parameter: str) -> bool:
-    # Is it a name of the module that has a parameter, or of one around that?
+    # Is it a name of the module that holds the parameter, or of a module around that?
     module = name.partition(":")[0]
     return bool(module) and parameter.startswith(f"{module}.")
 
 
 def _without_grad(window: Window) -> set[str]:
-    # What ran without gradients in each of the first steps.
+    # The modules that ran without gradients in each of the first steps.
     early, found = set(window.steps[:SOON].tolist()), dict[str, set[int]]()
     low = window.part.low + int(window.kept[0])
     high = window.part.low + int(window.kept[SOON - 1]) + 1
@@ -120,7 +120,7 @@ def _without_grad(window: Window) -> set[str]:
 
 
 def _is_cancelled(used: Table, names: Sequence[str]) -> Mask:
-    # Is it a bias whose weight has a gradient? One that a difference or a normalisation takes away again has none.
+    # Is it a bias whose weight has a gradient? A difference or a normalisation after it cancels the bias's gradient.
     found = numpy.zeros((len(names), len(used.window.steps)), bool)
     biases = [at for at, name in enumerate(names) if is_bias(name)]
     weights: dict[str, list[int]] = {}
@@ -134,6 +134,6 @@ def _is_cancelled(used: Table, names: Sequence[str]) -> Mask:
 
 
 def is_bias(name: str) -> bool:
-    """Is it a name that people give to a bias?"""
+    """Does the last part of the name suggest a bias?"""
     own = name.rpartition(".")[2]
     return "bias" in own or own == "b"

@@ -1,4 +1,4 @@
-"""Scores that are taken for log-probabilities: the loss is minus what it picks of them, one of each row."""
+"""Scores that are used as log-probabilities: the loss is minus the mean of one score picked from each row."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ HEADLINE = (
 REMEDY = "log_softmax of it first, or a cross entropy, which applies that itself"
 LASTING = 5  # steps
 ROUNDED = 1e-4
-ABOVE = RULES["not_log_probabilities"].threshold  # that a log-probability is by rounding in 16 bits
+# a log-probability may exceed 0 by this much through rounding in 16 bits
+ABOVE = RULES["not_log_probabilities"].threshold
 
 
 def is_of_picks(gradients: Table) -> Mask:
-    """Where a gradient is that of minus the mean of one number of each row: these have minus 1/rows, the others 0."""
+    """Where a gradient is that of minus the mean of one number from each row: it is -1/rows there, and 0 elsewhere."""
     count, total, least = gradients["count"], gradients["sum"], gradients["min"]
     picked = count - gradients["zeros"]
     with numpy.errstate(all="ignore"):
@@ -32,10 +33,10 @@ def is_of_picks(gradients: Table) -> Mask:
 
 
 class PicksRule:
-    """Needs values and gradients of what the model returns, its parameters, which change, and a loss.
+    """Needs values and gradients of what the model returns, its parameters, which must change, and a loss.
 
-    The loss is negative: so it is neither a margin that is kept nor one minus a probability, whose gradients are alike.
-    Where a single number is returned, as by a loss function of JAX, all values are looked at.
+    The loss must be negative. That excludes a margin loss and one minus a probability, whose gradients look the same.
+    If a single number is returned, as by a loss function of JAX, all values are examined.
     """
 
     def __init__(self, rows: RunRows) -> None:
@@ -65,14 +66,14 @@ class PicksRule:
 
 
 def _names(values: Table, known: Collection[str]) -> Sequence[str]:
-    # The rows that the loss may pick from.
+    # The rows from which the loss may pick.
     returned = [name for name in values.names if name.partition(".")[0] == "return"]
     is_loss = bool(returned) and not numpy.any(values.part(returned)["count"] > 1)
     return [name for name in (values.names if is_loss else returned) if name in known]
 
 
 def _is_negative(window: Window) -> Mask:
-    # The steps of which it is known that the loss is below 0.
+    # The steps in which the loss is known to be below 0.
     assert window.loss is not None
     _, steps, numbers = window.loss
     found: Mask = numpy.isin(window.steps, steps[numbers < 0])

@@ -1,4 +1,4 @@
-"""Gradients that are too small for float16, seen in the magnitudes that were counted (``bp.Pace(histogram=n)``)."""
+"""Gradients that are too small for float16, according to histograms of magnitudes (``bp.Pace(histogram=n)``)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import SCALE, RunRows, Window
 
-NORMAL, LEAST = -14, -24  # exponents of float16's smallest normal number, and of its smallest
+NORMAL, LEAST = -14, -24  # exponents of float16's smallest normal number, and of its smallest number
 HALF = RULES["underflow"].threshold
 FEWEST = 64  # numbers
 
 
 class Precision:
-    """Of every gradient that was counted."""
+    """Looks at every gradient that has a histogram."""
 
     def __init__(self, rows: RunRows) -> None:
         self.seen: dict[int, Sighting] = {}

@@ -1,4 +1,4 @@
-"""The process among several that has NaN or Inf where the others have none."""
+"""The processes that have NaN or Inf while others have none."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from backprobe.rules.alert import Alert
 from backprobe.storage.runs.merged import LOGGED, RunReader
 
 BEFORE = 20
-"""Steps before, in which the process is compared with the others."""
+"""Earlier steps in which such a process is compared with the others."""
 MORE = 2.0
-"""Times the median of the others: less is not said, since batches differ."""
+"""Factor over the median of the others from which a difference is reported, since batches differ."""
 NOT_FINITE, SIZE = ("nan", "posinf", "neginf"), ("finite", "squares")
 
 
 def with_ranks(one: Alert, reader: RunReader) -> Alert:
-    """The alert, with the processes that have it in its step, where others do not."""
+    """The alert, with the processes that have NaN or Inf in its step, if others have none."""
     if one.kind != "nonfinite" or len(reader.ranks) == 1:
         return one
     kind = LOGGED if one.field == LOGGED else one.field.partition(".")[0]
@@ -48,7 +48,7 @@ def with_ranks(one: Alert, reader: RunReader) -> Alert:
 
 
 def _compared(kind: str, sick: Sequence[int], before: Mapping[int, Mapping[str, Any]]) -> list[str]:
-    # How much larger the first of them was than its peers, in the steps before.
+    # Facts: how much larger the first of them was than its peers in the steps before.
     rms = {
         rank: float(numpy.sqrt(own["squares"].sum() / own["finite"].sum()))
         for rank, own in before.items()

@@ -1,4 +1,4 @@
-"""Steps whose updates are lost in rounding: they change next to none of the numbers that have a gradient."""
+"""Steps whose updates are lost to rounding: they change almost none of the numbers that have a gradient."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RoundingRule:
 
     def __init__(self, rows: RunRows) -> None:
         self.found: list[Alert] = []
-        self.next_end: int | None = WAIT  # the number of steps at which it may be sure
+        self.next_end: int | None = WAIT  # the number of steps at which it is tested next
         self.steps: list[int] = []
         self.parts: list[tuple[Matrix, Matrix]] = []  # how many numbers changed, and how many have a gradient
 
@@ -37,11 +37,11 @@ class RoundingRule:
 
     def _judge(self, names: list[str], end: int) -> None:
         moved, live = (numpy.concatenate(each, axis=1)[:, :end] for each in zip(*self.parts, strict=True))
-        # Of those that change at all: of the others "unchanged" is said, and their learning rate may be 0.
+        # Parameters that never change are left to the rule "unchanged": their learning rate may be 0.
         changing = numpy.atleast_1d((moved > 0).any(axis=1))
         with numpy.errstate(all="ignore"):
             share = numpy.nansum(moved[changing], axis=0) / numpy.nansum(live[changing], axis=0)
-        self.next_end = 2 * end if (share < FEW).all() else None  # also where it is not known
+        self.next_end = 2 * end if (share < FEW).all() else None  # also if it is not known
         if self.next_end is not None and not _grows(share):
             most = int(numpy.nansum(live[changing, end - 1 :], axis=1).argmax())
             name = [one for one, is_changing in zip(names, changing, strict=True) if is_changing][most]
@@ -55,6 +55,6 @@ class RoundingRule:
 
 
 def _grows(share: Matrix) -> bool:
-    # From a quarter of the steps to the next, as in a warm-up?
+    # Does it grow from the third quarter of the steps to the last, as in a warm-up?
     quarter = len(share) // 4
     return bool(share[-quarter:].mean() > GROWS * share[-2 * quarter : -quarter].mean())

@@ -1,8 +1,8 @@
-"""The rules: of each word its statistic, its threshold, where that comes from, and what it needs. One for each kind.
+"""The rules: for each kind of finding its statistic, threshold, the source of the threshold, and what it needs.
 
-A run is judged over its steps by ``run.alerts``, and a recording as a run of one step by ``bp.health``. A rule that
-needs several steps says nothing of one, and one that needs the units of a layer or the graph says nothing of a run.
-The tables of docs/alerts.md and docs/health.md are made of these.
+``run.alerts`` applies them to the steps of a run; ``bp.health`` treats a recording as a run of one step. A rule that
+needs several steps does not apply to a recording. One that needs the units of a layer, or the graph, does not apply to
+a run. The tables of docs/alerts.md and docs/health.md are made from these rules.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rule:
-    """What a kind of finding means: ``statistic`` passes ``threshold``, which ``source`` gives.
+    """What a kind of finding means: ``statistic`` passes ``threshold``, which comes from ``source``.
 
-    ``needs`` are kinds of numbers that must have been watched, "loss" for one that was logged, "steps" for more than
-    one of them, and "units" or "graph" for what a recording alone has.
+    ``needs`` lists the kinds of numbers that must have been watched, "loss" for a logged loss, "steps" for more than
+    one step, and "units" or "graph" for what only a recording has.
     """
 
     kind: str
@@ -248,4 +248,4 @@ RULES = {
         ),
     )
 }  # fmt: skip
-"""By kind."""
+"""The rules by kind."""

@@ -1,4 +1,4 @@
-"""A softmax too many: probabilities are returned, and the loss takes them for logits."""
+"""One softmax too many: the model returns probabilities, and the loss treats them as logits."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from backprobe.rules.window import Mask, RunRows, Table, Window, first_of, lasti
 
 LASTING = 5  # steps
 ROUNDED = 1e-4
-NEAR = 0.1  # of the loss: probabilities that know nothing give log(classes), to within so much
+NEAR = 0.1  # of the loss: uninformed probabilities give log(classes), within this tolerance
 
 
 def is_shares(values: Table) -> Mask:
-    """Where numbers may be probabilities of classes: between 0 and 1, with a sum that divides their count."""
+    """Where numbers may be probabilities of classes: between 0 and 1, and their count is a multiple of their sum."""
     count, total = values["count"], values["sum"]
     with numpy.errstate(all="ignore"):
         rows = numpy.round(total)
@@ -31,9 +31,9 @@ class Shares:
     def __init__(self, rows: RunRows) -> None:
         self.held: dict[
             int, tuple[Sighting, float]
-        ] = {}  # by row: when it held, and how many samples the first step had
+        ] = {}  # by row: when it was seen, and how many samples the first step had
         self.ones: dict[str, float] = {}
-        self.first: float | None = None  # loss
+        self.first: float | None = None  # the first loss
 
     def look(self, window: Window) -> None:
         values, gradients = window.values, window.gradients
@@ -69,6 +69,6 @@ class Shares:
 
 
 def _is_near(first: float, classes: float, ones: float) -> bool:
-    # Is the first loss, or its mean over samples, that of probabilities which know nothing?
+    # Is the first loss, or its mean over samples, that of uninformed probabilities?
     known = numpy.log(classes)
     return bool(min(abs(first / known - 1), abs(first / ones / known - 1)) < NEAR)

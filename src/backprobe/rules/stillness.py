@@ -1,4 +1,4 @@
-"""Parameters that stay the same to the bit though they have gradients, and optimizers that do not step."""
+"""Parameters that stay identical to the bit though they have gradients, and optimizers that do not step."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import Firsts, Mask, RunRows, Table, Window
 
-SOON, LATE, MANY = 5, 20, 10  # steps on end: from the first on; of some, and of all later on
-LONGER = 4  # times as many as ever before
+SOON, LATE, MANY = 5, 20, 10  # successive steps: for one parameter at the start, for one later, for all later
+LONGER = 4  # times the longest stretch so far
 CONSTANT = ("sum", "squares", "min", "max")
 Lengths = NDArray[numpy.int64]
-CONVERGED = RULES["zero_gradients"].threshold  # of the largest norm of all gradients so far
-FAINT = 1e-3  # of the median gradient: that of a bias before a normalisation is zero but for rounding
+CONVERGED = RULES["zero_gradients"].threshold  # share of the largest norm of all gradients so far
+FAINT = 1e-3  # share of the median gradient: a bias before a normalisation has a gradient of rounding errors only
 
 
 class Stretches:
-    """For how many steps on end a condition has held, for each of some rows, and the longest such stretch before."""
+    """For each of several rows, for how many successive steps a condition has held, and the longest earlier stretch."""
 
     def __init__(self, count: int) -> None:
         self.length, self.longest = numpy.zeros(count, int), numpy.zeros(count, int)
 
     def of(self, rows: Any, mask: Mask) -> tuple[Lengths, Lengths]:
-        """Take in more steps: of these rows, rows × steps, the length so far and the longest before, in each."""
+        """Add steps for some rows, as rows × steps. Returns for each step the length so far and the longest earlier
+        stretch.
+        """
         length = _lengths(mask, self.length[rows])
         before = _before(length, self.length[rows], self.longest[rows])
         if mask.shape[1]:
@@ -37,7 +39,7 @@ class Stretches:
         return length, before
 
     def end(self, rows: Any) -> None:
-        """It has not held in these rows."""
+        """The condition does not hold for these rows in this step."""
         self.longest[rows] = numpy.maximum(self.longest[rows], self.length[rows])
         self.length[rows] = 0
 
@@ -47,7 +49,7 @@ class Stretches:
 
 
 class Stillness:
-    """Of parameters from step to step, of optimizers that do not step, and of a step that nothing ends."""
+    """Parameters that do not change, optimizers that do not step, and steps that no optimizer finishes."""
 
     def __init__(self, rows: RunRows) -> None:
         self.open: list[tuple[int, int]] = []
@@ -71,7 +73,7 @@ class Stillness:
 
 
 class Unchanged:
-    """Parameters that stay the same though they have gradients."""
+    """Parameters that stay identical though they have gradients."""
 
     def __init__(self) -> None:
         self.names: list[str] | None = None
@@ -82,8 +84,8 @@ class Unchanged:
         known = set(window.used.names)
         self.names = [name for name in window.parameters.names if name in known]
         count = len(self.names)
-        self.is_first = numpy.ones(count, bool)  # has it been the same since the first step?
-        self.felt = numpy.zeros(count, int)  # steps since then with a gradient
+        self.is_first = numpy.ones(count, bool)  # has it stayed identical since the first step?
+        self.felt = numpy.zeros(count, int)  # steps with a gradient since then
         self.own, self.together = Stretches(count), Stretches(1)
 
     def look(self, window: Window) -> None:
@@ -106,7 +108,7 @@ class Unchanged:
         self._judge(window, table, rows, same, is_felt)
 
     def _is_felt(self, window: Window, is_large: Mask) -> Mask:
-        # In which steps has a parameter a gradient that is worth to be named?
+        # In which steps does a parameter have a gradient that is large enough to matter?
         with numpy.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # a step in which no parameter has a gradient
             least = FAINT * numpy.nanmedian(window.used["rms"], axis=0)
@@ -114,7 +116,7 @@ class Unchanged:
         return found
 
     def _is_large(self, window: Window) -> Mask:
-        # In which steps are gradients not those of a minimum, where every step is lost in rounding?
+        # In which steps are gradients large enough that this is not a minimum, where rounding absorbs every step?
         squares = numpy.nan_to_num(window.wide(window.used.column("squares").sum(axis=0)), posinf=0.0)
         most = numpy.maximum.accumulate(numpy.append(self.most, squares))[1:]
         self.most = float(most[-1])
@@ -150,7 +152,7 @@ class Unchanged:
 
 
 class NotStepped:
-    """Parameters whose optimizer does not step: they have no numbers, after the first, or a gap says so."""
+    """Parameters whose optimizer does not step: after the first step they have no numbers, or a gap says so."""
 
     def __init__(self) -> None:
         self.names: list[str] | None = None
@@ -184,7 +186,7 @@ class NotStepped:
             self.found.setdefault(row, Sighting(step, self.names[row], float(length[row, at])))
 
     def _said(self, window: Window) -> dict[str, set[int]]:
-        # The new steps in which an optimizer did not step, by what it would have changed.
+        # The new steps in which an optimizer did not step, with the parameters that it would have changed.
         names, found = self.names if self.names is not None else [], dict[str, set[int]]()
         low, high = (window.part.low + int(window.kept[at]) for at in (window.fresh, -1))
         for step, name, _, _ in window.part.rows.reader.gaps([GapCode.NOT_STEPPED.value], low, high + 1):
@@ -202,7 +204,7 @@ class NotStepped:
 
 
 def _same(window: Window, table: Table, column: str) -> Mask:
-    # Where a column is what it was in the step before.
+    # Where a column equals that of the step before.
     numbers = table.column(column)
     found = numpy.zeros((len(numbers), len(window.steps)), bool)
     found[:, 1:] = True if numbers.shape[1] == 1 else numbers[:, 1:] == numbers[:, :-1]
@@ -212,12 +214,12 @@ def _same(window: Window, table: Table, column: str) -> Mask:
 
 
 def _may_be_same(window: Window, table: Table) -> Any:
-    # The rows with a new step in which the squares are those of the step before.
+    # The rows that have, in a new step, the same sum of squares as in the step before.
     return numpy.flatnonzero(_same(window, table, "squares")[:, window.fresh :].any(axis=1))
 
 
 def _lengths(mask: Mask, start: Any = 0) -> Lengths:
-    """For how many steps a condition has held on end; ``start`` is how many it held before, for each row.
+    """For how many successive steps a condition has held. ``start`` is how long it had held before, for each row.
 
     >>> _lengths(numpy.array([[True, True, False, True]])).tolist()
     [[1, 2, 0, 1]]
@@ -232,7 +234,7 @@ def _lengths(mask: Mask, start: Any = 0) -> Lengths:
 
 
 def _before(length: Lengths, start: Any = 0, longest: Any = 0) -> Lengths:
-    """The longest stretch that had ended before the one that a step is in.
+    """For each step, the longest stretch that had already ended.
 
     >>> _before(numpy.array([[1, 2, 0, 1, 2, 3, 0]])).tolist()
     [[0, 0, 2, 2, 2, 2, 3]]

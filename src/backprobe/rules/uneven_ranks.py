@@ -1,4 +1,4 @@
-"""The process whose gradients are several times those of its peers, in most of what all of them have."""
+"""A process whose gradients are several times as large as those of its peers, for most of the names they share."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ from backprobe.rules.rule import RULES
 from backprobe.rules.window import RunRows, Window
 
 STEPS = 20
-"""A rank's size is the median of so many steps on end: one batch that is larger than others is none of this."""
+"""A rank's size is its median over this many successive steps, so a single large batch does not count."""
 FEWEST = 4
-"""Ranks that have a name: of fewer it is not known which differs."""
+"""Ranks that must have a name: with fewer it is unclear which one differs."""
 OUTLYING = 3.5
 """The modified z-score above which Iglewicz and Hoaglin (1993) call a number an outlier."""
-MAD = 0.6745  # of a normal distribution, by which the median absolute deviation becomes a standard deviation
+MAD = 0.6745  # converts a median absolute deviation into a standard deviation, for a normal distribution
 TIMES = RULES["uneven_ranks"].threshold
-MOST = 64  # names that are compared: of more, as many at equal distances
+MOST = 64  # names that are compared; of more names, this many at equal distances
 REMEDY = "what differs on this process: its data, its share of the batch, how its loss is scaled"
 
 Sizes = NDArray[numpy.float32]
 
 
 class UnevenRanks:
-    """Of the gradients of what modules return: those of parameters are the same in all processes, or parts of one."""
+    """Compares gradients of returned values. Those of parameters are the same in all processes, or parts of one
+    gradient.
+    """
 
     def __init__(self, rows: RunRows) -> None:
         own = [rows.measured[at] for at in rows.groups.get(("grad", False), [])]
         keys = [(row.name, row.kind) for row in own if row.merge == "sum"]
         self.keys = keys[:: -(-len(keys) // MOST)] if keys else []
-        self.left: dict[int, Sizes] = {}  # by rank: names × steps that make no whole stretch as yet
-        self.steps = numpy.empty(0, numpy.int64)  # these
+        self.left: dict[int, Sizes] = {}  # by rank: names × steps that do not fill a whole stretch yet
+        self.steps = numpy.empty(0, numpy.int64)  # the numbers of these steps
         self.found: dict[int, Alert] = {}
 
     def look(self, window: Window) -> None:
@@ -61,7 +63,7 @@ class UnevenRanks:
             self._compare([*left], numpy.stack(sizes), steps[STEPS - 1 : whole : STEPS])
 
     def _compare(self, ranks: list[int], sizes: Sizes, steps: NDArray[Any]) -> None:
-        # Ranks × names × stretches, and the last step of each stretch.
+        # ``sizes`` is ranks × names × stretches, and ``steps`` the last step of each stretch.
         logs = numpy.where(sizes > 0, numpy.log(sizes), numpy.nan)
         median = _median(logs)
         score = MAD * (logs - median) / _median(numpy.abs(logs - median))
@@ -103,7 +105,7 @@ class UnevenRanks:
 
 
 def _medians(every: Sizes) -> Sizes:
-    # The median of each stretch of steps; NaN where a rank has fewer than half of them.
+    # The median of each stretch of steps; NaN if a rank has fewer than half of them.
     count = every.shape[1] // STEPS
     ordered = numpy.sort(every.reshape(len(every), count, STEPS), axis=2)  # NaN comes last
     there = numpy.isfinite(ordered).sum(axis=2)
@@ -112,7 +114,7 @@ def _medians(every: Sizes) -> Sizes:
 
 
 def _median(numbers: NDArray[Any]) -> NDArray[Any]:
-    # Over ranks, of those that have a number.
+    # The median over those ranks that have a number.
     ordered = numpy.sort(numbers, axis=0)
     there = numpy.isfinite(ordered).sum(axis=0)
     low, high = numpy.maximum(there - 1, 0) // 2, there // 2

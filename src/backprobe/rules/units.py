@@ -1,4 +1,4 @@
-"""Dead, saturated and outsized values: what modules return, by their statistics."""
+"""Dead, saturated and outsized values, according to the statistics of what modules return."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DEAD, FLAT, LARGE = (RULES[kind].threshold for kind in ("dead", "saturated", "la
 FEWEST = 8  # numbers
 IS_DEAD = "'{name}' is dead: a share of {number} of what it returns is 0"
 OF_DEAD = "the bias before it, a lower learning rate, or leaky_relu"
-LASTING = 4  # steps: what begins at zero, as LoRA's second factor, is trained in the second or third
+LASTING = 4  # steps: a factor that starts at zero, such as LoRA's second one, is trained in the second or third step
 LOWER = 1 / 3  # of what it was in the first step
 ROUNDED = 1e-6
-EARLY = 2  # modules that run first
+EARLY = 2  # the modules that run first
 
 
 class Units:
-    """Of what modules return, where a gradient comes to it; always, where gradients were not watched."""
+    """Looks at returned values that receive a gradient, or at all of them if gradients were not watched."""
 
     def __init__(self, rows: RunRows) -> None:
         self.dead, self.saturated = Firsts(), Firsts()
@@ -48,7 +48,7 @@ class Units:
                 self._saturated(window, values, rows)
 
     def _begin(self, window: Window, values: Table) -> None:
-        # What the first step alone says.
+        # Examine what only the first step shows.
         with numpy.errstate(all="ignore"):
             self.slope = _slope(values)[0][:, :1]
         first = values["rms"][:EARLY, 0]
@@ -59,9 +59,10 @@ class Units:
         table = values.some(rows)
         slope, of_sigmoid = _slope(table)
         first = self.slope[rows] if self.slope is not None else slope[:, :1]
-        is_lower = (first < FLAT) | ~(slope >= LOWER * first)  # a gate may be meant to be nearly open
+        is_lower = (first < FLAT) | ~(slope >= LOWER * first)  # a gate may be almost closed on purpose
         is_flat = (slope < FLAT) & is_lower & _passed(window, table) & (table["count"] >= FEWEST)
-        is_flat &= ~of_sigmoid | ((table["mean"] > FLAT) | (table["max"] > 1 - FLAT))  # small ones are on no end of it
+        # small outputs of a sigmoid are not saturated
+        is_flat &= ~of_sigmoid | ((table["mean"] > FLAT) | (table["max"] > 1 - FLAT))
         is_flat &= ~_is_step(window, values, rows, table)
         mask = window.wide(is_flat & ~_is_returned(values, table)) & ~_is_learned(window)
         self.saturated.look(values, rows, lasting(mask, LASTING), slope)
@@ -77,13 +78,13 @@ class Units:
 
 
 def dead(share: Matrix, least: Matrix, count: Matrix) -> Mask:
-    """Where what is returned is dead: by the share of numbers that are 0, the least of them, and how many there are."""
+    """Where returned values are dead, given the share of zeros, the minimum and the count."""
     found: Mask = (share >= DEAD) & (least >= 0) & (count >= FEWEST)
     return found
 
 
 def _passed(window: Window, table: Table) -> Mask:
-    # Does a gradient that is not zero come to it?
+    # Does a gradient that is not zero arrive at it?
     known = {name: at for at, name in enumerate(window.gradients.names)}
     if not known:
         return table.is_there
@@ -94,13 +95,14 @@ def _passed(window: Window, table: Table) -> Mask:
 
 
 def _may_be_dead(window: Window, values: Table) -> Any:
-    # The rows that have a step with so many zeros.
+    # The rows that have enough zeros in some new step.
     zeros, finite = (window.new(values.column(column)) for column in ("zeros", "finite"))
     return numpy.flatnonzero(((zeros >= DEAD * finite) & (finite > 0)).any(axis=1))
 
 
 def _may_be_saturated(window: Window, values: Table) -> Any:
-    # The rows that have such means in so many steps: of the squares of a tanh, or of a sigmoid less its squares'.
+    # The rows whose means fit saturation for long enough: of the squares for tanh, of values less squares for a
+    # sigmoid.
     finite, total, squares = (values.column(column) for column in ("finite", "sum", "squares"))
     mask = (squares > (1 - FLAT - ROUNDED) * finite) & (squares < (1 + ROUNDED) * finite)
     less = total - squares
@@ -109,18 +111,20 @@ def _may_be_saturated(window: Window, values: Table) -> Any:
 
 
 def _slope(table: Table) -> tuple[Matrix, Mask]:
-    # The mean derivative of a tanh or sigmoid, NaN where it is neither; and where it is a sigmoid.
+    # The mean derivative of a tanh or sigmoid, NaN if it is neither, and where it is a sigmoid.
     low, high, mean, square = table["min"], table["max"], table["mean"], table["rms"] ** 2
-    of_sigmoid: Mask = (low >= 0) & (high <= 1) & (high > low) & ~is_shares(table)  # a constant is of anything
-    of_sigmoid &= (table["zeros"] == 0) | (high > 1 - ROUNDED)  # a ReLU has zeros, and hardly ever exactly 1 beside
+    # a constant could come from anything
+    of_sigmoid: Mask = (low >= 0) & (high <= 1) & (high > low) & ~is_shares(table)
+    # a ReLU has zeros, but hardly ever a maximum of exactly 1
+    of_sigmoid &= (table["zeros"] == 0) | (high > 1 - ROUNDED)
     of_tanh = (low < 0) & (low >= -1) & (high <= 1)
     slope = numpy.where(of_sigmoid, 4 * (mean - square), numpy.where(of_tanh, 1 - square, numpy.nan))
     return slope, of_sigmoid
 
 
 def _is_step(window: Window, values: Table, rows: Any, table: Table) -> Mask:
-    # Is it a step with a derivative of its own, as spikes are? It gives 0 and 1 alone, where that of a sigmoid is
-    # exactly 0, and gradients come to what ran before it.
+    # Is it a step function with a derivative of its own, as in spiking networks? Its values are 0 and 1 only. A sigmoid
+    # has a derivative of exactly 0 there, but gradients do arrive at what ran before.
     known = {name: at for at, name in enumerate(window.gradients.names)}
     squares = window.gradients.column("squares")
     is_step: Mask = (table["zeros"] > 0) & (table["zeros"] + table["sum"] > (1 - ROUNDED) * table["finite"])
@@ -131,7 +135,7 @@ def _is_step(window: Window, values: Table, rows: Any, table: Table) -> Mask:
 
 
 def _is_returned(values: Table, table: Table) -> Mask:
-    # Is it what the model returns? A prediction that is sure of itself is right to be.
+    # Is it what the model returns? A confident prediction may be saturated.
     result = [at for at, name in enumerate(values.names) if name == "return" or name.startswith("return.")]
     found = numpy.zeros((len(table.names), 1), bool)
     for at in result:
@@ -143,7 +147,7 @@ def _is_returned(values: Table, table: Table) -> Mask:
 
 
 def _is_learned(window: Window) -> Mask:
-    # In which steps has the loss fallen below half of the first? What saturates on the way is of use.
+    # In which steps has the loss fallen below half of its first value? What saturates meanwhile is useful.
     if window.loss is None or not len(window.loss[1]):
         return numpy.zeros(len(window.steps), bool)
     _, steps, numbers = window.loss

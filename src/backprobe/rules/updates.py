@@ -1,4 +1,4 @@
-"""The size of the updates, as a part of the weights that they change."""
+"""The size of updates, relative to the weights that they change."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from backprobe.rules.window import Matrix, RunRows, Steps, Table, Window, first_
 
 LARGE, SMALL, PULL = (RULES[kind].threshold for kind in ("large_updates", "small_updates", "shrinking_weights"))
 LASTING, WAIT = 3, 20  # steps
-MOST = 1e-3  # what is usual
-GROWS = 1.25  # from a quarter of the steps to the next: in a linear warm-up 1.4, with momentum 0.9 after 20 steps 1.16
+MOST = 1e-3  # the usual share
+# from one quarter of the steps to the next: 1.4 in a linear warm-up, 1.16 with momentum 0.9 after 20 steps
+GROWS = 1.25
 SHRUNK = 5  # steps
 TURNED, ALMOST = 0.3, 0.9
 
@@ -25,10 +26,10 @@ class UpdatesRule:
     def __init__(self, rows: RunRows) -> None:
         self.share = numpy.empty(0)  # of the weights, in each step
         self.steps: Steps = numpy.empty(0, numpy.int64)
-        self.names: list[str] = []  # of the parameter that is changed most
+        self.names: list[str] = []  # the most changed parameter of each step
         self.found: dict[str, list[Alert]] = {}
-        self.next_end: int | None = WAIT  # the number of steps at which updates may be shown to be small
-        self.shrinks = True  # so far in each step
+        self.next_end: int | None = WAIT  # the number of steps at which small updates are tested next
+        self.shrinks = True  # in each step so far
 
     def look(self, window: Window) -> None:
         updates = window.updates
@@ -49,7 +50,7 @@ class UpdatesRule:
 
     def _large(self, window: Window, share: Matrix) -> None:
         held, loss = lasting((share > LARGE)[None], LASTING)[0], window.loss_by_step
-        fell = numpy.append(False, loss[1:] < loss[:-1])  # such steps are as large as they should be
+        fell = numpy.append(False, loss[1:] < loss[:-1])  # steps that lower the loss are as large as they should be
         at = first_of(window, held & ~lasting(fell[None], LASTING - 1)[0])
         if at is not None and "large" not in self.found:
             most = window.wide(window.updates["squares"])[:, at]
@@ -57,7 +58,7 @@ class UpdatesRule:
             self.found["large"] = _said(int(window.steps[at]), name, float(share[at]), "large")
 
     def _small(self) -> None:
-        # Are updates shown to be small? Those that still grow, as in a warm-up, are waited for.
+        # Test whether updates are too small. Updates that still grow, as in a warm-up, are tested again later.
         while self.next_end is not None and self.next_end <= len(self.share):
             end = self.next_end
             share = self.share[:end]
@@ -72,7 +73,7 @@ class UpdatesRule:
                 self.next_end = 2 * end
 
     def _shrinking(self, window: Window) -> None:
-        # Do updates, since the first, do little but to make all weights smaller?
+        # Since the first step, do updates hardly do more than shrink all weights?
         known = set(window.parameters.names)
         large = [name for name in window.updates.names if "bias" not in name.rpartition(".")[2] and name in known]
         begin = max(window.fresh - SHRUNK, 0)
@@ -81,7 +82,7 @@ class UpdatesRule:
         weights = window.parameters.part(large)
         after = window.wide(weights["squares"])[:, begin:]
         moved = window.wide(window.updates.part(large)["squares"])[:, begin + 1 :]
-        with numpy.errstate(all="ignore"):  # |w + u|² = |w|² + 2 w·u + |u|², and a row has |w + u|²
+        with numpy.errstate(all="ignore"):  # |w + u|² = |w|² + 2 w·u + |u|², and the rows hold |w + u|²
             inward = (after[:, :-1] + moved - after[:, 1:]) / 2
             cosine = inward / numpy.sqrt(after[:, :-1] * moved)
             pull = numpy.nansum(inward, axis=0) / numpy.nansum(after[:, :-1], axis=0)
@@ -105,7 +106,7 @@ class UpdatesRule:
 
 
 def ratio(window: Window, updates: Table, weights: Table) -> Matrix:
-    """The norm of all updates divided by that of all weights, by step; NaN where an update is not finite."""
+    """The norm of all updates divided by the norm of all weights, by step; NaN if an update is not finite."""
     with numpy.errstate(all="ignore"):
         moved, all_of_them = updates.column("squares").sum(axis=0), weights.column("squares").sum(axis=0)
         share: Matrix = numpy.where(updates.is_nonfinite.any(axis=0), numpy.nan, numpy.sqrt(moved / all_of_them))

@@ -1,4 +1,4 @@
-"""Windows of a run, which rules read: some steps as matrices of names × steps, and what was logged up to them."""
+"""Windows of a run, which rules read: some steps as matrices of names × steps, and all that was logged so far."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from backprobe.record.statistics import COLUMNS, columns_for, statistic
 from backprobe.rules.alert import Sighting
 from backprobe.storage.runs.merged import LOGGED, RunReader
 
-BACK = 40  # steps before the new ones that a window has: no rule looks further back
+BACK = 40  # steps before the new ones that a window includes: no rule looks further back
 SCALE = "loss scale"
 FEW, PART, SMALL = 8, 32, 64
-"""Rows that are read alone: so many, or one in so many; more are read with all others. Of a small run all are."""
+"""When fewer rows than ``FEW`` or 1/``PART`` of all are needed, only these are read; else all. A run with up to
+``SMALL`` rows is always read whole.
+"""
 Matrix = NDArray[numpy.float64]
 Mask = NDArray[numpy.bool_]
 Steps = NDArray[numpy.int64]
@@ -25,7 +27,7 @@ Logged = Mapping[str, tuple[Steps, Matrix]]
 
 
 class RunRows:
-    """The rows of a run, and which of them are of what."""
+    """The rows of a run, grouped by what they describe."""
 
     def __init__(self, reader: RunReader) -> None:
         self.reader = reader
@@ -40,7 +42,7 @@ class RunRows:
             self.groups.setdefault((row.kind, row.name in own), []).append(place)
 
     def fact(self, name: str) -> list[str]:
-        """What is known of the last start of the training: names of parameters."""
+        """A stored fact about the last start of the training: names of parameters."""
         attempts = self.reader.attempts()
         found: Any = attempts[-1].facts.get(name, []) if attempts else []
         return [str(one) for one in found]
@@ -48,26 +50,26 @@ class RunRows:
 
 @dataclass(frozen=True, eq=False)
 class WindowPart:
-    """The steps from one place to another, whatever they are: their columns are read once."""
+    """The steps from one place to another, of any kind. Each column is read once."""
 
     rows: RunRows
     low: int
     high: int
     held: dict[str, Matrix] = field(default_factory=dict)
-    held_of: dict[tuple[str, bytes], Matrix] = field(default_factory=dict)  # of some rows alone
+    held_of: dict[tuple[str, bytes], Matrix] = field(default_factory=dict)  # of some rows only
 
     def column(self, name: str) -> Matrix:
-        """Of all rows, the logged ones last: rows × steps, or rows × 1 where no step differs from another."""
+        """A column of all rows, the logged ones last: rows × steps, or rows × 1 if no step differs from another."""
         if name not in self.held:
             rows, keys, reader = self.rows.all, self.rows.keys, self.rows.reader
-            if reader.is_of_many:  # whose files are opened once for all columns
+            if reader.is_of_many:  # each file is opened once for all columns
                 self.held.update(reader.narrow_of_all(rows, keys, COLUMNS, self.low, self.high))
             else:
                 self.held[name] = reader.narrow(rows, keys, name, self.low, self.high)
         return self.held[name]
 
     def of(self, places: Any, name: str) -> Matrix:
-        """Of some rows alone."""
+        """A column of some rows only."""
         if not len(places):
             return numpy.empty((0, 1))
         count = len(self.rows.all)
@@ -82,14 +84,14 @@ class WindowPart:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """The steps ``kept`` of a part: those from ``fresh`` on are new, and at most ``BACK`` before them are not.
+    """The steps ``kept`` of a part. Those from ``fresh`` on are new, and up to ``BACK`` earlier ones come before them.
 
-    ``first`` is how many steps of the run are before the window. ``logged`` is what was logged, from the beginning to
-    the end of the window. ``whole`` is the same with the steps that a scaler skipped, whose gradients alone may be
-    infinite by its doing, and what was logged in the new ones. ``begins`` is the number of the run's first step, and
-    ``open`` has those new steps that no optimizer had ended, each with its count of backwards. ``uncleared`` counts by
-    step the parameters whose gradients were added to those of the step before. Where optimizers take turns, each with
-    a backward pass of its own, one loss is no measure of progress.
+    ``first`` is how many steps of the run come before the window. ``logged`` is what was logged from the beginning to
+    the end of the window. ``whole`` is the same window including the steps that a scaler skipped, in which only
+    gradients may be infinite, and what was logged in the new steps. ``begins`` is the number of the run's first step.
+    ``open`` holds the new steps that no optimizer had finished, each with its number of backwards. ``uncleared`` counts
+    by step the parameters whose gradients were added to those of the step before. If optimizers take turns, each with
+    its own backward pass, no single loss measures progress.
     """
 
     part: WindowPart
@@ -106,11 +108,11 @@ class Window:
 
     @property
     def end(self) -> int:
-        """How many steps of the run there are up to the end of the window."""
+        """The number of steps from the beginning of the run to the end of the window."""
         return self.first + len(self.steps)
 
     def table(self, kind: str, own: bool) -> Table:
-        """The rows of a kind: of parameters (``own``), or of what modules return."""
+        """The rows of a kind: of parameters if ``own``, else of what modules return."""
         return Table(self, numpy.array(self.part.rows.groups.get((kind, own), []), int))
 
     @cached_property
@@ -119,7 +121,7 @@ class Window:
 
     @cached_property
     def gradients(self) -> Table:
-        """Of what modules return."""
+        """The gradients of what modules return."""
         return self.table("grad", own=False)
 
     @cached_property
@@ -137,18 +139,18 @@ class Window:
 
     @cached_property
     def losses(self) -> Logged:
-        """All that was logged as a loss, by name."""
+        """Everything that was logged as a loss, by name."""
         return {name: one for name, one in self.logged.items() if "loss" in name.lower() and name != SCALE}
 
     @cached_property
     def loss(self) -> tuple[str, Steps, Matrix] | None:
-        """The loss: what was logged as ``loss``, or the only thing with that in its name."""
+        """The loss: what was logged as ``loss``, or else the only logged name that contains it."""
         name = loss_of(self.logged)
         return None if name is None else (name, *self.logged[name])
 
     @cached_property
     def loss_by_step(self) -> Matrix:
-        """The loss in each step; NaN where it is not known."""
+        """The loss in each step; NaN if it is not known."""
         found = numpy.full(len(self.steps), numpy.nan)
         if self.loss is not None and len(self.loss[1]):
             _, steps, numbers = self.loss
@@ -158,17 +160,19 @@ class Window:
         return found
 
     def free(self) -> None:
-        """Drop the tables, which refer to the window: its memory is free at once, and not when cycles are collected."""
+        """Drop the tables, which refer back to the window, so that memory is freed at once and not by the cycle
+        collector.
+        """
         for name, one in vars(Window).items():
             if isinstance(one, cached_property):
                 vars(self).pop(name, None)
 
     def new(self, numbers: Any) -> Any:
-        """The new steps of a matrix."""
+        """The columns of a matrix that belong to new steps."""
         return numbers if numbers.shape[1] == 1 else numbers[:, self.fresh :]
 
     def wide(self, mask: Any) -> Any:
-        """A condition for each step, of one that may be the same in all."""
+        """A mask with a column for each step, from one that may have a single column for all."""
         return numpy.broadcast_to(mask, (*mask.shape[:-1], len(self.steps)))
 
 
@@ -182,7 +186,7 @@ def loss_of(logged: Mapping[str, Any]) -> str | None:
 class Table:
     """The rows of one kind of numbers, in the order in which the model ran: ``names`` × ``steps``.
 
-    What is read of it has one step where none differs from another: it is as wide as the steps, or is broadcast.
+    A matrix that is read from it has a single column if no step differs from another; it broadcasts, or see ``wide``.
     """
 
     window: Window
@@ -196,13 +200,13 @@ class Table:
         return [self.window.part.rows.measured[at].name for at in self.places]
 
     def column(self, name: str) -> Matrix:
-        """A column as it is stored: where there are no numbers, that of no numbers."""
+        """A column as stored. If a name has no numbers in a step, it holds the values of an empty row."""
         found = self.window.part.of(self.places, name)
         is_all = len(self.window.kept) == self.window.part.high - self.window.part.low
         return found if found.shape[1] == 1 or is_all else found[:, self.window.kept]
 
     def __getitem__(self, name: str) -> Matrix:
-        """A statistic or column; NaN where a name has no numbers in a step."""
+        """A statistic or column; NaN if a name has no numbers in a step."""
         return statistic(name, {column: self.column(column) for column in columns_for([name])})
 
     @property
@@ -212,7 +216,7 @@ class Table:
 
     @property
     def norm(self) -> Matrix:
-        """The Euclidean norm: unlike the rms it is not diluted by the positions that a pooling averages."""
+        """The Euclidean norm. Unlike the rms, it is not diluted by positions over which a pooling averages."""
         return numpy.sqrt(self["squares"])
 
     @property
@@ -225,18 +229,18 @@ class Table:
         return self.some([known[name] for name in names])
 
     def some(self, rows: Any) -> Table:
-        """These rows, by their number."""
+        """Some of the rows, by number."""
         return Table(self.window, self.places[numpy.asarray(rows, int)])
 
 
 class Firsts:
-    """For each name the first step at which a condition held, window after window."""
+    """For each name the first step at which a condition held, over all windows so far."""
 
     def __init__(self) -> None:
         self.seen: dict[str, tuple[int, Sighting]] = {}
 
     def look(self, table: Table, rows: Any, mask: Mask, numbers: Any = 0.0) -> None:
-        """Take in a condition, of these rows of a table × the steps of its window, and the number that shows it."""
+        """Add a condition for some rows of a table × the steps of its window, and the number that shows it."""
         window = table.window
         numbers = numpy.broadcast_to(numbers, mask.shape)
         fresh = mask[:, window.fresh :]
@@ -249,12 +253,12 @@ class Firsts:
 
     @property
     def all(self) -> list[Sighting]:
-        """In the order of the rows."""
+        """The sightings in the order of the rows."""
         return [one for _, one in sorted(self.seen.values(), key=lambda each: each[0])]
 
 
 def lasting(mask: Mask, count: int) -> Mask:
-    """Where a condition has held for so many steps on end.
+    """Where a condition has held for ``count`` successive steps.
 
     >>> lasting(numpy.array([[True, True, True, False, True]]), 2).astype(int).tolist()
     [[0, 1, 1, 0, 0]]
@@ -267,13 +271,13 @@ def lasting(mask: Mask, count: int) -> Mask:
 
 
 def first_of(window: Window, mask: Mask) -> int | None:
-    """The first of the new steps of a window in which a condition of steps holds."""
+    """The place of the first new step in which a condition holds."""
     fresh = mask[window.fresh :]
     return window.fresh + int(fresh.argmax()) if fresh.any() else None
 
 
 def _regular(places: Any) -> Any:
-    # Places as a slice, where each is as much more than the one before: nothing need be copied then.
+    # The places as a slice, if the distance between neighbours is constant, because slicing makes no copy.
     step = int(places[1] - places[0]) if len(places) > 1 else 1
     if not len(places) or step < 1 or (numpy.diff(places) != step).any():
         return places

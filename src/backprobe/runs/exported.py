@@ -1,4 +1,4 @@
-"""A run that was exported: unpacked when something of it is first asked, unless SQL asks, which reads the export."""
+"""An exported run. It is unpacked on first use, except for SQL, which reads the export itself."""
 
 from __future__ import annotations
 

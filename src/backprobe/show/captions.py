@@ -52,7 +52,7 @@ class Captions:
         return outputs(self.record)
 
     def about(self) -> Iterator[str]:
-        """Lines below the drawing, on all of it."""
+        """Lines below the drawing, about the whole of it."""
         if self.record.path_sums is not None:
             yield path_sums(self.record.path_sums)
         else:
@@ -109,7 +109,7 @@ class Captions:
         return [*([f"= {value}"] if value else []), *filter(None, self.gradient(at, name))]
 
     def brief(self, at: int) -> list[str]:
-        """The same where there is little room."""
+        """The same, for little space."""
         entry = self.record.entries[at]
         value, summary = self.brief_value(at), self.summary(entry.grad_or_none)
         is_one = summary is None or summary.size == 1
@@ -185,8 +185,8 @@ class Captions:
         return [line, f"not finite: {self._why_not_finite(at)}"] if kind == "nonfinite" else [line]
 
     def _number(self, gradient: Any, name: str) -> str:
-        # A small gradient in full, with what it is of, unless that is the sum of several outputs; a large one by its
-        # size alone, for its shape is the value's.
+        # A small gradient in full, with its output's name, unless it belongs to the sum of several outputs. For a large
+        # one only its size, because its shape is the value's.
         output = self._output
         is_of_one = len(self.record.outputs) == 1 and max(len(output), len(name)) <= SHORT
         symbol = f"∂{output}/∂{name}" if is_of_one else "gradient"
@@ -238,7 +238,7 @@ class Captions:
         return summary is not None and bool(summary.nonfinite)
 
     def summary(self, tensor: Any) -> Summary | None:
-        """The statistics of a tensor, computed once for all that is said of it."""
+        """The statistics of a tensor, computed once for all captions."""
         if tensor is None:
             return None
         if id(tensor) not in self._summaries:
@@ -271,7 +271,7 @@ class Captions:
         return max(0, min(LEVELS - 1, LEVELS - 1 + round(decades)))
 
     def width(self, flow: Flow) -> int | None:
-        """How wide the line of an edge is: the decade of what flows back along it."""
+        """The width of an edge's line: the decade of the gradient that flows back along it."""
         return None if flow.edge is None else self.decade(flow.edge.contribution)
 
     def is_broken(self, flow: Flow) -> bool:

@@ -48,5 +48,5 @@ def html_table(titles: Cells, rows: Sequence[Cells]) -> Html:
 
 
 def columns() -> int:
-    """Those of the terminal, or of a page."""
+    """The columns of the terminal, or of a page."""
     return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else WIDTH

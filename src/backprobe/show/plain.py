@@ -39,7 +39,7 @@ def _gradient(entry: Entry, arrays: Arrays) -> dict[str, Any]:
 
 
 def plain_value(value: Any, arrays: Arrays) -> dict[str, Any] | None:
-    """A value; None for what is lost, and for a tensor without numbers that can be read."""
+    """A value as plain data; None for a lost value, and for a tensor without readable numbers."""
     if isinstance(value, Lost):
         return None
     if not arrays.is_tensor(value):

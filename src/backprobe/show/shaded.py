@@ -1,4 +1,4 @@
-"""The words of a drawing of what another verb has found about each value."""
+"""The words of a drawing in which another verb shades each value."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _gradient(entry: Entry, arrays: Arrays, reason: str) -> Forms:
 
 
 def titles(record: Record) -> tuple[str, ...]:
-    """Those of the columns: several outputs have one each; that of lines of code is empty where no entry has one."""
+    """The titles of the columns: one for each of several outputs; that of the code is empty if no entry has any."""
     gradients = map(printable, keys_shown(record)) if record.by_output else ("gradient",)
     return "name", "value", *gradients, "source" * any(entry.source is not None for entry in record.entries)
 

@@ -88,7 +88,7 @@ class BindingOrder:
         return one.how in ALWAYS or _end(one) <= _start(other)
 
     def are_alternatives(self, one: Binding, other: Binding) -> bool:
-        """Are two bindings in branches of which only one runs?"""
+        """Are two bindings in different branches, only one of which runs?"""
         first, second = list(self._around(one.statement)), list(self._around(other.statement))
         common = next(node for node in first if node in second or isinstance(node, ast.Module))
         if common not in second or common in (one.statement, other.statement):

@@ -26,7 +26,7 @@ LITERALS: dict[type[ast.expr], type] = {
     ast.Lambda: FunctionType,
 }
 Look = Callable[[str], Any]
-"""From a name to what it holds, or ``UNKNOWN``."""
+"""Maps a name to its value, or to ``UNKNOWN``."""
 
 
 class BoundUse(StrEnum):
@@ -157,7 +157,7 @@ def _looked_up(node: ast.expr, look: Look, name: str) -> Any:
 
 
 def _makes_its_own(kind: type) -> bool:
-    # Does calling a class give an object of it?
+    # Does calling a class create an instance of that class?
     is_plain = type(kind.__new__) is BuiltinFunctionType and kind is not type
     return is_plain and type(kind).__call__ is type.__call__
 

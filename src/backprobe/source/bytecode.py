@@ -77,18 +77,18 @@ VALUES = {
     "RETURN_VALUE": Does.RETURN,
     "RETURN_CONST": Does.RETURN,
 }
-"""Those that may be the work of an expression or statement which a block reports, and what they do then."""
+"""Instructions that may execute an expression or statement that a block reports, and what they do in that case."""
 
 NEWEST = (3, 13)
 """The newest Python whose opcodes are in these tables. Those of a newer one are not guessed at."""
 
 ADDING = ("LIST_APPEND", "SET_ADD", "MAP_ADD")
-"""Those that add an item to what a comprehension makes, or a display with a star, which is no loop."""
+"""Instructions that add an item to the result of a comprehension, or to a display with a star, which is no loop."""
 
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """One instruction that matters: what it does, at which site, to which variable or to what the node spells."""
+    """One instruction that matters: what it does, at which site, and to which variable or expression (``node``)."""
 
     does: Does
     site: int = -1
@@ -162,7 +162,8 @@ def comprehension_heads(code: CodeType) -> frozenset[int]:
         loops = [loop for loop in loops if instruction.offset < loop[1]]
         if instruction.opname == "FOR_ITER":
             loops.append((instruction.offset, instruction.argval))
-        elif instruction.opname in ADDING and instruction.arg:  # 1 + the loops between it and what it adds to
+        # the argument is 1 + the number of loops between the instruction and its container
+        elif instruction.opname in ADDING and instruction.arg:
             heads.update(head for head, _ in loops[len(loops) - (instruction.arg - 1) :])
     return frozenset(heads)
 

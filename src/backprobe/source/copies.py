@@ -17,7 +17,7 @@ from backprobe.source.sites import Site
 from backprobe.source.wrappers import around
 
 LATER = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR  # functions that open their listener some time after the call
-MOST = 4096  # functions
+MOST = 4096  # functions with copies
 
 
 class Copy:
@@ -87,7 +87,7 @@ def undecorated(function: FunctionType) -> list[FunctionType]:
 
 
 def _held(decorator: FunctionType) -> list[tuple[CellType, FunctionType]]:
-    # The functions that a decorator's wrapper holds, one of which it wraps, and where.
+    # The functions that a decorator's wrapper holds, with their cells; it wraps one of them.
     return [
         (cell, cell.cell_contents)
         for cell in decorator.__closure__ or ()

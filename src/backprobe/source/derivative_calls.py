@@ -77,7 +77,7 @@ def _name(function: ast.expr, package: str, names: Collection[str], bare: Collec
 
 
 def _call(call: ast.Call, outer: ast.Call | None, name: str) -> DerivativeCall:
-    # ``outer`` is the call of what this one returns, if it is called at once.
+    # ``outer`` is the call of the returned function, if it is called at once.
     function, *rest = call.args
     given = outer.args if outer is not None else _primals(rest, name)
     whole = call if outer is None else outer

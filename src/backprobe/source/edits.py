@@ -29,7 +29,7 @@ class Edit:
 
     pieces: tuple[Piece, ...]
     what: str = ""
-    """The expression that is edited, as ``ast.unparse`` writes it; empty for what stands around the line."""
+    """The edited expression, as ``ast.unparse`` writes it; empty if something around the line is edited."""
 
     undecorated: str = ""
     """The qualified name of a function that loses its only decorator."""
@@ -59,7 +59,7 @@ def _patch_of(file: str, edits: Sequence[Edit], root: Path) -> bytes:
         opened.seek(0)
         encoding, _ = tokenize.detect_encoding(opened.readline)
     before, after = (text.split("\n") for text in (own[0].text, edited(own[0].text, own)))
-    if len(before) == len(after):  # a line of which nothing is left is left out
+    if len(before) == len(after):  # an edited line of which nothing remains is dropped
         after = [now for was, now in zip(before, after, strict=True) if now.strip() or not was.strip()]
     name = Path(os.path.relpath(file, root)).as_posix()
     end = "\r\n" if b"\r\n" in raw else "\n"

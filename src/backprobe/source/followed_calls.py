@@ -11,7 +11,7 @@ from backprobe.errors import NoSource
 from backprobe.source.user_code import innermost, package
 
 BUILTIN = (BuiltinFunctionType, type)
-LOCALS = "<locals>"  # in the qualified name of what a function has made
+LOCALS = "<locals>"  # part of the qualified name of a function that another function has created
 HIGHER_ORDER = (map, filter, functools.reduce)
 
 Caller = TypeVar("Caller")

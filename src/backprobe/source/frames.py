@@ -170,7 +170,7 @@ def value_in(frame: FrameType, node: ast.AST | None) -> Any:
 
 
 def attribute(owner: Any, name: str) -> Any:
-    """The attribute of an object, if no user code decides what it is; else ``UNKNOWN``."""
+    """The attribute of an object; ``UNKNOWN`` if the program's own code would compute it."""
     if owner is UNKNOWN:
         return UNKNOWN
     own = _namespace(owner)
@@ -225,7 +225,7 @@ ITEMS = {
     "ModuleDict.__getitem__": ("_modules", dict),
     "ParameterDict.__getitem__": ("_parameters", dict),
 }
-"""Methods of libraries that give an item of what modules hold, by name, and as what they take that."""
+"""Methods of libraries that return an item of a module's container, and how their argument names the item."""
 
 
 def _items(owner: Any) -> Any:

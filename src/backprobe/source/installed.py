@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 FOLDERS = ("site-packages", "dist-packages")
 EGG = ".egg"
 ABOUT = (".dist-info", ".egg-info")
-"""What the folder is called that says what a distribution is."""
+"""The endings of the folder that describes a distribution."""
 LISTS = ("RECORD", "installed-files.txt")
-"""The files in it that list the files of the distribution, the second from that folder on."""
+"""Lists of a distribution's files in that folder; the second one has paths relative to the folder itself."""
 
 
 class Recorded(NamedTuple):

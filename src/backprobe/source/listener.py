@@ -72,7 +72,7 @@ class CodeListener(Protocol):
         return function
 
     def operate(self, at: int, /, *operands: Any) -> Any:
-        """Apply the operator of a site; reported only by code that numbers its calls."""
+        """Apply the operator at a site. Only rewritten code that numbers its calls reports operators."""
         site = self.sites[at]
         assert isinstance(site, CallSite)
         return operator_of(site)(*operands)
@@ -109,4 +109,4 @@ class ModuleListener(CodeListener, Protocol):
 
 
 Opener = Callable[[str, str, tuple[Site, ...]], Callable[[], CodeListener]]
-"""From (function name, file, its sites) to what gives a listener each time that the function is entered."""
+"""(function name, file, its sites) -> a function that returns a listener each time the function is entered."""

@@ -16,7 +16,7 @@ from backprobe.source.none_checks import GRADIENT, MayBeNone, reads
 from backprobe.source.sites import Origin, Site, augmented, captured, lines_of, names_read, operation, parameters
 
 ALLOWING = "allow_unused"
-"""The keyword of a function that differentiates, with which it returns None for what nothing leads to."""
+"""The keyword of a function that differentiates, which makes it return None for unconnected inputs."""
 
 Place = tuple[int | None, int | None]
 """A line and a column, as instructions give them: both None where they belong to no text."""
@@ -28,9 +28,9 @@ class Does(Enum):
     BIND = auto()  # to a name
     WALRUS = auto()  # the same, in the middle of a statement
     EACH = auto()  # the same, for the variable of a comprehension
-    AUGMENT = auto()  # it computes ``u += …`` and may write to what ``u`` holds
+    AUGMENT = auto()  # it computes ``u += …`` and may write to the value of ``u``
     STORE_AUGMENTED = auto()  # it computes ``u += …``, which may write to the value of ``u``
-    EXPOSE = auto()  # the result of that is bound to its name
+    EXPOSE = auto()  # its result is bound to the name
     READ_GRADIENT = auto()  # it reads ``u.grad``, and the program uses the result
     SET_ATTRIBUTE = auto()
     SET_ITEM = auto()
@@ -79,8 +79,8 @@ class Marks:
     comprehensions: set[Place] = field(default_factory=set)
     augmented: dict[Place, ast.expr] = field(default_factory=dict)
     exposed: dict[Place, ast.expr] = field(default_factory=dict)
-    gradients: dict[Place, MayBeNone] = field(default_factory=dict)  # ``u.grad``, where what it finds is used
-    allowing: set[Place] = field(default_factory=set)  # calls with ``allow_unused``, where what they return is used
+    gradients: dict[Place, MayBeNone] = field(default_factory=dict)  # ``u.grad`` where the gradient found there is used
+    allowing: set[Place] = field(default_factory=set)  # calls with ``allow_unused`` whose result is used
     ends: dict[Place, int] = field(default_factory=dict)
     returns: dict[Place, int] = field(default_factory=dict)
     only_return: int | None = None  # for a lambda: wherever the code claims to be
@@ -95,7 +95,7 @@ class Marks:
         return next((mark for mark in self.captured if mark.is_about(name, place)), None)
 
     def stored_beside(self, name: str, place: Place) -> Mark | None:
-        """The same for an instruction that stores two variables, and has the position of the first."""
+        """The same for an instruction that stores two variables and has the position of the first."""
         around = [(end, mark) for end, mark in self.stores.items() if mark.is_about(name, place)]
         around += [(mark.end, mark) for mark in self.captured if mark.is_about(name, place)]
         innermost = max((mark.start for _, mark in around), default=None)  # type: ignore[type-var]
@@ -207,11 +207,11 @@ BINDING: dict[type[ast.AST], Does] = {
     ast.NamedExpr: Does.WALRUS,
     ast.comprehension: Does.EACH,
 }
-"""What a node does to its targets, where that is not simply to bind them."""
+"""How a node treats its targets, if it does more than bind them."""
 
 
 def _bindings(node: ast.AST) -> list[tuple[ast.expr, Origin]]:
-    # The targets that a node binds, each with the origin of what it is bound to.
+    # The targets that a node binds, each with the origin of its new value.
     match node:
         case ast.Assign(targets=targets, value=value):
             return [(target, Origin.of(value)) for target in targets]

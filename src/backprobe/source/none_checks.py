@@ -15,10 +15,10 @@ from typing import Any
 GRADIENT, CLEARING = "grad", "zero_grad"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 ASKING = ("isinstance", "bool", "is_tensor", "any", "all", "callable")
-"""Functions that say what they are given is, and do nothing else with it; so do those with "none" in their names."""
+"""Functions that only tell what kind of value they receive; functions with "none" in their names also count."""
 
 HANDING_ON = ("zip", "enumerate", "list", "tuple", "dict", "reversed", "iter", "next")
-"""Functions whose result holds what they are given."""
+"""Functions whose result holds their arguments."""
 
 PASSING_ON = (
     ast.IfExp,

@@ -169,7 +169,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return ast.Constant(len(self.sites) - 1)
 
     def _texts_site(self, spelled: str, expression: str, arguments: Mapping[str, str]) -> ast.Constant:
-        # The number of an operation that the source does not write as a call; its line is that of the statement.
+        # The number of an operation that the source does not write as a call; it gets the line of the statement.
         line, origin = getattr(self.at, "lineno", 1), Origin(spelled, expression=expression)
         known = tuple(arguments.items())
         self.sites.append(CallSite(self.binds, line, self.own[0], origin, spelled=spelled, arguments=known))

@@ -1,8 +1,9 @@
-"""Recordings on disk: a folder of plain data, read whole or not at all; nothing in it is ever run.
+"""Recordings on disk: a folder of plain data that is read whole or not at all, and never executed.
 
-``recording.json`` holds names, texts and layouts; ``storage.safetensors`` the bytes of each storage once, as uint8, so
-that every dtype, stride and shared memory comes back; a strided view that alone lies on a much larger storage comes
-back contiguous, without the rest. The JSON carries the digest of the bytes and its own.
+``recording.json`` holds names, texts and layouts. ``storage.safetensors`` holds the bytes of each storage once, as
+uint8, so every dtype and stride comes back, and tensors that shared memory share it again. A strided view that is the
+only user of a much larger storage comes back contiguous, without the rest. The JSON contains a digest of the bytes and
+one of itself.
 """
 
 from __future__ import annotations
@@ -25,17 +26,18 @@ from backprobe.record.options import Option, check_folder
 from backprobe.storage.schema import UNFIT, Decoder, Encoder, Misfit, of_older_format
 
 FORMAT = "backprobe recording"
-VERSION = 10  # no digit of which is that of another that is read, but for one bit
+VERSION = 10  # shares no digit with a readable version that one flipped bit could turn into the other
 TO = Option("to", str, (*BACKENDS, *ALONE), '"numpy"', or_none=True)
 READABLE = (5, 6, 8, VERSION)
-"""Format 5 knew one output alone, and format 6 no default among several. There was no 7: one bit makes it a 6.
-Format 8 knew no local derivatives."""
+"""Format 5 had one output only; format 6 had no default among several; format 8 had no local derivatives. There was no
+7, because a single flipped bit would turn it into a 6.
+"""
 DATA, BYTES = "recording.json", "storage.safetensors"
-OPENING = json.dumps({"format": FORMAT})[:-1]  # how every recording.json begins, of any version
+OPENING = json.dumps({"format": FORMAT})[:-1]  # the first bytes of recording.json, in every version
 
 
 def save(record: Record, result: tuple[Any] | None, path: str | os.PathLike[str], *, overwrite: bool) -> None:
-    """Write a record into a new folder. Raises BadOption where that is not possible, and leaves nothing of it then."""
+    """Write a record into a new folder. If that fails, raises BadOption and leaves no files behind."""
     from safetensors import SafetensorError
 
     target = _folder(path, f"rec.save({path!r})")
@@ -45,7 +47,8 @@ def save(record: Record, result: tuple[Any] | None, path: str | os.PathLike[str]
         raise _unwritable(path, target, error) from error
     encoder = Encoder(load_arrays(record.backend))
     data = encoder.record(record) | {"result": encoder.result(result)}
-    storages = {name: blob.bytes() for name, blob in encoder.blobs.items()}  # may move layouts, which are in data
+    # this may change layouts, which are part of data
+    storages = {name: blob.bytes() for name, blob in encoder.blobs.items()}
     try:
         _write(target, data, storages)
     except (OSError, SafetensorError) as error:
@@ -64,7 +67,7 @@ def _unwritable(path: Any, target: Path, error: Exception) -> BadOption:
 
 
 def _write(target: Path, data: dict[str, Any], storages: dict[str, Any]) -> None:
-    # Write both files: under a temporary name first, which is then renamed.
+    # Write both files into a temporary folder, then rename it.
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=".backprobe-", dir=target.parent))
     try:
@@ -86,14 +89,14 @@ def _put_files(folder: Path, data: dict[str, Any], storages: dict[str, Any]) -> 
 
 
 def let_read(folder: Path, files: tuple[str, str]) -> None:
-    """Give a folder, and the second of its files, the rights that the first has: they are made private."""
-    readable = (folder / files[0]).stat().st_mode & 0o777  # what the umask gave
+    """Give the folder and its second file the permissions of the first file; both were created as private."""
+    readable = (folder / files[0]).stat().st_mode & 0o777  # as set by the umask
     (folder / files[1]).chmod(readable)
     folder.chmod(readable | (readable & 0o444) >> 2)
 
 
 def put(record: Record, folder: Path, largest: int) -> bool:
-    """Write a record into a folder that is there, unless its tensors are larger than that. Raises NotSaved, OSError."""
+    """Write a record into an existing folder, unless its tensors exceed ``largest`` bytes. Raises NotSaved, OSError."""
     encoder = Encoder(load_arrays(record.backend))
     data = encoder.record(record) | {"result": None}
     storages, size = {}, 0
@@ -114,7 +117,7 @@ def _folder(path: Any, asked: str) -> Path:
 
 
 def _refuse_to_replace(target: Path, path: str, overwrite: bool) -> None:
-    # Refuse to replace a recording unless asked to, and to replace anything else at all.
+    # Replace a recording only when asked to, and never replace anything that is not a recording.
     if not os.path.lexists(target):
         return
     foreign = _foreign(target)
@@ -136,7 +139,7 @@ def _refuse_to_replace(target: Path, path: str, overwrite: bool) -> None:
 
 
 def _foreign(target: Path) -> str:
-    # Evidence that a path is not a recording; empty for a recording, even a damaged one or one of another version.
+    # What shows that a path is not a recording. Empty if it is one, even if damaged or of another version.
     if not target.is_dir():
         return "a file"
     others = sorted({inside.name for inside in target.iterdir()} - {DATA, BYTES})
@@ -150,7 +153,7 @@ def _foreign(target: Path) -> str:
 
 
 def _replace(beside: Path, target: Path) -> None:
-    # Put the new folder in its place; the old one is kept until then.
+    # Move the new folder to its place. The old one is kept until that has succeeded.
     if not os.path.lexists(target):
         beside.rename(target)
         return
@@ -170,10 +173,10 @@ def _replace(beside: Path, target: Path) -> None:
 def read(
     path: str | os.PathLike[str], *, to: str | None = None, is_mapped: bool = False
 ) -> tuple[Record, tuple[Any] | None]:
-    """Read a record and, if it was saved, the result. Raises BadRecording; runs nothing.
+    """Read a record and, if it was saved, the result. Raises BadRecording; executes nothing.
 
-    Where it ``is_mapped``, arrays of NumPy stay on disk until they are looked at, and so may be larger than memory;
-    those of bfloat16 are ``Rows``.
+    With ``is_mapped``, NumPy arrays stay on disk until they are accessed, so they may be larger than memory; those of
+    bfloat16 become ``Rows``.
     """
     TO.check(to)
     folder = _folder(path, f"bp.load({path!r})")
@@ -238,14 +241,14 @@ def _checked(folder: Path) -> dict[str, Any]:
 
 
 def mapped_arrays() -> Arrays:
-    """Arrays of NumPy on a file."""
+    """NumPy arrays that are mapped from a file."""
     from backprobe.backends.numpy import MappedArrays  # which imports NumPy
 
     return MappedArrays()
 
 
 def mapped_file(file: Path) -> dict[str, Any]:
-    """The bytes of the tensors in a file, which are read where they are looked at."""
+    """The bytes of each tensor in a file; they are read on access."""
     import numpy
 
     whole = numpy.memmap(file, numpy.uint8, "r")
@@ -284,6 +287,6 @@ def digest_of(text: str) -> str:
 
 
 def digest_of_file(file: Path) -> str:
-    """The digest of what a file holds."""
+    """The digest of a file's content."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,7 +1,7 @@
-"""A record as plain data and back, by the type hints of its classes.
+"""A record as plain data and back, guided by the type hints of its classes.
 
 Strings, numbers, lists and dicts become JSON. A field with the hint ``Any`` holds a value of the program, whose tensors
-are stored as blobs of bytes. A printed name that repeats a position is not written, but looked up again.
+are stored as blobs of bytes. Printed names that follow from a position are not stored, but looked up again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from backprobe.record.names import strip
 from backprobe.record.positions import NAMED_BY, names_at
 from backprobe.record.reasons import Reason
 
-DEEPEST = 64  # containers within containers of a result; a list that holds itself has no end
+DEEPEST = 64  # nested containers in a result: a list that contains itself would never end
 NUMBERS = (bool, int, float, complex, str)
 CONTAINERS = {"tuple": tuple, "list": list, "dict": dict}
 BELONGS = {
@@ -31,19 +31,19 @@ BELONGS = {
     list: ((list,), "a list"),
     dict: ((dict,), "an object"),
 }
-"""By the type of a hint: the types that JSON gives for it, and how a message calls them."""
+"""For each type of a hint: the types that JSON gives for it, and the word for it in messages."""
 
 UNFIT = (BackprobeError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, MemoryError)
-"""Errors of decoding a tensor whose layout was not written by ``save``."""
+"""What decoding a tensor may raise if its layout was not written by ``save``."""
 
 
 class Misfit(ValueError):
-    """A part of a file does not fit a record; the message says which part."""
+    """A part of a file that does not fit a record. The message says which."""
 
 
 @lru_cache
 def _hints(kind: Any) -> Mapping[str, Any]:
-    # The type hints of the fields of a dataclass that are saved.
+    # The type hints of those fields of a dataclass that are saved.
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: hints[field.name] for field in fields(kind) if NAMED_BY not in field.metadata}
 
@@ -68,7 +68,7 @@ class Encoder:
         return data | {"entries": [self._entry(entry) for entry in record.entries]}
 
     def result(self, result: tuple[Any] | None) -> dict[str, Any] | None:
-        """The result of a recording; None where it has none, or some part of it cannot be saved."""
+        """The result of a recording; None if it has none, or if a part of it cannot be saved."""
         try:
             return None if result is None else self._value(result[0])
         except NotSaved:
@@ -99,7 +99,7 @@ class Encoder:
         return part
 
     def _value(self, value: Any, depth: int = 0) -> dict[str, Any]:
-        # A value of the program. Raises NotSaved where a part of it is neither a tensor nor plain.
+        # A value of the program. Raises NotSaved if a part of it is neither a tensor nor plain data.
         if isinstance(value, Alias):
             value = value.held
         if self.arrays.is_tensor(value):
@@ -119,20 +119,20 @@ class Encoder:
 
 
 def _exactly_plain(value: Any) -> Any:
-    # A number as Python's own type, not a subclass of it such as a NumPy scalar or an enum.
+    # The same number as Python's own type, if it is of a subclass, such as a NumPy scalar or an enum.
     kind = next((kind for kind in NUMBERS if isinstance(value, kind)), None)
     return value if kind is None or type(value) is kind else kind(value)
 
 
 class Decoder:
-    """Turns plain data into a record and checks each part of it. Raises Misfit."""
+    """Turns plain data into a record and checks each part. Raises Misfit."""
 
     def __init__(self, arrays: Arrays, blobs: Mapping[str, Any]) -> None:
         self.arrays, self.blobs = arrays, blobs
         self.names: tuple[str, ...] = ()
 
     def record(self, data: Mapping[str, Any]) -> Record:
-        """The record of plain data, with tensors of this framework."""
+        """The record that plain data describes, with tensors of this framework."""
         entries = _checked(data.get("entries"), list, "entries")
         self.names = tuple(
             [
@@ -148,7 +148,7 @@ class Decoder:
         return record
 
     def result(self, data: Any) -> tuple[Any] | None:
-        """The result of a recording, as a tuple of one; None where there is none."""
+        """The result of a recording as a tuple of one; None if it has none."""
         return None if data is None else (self._value(data, "result"),)
 
     def _field(self, data: Mapping[str, Any], name: str, hint: Any, where: str) -> Any:
@@ -157,7 +157,7 @@ class Decoder:
         return self._part(data[name], hint, where)
 
     def _part(self, data: Any, hint: Any, where: str) -> Any:
-        # The part of a record that a hint describes.
+        # A part of a record, decoded and checked by its type hint.
         if hint is Any:
             return self._value(data, where)
         if hint in BELONGS:
@@ -226,7 +226,7 @@ class Decoder:
             raise Misfit(f"{where}: {type(error).__name__}: {error}") from error
 
     def _check_names(self, record: Record) -> None:
-        # Each printed name of an entry belongs to one of its full names.
+        # Check that each printed name of an entry belongs to one of its full names.
         if record.names.keys() != record.printed.keys():
             raise Misfit("names and their printed forms differ")
         printed = {(at, record.printed[full]) for full, at in record.names.items()}
@@ -235,7 +235,7 @@ class Decoder:
                 if (at, name) not in printed:
                     raise Misfit(f"entries[{at}] has the printed name {name!r}, which none of its names has")
         for name in (*record.names, *record.buffers):
-            strip(name)  # raises BadName where a quote is not closed
+            strip(name)  # raises BadName if a quote is not closed
 
     def _check_tensors(self, entry: Entry, where: str) -> None:
         held = {"held_grad": entry.held_grad}
@@ -253,7 +253,7 @@ class Decoder:
 
 
 def of_older_format(data: dict[str, Any]) -> dict[str, Any]:
-    """The plain data of a record in a format that knew one output alone, no default among several, or less of NaN."""
+    """The plain data of an older format, completed: it had one output, no default output, or less about NaN."""
     entries = data.get("entries")
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict):
@@ -268,7 +268,7 @@ def of_older_format(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_local_derivatives(finiteness: Any) -> None:
-    # An older format had none of them.
+    # An older format had no local derivatives.
     made = finiteness.get("made") if isinstance(finiteness, dict) else None
     for one in made if isinstance(made, list) else ():
         if isinstance(one, dict):

@@ -1,22 +1,17 @@
-"""A failing step on disk: a folder of plain data, read whole or not at all; nothing in it is ever run.
+"""A failing step on disk: a folder of plain data that is read whole or not at all, and never executed.
 
-``step.json`` says what failed, with what, and what was left out; ``step.safetensors`` holds parameters, buffers, the
-batch and random states, each under its name, in its own dtype where it lies there by itself, else as bytes. Beside them
-are the two files of the recording, which ``bp.load`` reads.
+``step.json`` says what failed, what the calls were given, and what was left out. ``step.safetensors`` holds parameters,
+buffers, the batch and random states by name. A tensor that covers its memory alone keeps its dtype; other memory is
+stored as bytes. Beside them lie the two files of the recording, which ``bp.load`` reads.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 import os
 import re
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,284 +19,31 @@ from typing import Any
 from backprobe.backends.captures import SINCE, CapturedCall, CapturedStep, Captures, KeptTensor, LeftOut
 from backprobe.backends.discover import load_arrays
 from backprobe.errors import BackprobeError, BadRecording
-from backprobe.record.entries import Record
-from backprobe.record.stamp import stamp
 from backprobe.storage import recordings
 from backprobe.storage.schema import UNFIT
 
 FORMAT, VERSION = "backprobe step", 1
 DATA, BYTES = "step.json", "step.safetensors"
-LARGEST = 8 * 2**30
-"""Bytes of tensors in the file of a step. Of what does not fit, parameters are left out first, then buffers."""
-LARGEST_RECORDING = 2**30
-"""The same of the recording beside it."""
-DEEPEST = 16
-MANY = 64
-"""Whole numbers in a list that are written as an array."""
-NATIVE = {
-    "float16": "F16",
-    "bfloat16": "BF16",
-    "float32": "F32",
-    "float64": "F64",
-    "bool": "BOOL",
-    "uint8": "U8",
-    "int8": "I8",
-    "int16": "I16",
-    "int32": "I32",
-    "int64": "I64",
-}
-"""The dtypes that safetensors has a name for, and these."""
-
-Tensor = tuple[str, Sequence[int], Any]
-"""In a file: the dtype, the shape and the memory."""
-
-
-class NotKept(Exception):
-    """A part of a call that cannot be written without running code to read it; ``kind`` says which."""
-
-
-def write(
-    step: CapturedStep, record: Record | None, said: Mapping[str, Any], path: Path, spelling: Captures
-) -> Sequence[str]:
-    """Write a step into a new folder, wholly or not at all, and give what was left out. Raises OSError and others."""
-    writer = Writer(step, spelling)
-    data, tensors = writer.data(), writer.tensors()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=".backprobe-", dir=path.parent))
-    try:
-        _put_tensors(tensors, beside / BYTES)
-        left_out = [*step.left_out, *writer.left_out, *_record(record, beside)]
-        body = {
-            "format": FORMAT,
-            "version": VERSION,
-            **said,
-            "left_out": left_out,
-            "stamp": asdict(stamp()),
-            **data,
-            "bytes": recordings.digest_of_file(beside / BYTES),
-        }
-        body["digest"] = recordings.digest_of(_canonical(body))
-        (beside / DATA).write_text(json.dumps(body, indent=1), encoding="utf-8")
-        recordings.let_read(beside, (DATA, BYTES))
-        beside.rename(path)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-    return left_out
-
-
-def _record(record: Record | None, folder: Path) -> list[str]:
-    # Write the recording, and say what of it is left out.
-    if record is None:
-        return ["the recording: the call could not be made again as it failed"]
-    try:
-        fits = recordings.put(record, folder, LARGEST_RECORDING)
-    except BackprobeError as error:
-        return [f"the recording: {error.headline}"]
-    return [] if fits else [f"the recording: it is larger than {_said(LARGEST_RECORDING)}"]
-
-
-def _said(size: int) -> str:
-    return f"{size / 2**20:,.1f} MB" if size >= 2**20 / 10 else f"{size} bytes"
-
-
 NEEDED = re.compile(rf"calls\.\d+\.(args|kwargs|gradients)|.*{SINCE}")
 
 
 def needed(left_out: Sequence[str]) -> list[str]:
-    """What of all that was left out a step cannot be run again without."""
+    """Those parts of what was left out without which the step cannot run again."""
     return [one for one in left_out if NEEDED.match(one)]
 
 
-class Writer:
-    """A step as plain data, and the tensors in it by name."""
-
-    def __init__(self, step: CapturedStep, spelling: Captures) -> None:
-        self.step, self.spelling = step, spelling
-        self.left_out: list[str] = []
-        self.own, self.numpy = load_arrays(step.backend), load_arrays("numpy")
-        self.blobs: dict[str, Any] = {}
-        self.seen: dict[Any, str] = {}
-        self.kept: dict[int, str] = {}
-        self.layouts: list[tuple[str, dict[str, Any]]] = []
-        self.room = LARGEST
-
-    def data(self) -> dict[str, Any]:
-        """The step as plain data; what is needed most is taken first, and what does not fit is left out."""
-        step = self.step
-        calls: list[dict[str, Any]] = [
-            {"path": call.path, "modes": call.modes, "wanted": call.wanted, "returned": call.returned}
-            for call in step.calls
-        ]
-        for part in ("random", "given", "gradients", "state"):
-            for at, call in enumerate(step.calls):
-                calls[at][part] = self._group(f"calls.{at}.{part}", getattr(call, part))
-        return {
-            "backend": step.backend,
-            "model": step.model,
-            "is_function": step.is_function,
-            "is_backward": step.is_backward,
-            "devices": [*step.devices],
-            "settings": step.settings,
-            "calls": calls,
-            "parameters": self._group("parameters", step.parameters),
-            "gradients": step.gradients,
-        }
-
-    def _group(self, where: str, value: Any) -> Any:
-        size = sum(one.size for one in {id(one): one for one in _kept_in(value)}.values())
-        if size > self.room:
-            self.left_out.append(f"{where}: {_said(size)}, and there was room for {_said(self.room)}")
-        is_left_out, self.room = size > self.room, self.room - (size if size <= self.room else 0)
-        if where.endswith(".given"):
-            call = where.removesuffix("given")
-            parts = zip(("args", "kwargs"), value, strict=True)
-            return {"tuple": [self._value(part, f"{call}{name}", is_left_out) for name, part in parts]}
-        return self._value(value, where, is_left_out)
-
-    def _value(self, value: Any, where: str, is_left_out: bool, depth: int = 0) -> Any:
-        if isinstance(value, KeptTensor):
-            return self._kept(value, where, is_left_out)
-        if value is None or type(value) in (bool, int, float, str):
-            return {"plain": value}
-        try:
-            if depth == DEEPEST:
-                raise NotKept("a container inside itself")
-            return self._other(value, lambda key, item: self._value(item, f"{where}.{key}", is_left_out, depth + 1))
-        except NotKept as error:
-            self.left_out.append(f"{where}: {error}")
-            return {"left_out": str(error)}
-
-    def _other(self, value: Any, inside: Callable[[Any, Any], Any]) -> Any:
-        kind = type(value)
-        if kind is complex:
-            return {"complex": [value.real, value.imag]}
-        if kind in (slice, range):
-            return {kind.__name__: [value.start, value.stop, value.step]}
-        if kind in (list, tuple):
-            if len(value) > MANY and all(type(item) is int and 0 <= item < 2**63 for item in value):
-                return {"integers": self._integers(value), "of": kind.__name__}
-            return {kind.__name__: [inside(at, item) for at, item in enumerate(value)]}
-        if kind is dict:
-            return {"dict": [[inside(f"key {key}", key), inside(key, item)] for key, item in value.items()]}
-        spelled = self.spelling.spelled(value)
-        if spelled is not None:
-            return {"spelled": spelled}
-        if self.numpy.is_tensor(value):
-            return {"array": self._encoded(self.numpy, value, f"array.{len(self.layouts)}")}
-        fields = _fields_of(value)
-        if fields is None:
-            raise NotKept(f"an object of class {kind.__name__}, which cannot be written without pickle")
-        name = [kind.__module__, kind.__qualname__]
-        return {"object": name, "fields": {key: inside(key, item) for key, item in fields.items()}}
-
-    def _integers(self, value: Sequence[int]) -> dict[str, Any]:
-        import numpy
-
-        return self._encoded(self.numpy, numpy.array(value, numpy.int64), f"integers.{len(self.layouts)}")
-
-    def _kept(self, one: KeptTensor, where: str, is_left_out: bool) -> Any:
-        about = self.own.describe(one.tensor)
-        facts = {**one.facts, "shape": list(about.shape or ()), "dtype": about.dtype}
-        if is_left_out:
-            return {"tensor": None, "facts": facts}
-        if id(one) in self.kept:
-            return {"same": self.kept[id(one)]}
-        self.kept[id(one)] = where
-        try:
-            return {"tensor": self._encoded(self.own, one.tensor, where), "facts": facts, "name": where}
-        except BackprobeError as error:
-            raise NotKept(error.headline) from error
-
-    def _encoded(self, arrays: Any, tensor: Any, where: str) -> dict[str, Any]:
-        layout: dict[str, Any] = arrays.encode(tensor, self.blobs, self.seen)
-        for part in (layout, *layout.get("parts", {}).values()):
-            if "storage" in part:
-                self.layouts.append((where, part))
-        return layout
-
-    def tensors(self) -> dict[str, Tensor]:
-        """What the file of tensors holds. Memory that one tensor covers wholly has its name, dtype and shape."""
-        users: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-        found = {}
-        stored = {name: blob.bytes() for name, blob in self.blobs.items()}  # may move layouts
-        for where, layout in self.layouts:
-            users.setdefault(layout["storage"], []).append((where, layout))
-        for storage, own in users.items():
-            where, layout = own[0]
-            name = where if where not in found else f"{where}.{storage}"
-            for _, one in own:
-                one["storage"] = name
-            found[name] = _typed(layout, stored[storage])
-        return found
-
-
-def _typed(layout: Mapping[str, Any], memory: Any) -> Tensor:
-    # Memory as safetensors is given it.
-    shape, size = layout.get("shape", []), memory.nbytes
-    strides = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
-    is_whole = layout["offset"] == 0 and layout["stride"] == strides and layout["dtype"] in NATIVE
-    if is_whole and size == math.prod(shape) * _size(layout["dtype"]):
-        return NATIVE[layout["dtype"]], shape, memory
-    return "U8", [size], memory
-
-
-def _put_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
-    # The format of safetensors is this simple, and its own library takes all at once, in one of two ways by version:
-    # https://github.com/safetensors/safetensors#format
-    at, header = 0, {}
-    ordered = sorted(tensors.items(), key=lambda one: (-_size_of(one[1][0]), one[0]))  # so that each is aligned
-    for name, (dtype, shape, memory) in ordered:
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + memory.nbytes]}
-        at += memory.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with file.open("xb") as opened:
-        opened.write(len(text).to_bytes(8, "little") + text)
-        for _, (_, _, memory) in ordered:
-            opened.write(memory.tobytes())
-
-
-def _size_of(dtype: str) -> int:
-    return int(dtype.lstrip("ABFILOU") or 8) // 8
-
-
-def _size(dtype: str) -> int:
-    # Bytes of one number.
-    bits = dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
-    return int(bits) // 8 if bits else 1
-
-
-def _kept_in(value: Any, depth: int = 0) -> Iterator[KeptTensor]:
-    if isinstance(value, KeptTensor):
-        yield value
-    elif depth < DEEPEST:
-        fields = value if isinstance(value, dict) else _fields_of(value)
-        items = value if isinstance(value, list | tuple) else (fields or {}).values()
-        for item in items:
-            yield from _kept_in(item, depth + 1)
-
-
-def _fields_of(value: Any) -> dict[str, Any] | None:
-    # What an object holds that is a named tuple, a dataclass or a dict of its own class; None for any other.
-    kind = type(value)
-    if isinstance(value, dict):
-        return dict(dict.items(value)) if all(type(key) is str for key in value) else None
-    if isinstance(value, tuple) and hasattr(kind, "_fields"):
-        return dict(zip(kind._fields, value, strict=True))
-    if dataclasses.is_dataclass(kind):
-        return {one.name: getattr(value, one.name) for one in dataclasses.fields(kind) if hasattr(value, one.name)}
-    return None
-
-
-# reading
+def canonical(data: Mapping[str, Any]) -> str:
+    """The text of which the digest in ``step.json`` is taken."""
+    return json.dumps(data, sort_keys=True)
 
 
 def read(
     path: str | os.PathLike[str], asked: str, spelling: Callable[[str], Captures], beside: Sequence[ModuleType] = ()
 ) -> tuple[CapturedStep, dict[str, Any]]:
-    """The step in a folder, and the rest of what is said there. Raises BadRecording, and NoBackend.
+    """The step in a folder, and the rest of ``step.json``. Raises BadRecording, and NoBackend.
 
-    The classes of what the calls were given are those of modules that are imported, or of the modules ``beside``.
+    Classes of the calls' arguments are looked up in modules that are already imported, and in those given as
+    ``beside``.
     """
     folder = Path(path)
     data = step_data(folder, asked)
@@ -320,7 +62,7 @@ def read(
 
 
 def told(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """What ``step.json`` says, as far as it can be read; None where there is none."""
+    """What ``step.json`` says, as far as it can be read; None if there is no such file."""
     try:
         data = json.loads((Path(path) / DATA).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -329,7 +71,7 @@ def told(path: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 
 def step_data(folder: Path, asked: str) -> dict[str, Any]:
-    """What ``step.json`` says. Raises BadRecording where it is no step, or not one that this version can read."""
+    """What ``step.json`` says. Raises BadRecording if it is not a step, or not one that this version can read."""
     try:
         data = json.loads((folder / DATA).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -357,7 +99,7 @@ def step_data(folder: Path, asked: str) -> dict[str, Any]:
             "replay it with the backprobe that wrote it",
         )
     digest = data.pop("digest", None)
-    if digest != recordings.digest_of(_canonical(data)):
+    if digest != recordings.digest_of(canonical(data)):
         raise _bad(folder, asked, "it was changed since it was written", f"the digest of {DATA} does not match")
     try:
         found = recordings.digest_of_file(folder / BYTES)
@@ -383,12 +125,8 @@ def _bad(folder: Path, asked: str, headline: str, found: str, next: str = "") ->
     )
 
 
-def _canonical(data: Mapping[str, Any]) -> str:
-    return json.dumps(data, sort_keys=True)
-
-
 class StepReader:
-    """Plain data as a step again."""
+    """Turns plain data back into a step."""
 
     def __init__(
         self, backend: str, blobs: Mapping[str, Any], spelling: Captures, beside: Sequence[ModuleType]
@@ -458,8 +196,8 @@ class StepReader:
         raise ValueError(f"{data!r:.60} is no value")
 
     def _object(self, module: str, name: str, fields: dict[str, Any]) -> Any:
-        # A named tuple, a dataclass or a dict of its own class. No module is imported for it, and no code is run but
-        # that of a dict's class.
+        # A named tuple, a dataclass or an instance of a dict's subclass. No module is imported for it, and no code runs
+        # except that of a dict's class.
         kind: Any = next(
             (found for one in (sys.modules.get(module), *self.beside) if (found := _class(one, name))), None
         )
@@ -487,7 +225,7 @@ def _class(module: Any, name: str) -> Any:
 
 
 class Blobs(dict[str, Any]):
-    """Memory by name, copied from the file when it is first asked for, and then the same."""
+    """Memory by name, copied from the file on first access and cached."""
 
     def __init__(self, mapped: Mapping[str, Any]) -> None:
         self.mapped = mapped
@@ -495,6 +233,3 @@ class Blobs(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         self[name] = found = self.mapped[name].copy()
         return found
-
-
-__all__ = ["BYTES", "DATA", "needed", "read", "told", "write"]

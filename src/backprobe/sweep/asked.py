@@ -7,6 +7,7 @@ from typing import Any
 
 from backprobe.backends.protocol import Backend
 from backprobe.executors import EXECUTOR
+from backprobe.probe.axes import axes_of
 from backprobe.probe.named_values import OfNamedValues
 from backprobe.probe.request import name_of
 from backprobe.record.brief import written
@@ -58,9 +59,7 @@ class AskedSweep(OfNamedValues[P, Sweep]):
     @property
     def axes(self) -> tuple[Any, ...]:
         """The axes along which each index has a run of its own."""
-        if self.axis is None:
-            return ()
-        return tuple(self.axis) if isinstance(self.axis, list | tuple) else (self.axis,)
+        return axes_of(self.axis)
 
     @property
     def call(self) -> str:

@@ -60,6 +60,6 @@ def maps(grids: Mapping[str, Any], names: Sequence[str], along: Sequence[int], t
 
 
 def _figure(width: float, rows: int) -> Any:
-    # An empty figure, of which nothing is kept elsewhere. Raises NotInstalled.
+    # An empty figure to which nothing else refers. Raises NotInstalled.
     figures, _ = matplotlib("sweep.plot()")
     return figures.Figure(figsize=(width, min(1.6 + ROW * rows, TALLEST)), layout="constrained")

@@ -65,12 +65,12 @@ class Sweep(Printed):
 
     @property
     def outputs(self) -> dict[str, float]:
-        """The output of each run, by the name of what was replaced in it."""
+        """The output of each run, by the name of the value replaced in it."""
         return {run.shown: run.output for run in self.runs}
 
     @property
     def effects(self) -> dict[str, float]:
-        """What the output changes by where a value is replaced, by its name: ``outputs[name] - output``."""
+        """The change of the output when a value is replaced, by that value's name: ``outputs[name] - output``."""
         return {run.shown: run.output - self.output for run in self.runs}
 
     @property

@@ -18,6 +18,7 @@ from backprobe.errors import AmbiguousName, BadOption, NothingMatched, UnknownNa
 from backprobe.executors.state import GlobalState
 from backprobe.executors.tasks import Tasks
 from backprobe.findings.phrasing import listed, quoted
+from backprobe.probe.axes import from_the_first
 from backprobe.probe.one_number import one_number
 from backprobe.probe.output import Weighing
 from backprobe.probe.probe_class import Probe
@@ -94,7 +95,7 @@ class ReplacedRuns:
         self.notes: list[str] = []
         self.done: list[Replaced] = []
         self.unbound: dict[str, str] = {}
-        """The names of what could not be replaced, by their keys."""
+        """The names of values that could not be replaced, by their keys."""
 
     def run(self) -> Sweep:
         """All of them, in the order in which the program computes the values."""
@@ -237,15 +238,8 @@ class ReplacedRuns:
         # The runs for one value. Raises BadOption.
         entry = value.entry
         shape = (entry.shape or ())[len(entry.axes) :]  # as the program has it where it is computed many times at once
-        axes = [axis + len(shape) * (axis < 0) for axis in self.asked.axes]
-        if not all(0 <= axis < len(shape) for axis in axes) or len({*axes}) < len(axes):
-            raise BadOption(
-                f"{value.name!r} does not have these axes",
-                asked=f"axis={written(self.asked.axis)}",
-                found=f"shape {shape}",
-                why="each index along an axis has a run of its own",
-                next=f"an axis from 0 to {len(shape) - 1}" if shape else "values that have axes",
-            )
+        why = "each index along an axis has a run of its own"
+        axes = from_the_first(self.asked.axes, shape, value.name, self.asked.axis, why)
         for places in itertools.product(*(range(shape[axis]) for axis in axes)):
             chosen = dict(zip(axes, places, strict=True))
             index = tuple(chosen.get(axis, slice(None)) for axis in range(max(axes, default=-1) + 1))
@@ -254,7 +248,7 @@ class ReplacedRuns:
     # one of them
 
     def replaced(self, step: SweepStep) -> list[Replaced]:
-        """The run that replaces this; none for what no statement binds, as where a write in place made it."""
+        """The run that replaces this value; none if no statement binds it, as after a write in place."""
         what = Part(self.asked.replace, step.index) if step.index else self.asked.replace
         if step.key in self.unbound:
             return []

@@ -1,7 +1,7 @@
-"""Bridging: an experiment on a cut. What a line gives gets the history of what it takes, and keeps its numbers.
+"""Bridging, an experiment on a cut: the result of a line gets the history of its inputs, and keeps its numbers.
 
-Where the gradient then arrives, that line is what kept it away: this needs to know nothing of the line. A value may be
-moved as well: it goes on with other numbers, and what depends on it changes.
+If the gradient then arrives, that line is what kept it away, whatever the line does. A value may also be moved: the
+program continues with other numbers, and whatever depends on the value changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST = 100_000
 
 @dataclass(frozen=True)
 class NamedBridges(Instead):
-    """What is bridged and moved in one run, by full names; and what came of it when the program has run."""
+    """The values to bridge and to move in one run, by full names; and what happened, once the program has run."""
 
     from_to: Mapping[str, Collection[str]] = field(default_factory=dict)
     """The values whose history each gets."""
@@ -68,7 +68,7 @@ class Bridging(ByName):
         if not self.tape.is_tensor(value) or not self.tape.is_floating(value):
             return item
         made = self.replaces.linked(value, sources)
-        if made is None:  # as of a parameter, which is what it is by its type
+        if made is None:  # for example a parameter, whose type makes it a leaf
             made = self.replaces.linked(self.replaces.with_numbers(value, value), sources)
         if made is None or not self.tape.is_differentiated(made):
             return item

@@ -25,8 +25,9 @@ class Contents:
     versions: Versions
     events: list[Any]
     inside: dict[int, list[int]]
-    """By the identity of a container, the identities of what was in it when it was last looked at, as far down as it
-    holds lists and dicts."""
+    """By the identity of a container: the identities of its contents when it was last examined, through all nested
+    lists and dicts.
+    """
 
     holders: dict[int, dict[tuple[int, str], None]]
     """By the identity of a container, the scopes and names that hold it."""
@@ -46,7 +47,7 @@ class Contents:
                     self._changed(held, now, scope, at)
 
     def deeply(self, held: Any) -> list[int]:
-        """The same of a container with others in it."""
+        """The same for a container with nested containers."""
         return [id(item) for _, item in leaves(held)]
 
     def let_go(self, scope: Scope, *keys: str) -> None:

@@ -17,7 +17,9 @@ from backprobe.tracing.replacing import ByName, Instead, Marks, Replacing
 
 @dataclass(frozen=True)
 class Given:
-    """What goes on in the place of one value: arrays of NumPy, None for what stays. ``number`` tells it from others."""
+    """What the program continues with in place of one value: NumPy arrays, None where it stays. ``number`` identifies
+    it.
+    """
 
     number: int
     value: Any = None
@@ -42,7 +44,7 @@ class Exchange(Instead):
         return Exchanging(self, tape, in_function=in_function)
 
     def of(self, full: str) -> Given | None:
-        """What goes on in the place of what this full name is bound to."""
+        """What the program continues with, instead of the value bound to this full name."""
         return self.given.get(full) or self.given.get(strip(full))
 
 
@@ -53,7 +55,7 @@ class Exchanging(ByName):
         super().__init__(exchange.given, tape, in_function=in_function)
         self.into = exchange
         self.first: dict[int, str] = {}
-        """The first of the names of each value that was exchanged: the others are of what goes on already."""
+        """For each exchanged value the first of its names: its other names already refer to the new value."""
 
     def exchange(
         self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]], known: Container[int]

@@ -44,7 +44,7 @@ def without_moved(record: Record, finite: Collection[str], moved: Collection[str
 
 
 def unfit(held: Mapping[str, Any], arrays: Arrays) -> Mapping[str, Nonfinite]:
-    """Those of some named tensors that hold NaN or Inf now."""
+    """Those of some named tensors that contain NaN or Inf now."""
     counts = arrays.nonfinite(list(held.values()))
     return {name: count for name, count in zip(held, counts, strict=True) if count and not count.is_finite}
 

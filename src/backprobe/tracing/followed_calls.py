@@ -69,7 +69,7 @@ class Following(FollowedCalls[Scope]):
         return reporting(function, self.trace.opener(caller, label), operations=self.trace.operations)
 
     def follow_once(self, caller: Scope, function: Any) -> Any:
-        """The same, as a copy that is given back as soon as it has begun."""
+        """The same, as a copy that is returned as soon as it has begun to run."""
         plain = function.__func__ if type(function) is MethodType else function
         if type(plain) is FunctionType and not plain.__dict__ and id(plain.__code__) in self.own:
             try:

@@ -52,9 +52,9 @@ class ObservedFrame:
     ) -> None:
         self.observer, self.scope, self.events, self.code = observer, scope, events, code
         self.function = code  # that the code is part of
-        self.unread = unread  # what the block can read of what was there before it
+        self.unread = unread  # variables from before the block that the block can read
         self.pending: Event | None = None  # the instruction that is running
-        self.held: Any = None  # what that may write to, or stores into
+        self.held: Any = None  # the object that it may write to, or store into
         self.bound: list[tuple[int, Any]] = []  # sites and what this statement has bound there
         self.opened: dict[str, list[str]] = {}  # the comprehensions that run in this frame, by their variables
         self.transparent: frozenset[CodeType] = frozenset()
@@ -97,7 +97,7 @@ class ObservedFrame:
         self.scope.exit()
 
     def _read(self, frame: FrameType, names: Sequence[str]) -> None:
-        # What the block reads for the first time, if it is still what it was, is one of its inputs.
+        # A variable from before the block that the block reads for the first time, unchanged, is one of its inputs.
         for name in names:
             if name in self.unread and name_in(frame, name) is self.unread[name]:
                 self.scope.read(name, self.unread.pop(name))
@@ -121,7 +121,8 @@ class ObservedFrame:
         self.held = self.scope.before_call(function, arguments, named, event.flagged)
 
     def _expose_owner(self, frame: FrameType, call: Any) -> None:
-        # ``u[0].mul_(2)``, ``u.detach().numpy()``: what a method may write to is named in what it is called on.
+        # ``u[0].mul_(2)``, ``u.detach().numpy()``: the value that a method may write to is named in the method's
+        # object.
         method = getattr(call, "func", None)
         if isinstance(method, ast.Attribute) and (method.attr.endswith("_") or method.attr in EXPOSING):
             self._expose(frame, method.value)
@@ -319,7 +320,7 @@ class FrameObserver:
         self.failed: Callable[[BaseException], None] = lambda error: None
         """Called with an error of backward, in each frame that it passes through: the program may catch it."""
         self.users: dict[str, bool] = {}  # by file: is it of the program's own package?
-        self.callers: dict[Any, tuple[ScopeKind, ScopeNames]] = {}  # of what a checkpoint will compute again
+        self.callers: dict[Any, tuple[ScopeKind, ScopeNames]] = {}  # for code that a checkpoint will recompute
 
     def start(
         self,
@@ -328,9 +329,9 @@ class FrameObserver:
         watching: type[ObservedFrame] = ObservedFrame,
         more: Sequence[Site] = (),
     ) -> None:
-        """Watch a frame from here on; of one whose source cannot be read, only the functions that it calls.
+        """Watch a frame from here on; if its source cannot be read, only the functions that it calls.
 
-        ``more`` are sites of it that its text does not have.
+        ``more`` are sites of it that its text does not contain.
 
         Raises NoSource in a function that reports to another probe.
         """
@@ -390,7 +391,7 @@ class FrameObserver:
         return Returning(self.kept, frame.f_back, call) if is_asked else None
 
     def _caller_of_repeated(self) -> Scope | None:
-        # The scope that called what a checkpoint computes again, in the trace of that repetition.
+        # The scope that called the recomputed part of a checkpoint, in the trace of the recomputation.
         if self.recompute is None:
             return None
         trace, part = self.trace.repeats.now(), self.recompute.repeated()

@@ -24,7 +24,7 @@ from backprobe.tracing.replacing import Marks
 from backprobe.tracing.values import NO_SITE, OF_FORWARD, OWN, RETURNED, ScopeId, ScopeNames, Slot, Value
 
 Leaves = Sequence[tuple[str, int]]
-"""The codes of what was bound at once, by leaf."""
+"""The codes of the values that were bound together, by leaf."""
 
 
 class Naming:
@@ -58,7 +58,7 @@ class Naming:
     # what a statement binds
 
     def bind(self, names: ScopeNames, local: str, code: Code, site: Site, own: str = "") -> None:
-        """A local is bound to what a code says."""
+        """A local is bound to the value of a code."""
         if isinstance(code, tuple):
             self._bound(names, local, code, site, own)
         elif code >= 0:
@@ -75,7 +75,7 @@ class Naming:
             names.passed_over[local] = code == DIFFERENTIATED
         else:
             assert code in (CARRIED, FILLED)
-            carry(names, local, code == FILLED, site)  # of what the name held until now, perhaps
+            carry(names, local, code == FILLED, site)  # perhaps with parts of the name's previous value
             names.slots.pop(local + own, None)
             names.items.pop(local + own, None)
             names.passed_over[local] = False
@@ -127,9 +127,10 @@ class Naming:
     # what else a statement does
 
     def changed(self, names: ScopeNames, key: str, found: Leaves, by: ScopeNames, site: Site) -> None:
-        """A statement of the scope ``by`` has changed what is in the container that a name holds.
+        """A statement of the scope ``by`` has changed the contents of the container that a name holds.
 
-        Nothing in it gets a name by that. What was not captured before is computed of what the statement mentions.
+        No content gets a name by this. New content that was not captured before counts as computed from what the
+        statement mentions.
         """
         held = names.slots.get(key)
         if held is None or any(not leaf for leaf, _ in held):
@@ -138,7 +139,7 @@ class Naming:
         is_known = len(known) == len(found)
         if any(_came_to_a_callee(value, names.id) for _, value in known):
             is_known = False
-            names.filled.add(key)  # of what the statement mentions is known when it is over
+            names.filled.add(key)  # what the statement mentions is known when it is over
         put_in(names, key, by, site, is_known=is_known)
         names.items[key] = known
 
@@ -149,7 +150,7 @@ class Naming:
         names.filled.clear()
 
     def latest_of(self, value: Value, pairs: Mapping[int, int]) -> Value:
-        """The value at the version that a write has made, of what was written."""
+        """The version of a value after a write."""
         return self.by_number.get(pairs.get(-1 if value.number is None else value.number, -1), value)
 
     def renew(self, live: ScopeNames, key: str, pairs: Mapping[int, int], names: ScopeNames, site: Site) -> None:

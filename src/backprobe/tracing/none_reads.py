@@ -86,7 +86,7 @@ def texts_of_inputs(call: ast.Call) -> Sequence[str]:
 
 
 class Returning:
-    """Waits for what a function returns that may give None in the place of gradients."""
+    """Waits for the result of a function that may return None for some gradients."""
 
     def __init__(self, kept: KeptGradients, caller: FrameType, call: ast.Call) -> None:
         self.kept, self.texts = kept, texts_of_inputs(call)

@@ -22,13 +22,13 @@ MOST_PROGRAMS = 64
 
 
 class Plan:
-    """The decisions of one selection, by what they are about. Modules are given by their paths, as they are written."""
+    """The decisions for one selection, cached by their subject. Modules are given by their paths, as written."""
 
     def __init__(self, selection: Selection) -> None:
         self.selection = selection
         self.kinds: dict[Any, ScopeKind] = {}
         self.schemas: list[Any] = []  # see ``backprobe.tracing.schema``, the last used first
-        self.courses: dict[Any, Courses] = {}  # by what tells one program from another
+        self.courses: dict[Any, Courses] = {}  # by what distinguishes one program from another
         self.followed: dict[Any, tuple[Known, Known, dict[Any, Any]]] = {}  # see ``codes``
         self.chosen: dict[Any, Any] = {}  # what a backend has made of these for one shape of a model
         self.bare: dict[type, set[type]] = {}  # by class of tape: types that are neither its tensors nor containers

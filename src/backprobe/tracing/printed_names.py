@@ -52,6 +52,6 @@ class _Printer:
             place = self.scopes[scope] = scope.printed(self.reader.entered)
         counted = f"{local}#{count}" if scope.counts.get(local, 1) > 1 else local
         if place and local == "return" and not leaf and "#" not in counted and not place.startswith("/"):
-            return place  # a scope alone means what it returns
+            return place  # a scope without a local stands for its return value
         bare = counted + leaf
         return f"{place}:{bare}" if place or bare in self.paths else bare

@@ -1,8 +1,8 @@
 """The origin of values according to the source: what a statement mentions, calls, and receives by other ways.
 
-A tensor that is computed from a name without a tensor (a NumPy array, a list that is filled, a text) leads back to
-nothing, though it was computed from what that name was. Only names are followed, within a function and out of it by
-what it returns.
+A tensor that is computed from a name without a tensor (a NumPy array, a list that is filled, a text) has no inputs,
+although it was computed from whatever that name was computed from. Only names are followed, inside a function, and out
+of it by its return value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Parameters:
         self.slots[path] = (("", value),)
 
     def of(self, scope: ScopeId, name: str) -> Slot:
-        """What ``self.weight`` is in the code of a module; nothing where that is not a parameter."""
+        """What ``self.weight`` means in the code of a module; nothing if it is no parameter."""
         owner, _, attribute = name.partition(".")
         module = scope.stripped.partition("/")[0]
         return self.slots.get(f"{module}.{attribute}" if module else attribute, ()) if owner == "self" else ()
@@ -67,7 +67,7 @@ def mentions(parameters: Parameters, names: ScopeNames, site: Site) -> tuple[Seq
 
 
 def seen(names: ScopeNames, reads: Sequence[str]) -> list[tuple[str, Slot]]:
-    """Those of the names an expression reads that hold values, with these."""
+    """The names, among those that an expression reads, that hold values; each with its values."""
     return [(name, held) for name in reads if (held := names.sees(name)) is not None]
 
 
@@ -98,9 +98,11 @@ def _is_container(held: Slot) -> bool:
 
 
 def explain_returned(value: Value, names: ScopeNames, site: Site) -> None:
-    """Note what a statement mentions that binds what a call returned: it may cut what it gives to that.
+    """Note what is mentioned by a statement that binds the result of a call, because the call may cut its arguments
+    off.
 
-    A function's result is known by its own lines; what a module was given has a name of its own in there, and no line.
+    A function's result is known by the function's own lines; an argument of a module has another name there, and no
+    line.
     """
     is_modules = value.scope.parent is None
     if is_modules or may_cut(site.origin.expression) or not (value.reads or value.passages):
@@ -117,7 +119,7 @@ def explain_returned(value: Value, names: ScopeNames, site: Site) -> None:
 
 
 def explain_written(value: Value, names: ScopeNames, site: Site, local: str, before: Value) -> None:
-    """Note what a statement that writes in place mentions, which may be what it writes, and what it writes to."""
+    """Note what a statement that writes in place mentions: possibly the written value, and its target."""
     held = [
         (local, Carried(name + leaf, one, names.id, site))
         for name, slot in seen(names, site.reads)
@@ -142,7 +144,7 @@ def carry(names: ScopeNames, local: str, is_container: bool, site: Site) -> None
 
 
 def fill(names: ScopeNames, site: Site) -> list[str]:
-    """A statement that binds nothing may have put what it mentions into one of the containers that it mentions.
+    """A statement that binds nothing may have put a value that it mentions into a container that it mentions.
 
     Returns the names that pass on too many values for more to be followed.
     """
@@ -159,7 +161,7 @@ def fill(names: ScopeNames, site: Site) -> list[str]:
 
 
 def put_in(names: ScopeNames, key: str, by: ScopeNames, site: Site, *, is_known: bool) -> None:
-    """A statement has changed what is in a container of tensors: perhaps it has put in what no name was seen for."""
+    """A statement has changed the contents of a container of tensors, perhaps by values that have no name."""
     if is_known:
         names.carried.pop(key, None)
         return
@@ -175,7 +177,7 @@ def _filled(reads: Sequence[str]) -> tuple[str, ...]:
 
 
 def hand_over(names: ScopeNames) -> None:
-    """A called function is over: what it returns is mentioned by the statement that called it."""
+    """A called function is over: its return value is mentioned by the statement that called it."""
     caller, called = names.parent, f"{names.id.path[1:]}()"
     if caller is not None and "return" in names.slots:
         caller.returned.append((called, names.slots["return"]))

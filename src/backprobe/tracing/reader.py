@@ -54,7 +54,7 @@ class Reader:
                 WORDS[word](self, scope, said)
 
     def _decide(self, value: Value) -> None:
-        # Why a new value has no history, if it has none: now what it was computed from is known.
+        # Find out why a new value has no history, if it has none: only now is it known what it was computed from.
         assert value.number is not None
         assert value.around is not None
         value.capture = self.versions.captures[value.number]
@@ -174,7 +174,7 @@ class Reader:
         return ScopeNames(scope, caller, self.log.transcripts.get(self.at - 3, ()))
 
     def _again(self, scope: int, names: ScopeNames) -> None:
-        # The scope that called what is computed again, in the log of that repetition.
+        # The scope that called the recomputed part, in the log of the recomputation.
         own = ScopeId(names.id.parent, names.id.path, names.id.count, names.id.file)
         self._add(ScopeNames(own, names.parent), ())
 
@@ -229,7 +229,7 @@ class Reader:
             explain(value, site.origin.at(path), self.at_return, self.naming.parameters, self.naming.renewed)
 
     def held_at(self, number: int, site: Site, file: str) -> None:
-        """A tensor stands in a line of a file without a name: note what that line mentions."""
+        """A nameless tensor appears in a line of a file: note what that line mentions."""
         running = (names for names in reversed(list(self.live)) if names.id.file == file)
         names = next(running, None) or ScopeNames(ScopeId(None, "", 0, file))  # a block around a model has none
         is_known = number in self.naming.by_number

@@ -16,7 +16,7 @@ from backprobe.tracing.values import Transcript, Value
 
 
 class RecomputableTrace(Protocol):
-    """A trace of a program, parts of which may be computed again."""
+    """A trace of a program, parts of which may be recomputed."""
 
     tape: Tape
 
@@ -54,9 +54,9 @@ class Repeats(Generic[T]):
         return self.again[part][0]
 
     def transcripts(self) -> Sequence[Transcript]:
-        """Where what is named now is to be noted: in the first run of a part, and in the second.
+        """The logs for new names: of the first run of a part, and of the second.
 
-        A part within a part is both while the outer one is computed again: it will be, once more.
+        While an outer part is recomputed, a part inside it is in both states: it will be recomputed once more.
         """
         if self.recompute is None:
             return ()

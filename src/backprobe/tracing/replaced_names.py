@@ -35,13 +35,13 @@ class ReplacingProgram(Protocol):
 
 
 class ReplacedNames:
-    """Finds the full name that a value is about to get, and exchanges the value for what was asked for."""
+    """Finds the full name that a value is about to get, and exchanges the value for the requested one."""
 
     def __init__(self, trace: ReplacingProgram, replacing: Replacing) -> None:
         self.trace, self.replacing = trace, replacing
 
     def replaceable(self, name: str, value: Any) -> Sequence[tuple[str, Any]]:
-        """The leaves of a value, if something may be replaced of what this name without counts is bound to."""
+        """The leaves of a value, if something in what is bound to this name, without counts, may be replaced."""
         found = () if isinstance(value, NUMBERS) else self.trace.codes.leaves_or_itself(value)
         found = found or [("", value)]
         return found if self.replacing.concerns(name, found) else ()
@@ -82,7 +82,7 @@ class ReplacedNames:
         return self.exchange(path, path, tensor, found) if found else (tensor, ())
 
     def name_of_return(self, path: str, output: Any) -> str | None:
-        """The full name of what a module returns, if something may be replaced of that."""
+        """The full name of a module's return value, if something in it may be replaced."""
         kind = self.trace.plan.modules[path]
         if not self.replaceable(f"{kind.stripped}:return", output):
             return None

@@ -1,7 +1,7 @@
-"""Replacing: what goes on into the program in the place of a named value, or of its gradient.
+"""Replacing: the program continues with another value, or another gradient, in place of a named one.
 
-While the program runs, each binding of a name that ``replace=`` or ``replace_grad=`` asks for is exchanged before it
-is captured: the entry is that of what goes on. What would have gone on is kept beside the log, as numbers are.
+While the program runs, each binding of a name that ``replace=`` or ``replace_grad=`` asks for is exchanged before it is
+captured, so the entry has the new value. The original is kept beside the log, under a number.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ON = "the program goes on with it"
 BACK = "it flows on to what the value was computed from"
 
 Marks = tuple[tuple[str, int | None, bool], ...]
-"""The leaves of what was bound that were replaced: where the original is kept, and whether its gradient changes."""
+"""The replaced leaves of a bound value: where the original is kept, and whether the gradient changes."""
 
 
 class Instead(ABC):
-    """What a verb of ours has for ``replace``, where that is more than a dict from names to what takes their place."""
+    """What a verb of ours passes as ``replace``, if it is more than a dict of names and replacements."""
 
     @abstractmethod
     def replacing(self, tape: Tape, *, in_function: bool) -> Replacing:
@@ -51,7 +51,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Replacement:
-    """One key of ``replace=`` or ``replace_grad=``, and what goes on in the place of what it names."""
+    """One key of ``replace=`` or ``replace_grad=``, and the replacement for what it names."""
 
     text: str
     what: Any
@@ -60,7 +60,7 @@ class Replacement:
     loose: Pattern
     """The pattern without counts."""
     index: tuple[Any, ...] | None = None
-    """The part of the value that it is about, None for all of it."""
+    """The part of the value that is replaced, None for all of it."""
 
     @classmethod
     def of(cls, text: str, what: Any, *, of_gradient: bool, in_function: bool) -> Replacement:
@@ -96,14 +96,14 @@ class Replacing:
         self.asked, self.tape, self.replaces = asked, tape, tape
         self.matched: dict[Replacement, None] = {}
         self.passed_over: dict[Replacement, dict[str, str]] = {}
-        """What a pattern matches and leaves as it is, since it is not a floating tensor: what it is, by its name."""
+        """Values that a pattern matches but cannot replace, as they are no floating tensors: their kinds, by name."""
         self.originals: list[Callable[[], Any]] = []
         self.failed: BackprobeError | None = None
         self.known: Container[int] = ()
         self.for_name = Decisions(lambda name: [one for one in asked if one.names(name)])
 
     def missed(self) -> list[Replacement]:
-        """Those whose names never came up."""
+        """The replacements whose names never occurred."""
         return [one for one in self.asked if one not in self.matched]
 
     def refuse_compiled(self, name: str) -> None:
@@ -120,7 +120,7 @@ class Replacing:
                 raise self.failed
 
     def concerns(self, name: str, found: Sequence[tuple[str, Any]]) -> bool:
-        """Might something be replaced of what is bound to a name without counts, given its leaves?"""
+        """Might something in the value bound to a name without counts be replaced, given its leaves?"""
         return bool(self.for_name[name]) or any(self.for_name[name + strip(leaf)] for leaf, _ in found if leaf)
 
     def exchange(
@@ -181,7 +181,7 @@ class Replacing:
     def _leaves(
         self, one: Replacement, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]]
     ) -> list[str]:
-        # The leaves of what is bound that a replacement means.
+        # The leaves of a bound value to which a replacement applies.
         if self._is_meant(one, name, full):
             return self._only(one, full, value, found)
         named = [leaf for leaf, _ in found if leaf and self._is_meant(one, name + strip(leaf), full + leaf)]

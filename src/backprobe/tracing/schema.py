@@ -38,7 +38,7 @@ class Template:
     op: str
     reads: tuple[Read, ...]
     indirect: tuple[IndirectInput, ...]
-    original_at: int | None = None  # which of the originals it took the place of
+    original_at: int | None = None  # index among the originals, if it replaced one
     replaced_grad: bool = False
 
 
@@ -48,7 +48,7 @@ class Schema:
 
     events: Sequence[Any]
     outputs: tuple[int, ...]
-    """The numbers of what was differentiated."""
+    """The numbers of the differentiated values."""
 
     output_entries: tuple[int, ...]
     """The positions of their entries."""

@@ -26,7 +26,7 @@ from backprobe.tracing.trace import Trace
 
 @dataclass(eq=False)
 class FinishedRun:
-    """A run that is over: its schema, and what went into it. Nothing is made of that before somebody asks."""
+    """A finished run: its schema, and its data. The record is only made on demand."""
 
     schema: Schema
     backend: Backend
@@ -40,7 +40,7 @@ class FinishedRun:
     """What is known of tensors whose values are lost, by the position of the capture."""
 
     code: ModuleCode = NO_CODE
-    """What of the program's source is to be read where a gradient is missing."""
+    """Code of the program to be read for explanations when a gradient is missing."""
 
     originals: Sequence[Any] = ()
     """What was replaced."""
@@ -50,7 +50,7 @@ class FinishedRun:
 
     @cached_property
     def keys(self) -> Sequence[str]:
-        """Those of several outputs. What the program took gradients of itself goes by its name."""
+        """The keys of several outputs. If the program took gradients itself, the key is the output's name."""
         own = [one.own for one in self.passes]
         if self.asked or len(own) < 2:
             return self.asked
@@ -101,7 +101,7 @@ class FinishedRun:
         return replace(joined(records, default), passes=self._own())
 
     def _own(self) -> tuple[Pass, ...]:
-        # The passes of the program's own, as the record names what they were about.
+        # The program's own passes, in terms of the record's names.
         captured, names = self.schema.captured, self.schema.names.of_entries
         found = []
         for at, passed in enumerate(self.passes):
@@ -138,7 +138,7 @@ class FinishedRun:
         return with_uses(_with_causes(_with_histories(record)), self.code)
 
     def _entry(self, assembler: Assembler, at: int, template: Template, capture: int, outcome: Outcome | None) -> Entry:
-        # An entry; the outcome is None for what was not captured, such as a plain number.
+        # An entry; the outcome is None for a value that was not captured, such as a plain number.
         described = NOTHING_KNOWN
         if outcome is None:
             outcome = self._uncaptured(at, template)
@@ -183,10 +183,10 @@ def over(
     code: ModuleCode = NO_CODE,
     keys: Sequence[str] = (),
 ) -> FinishedRun:
-    """The run of a trace as it is now, with what backward gave the captures of its schema's entries.
+    """The present state of a trace as a run, with the result of backward for the captures of its schema's entries.
 
-    ``live`` values are the program's own tensors, which it may change later; ``code`` is that of a model, and ``keys``
-    are those of several outputs.
+    ``live`` values are the program's own tensors, which it may change later; ``code`` is the code of a model, and
+    ``keys`` are the keys of several outputs.
     """
     arrays, tensors, passed = backend.arrays, trace.versions.tensors, passes[0]  # values are the same in all of them
     described = {

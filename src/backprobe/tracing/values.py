@@ -13,10 +13,10 @@ from backprobe.source.sites import Site
 
 NO_SITE = Site("", 0, "")
 RETURNED = Site("return", 0, "")
-"""Of what the probed model returns: as for what its modules return, no statement is known."""
+"""The site of the probed model's results: as for results of its modules, no statement is known."""
 
 OF_FORWARD = "forward()"
-"""The local of what a module's forward returned, where hooks made something else of that for the caller."""
+"""The local for a result of a module's forward that hooks have replaced for the caller."""
 
 OWN = "\0"  # between a local and the number of the comprehension it belongs to
 
@@ -156,7 +156,7 @@ class ScopeNames:
             self.items.pop(key, None)
 
     def snapshot(self) -> ScopeNames:
-        """The same names as they are now, when the running statement is over."""
+        """A copy of the present names, taken when the running statement is over."""
         return ScopeNames(
             self.id,
             None,

@@ -1,7 +1,7 @@
 """A page that shows runs: a loss, every name over the steps, alerts with their lines, each number at each step.
 
-Beside them it shows the circuits of recordings, and of two that are compared, and sweeps. The same page comes from a
-server of this machine, which follows a training, and as one file without a server.
+It also shows recordings as circuits, comparisons of two recordings, and sweeps. The same page is served by a local
+server, which follows a training, or saved as one file that needs no server.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def view(*sources: Any, port: int = 0, open: bool = True) -> Viewer:
 
 
 def open_browser(url: str) -> None:
-    """Open an address in a browser; where there is no screen nothing is opened, for a browser of texts would wait."""
+    """Open an address in a browser. Without a screen nothing is opened: a text browser would block."""
     has_screen = sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"} & os.environ.keys()
     if has_screen:
         import webbrowser
@@ -82,7 +82,7 @@ def open_browser(url: str) -> None:
 
 
 class Viewer:
-    """A server that shows runs: ``url`` is where, ``close()`` ends it, and it is a context that ends it too."""
+    """A server that shows runs. ``url`` is its address; ``close()`` ends it, and so does leaving its context."""
 
     def __init__(self, folders: list[Path], port: int, asked: str, shown: Sequence[Shown] = ()) -> None:
         from backprobe.view.answers import Answers  # which imports NumPy
@@ -103,7 +103,7 @@ class Viewer:
 
     @property
     def url(self) -> str:
-        """The address to open. Who has it may read the runs."""
+        """The address to open. Whoever has it can read the runs."""
         return self._server.url
 
     @property
@@ -117,7 +117,7 @@ class Viewer:
         self._runs.close()
 
     def wait(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Return when it is closed, or when ``until`` is so."""
+        """Return when the viewer is closed, or when ``until()`` is true."""
         while not self._server.closed.wait(0.2) and not until():
             pass
 
@@ -140,7 +140,7 @@ class Viewer:
 
 
 def framed_runs(folders: list[Path], shown: Sequence[Shown] = ()) -> Html:
-    """The page in a frame of a notebook: one field in few bins."""
+    """The page in a frame of a notebook, with a single field in few bins."""
     from backprobe.view.export import page_of
     from backprobe.view.runs import ShownRuns
 
@@ -152,9 +152,9 @@ def framed_runs(folders: list[Path], shown: Sequence[Shown] = ()) -> Html:
 
 
 def save(folders: list[Path], path: Any, asked: str, start: Mapping[str, Any] | None = None) -> None:
-    """Write the page of some runs as one file, which needs nothing else. Raises BadOption and BadRun.
+    """Write the page of some runs as one self-contained file. Raises BadOption and BadRun.
 
-    ``start`` is what is looked at first, as an address has it.
+    ``start`` is what the page shows first, as in the fragment of its address.
     """
     from backprobe.view.export import page_of
     from backprobe.view.runs import ShownRuns
@@ -190,7 +190,7 @@ def _write(target: Path, text: str, asked: str) -> None:
 
 
 def check_html(target: Path, asked: str, what: str = "run") -> None:
-    """Raise BadOption where no page can be written, before runs are read."""
+    """Raise BadOption if the page cannot be written. This is called before runs are read."""
     if target.suffix.lower() != ".html":
         raise BadOption(
             f"a {what} is saved as a page",
@@ -208,7 +208,7 @@ def check_html(target: Path, asked: str, what: str = "run") -> None:
 
 
 def _shown_of(source: Any, asked: str) -> Shown | Path:
-    # What is shown of it, or its folder. Raises BadOption, BadRecording and BadRun.
+    # What to show for a source, or its folder. Raises BadOption, BadRecording and BadRun.
     if isinstance(source, Viewable):
         return source._viewed()
     if isinstance(source, str | Path) and Path(source).suffix.lower() == ".html" and not Path(source).is_dir():
@@ -219,8 +219,8 @@ def _shown_of(source: Any, asked: str) -> Shown | Path:
 
 
 def _folder(source: Any, asked: str) -> Path:
-    # The folder that is shown. Raises BadOption and BadRun.
-    found = getattr(source, "folder", source)  # of a run, and of a watch
+    # The folder to show. Raises BadOption and BadRun.
+    found = getattr(source, "folder", source)  # runs and watches have one
     if not isinstance(found, str | os.PathLike) or not os.fspath(found) or "\0" in str(found):
         raise BadOption(
             f"a viewer shows runs, recordings, diffs, attributions and sweeps, not {kind(source)}",

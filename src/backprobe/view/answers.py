@@ -1,4 +1,4 @@
-"""The questions that a page may ask about runs, each a function: the same for a server, a file and a notebook."""
+"""The questions that a page may ask about runs, one function for each, the same for servers, files and notebooks."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from backprobe.view.template import script_of, text_of
 
 Query = Mapping[str, str]
 MOST_BINS = 4000
-MOST_NAMES, MOST_STRETCHES = 50, 200  # of a gap
+MOST_NAMES, MOST_STRETCHES = 50, 200  # names and stretches listed for a gap
 TENTH = 0.1
 SEPARATORS = (".", ":", "/")
 
 
 class Answers:
-    """Answers about some runs, and what is shown beside them. Those of files are rounded to four digits."""
+    """Answers about some runs and what is shown beside them. In files, numbers are rounded to four digits."""
 
     def __init__(
         self,
@@ -48,30 +48,30 @@ class Answers:
 
     @property
     def shown(self) -> list[Shown | RecordingOnDisk]:
-        """What is shown beside runs: what was given, and the recordings in folders, also those saved since."""
+        """What is shown beside runs: what was given, and the recordings found in folders so far."""
         return [*self._given, *self.recordings.all()]
 
     def answer(self, question: str, query: Query) -> Packed:
-        """The answer. Raises LookupError and ValueError for a question that there is not, and BackprobeError."""
+        """The answer. Raises LookupError and ValueError for an unknown question, and BackprobeError."""
         if question in WHOLE:
             return WHOLE[question](self, query)
         return QUESTIONS[question](self, self.runs[int(query["run"])], query)
 
     def others(self, query: Query) -> Packed:
-        """What is shown beside runs."""
+        """The list of other objects shown next to runs."""
         return packed({"others": self.beside()})
 
     def other(self, query: Query) -> Packed:
-        """The data of one of them."""
+        """The data of one item beside runs."""
         shown = self._shown(query)
         return packed({"shown": shown.data}, shown.arrays)
 
     def names(self, query: Query) -> Packed:
-        """The names in one of the recordings, diffs or sweeps that the page shows."""
+        """The names in one item beside runs."""
         return packed({"names": list(self._shown(query).names)})
 
     def beside(self) -> list[dict[str, Any]]:
-        """The kind and the title of each, and of a recording when it was saved."""
+        """The kind and title of each item, and for a recording when it was saved."""
         return [
             {"kind": one.kind, "title": one.title}
             | ({"saved": str(one.saved)} if isinstance(one, RecordingOnDisk) else {})
@@ -86,7 +86,7 @@ class Answers:
         return packed({"script": script_of("circuit"), "style": text_of("circuit.css")})
 
     def brief(self) -> list[dict[str, Any]]:
-        """Of each run: its name, how many steps it has, and whether it goes on."""
+        """For each run: its name, its number of steps, and its state."""
         return [brief(one) for one in self.runs.all()]
 
     def about(self, run: OpenRun, query: Query) -> Packed:
@@ -111,7 +111,7 @@ class Answers:
             )
 
     def alerts(self, run: OpenRun, query: Query) -> Packed:
-        """What goes wrong, and what has no row."""
+        """The alerts and gaps of a run."""
         with run.judging() as (reader, judge):
             report = judged(reader, judge=judge)
             found = [one.to_dict() for one in report]
@@ -124,9 +124,9 @@ class Answers:
             )
 
     def grid(self, run: OpenRun, query: Query) -> Packed:
-        """A field in bins of steps, of all names that have it or have NaN, or of the ``rows`` that are asked for.
+        """A field in bins of steps, for all names that have it or have NaN, or for the ``rows`` asked for.
 
-        Rows are a list of names; one that ends with a star stands for all names below it.
+        ``rows`` is a list of names. One that ends with a star stands for all names below it.
         """
         rows = _rows(query)
         with run.reading() as reader:
@@ -155,7 +155,7 @@ class Answers:
             "greatest": _grouped(found.greatest, groups, numpy.fmax, numpy.nan),
         }
         if (found.first == found.last).all():
-            del arrays["least"]  # each bin is one step
+            del arrays["least"]  # each bin is a single step
         arrays |= {
             f"nonfinite {kind}": _grouped(one, groups, numpy.maximum, 0) for kind, one in found.nonfinite.items()
         }
@@ -167,7 +167,7 @@ class Answers:
             field = _field(reader, query)
             bins, first, last = _window(query)
             if first is None and last is None and field == LOGGED:
-                names = names_of(reader, LOGGED)  # together: each column is read once for all of them
+                names = names_of(reader, LOGGED)  # read together, so that each column is read once for all names
                 found = one_of(run.level(reader, names, field).binned(bins), names.index(query["name"]))
             else:
                 found = binned(reader, [query["name"]], field, bins, first, last)
@@ -186,7 +186,7 @@ class Answers:
             return packed({"step": int(info["step"]), "attempt": attempt, **about, "names": rows})
 
     def magnitudes(self, run: OpenRun, query: Query) -> Packed:
-        """How many numbers of a name had which exponent, at the steps in which that was counted."""
+        """How many numbers of a name had which exponent, in the steps with histograms."""
         with run.reading() as reader:
             found = reader.exponents(query["name"], query["kind"])
             exponents, counts = table_of([*found.values()])
@@ -199,7 +199,7 @@ class Answers:
             )
 
     def nonfinite(self, run: OpenRun, query: Query) -> Packed:
-        """Where NaN and Inf are, in the order of steps, from a step on; and at which to go on."""
+        """Stretches of NaN and Inf by step, from a given step on, and the step at which to continue."""
         with run.reading() as reader:
             if "from" in query:
                 found, rest = stretches_of_nonfinite(reader, int(query["from"]), int(query.get("most", 2000)))
@@ -209,11 +209,11 @@ class Answers:
             return packed({"stretches": rows, "rest": rest})
 
     def parting(self, run: OpenRun, query: Query) -> Packed:
-        """The first steps at which a run and another part: in any bit, and by more than a tenth."""
+        """The first steps at which a run differs from another: in any bit, and by more than a tenth."""
         other = self.runs[int(query["with"])]
         if other is run:
             raise ValueError("a run does not part from itself")
-        one, two = sorted((run, other), key=lambda each: each.number)  # locks are taken in one order
+        one, two = sorted((run, other), key=lambda each: each.number)  # locks are always taken in the same order
         with one.reading() as first, two.reading() as second:
             found = partings(first, second, (0.0, TENTH))
             said = [
@@ -243,9 +243,9 @@ QUESTIONS: Mapping[str, Callable[[Answers, OpenRun, Query], Packed]] = {
 
 
 def brief(run: OpenRun) -> dict[str, Any]:
-    """A run in short. ``state`` is how it goes: written, ended, died or damaged.
+    """A summary of a run. ``state`` is "written", "ended", "died" or "damaged".
 
-    One that nobody writes is read again when its files have changed: a folder may hold very many.
+    The summary of a run that nobody writes is cached until its files change, since a folder may hold very many.
     """
     files = run.files()
     if files is None or files != run.said[0] or run.said[1]["state"] not in ("ended", "died"):
@@ -277,12 +277,12 @@ def fields_of(reader: RunReader) -> list[str]:
 
 
 def measured_names(reader: RunReader) -> list[str]:
-    """The names that have numbers of other kinds than logged ones, in the order of the model."""
+    """The names that were measured, not only logged, in the order of the model."""
     return list(dict.fromkeys(name for name, kind in reader.rows() if kind != LOGGED))
 
 
 def one_of(found: Binned, at: int) -> Binned:
-    """The bins of one of the names."""
+    """The bins of a single name."""
     row = slice(at, at + 1)
     nonfinite = {kind: counts[row] for kind, counts in found.nonfinite.items()}
     return replace(
@@ -297,7 +297,7 @@ def names_of(reader: RunReader, field: str) -> list[str]:
 
 
 def _field(reader: RunReader, query: Query) -> str:
-    # Raises BadOption for a field that the run does not have.
+    # The field asked for. Raises BadOption if the run does not have it.
     field = query["field"]
     known = fields_of(reader)
     if field not in known:
@@ -306,7 +306,7 @@ def _field(reader: RunReader, query: Query) -> str:
 
 
 def _window(query: Query) -> tuple[int, int | None, int | None]:
-    # How many bins, and of which steps. Raises ValueError.
+    # The number of bins, the first step and the last. Raises ValueError.
     bins = int(query.get("bins", 300))
     if not 1 <= bins <= MOST_BINS:
         raise ValueError(f"from 1 to {MOST_BINS} bins")
@@ -315,7 +315,7 @@ def _window(query: Query) -> tuple[int, int | None, int | None]:
 
 
 def _rows(query: Query) -> list[str] | None:
-    # Raises ValueError for what is no list of texts.
+    # The names asked for, or None. Raises ValueError unless they are a list of strings.
     if "rows" not in query:
         return None
     rows = json.loads(query["rows"])
@@ -325,7 +325,7 @@ def _rows(query: Query) -> list[str] | None:
 
 
 def _there(found: Binned) -> list[int]:
-    # The places of names that have a number somewhere, or NaN or Inf in any kind.
+    # The places of names that have a number in some bin, or NaN or Inf in any kind.
     has = ~numpy.isnan(found.greatest).all(axis=1)
     for counts in found.nonfinite.values():
         has |= counts.any(axis=1)
@@ -342,9 +342,9 @@ def _below(row: str, names: Sequence[str]) -> list[int]:
 
 
 def _grouped(numbers: Any, groups: Sequence[Sequence[int]], join: Any, nothing: float) -> Any:
-    # Rows that stand for several are joined.
+    # Joins the rows of names that one requested row stands for.
     if len(groups) == len(numbers) and all(list(one) == [at] for at, one in enumerate(groups)):
-        return numbers  # as they are, and not copied
+        return numbers  # unchanged, without a copy
     if all(len(one) == 1 for one in groups):
         return numbers[[one[0] for one in groups]] if len(groups) else numbers[:0]
     empty = numpy.full(numbers.shape[1:], nothing, numbers.dtype)
@@ -352,7 +352,7 @@ def _grouped(numbers: Any, groups: Sequence[Sequence[int]], join: Any, nothing: 
 
 
 def _gap(gap: Gap) -> dict[str, Any]:
-    # A gap in short: a run may have one of each name in each step.
+    # A summary of a gap, which may list every step and name of a run.
     stretches: list[list[int]] = []
     for step in gap.steps:
         if stretches and step - stretches[-1][1] <= 1:

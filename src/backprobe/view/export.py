@@ -1,4 +1,4 @@
-"""The page that shows runs as one text: for a server, which it asks, or with all answers in it, for a file."""
+"""The text of the page that shows runs: for a server, which it asks, or for a file, with all answers included."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from backprobe.view.shown import Shown
 from backprobe.view.template import assembled, script_of, text_of, zipped
 
 SHOWN = ("grad.rms", "value.rms", "param.rms", "update.ratio", "grad.absmax", "value.absmax")
-CELLS, FEWEST_BINS = 400_000, 40  # of a field in a file, and bins of very many names
-MOST_STEPS, MOST_MAGNITUDES = 12, 24  # that are in a file with all their numbers
+CELLS, FEWEST_BINS = 400_000, 40  # cells of a field in a file, and the fewest bins if there are very many names
+MOST_STEPS, MOST_MAGNITUDES = 12, 24  # steps and histograms that a file includes in full
 
 
 def live_page() -> tuple[str, str]:
-    """The page for a server, and its policy. What draws circuits it asks for when one is wanted."""
+    """The page for a server, and its content security policy. It requests the script of circuits when it is needed."""
     return assembled(
         "backprobe", {"live": True}, text_of("page.css"), script_of("page"), later=[script_of("circuit")], asks=True
     )
@@ -33,7 +33,7 @@ def page_of(
     fields: tuple[str, ...] = SHOWN,
     start: Mapping[str, Any] | None = None,
 ) -> str:
-    """The page with what it may ask for in it: every run with some fields in so many bins of steps, and all else."""
+    """The page with all answers included: for each run some fields in ``bins`` bins of steps, and everything else."""
     answers = Answers(runs, shown, is_rounded=True)
     found = [*_answers(answers, bins, fields), *_of_shown(answers)]
     store = {question: zipped(b"".join(answer)) for question, answer in found}
@@ -44,7 +44,7 @@ def page_of(
 
 
 def _of_shown(answers: Answers) -> Iterator[tuple[str, Packed]]:
-    # What is beside the runs, with what draws it.
+    # The answers about what is shown beside the runs, and the script that draws it.
     if answers.shown:
         yield "others?", answers.answer("others", {})
     for number in range(len(answers.shown)):
@@ -55,7 +55,7 @@ def _of_shown(answers: Answers) -> Iterator[tuple[str, Packed]]:
 
 
 def _answers(answers: Answers, bins: int, fields: tuple[str, ...]) -> Iterator[tuple[str, Packed]]:
-    # Each question with its answer.
+    # Each question about runs with its answer.
     runs = answers.runs.all()
     wanted = sorted({step for run in runs for step in _steps_of_alerts(run)})
     for run in runs:

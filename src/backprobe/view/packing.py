@@ -1,4 +1,4 @@
-"""An answer as bytes: a head in JSON, and arrays of 32 bits behind it, which a page reads without a copy."""
+"""Answers as bytes: a JSON header, followed by 32-bit arrays that a page reads without copying."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from backprobe.view.plain import plain
 
 DIGITS = numpy.uint32(0xFFFFF800)
 HALF = numpy.uint32(0x400)
-"""The bits of a float32 that are kept where it is rounded, and half of the last: 12 of its fraction, so 4 digits."""
+"""Masks for rounding a float32: the bits that are kept, 12 of its fraction or 4 digits, and half of the last of them.
+"""
 
 
 Packed = Sequence[bytes | memoryview]
-"""An answer in parts: of many names it is some MB, and is sent without being put together."""
+"""An answer in parts. With many names it takes some MB, so the parts are sent without being joined."""
 
 
 def packed(head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None, *, is_rounded: bool = False) -> Packed:
-    """The head, and by name arrays of whole numbers or of floating-point ones.
+    """A header, and arrays of integers or floating-point numbers by name.
 
     >>> b"".join(packed({"a": float("nan")}, {"b": numpy.array([1])}))[4:-4].rstrip()
     b'{"a":"NaN","arrays":[["b","u4",1]]}'
@@ -34,7 +35,7 @@ def packed(head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None, *, 
 
 
 def unpacked(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The head of an answer, and its arrays by name.
+    """The header of an answer, and its arrays by name.
 
     >>> unpacked(b"".join(packed({"a": 1}, {"b": numpy.array([2.5])})))
     ({'a': 1}, {'b': array([2.5], dtype=float32)})
@@ -48,7 +49,7 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _bytes(numbers: Any) -> Any:
-    # Those of an array, which are not copied.
+    # The bytes of an array, without a copy.
     return numpy.ascontiguousarray(numbers).reshape(-1).view(numpy.uint8).data
 
 

@@ -1,4 +1,4 @@
-"""Numbers as JSON can hold them: those that it has no spelling for are texts."""
+"""Numbers in a form that JSON can hold: NaN and Inf become strings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def plain(data: Any) -> Any:
-    """Data without the numbers that JSON has none for: as texts that JavaScript reads as numbers."""
+    """The data, with NaN and Inf as strings that JavaScript converts to numbers."""
     if isinstance(data, Mapping):
         return {key: plain(value) for key, value in data.items()}
     if isinstance(data, list | tuple):

@@ -1,4 +1,4 @@
-"""Recordings that lie in the folders that are shown, also those saved later: each is read when it is looked at."""
+"""Recordings in the folders that are shown, including those saved later. Each is read when it is first looked at."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from backprobe.storage.recordings import DATA, read
 from backprobe.view.circuit import captions_of, circuit
 from backprobe.view.shown import Shown
 
-DEEPEST = 2  # folders between one that is looked into and a recording in it
-LOOK = 0.5  # seconds between two looks for new ones
+DEEPEST = 2  # how many folders deep recordings are searched
+LOOK = 0.5  # seconds between two searches
 
 
 class RecordingOnDisk:
-    """A recording on disk, as what is shown of it. Raises BadRecording when it is read and is damaged."""
+    """A recording on disk, to be shown. Raises BadRecording when it is read, if it is damaged."""
 
     kind = "circuit"
 
@@ -27,7 +27,7 @@ class RecordingOnDisk:
 
     @property
     def _shown(self) -> Shown:
-        # What was read of it, until it is saved anew.
+        # The data read from it, cached until it is saved again.
         saved = _saved(self.folder)
         if self._read is None or self._read[0] != saved:
             self._read = saved, circuit(captions_of(read(self.folder, to="numpy")[0]))
@@ -47,7 +47,7 @@ class RecordingOnDisk:
 
 
 class ShownRecordings:
-    """The recordings in some folders, and in the folders in these. Their places stay as they are while others come."""
+    """The recordings in some folders and their subfolders. A recording keeps its place when others appear."""
 
     def __init__(self, folders: Sequence[Path] = ()) -> None:
         self.folders = folders
@@ -55,7 +55,7 @@ class ShownRecordings:
         self.looked, self.lock = -LOOK, Lock()
 
     def all(self) -> list[RecordingOnDisk]:
-        """Those that were found so far, the new ones last, and when each was saved. It is looked now and then."""
+        """All recordings found so far, in order of appearance. The folders are searched again after a while."""
         with self.lock:
             if monotonic() - self.looked >= LOOK:
                 for folder, around in _recordings_in(self.folders).items():
@@ -68,7 +68,7 @@ class ShownRecordings:
 
 
 def _saved(folder: Path) -> int:
-    # Another number after it was saved anew; 0 where it is gone.
+    # A number that changes when it is saved again; 0 if it no longer exists.
     try:
         return (folder / DATA).stat().st_mtime_ns
     except OSError:
@@ -76,7 +76,7 @@ def _saved(folder: Path) -> int:
 
 
 def _recordings_in(folders: Sequence[Path]) -> dict[Path, Path]:
-    # By its path the folder that is shown; one that begins with a dot is being written.
+    # For each recording's folder, the folder that is shown. Folders whose names begin with a dot are being written.
     patterns = ["*/" * depth + DATA for depth in range(DEEPEST + 1)]
     found = {file.parent: one for one in folders for pattern in patterns for file in sorted(one.glob(pattern))}
     return {

@@ -1,4 +1,4 @@
-"""The runs that a viewer shows: found in folders, known by number, each opened once, and read by one thread at once."""
+"""The runs that a viewer shows: found in folders, numbered, opened once, and read by one thread at a time."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from backprobe.storage.runs.levels import Level
 from backprobe.storage.runs.merged import RunReader, open_ranks
 from backprobe.storage.runs.reduced import Stretch, stretches_of_nonfinite
 
-LOOK = 0.5  # seconds between two looks for new runs
-DEEPEST = 4  # folders between one that is looked into and a run in it
-LEVELS = 4 << 20  # bytes of kept bins of a run, before another field is kept too
+LOOK = 0.5  # seconds between two searches for new runs
+DEEPEST = 4  # how many folders deep runs are searched
+LEVELS = 4 << 20  # bytes of cached bins for each run, before the cache drops a field
 
 
 class ShownRuns:
-    """The runs in some folders. Their numbers stay as they are while others come."""
+    """The runs in some folders. A run keeps its number when others appear."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = [one.absolute() for one in folders]
@@ -33,7 +33,7 @@ class ShownRuns:
         self.looked, self.lock = 0.0, Lock()
 
     def all(self) -> list[OpenRun]:
-        """Those that there are now, and those that there were, by number. It is looked for new ones now and then."""
+        """All runs that were ever found, by number. The folders are searched again after a while."""
         with self.lock:
             if not self.known or monotonic() - self.looked > LOOK:
                 for found in [run for folder in self.folders for run in _runs_in(folder)]:
@@ -43,7 +43,7 @@ class ShownRuns:
             return list(self.known.values())
 
     def __getitem__(self, number: int) -> OpenRun:
-        """Raises LookupError."""
+        """The run with this number. Raises LookupError."""
         found = self.all() if number >= len(self.known) else list(self.known.values())
         if not 0 <= number < len(found):
             raise LookupError(f"no run has the number {number}")
@@ -62,36 +62,36 @@ def _runs_in(folder: Path) -> list[Path]:
 
 
 def _label(run: Path, folders: Sequence[Path]) -> str:
-    # As short as tells runs apart: below the folder that was given, else its own name.
+    # The shortest label that distinguishes runs: the path below the given folder, or else the run's own name.
     around = next(one for one in folders if run.is_relative_to(one))
     return str(run.relative_to(around)) if run != around else f"{run.parent.name}/{run.name}"
 
 
 class OpenRun:
-    """One run, opened when it is first read. Numbers and alerts are read by themselves: neither waits for the other."""
+    """One run, opened when it is first read. Numbers and alerts have separate readers and never wait for each other."""
 
     def __init__(self, number: int, folder: Path, label: str) -> None:
         self.number, self.folder, self.label = number, folder, label
         self._numbers, self._alerts = Handle(folder), Handle(folder)
         self._levels: dict[tuple[int, str, tuple[str, ...]], Level] = {}
         self._nonfinite: tuple[int, Any, list[Stretch]] = -1, numpy.empty(0, numpy.int64), []
-        self.said: tuple[Any, dict[str, Any]] = None, {}  # in short, as the files were then
+        self.said: tuple[Any, dict[str, Any]] = None, {}  # the summary, and the files that it was made from
 
     def files(self) -> Any:
-        """Another value where something was written to it."""
+        """A value that changes when something is written to the run."""
         with suppress(OSError), os.scandir(self.folder) as found:
             return sorted((one.name, one.stat().st_mtime_ns, one.stat().st_size) for one in found)
 
     def reading(self) -> Any:
-        """Within this context its reader is this thread's alone. Raises BadRun."""
+        """Inside this context, this thread alone uses the reader. Raises BadRun."""
         return self._numbers.reading()
 
     def judging(self) -> Any:
-        """The same for alerts: the reader, and a judge that goes on where it ended."""
+        """The same for alerts: a reader, and a judge that continues where it stopped."""
         return self._alerts.judging()
 
     def level(self, reader: RunReader, names: Sequence[str], field: str) -> Level:
-        """The bins of a field that are kept, of a reader that this thread has alone."""
+        """The cached bins of a field, from a reader that this thread alone uses."""
         key = id(reader), field, tuple(names)
         if key not in self._levels:
             kept = [(one, level) for one, level in self._levels.items() if one[0] == id(reader)]
@@ -99,16 +99,19 @@ class OpenRun:
                 kept.pop(0)
             self._levels = dict(kept)
             self._levels[key] = Level(reader, list(names), field, self.folder)
-        self._levels[key] = self._levels.pop(key)  # the last used is the last
+        self._levels[key] = self._levels.pop(key)  # moved to the end, as the most recently used
         return self._levels[key]
 
     def nonfinite(self, reader: RunReader) -> tuple[list[Stretch], int | None]:
-        """Where NaN and Inf are from the first step on, and at which to go on. What is known is not read again."""
+        """Stretches of NaN and Inf from the first step on, and the step at which to continue. Known steps are not read
+        again.
+        """
         steps = reader.info()["step"]
         last, made_by, found = self._nonfinite
         begin = int(steps[0]) if len(steps) else 0
         if last >= 0 and numpy.array_equal(reader.made_by(last), made_by):
-            begin = min((one.first for one in found if one.last == last), default=last + 1)  # where one may go on
+            # a stretch that ends at the last step may continue
+            begin = min((one.first for one in found if one.last == last), default=last + 1)
         kept = [one for one in found if one.first < begin]
         new, rest = stretches_of_nonfinite(reader, begin)
         if rest is None and len(steps):
@@ -122,7 +125,7 @@ class OpenRun:
 
 
 class Handle:
-    """A reader of a run for one thread at a time. A run that was deleted and made again is opened again."""
+    """A reader of a run, for one thread at a time. If the run was deleted and made again, it is opened again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.lock = folder, Lock()
@@ -138,7 +141,7 @@ class Handle:
         return self.reader
 
     def _files(self) -> list[Any]:
-        # Another value where a file is new, or is no longer the one that was opened.
+        # A value that changes when a file is added or replaced.
         with os.scandir(self.folder) as found:
             return sorted((one.name, one.inode()) for one in found if one.name.endswith(".sqlite"))
 
@@ -149,7 +152,7 @@ class Handle:
                 reader = self._opened()
                 yield reader
             except BackprobeError:
-                self._close()  # what is damaged now may be whole at the next look
+                self._close()  # a file that is damaged now may be intact at the next look
                 raise
 
     @contextmanager

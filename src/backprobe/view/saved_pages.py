@@ -1,4 +1,4 @@
-"""Pages that were saved, of a circuit, a comparison, an attribution or a sweep, read again: what each shows."""
+"""Reads saved pages again: what a page of a circuit, comparison, attribution or sweep shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backprobe.view.packing import unpacked
 from backprobe.view.shown import Shown
 
 MOST = 1 << 30
-"""The bytes that may be packed in a page."""
+"""The most bytes that a page may unpack to."""
 
 DATA = re.compile(r'<script id="data" type="application/json">(.*?)</script>', re.DOTALL)
 TITLE = re.compile("<title>backprobe: (.*?)</title>", re.DOTALL)

@@ -1,14 +1,14 @@
-"""A server for this machine alone: it gives the page to whoever asks, and what runs hold to who has the token.
+"""A server for this machine only: anybody gets the page, but only those with the token get data.
 
-What keeps others out:
+How others are kept out:
 
-- It listens on the loopback interface, and answers only to names of that: another host's name that leads here (DNS
-  rebinding) is answered with 421.
-- The token is in the fragment of the address, which no browser sends, and then in a header of each request. A cookie
-  would do worse: cookies know no ports, so that any other server of this machine would get it.
-- A request that another site makes is answered with 403, and no header allows other origins anything.
-- It reads, and does nothing: any method but GET is answered with 405. Runs are meant by number, never by path.
-- The page runs its own scripts only, known by their hashes, and may connect to nothing but this server.
+- It listens on the loopback interface and answers only to the names of that interface. Requests for any other host
+name that resolves here (DNS rebinding) get status 421.
+- The token is in the fragment of the address, which browsers do not send, and then in a header of each request. Cookies
+would be worse: they ignore ports, so that any other server on this machine would receive them.
+- Requests made by other sites get status 403, and no header grants other origins anything.
+- It only reads: any method except GET gets status 405. Runs are identified by number, never by path.
+- The page may run only its own scripts, which are identified by hash, and may connect only to this server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from backprobe.view.worker import Worker
 
 HOST = "127.0.0.1"
 TOKEN = "X-Backprobe-Token"
-LOOK, ALIVE = 0.25, 5.0  # seconds: how often it is looked whether runs grew, and a sign of life
+LOOK, ALIVE = 0.25, 5.0  # seconds between two checks for new steps, and between two signs of life
 ALWAYS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -44,7 +44,7 @@ ALWAYS = {
 
 
 class Server(ThreadingHTTPServer):
-    """Serves from its making to ``close``, in threads of its own. Raises OSError for a port that is taken."""
+    """Serves from its creation to ``close``, in its own threads. Raises OSError if the port is taken."""
 
     daemon_threads = True
     block_on_close = False
@@ -64,11 +64,11 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address to open, with the token."""
+        """The address to open, including the token."""
         return f"http://{HOST}:{self.port}/#token={self.token}"
 
     def close(self) -> None:
-        """Answer nothing more."""
+        """Stop answering."""
         if not self.closed.is_set():
             self.closed.set()
             self.shutdown()
@@ -77,11 +77,13 @@ class Server(ThreadingHTTPServer):
                 worker.close()
 
     def answer(self, question: str, query: Query) -> Packed:
-        """The answer to a question. Alerts take longest: no other question waits for them."""
+        """The answer to a question. Alerts take longest, so they have a thread of their own and block no other
+        question.
+        """
         return self.workers[question == "alerts"].answer(self.answers.answer, question, query)  # type: ignore[no-any-return]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A page that was closed is no error."""
+        """Ignore the error of a page that was closed."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -89,12 +91,12 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Server
     protocol_version, server_version, sys_version = "HTTP/1.1", "backprobe", ""
-    timeout = 60  # seconds that a connection may be silent
+    timeout = 60  # seconds that a connection may be idle
 
     def parse_request(self) -> bool:
-        """Refuse what does not come from a page of this server before anything of it is read."""
+        """Refuse requests that do not come from a page of this server, before their content is read."""
         if not super().parse_request() or self.server.closed.is_set():
-            self.close_connection = True  # also one that was open before the server was closed
+            self.close_connection = True  # also for a connection that was open before
             return False
         refused = self._refused()
         if refused is not None:
@@ -130,7 +132,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(url.path.removeprefix("/answer/"), dict(parse_qsl(url.query)))
 
     def _answer(self, question: str, query: Query) -> None:
-        # Words in place of an answer are JSON.
+        # If there is no answer, the reason is sent as JSON.
         try:
             found = self.server.answer(question, query)
         except BackprobeError as error:
@@ -157,7 +159,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(part)
 
     def _events(self) -> None:
-        # Server-sent events: all runs and what is beside them, in short, whenever one of them has changed.
+        # Server-sent events: a summary of all runs and of what is beside them, whenever something has changed.
         self.send_response(HTTPStatus.OK)
         for key, value in {"Content-Type": "text/event-stream", "Connection": "close", **ALWAYS}.items():
             self.send_header(key, value)
@@ -175,4 +177,4 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is printed for a request."""
+        """Print nothing for a request."""

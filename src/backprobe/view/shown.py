@@ -1,4 +1,4 @@
-"""Plain data of all that a viewer shows beside runs."""
+"""Plain data of everything that a viewer can show beside runs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 @dataclass(frozen=True)
 class Shown:
-    """One of them: its ``title``, and the data and arrays that the page's scripts draw it from.
+    """One item beside runs: its ``title``, and the data and arrays from which the page draws it.
 
-    ``names`` are those of what is in it, by which there is a way to it from the same name of a run.
+    ``names`` are the names that occur in it; the same name in a run links to it.
     """
 
     kind: Literal["circuit", "diff", "attribution", "sweep"]
@@ -23,6 +23,6 @@ class Shown:
 
 @runtime_checkable
 class Viewable(Protocol):
-    """An object that a viewer shows: a recording, a drawing, a report of ``bp.diff``, an attribution, a sweep."""
+    """An object that a viewer can show: a recording, a drawing, a report of ``bp.diff``, an attribution, a sweep."""
 
     def _viewed(self) -> Shown: ...

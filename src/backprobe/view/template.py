@@ -1,7 +1,7 @@
-"""The text of a page: its data, style and script in one file, and the policy that lets nothing else run.
+"""The text of a page: data, style and script in one file, with a policy that forbids everything else.
 
-No name or value of a program is ever parsed as HTML or run. What is in the page is JSON whose signs ``<``, ``>`` and
-``&`` are escaped, scripts write it as text, and the page's own policy lets no script run but those that it names.
+No name or value of a program is parsed as HTML or executed. Data is JSON in which ``<``, ``>`` and ``&`` are escaped,
+scripts insert it as text, and the page's policy allows only the scripts that it names.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import Any
 from backprobe.show.text import printable
 from backprobe.view.plain import plain
 
-ICON = '<link rel="icon" href="data:,">'  # else a browser asks the server for one
+ICON = '<link rel="icon" href="data:,">'  # else browsers request one from the server
 ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
 def assembled(
     title: str, data: Mapping[str, Any], style: str, script: str, *, later: Sequence[str] = (), asks: bool = False
 ) -> tuple[str, str]:
-    """The text of a page, and its policy, which is in it too.
+    """The text of a page, and its content security policy, which is also part of the text.
 
-    ``later`` are scripts that the page may add to itself, and ``asks`` says whether it may ask the server that gave it.
+    ``later`` are scripts that the page may load later. ``asks`` says whether it may send requests to its server.
     """
     base = text_of("base.css")
     allowed = {
@@ -55,13 +55,13 @@ def assembled(
 
 
 def zipped(data: bytes) -> str:
-    """Bytes as a page holds them."""
+    """Bytes compressed and encoded for a page."""
     return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
 
 
 @cache
 def script_of(name: str) -> str:
-    """A script as ``make page`` bundles it; zipped, since an installed package may not be large."""
+    """A script as bundled by ``make page``. It is stored compressed, to keep the installed package small."""
     return gzip.decompress(resources.files("backprobe.view.page").joinpath(f"{name}.js.gz").read_bytes()).decode()
 
 
@@ -71,5 +71,5 @@ def text_of(name: str) -> str:
 
 
 def hashed(text: str) -> str:
-    """A script or style as a policy names it."""
+    """The hash of a script or style in the form of a content security policy."""
     return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"

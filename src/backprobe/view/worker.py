@@ -1,4 +1,4 @@
-"""A thread that answers one question after another, for the threads of a server that wait for it."""
+"""A thread that answers one question after another on behalf of a server's threads, which wait for it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 
 class Worker:
-    """One thread for all questions of a kind.
+    """A single thread for all questions of one kind.
 
-    The C library gives a thread a part of memory of its own, and keeps what is freed there. A server has a thread for
-    each connection: where each of them reduces a run, it holds the memory of several.
+    The C library gives each thread its own pool of memory and keeps freed memory there. A server has a thread for each
+    connection. If each of them reduced a run, their pools would together hold several times the memory.
 
     >>> worker = Worker("an example")
     >>> worker.answer(max, 1, 2)
@@ -23,22 +23,23 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._asked: SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None] = SimpleQueue()
-        threading.Thread(target=self._work, name=name, daemon=True).start()  # a program that ends does not wait for it
+        # a daemon, so that a program can end without waiting for it
+        threading.Thread(target=self._work, name=name, daemon=True).start()
 
     def answer(self, work: Callable[..., Any], *given: Any) -> Any:
-        """What a function returns or raises in that thread."""
+        """What the function returns or raises in the worker's thread."""
         future: Future[Any] = Future()
         self._asked.put((future, work, given))
         return future.result()
 
     def close(self) -> None:
-        """End the thread behind what was asked before."""
+        """End the thread after all questions asked so far."""
         self._asked.put(None)
 
     def _work(self) -> None:
         while (asked := self._asked.get()) is not None:
             _finish(*asked)
-            del asked  # the answer is not held until the next question
+            del asked  # otherwise the answer would be held until the next question
 
 
 def _finish(future: Future[Any], work: Callable[..., Any], given: tuple[Any, ...]) -> None:

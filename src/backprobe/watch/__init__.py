@@ -154,7 +154,7 @@ def watch_function(
 
 
 def _obstacle(folder: Path) -> str:
-    # The file that stands where a folder is to be.
+    # The file that exists where a folder is needed.
     try:
         found = [one for one in (folder, *folder.parents) if one.exists() and not one.is_dir()]
     except (OSError, ValueError):
@@ -163,7 +163,7 @@ def _obstacle(folder: Path) -> str:
 
 
 class Watch:
-    """A watched training, to be entered with ``with``; ``bp.open_run`` reads what it writes."""
+    """A watched training, used in a ``with`` statement. ``bp.open_run`` reads what it writes."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class Watch:
         return f"bp.watch{'_function' * self._is_function}({name_of(self._model)}, {str(self.folder)!r})"
 
     def _target(self, asked: str) -> Watched:
-        # What is watched, and how. Raises BadOption.
+        # The backend that watches the target, and how. Raises BadOption.
         refuse_class(self._model, "watch", in_block=True)
         if self._background is not None:
             raise BadOption(
@@ -230,7 +230,7 @@ class Watch:
         return (watched_function if self._is_function else watched_model)(self._model, asked)
 
     def _start_writing(self, found: Watched, listener: CountedSteps, asked: str) -> None:
-        # Open the run on disk, and the sinks beside it. Raises BadOption.
+        # Open the run on disk, and the sinks. Raises BadOption.
         from backprobe.storage.runs.writer import RunWriter
         from backprobe.watch.background import Background
 
@@ -240,7 +240,7 @@ class Watch:
             writer = RunWriter(self.folder, rank, facts, asked)
         except BackprobeError:
             raise
-        except (OSError, ValueError) as error:  # ValueError of a NUL in the path
+        except (OSError, ValueError) as error:  # ValueError for a NUL in the path
             raise BadOption(
                 f"{self.folder} cannot be written",
                 asked=asked,
@@ -261,7 +261,7 @@ class Watch:
             raise
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """A training is watched in a block, and not called as a probe is. Raises BadOption."""
+        """Raises BadOption: a watch is entered with ``with``, and not called like a probe."""
         raise BadOption(
             "a watch is not called: it watches what runs within `with`",
             asked=f"{self._asked}(...)",
@@ -280,13 +280,13 @@ class Watch:
             )
         atexit.unregister(self._end_with_interpreter)
         if isinstance(error, NotFinite):
-            self._listener.end()  # the step that it ended, as far as it came
+            self._listener.end()  # the step may be incomplete
         try:
             self._opened.close()
         finally:
             self._listener.stop()
             self._close()
-        if not self._background.is_here:  # a forked child: the run is its parent's
+        if not self._background.is_here:  # a forked child: the run belongs to its parent
             return
         self._warn()
         if error is None and not self._listener.was_called and self._listener.current.step > self._listener.first:
@@ -295,34 +295,33 @@ class Watch:
                 "under torch.no_grad() are not seen."
             )
 
-    # in the training
+    # called while training
 
     def step(self) -> None:
-        """End a step, where no ``optimizer=`` does: after ``backward()``, before ``zero_grad()``. Raises BadOption."""
+        """End a step if no ``optimizer=`` does: after ``backward()``, before ``zero_grad()``. Raises BadOption."""
         self._open("run.step()").step()
 
     def value_and_grad(self, *args: Any, **kwargs: Any) -> Any:
         """In JAX, ``((loss, stats), grads)`` of the loss function; with ``has_aux``, ``(((loss, aux), stats), grads)``.
 
-        It is to be called in the function that ``jax.jit`` compiles; what ``stats`` has is computed there. Loss and
-        gradients are those of ``jax.value_and_grad``. Raises BadOption, BadOutput, NothingToDifferentiate and
-        NothingMatched.
+        Call it inside the function that ``jax.jit`` compiles; ``stats`` is computed there. Loss and gradients are those
+        of ``jax.value_and_grad``. Raises BadOption, BadOutput, NothingToDifferentiate and NothingMatched.
         """
         return self._functional("run.value_and_grad(...)").value_and_grad(args, kwargs)
 
     def record(self, stats: Any, updates: Any = None) -> None:
-        """End a step of a loss function, with the statistics that it returned. It does not wait for a device.
+        """End a step of a loss function, given the statistics that it returned. This does not wait for the device.
 
-        ``stats`` may be those of several runs, in a list or as ``jax.lax.scan`` stacks them: they are merged.
+        ``stats`` may belong to several runs of the function, in a list or stacked by ``jax.lax.scan``; they are merged.
         ``updates`` is what the step adds to the parameters, in the structure of the gradients. Raises BadOption.
         """
         self._functional("run.record(...)").record(stats, updates)
 
     def log(self, **scalars: Any) -> None:
-        """Record numbers of your own beside a step: a loss, a learning rate. A tensor on a device is not waited for.
+        """Record numbers of your own for a step, such as a loss or a learning rate. This does not wait for a device.
 
-        They belong to the step that runs, and between two steps to the one that has ended. Several of a name in a step
-        become their mean. ``run.series("loss", "logged")`` reads them. Raises BadOption.
+        They belong to the current step, or between two steps to the one that has just ended. Several numbers of one
+        name in a step become their mean. ``run.series("loss", "logged")`` reads them. Raises BadOption.
         """
         self._open("run.log(...)")
         for name, number in scalars.items():
@@ -349,7 +348,7 @@ class Watch:
             self._listener.log(name, row)
 
     def flush(self) -> None:
-        """Return when all steps so far are on disk: they are read back even if this process is killed."""
+        """Return when all steps so far are on disk, where they survive if this process is killed."""
         self._open("run.flush()")
         self._listener.hand_on()
         if self._background is not None:
@@ -358,16 +357,16 @@ class Watch:
 
     @property
     def current_step(self) -> int:
-        """The number of the step that runs, or of the next where none has begun. Raises BadOption."""
+        """The number of the current step, or of the next one if none has begun. Raises BadOption."""
         self._open("run.current_step")
         return self._listener.current.step
 
     @property
     def acknowledged(self) -> int:
-        """The last step that is on disk, whatever becomes of this process; -1 for none so far."""
+        """The last step that is safely on disk; -1 if there is none yet."""
         return -1 if self._background is None else self._background.acknowledged
 
-    # inside
+    # internal
 
     def _open(self, asked: str) -> Watching:
         if self._watching is None or (self._listener.is_stopped and not self._warned):
@@ -380,14 +379,14 @@ class Watch:
         return self._watching
 
     def _close(self) -> None:
-        # All is written, and then sent.
+        # Write everything, then send it to the sinks.
         if self._background is not None:
             self._background.close()
         if self._feeding is not None:
             self._feeding.close()
 
     def _end_with_interpreter(self) -> None:
-        # The interpreter ends, and nothing has left the block: what there is of the run is written.
+        # The interpreter exits inside the block: write what there is of the run.
         self._listener.stop()
         self._close()
         self._warn()
@@ -404,7 +403,7 @@ class Watch:
         return self._function
 
     def _hand_on(self, step: Any) -> None:
-        # A step is complete: it goes to the thread that writes.
+        # A step is complete: pass it to the thread that writes.
         if self._background is None:
             return
         self._warn()
@@ -412,7 +411,8 @@ class Watch:
             self._background.put(step)
 
     def _warn(self) -> None:
-        # Once, of each sink that failed, and where the run could not be written: nothing is measured any longer.
+        # Warn once about each sink that failed, and once if the run cannot be written. Then nothing is measured any
+        # more.
         for news in () if self._feeding is None else self._feeding.news():
             say(f"bp.watch: {news}")
         failure = None if self._background is None else self._background.failure

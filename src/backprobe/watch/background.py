@@ -1,7 +1,7 @@
-"""The thread that writes a run, while the training goes on.
+"""The thread that writes a run while the training continues.
 
-Steps wait for it in a queue. Where it falls far behind, the training waits for it: no step is lost. Where it fails, as
-on a full disk, the watching ends and the training goes on. A forked child does not have the thread, and writes nothing.
+Steps wait for it in a queue. If it falls far behind, the training waits, so no step is lost. If it fails, as on a full
+disk, watching ends and the training continues. A forked child does not have this thread and writes nothing.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from backprobe.storage.runs.presence import Deleted
 from backprobe.storage.runs.writer import RunWriter
 
 MOST_WAITING = 1000  # steps
-MOST_UNCOMMITTED = 100  # steps, whatever the pace is
+MOST_UNCOMMITTED = 100  # steps, regardless of the pace
 Feed = Callable[[StepData, Sequence[RowKey]], None]
-"""Takes a step, and all rows so far."""
+"""Receives a step, and all rows so far."""
 
 
 @dataclass(frozen=True)
 class WaitingStep:
-    """A step to be written: what gives its numbers, which may wait for a device, and the rows that are new with it."""
+    """A step to be written: a function that returns its data, perhaps after waiting for a device, and new rows."""
 
     data: Callable[[], StepData]
     new: NewRows = field(default_factory=NewRows)
@@ -33,32 +33,32 @@ class WaitingStep:
 
 @dataclass(frozen=True)
 class Flush:
-    """What was put before it is to be on disk; ``done`` is set then, or when that has failed."""
+    """A request to write everything queued before it. ``done`` is set when that is on disk, or has failed."""
 
     done: threading.Event = field(default_factory=threading.Event)
     is_last: bool = False
 
 
 class Background:
-    """Writes in a thread of its own, from its making to ``close``. What it has taken goes on to ``feed``."""
+    """Writes in its own thread, from its creation to ``close``. Each step is passed on to ``feed``."""
 
     def __init__(self, writer: RunWriter, patience: float, feed: Feed | None = None) -> None:
         self.writer, self.feed = writer, feed
-        self.patience = min(patience, threading.TIMEOUT_MAX)  # seconds that a step may wait to be committed
+        self.patience = min(patience, threading.TIMEOUT_MAX)  # seconds until a step must be committed
         self.process = os.getpid()
         self.rows: list[RowKey] = []
         self.failure: BaseException | None = None
         self.acknowledged = -1
         self.last = -1
         self.uncommitted = 0
-        self.due = 0.0  # when what is uncommitted is to be committed
+        self.due = 0.0  # when uncommitted steps must be committed
         self.waiting: queue.Queue[WaitingStep | Flush] = queue.Queue(MOST_WAITING)
         self.thread = threading.Thread(target=self._run, name="backprobe-watch", daemon=True)
         self.thread.start()
 
     @property
     def is_here(self) -> bool:
-        """Is this the process that the thread runs in?"""
+        """Is this the process in which the thread runs?"""
         return os.getpid() == self.process
 
     def put(self, step: WaitingStep) -> None:
@@ -66,7 +66,7 @@ class Background:
             self.waiting.put(step)
 
     def flush(self, is_last: bool = False) -> None:
-        """Return when all that was put is on disk, or could not be written."""
+        """Return when all queued steps are on disk, or could not be written."""
         if not self.is_here:
             return
         flush = Flush(is_last=is_last)
@@ -74,7 +74,7 @@ class Background:
         flush.done.wait()
 
     def close(self) -> None:
-        """Write what waits, end the thread, and let others write."""
+        """Write what is queued, end the thread, and release the files for other writers."""
         if self.is_here:
             self.flush(is_last=True)
             self.thread.join()
@@ -99,7 +99,7 @@ class Background:
                 return
 
     def _try(self, work: Callable[[], None]) -> None:
-        # The one place besides a block's exit where whatever goes wrong must not reach the program.
+        # Besides a block's exit this is the only place where no error whatsoever may reach the program.
         if self.failure is not None:
             return
         try:

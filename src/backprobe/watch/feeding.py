@@ -1,7 +1,7 @@
-"""The thread that gives sinks what a watched training has written.
+"""The thread that passes what a watched training has written on to sinks.
 
-It is not the thread that writes, so that a dashboard that hangs does not hold up the run; and where it falls far
-behind, steps are left out of the sinks and never of the run.
+It is not the thread that writes, so a dashboard that hangs does not delay the run. If it falls far behind, steps are
+skipped for the sinks, but never for the run.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 1000  # steps
 LAST_WAIT = 60.0  # seconds that the end of a training waits for sinks
-FIRST_LOOK, GROWTH = 20, 1.25  # steps after which alerts are looked for, and how many times as many the next time
-LARGE = 3e38  # from here on a dashboard may store another number
+FIRST_LOOK, GROWTH = 20, 1.25  # steps before the first search for alerts, and the growth of that number for the next
+LARGE = 3e38  # from here on a dashboard may store a different number
 KINDS_OF_RATIO = ("update", "param")
-OWN = ("param", "update", "grad_backward")  # kinds that parameters alone have
+OWN = ("param", "update", "grad_backward")  # kinds that only parameters have
 
 
 @dataclass
 class Fed:
-    """One sink, and the rows that it gets: by field, their labels and places."""
+    """One sink, and the rows that it receives: by field, their labels and places."""
 
     sink: Sink
     rows: dict[str, tuple[list[str], list[list[int]]]] = field(default_factory=dict)
     height: int = 0
-    ill: set[str] = field(default_factory=set)  # what has had NaN or Inf, by label
-    asked: set[bool] = field(default_factory=set)  # was it asked what becomes of Inf, and of large numbers?
+    ill: set[str] = field(default_factory=set)  # labels that have had NaN or Inf
+    asked: set[bool] = field(default_factory=set)  # whether it was asked what it stores for Inf, and for large numbers
     failure: Exception | None = None
     is_reported: bool = False
 
     def look(self, keys: Sequence[RowKey], height: int) -> None:
-        """New rows have come."""
+        """Select rows again after new ones have appeared."""
         if height == self.height:
             return
         self.height = height
@@ -69,7 +69,7 @@ class Fed:
                 self.rows[name] = [f"{name}/{one}" for one, _ in found], [at for _, at in found]
 
     def numbers(self, matrix: Matrix) -> dict[str, float]:
-        """What it gets of a step: of the rows that have numbers."""
+        """The numbers of a step that the sink receives, from rows that have numbers."""
         found: dict[str, float] = {}
         for name, (labels, places) in self.rows.items():
             parts = [_columns(matrix, each) for each in numpy.array(places).T]
@@ -87,7 +87,7 @@ class Fed:
         return found
 
     def unstored(self, step: int, numbers: Mapping[str, float]) -> str:
-        """What to say of a number that the dashboard has stored as another."""
+        """A remark if the dashboard stored another number than it was sent."""
         for label, number in numbers.items():
             if abs(number) > LARGE and math.isinf(number) not in self.asked:
                 self.asked.add(math.isinf(number))
@@ -108,21 +108,21 @@ def _columns(matrix: Matrix, places: Any) -> dict[str, Matrix]:
 
 
 def _full(name: str, parameters: Container[str]) -> str:
-    # The spelling of a row's name that patterns are matched with: a module means what it returns.
+    # The full name of a row, as patterns match it: the name of a module stands for its return value.
     if name in parameters or ":" in name:
         return name
     return f":{name}" if name.partition(".")[0] == "return" else f"{name}:return"
 
 
 class Feeding:
-    """Sinks while a training is watched, from its making to ``close``."""
+    """Serves the sinks of a watched training, from its creation to ``close``."""
 
     def __init__(self, sinks: Sequence[Sink], folder: Path, first: int) -> None:
         self.fed = [Fed(sink) for sink in sinks]
         self.folder, self.first, self.process = folder, first, os.getpid()
         self.offered, self.taken, self.next_look, self.is_over = 0, 0, FIRST_LOOK, False
         self.alerted: set[tuple[str, int, str]] = set()
-        self.judge: Judge | None = None  # which has judged the steps so far
+        self.judge: Judge | None = None  # keeps the state of the steps judged so far
         self.waiting: queue.SimpleQueue[tuple[StepData, Sequence[RowKey]] | None] = queue.SimpleQueue()
         for one in self.fed:
             self._try(one, one.sink.open, folder)
@@ -130,15 +130,15 @@ class Feeding:
         self.thread.start()
 
     def put(self, step: StepData, keys: Sequence[RowKey]) -> None:
-        """A step that the run has; ``keys`` are its rows so far."""
+        """Queue a step that was written; ``keys`` are the rows so far."""
         self.offered += 1
         if self.waiting.qsize() < MOST_WAITING:
             self.waiting.put((step, keys))
 
     def close(self) -> None:
-        """The run is written: what waits is sent, for so long as the training may wait for it.
+        """The run is complete: send what is queued, for as long as the training may wait for it.
 
-        The sinks are those of the process that opened them: a forked child does not close them.
+        Sinks belong to the process that opened them; a forked child does not close them.
         """
         if os.getpid() != self.process:
             return
@@ -153,7 +153,7 @@ class Feeding:
             one.failure = failure or one.failure
 
     def news(self) -> list[str]:
-        """What went wrong and was not said yet."""
+        """Failures that have not been reported yet."""
         found = []
         for one in self.fed:
             if one.failure is not None and not one.is_reported:
@@ -179,7 +179,7 @@ class Feeding:
         self._look()
 
     def _look(self) -> None:
-        # Send the alerts that are new.
+        # Send new alerts.
         self.next_look = int((self.first + self.taken) * GROWTH) - self.first
         asking = [one for one in self.fed if one.sink.alerts and one.failure is None]
         if not asking:
@@ -188,7 +188,7 @@ class Feeding:
             from backprobe.rules.judge import Judge
 
             reader = open_ranks(self.folder, f"bp.open_run({str(self.folder)!r})")
-            try:  # a file that stays open keeps its writer from putting its log away
+            try:  # closed each time: an open reader keeps the writer from removing its log
                 self.judge = self.judge or Judge(reader)
                 self.judge.use(reader)
                 found = [one for one in alerts(reader, judge=self.judge).findings if isinstance(one, Alert)]

@@ -1,4 +1,4 @@
-"""A loss function as it is watched: it runs under a probe, inside whatever transforms the program that calls it."""
+"""Runs a watched loss function under a probe, inside whatever transforms the calling program applies."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from backprobe.tracing.schema import Schema
 
 
 class WatchedRun(FunctionRun):
-    """One run of a loss function: a recording, and what came to its arguments."""
+    """One run of a loss function: a recording, and the gradients that arrived at its arguments."""
 
     has_aux = False
     parameters: Sequence[str] = ()
     came: Sequence[Any] = ()
 
     def output(self, result: Any, asked: AskedOutput) -> ProbedOutput:
-        """The loss, the first of two with auxiliary data. Raises BadOutput."""
+        """The loss, which is the first of two results if there is auxiliary data. Raises BadOutput."""
         loss = result
         if self.has_aux:
             if not isinstance(result, tuple) or len(result) != 2:
@@ -62,7 +62,7 @@ class WatchedRun(FunctionRun):
         return super()._recording(result, passes)
 
     def refuse_missed(self, schema: Schema) -> None:
-        """Raise NothingMatched for a pattern that neither a value nor a parameter matches."""
+        """Raise NothingMatched for a pattern that matches neither a value nor a parameter."""
         missed = [] if self.probe.select is None else schema.unmatched(self.selection)
         for pattern in missed:
             if not any(pattern.matches(f":{name}") for name in self.parameters):
@@ -78,7 +78,7 @@ class WatchedRun(FunctionRun):
 def probing(
     function: Callable[..., Any], backend: Backend, select: str | Sequence[str] | None, has_aux: bool
 ) -> LossProbe:
-    """What runs a loss function under a probe."""
+    """Returns a function that runs the loss function under a probe."""
 
     def probed(
         args: Sequence[Any], kwargs: Mapping[str, Any], wrt: Sequence[str], parameters: Sequence[str]

@@ -1,4 +1,4 @@
-"""A watched training that stops at the first NaN or Inf."""
+"""Stops a watched training at the first NaN or Inf."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backprobe.guard.model_guard import ModelGuard
 def guarding(
     model: Any, backend: Backend, steps: StepListener, asked: str, folder: str | os.PathLike[str] | None = None
 ) -> AbstractContextManager[object]:
-    """A guard around a model that is watched. The call that it makes again, for its report, is not counted."""
+    """A guard around a watched model. The repeated call for its report is not counted as a step."""
     guards = backend.guards or refuse(backend, "guards", asked)
     capture = None if folder is None else FailureCapture(folder, model, captures_of(backend, asked))
     listener = ModelGuard(model, backend, Allowed(()), capture).listener()

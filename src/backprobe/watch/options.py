@@ -1,4 +1,4 @@
-"""The options of ``bp.watch`` and ``bp.watch_function``, and the names that they had before."""
+"""The options of ``bp.watch`` and ``bp.watch_function``, and their former names."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from backprobe.watch.sinks import check
 Watchable = Literal["value", "grad", "param", "update"]
 KINDS = (VALUE, GRADIENT, PARAMETER, UPDATE)
 DEFAULT: tuple[Watchable, ...] = ("value", "grad", "param")
-"""What is watched where nothing else is asked for."""
+"""What is watched by default."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How soon the steps of a watch are on disk, and how often magnitudes are counted. Raises BadOption.
+    """How soon the steps of a watch are on disk, and how often histograms are taken. Raises BadOption.
 
     >>> import backprobe as bp
     >>> bp.Pace(flush=0)
@@ -34,7 +34,7 @@ class Pace:
     """Seconds that complete steps may wait before they are on disk; 0 writes each at once."""
 
     histogram: int = 0
-    """Magnitudes are counted in the steps that are multiples of this number; in none by 0."""
+    """Histograms of magnitudes are taken in steps that are multiples of this number; 0 takes none."""
 
     def __post_init__(self) -> None:
         check_options(vars(self), PACES)
@@ -61,7 +61,7 @@ OPTIONS = (
 
 
 def check_watch(given: Mapping[str, Any], asked: str, instead: str) -> None:
-    """Raise BadOption for what both verbs take."""
+    """Check the options that both verbs take. Raises BadOption."""
     check_folder(given["folder"], "folder is the path of a folder", asked, instead)
     check_options({"clipping": False, "guard": False, "has_aux": False, **given}, OPTIONS)
     for sink in given["sinks"] if isinstance(given["sinks"], list | tuple) else [given["sinks"]]:
@@ -69,7 +69,7 @@ def check_watch(given: Mapping[str, Any], asked: str, instead: str) -> None:
 
 
 def flags_of(what: Any) -> tuple[bool, bool, bool, bool]:
-    """Is each of ``KINDS`` in ``what``? Raises BadOption."""
+    """For each of ``KINDS``, whether it is in ``what``. Raises BadOption."""
     several = (what,) if isinstance(what, str) else what
     WHAT.check(several)
     for one in several:
@@ -87,11 +87,11 @@ def flags_of(what: Any) -> tuple[bool, bool, bool, bool]:
     return values, gradients, parameters, updates
 
 
-# before
+# former options
 
 
 def _what(given: Mapping[str, Any]) -> str:
-    # The kinds that True and False asked for.
+    # The kinds that the former options values=, gradients=, parameters= and updates= asked for.
     values = given.get("values", True)
     asked_for = (values, given.get("gradients", True), values and given.get("parameters", True), given.get("updates"))
     found = tuple(one for one, is_asked in zip(KINDS, asked_for, strict=True) if is_asked) or DEFAULT

@@ -1,4 +1,4 @@
-"""A whole script, run as ``python script.py`` would run it, with every model watched that its optimizers train."""
+"""Runs a whole script as ``python script.py`` would, and watches every model that its optimizers train."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from backprobe.source.main_module import as_main, compiled
 
 
 class ScriptWatch(ScriptListener):
-    """One run of a script; its models' runs lie in ``folder``, each called like its class.
+    """One run of a script. The runs of its models lie in ``folder``, each named after the model's class.
 
-    ``watch`` is given a model, a folder, and ``optimizer=`` and ``scaler=``: ``bp.watch`` with its other options. A
-    model that it refuses is trained without being watched, and in ``refused``.
+    ``watch`` is ``bp.watch`` with its other options set; it is given a model, a folder, ``optimizer=`` and ``scaler=``.
+    A model that it refuses is trained unwatched and listed in ``refused``.
     """
 
     def __init__(self, folder: Path, watch: Callable[..., Any]) -> None:
@@ -28,10 +28,10 @@ class ScriptWatch(ScriptListener):
         self.open = ExitStack()
 
     def run(self, arguments: Sequence[str], spec: ModuleSpec | None = None) -> None:
-        """Run it to its end. Its errors are raised here, SystemExit with its status among them. Raises NoBackend."""
+        """Run the script to its end. Its errors pass through, also SystemExit with its status. Raises NoBackend."""
         watches = load_backend("torch").watches
         script = None if watches is None else watches.script(self)
-        assert script is not None  # PyTorch has it
+        assert script is not None  # PyTorch always has it
         with as_main(arguments, spec) as main, self.open, script:
             exec(compiled(str(main.__file__)), vars(main))
 
@@ -45,5 +45,5 @@ class ScriptWatch(ScriptListener):
             self.refused.append(error)
 
     def lost(self, loss: Any) -> None:
-        if len(self.runs) == 1:  # of several models it is not known whose loss it is
+        if len(self.runs) == 1:  # with several models it is unknown whose loss it is
             self.runs[0].log(loss=loss)

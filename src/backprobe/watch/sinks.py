@@ -1,4 +1,4 @@
-"""Sinks: where a watched training's numbers go beside its run on disk, such as a dashboard."""
+"""Sinks: where the numbers of a watched training go in addition to its run on disk, such as a dashboard."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from backprobe.record.options import Option, check_options
 from backprobe.record.patterns import selection, texts_of
 
 NOT_FINITE = ("nan", "posinf", "neginf")
-"""Counts that a sink gets of a name from the first on that is not 0."""
+"""Counts that are sent for a name from its first nonzero one on."""
 FIELDS = ("value.rms", "grad.rms", "param.rms", "update.ratio", "logged", *(f"grad.{one}" for one in NOT_FINITE))
-"""What a sink gets if it is not told otherwise."""
+"""The fields that a sink receives by default."""
 
 
 class Sink:
@@ -51,21 +51,23 @@ class Sink:
         check(self)
 
     def open(self, folder: Path) -> None:
-        """The watch of a run in this folder begins: called in the thread that trains."""
+        """The watch of a run in this folder begins. Called in the thread that trains."""
 
     def send(self, step: int, numbers: Mapping[str, float]) -> None:
-        """The numbers of a step, by field and name: ``{"grad.rms/0.weight": 0.01}``. Called in a thread of its own."""
+        """The numbers of a step, by field and name: ``{"grad.rms/0.weight": 0.01}``. Called in a separate thread."""
         raise NotImplementedError
 
     def alert(self, step: int, text: str) -> None:
-        """An alert, whose first line says what goes wrong. Called in the thread of ``send``."""
+        """An alert, whose first line says what goes wrong. Called in the same thread as ``send``."""
 
     def stored(self, step: int, label: str, number: float) -> float:
-        """What the dashboard has of a number that was just sent: asked of Inf, and of one above 3e38, once each."""
+        """The number that the dashboard holds after ``number`` was sent. Asked once for Inf, and once for one above
+        3e38.
+        """
         return number
 
     def close(self) -> None:
-        """The watch is over, and nothing more will be sent: called in the thread that trains."""
+        """The watch is over, and nothing more will be sent. Called in the thread that trains."""
 
     def __repr__(self) -> str:
         names = "" if self.select is None else f" of {self.select!r}"
@@ -93,7 +95,7 @@ OF_SINK = (
 
 
 def check(sink: object) -> None:
-    """Raises BadOption and BadName for what cannot be a sink, or asks for what no run has."""
+    """Check a sink and its options against what a run can have. Raises BadOption and BadName."""
     from backprobe.record.statistics import STATISTICS
     from backprobe.storage.runs.merged import LOGGED, RATIO
 

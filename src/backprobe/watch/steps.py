@@ -1,4 +1,4 @@
-"""The steps of a training: which one runs, which are measured, and the rows of each as they come in."""
+"""The steps of a training: the current one, which ones are measured, and the rows of each as they arrive."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ LOGGED = "logged"
 SCALE = "loss scale"
 """The name under which the scale of a ``GradScaler`` is logged."""
 FEW, MANY, MORE = 8, 20, 4
-"""From how many passes of backward on a step was left open: after others, without others, and times those of others."""
+"""How many backward passes show that nothing ends a step: more than ``MORE`` times as many as in any earlier step and
+at least ``FEW``, or ``MANY`` if no step has ended yet.
+"""
 Fetch = Callable[[Mapping[int, Any]], Callable[[], Mapping[int, Row]]]
 
 
 @dataclass
 class Open:
-    """What a step has so far: rows by their places, and those that a device still computes."""
+    """What a step has so far: rows by their places, and rows that a device is still computing."""
 
     step: int
     rows: dict[int, Row] = field(default_factory=dict)
@@ -52,18 +54,18 @@ class Open:
 
     @property
     def places(self) -> set[int]:
-        """Those that have numbers, or will have."""
+        """The places that have numbers or will have them."""
         return {*self.rows, *self.later}.union(*[places for places, _ in self.columns_later])
 
 
 class CountedSteps(StepListener):
-    """Counts the steps of one attempt, and hands each on once the next has begun: until then it may be logged to."""
+    """Counts the steps of one attempt. Each is passed on when the next begins; until then it can be logged to."""
 
     def __init__(self, every: int, histogram: int, put: Callable[[WaitingStep], None], fetch: Fetch) -> None:
         self.every, self.histogram, self.put, self.fetch = every, histogram, put, fetch
         self.process = os.getpid()
         self.places: dict[tuple[str, str], int] = {}
-        self.scaled: set[int] = set()  # the places of gradients that the scale of the loss has multiplied
+        self.scaled: set[int] = set()  # places of gradients that are multiplied by the scale of the loss
         self.new_rows: list[RowKey] = []
         self.new_aliases: dict[str, str] = {}
         self.lines: dict[str, Source] = {}
@@ -72,11 +74,11 @@ class CountedSteps(StepListener):
         self.ended: Open | None = None
         self.has_begun = self.was_called = False
         self.is_stopped = False
-        self.most = 0, 0  # passes of backward and calls of log in a step, so far
+        self.most = 0, 0  # the most backward passes and calls of log in a step so far
         self.is_measured, self.is_counted = True, False
 
     def start(self, first: int) -> None:
-        """The number of the first step."""
+        """Start with this number for the first step."""
         self.first = first
         self._open(first)
 
@@ -143,7 +145,7 @@ class CountedSteps(StepListener):
         self.current.gaps = [(name, kind, code.value) for name, kind, code in found]
 
     def log(self, name: str, row: Any) -> None:
-        """A number of the program's own, of the step that runs; between two steps, of the one that has ended."""
+        """Log a number of the program for the current step, or between two steps for the one that has ended."""
         into = self.current if self.has_begun or self.ended is None else self.ended
         into.logs += 1
         _add(into, self.place(name, LOGGED), row)
@@ -160,7 +162,7 @@ class CountedSteps(StepListener):
         self._open(self.current.step + 1)
 
     def hand_on(self) -> None:
-        """The step that ended last gets nothing more."""
+        """Pass on the step that ended last; nothing more is added to it."""
         if os.getpid() != self.process:
             return
         ended, self.ended = self.ended, None
@@ -176,7 +178,7 @@ class CountedSteps(StepListener):
         return NewRows(self.new_rows, self.new_aliases, self.new_lines)
 
     def stop(self) -> None:
-        """Nothing more is taken; what the last step has is handed on, and one that no optimizer has ended."""
+        """Stop taking numbers. Passes on the last step, and one that no optimizer has ended."""
         if self.is_stopped:
             return
         self.hand_on()
@@ -186,7 +188,7 @@ class CountedSteps(StepListener):
         self.is_stopped, self.is_measured = True, False
 
     def _is_left_open(self) -> bool:
-        # Has far more run than in any step before, and nothing ended it?
+        # Has the step run far more than any step before without being ended?
         found = self.current.backwards, self.current.logs
         has_ended, at = self.most != (0, 0), 0 if self.current.backwards else 1
         least = FEW if has_ended else MANY
@@ -205,7 +207,7 @@ def _add(into: Open, place: int, row: Any, replaces: bool = False) -> None:
 
 
 def _data(step: Open, later: Mapping[int, Row], height: int, unscaled: frozenset[int]) -> StepData:
-    # A step as it is written.
+    # The data of a step in the form in which it is written.
     rows = dict(step.rows)
     for place, row in later.items():
         rows[place] = merged(rows[place], row) if place in rows else row
@@ -222,7 +224,7 @@ def _data(step: Open, later: Mapping[int, Row], height: int, unscaled: frozenset
 
 
 def _merge(matrix: Matrix, places: Sequence[int], columns: Matrix) -> None:
-    # Merge the columns of many places, as ``merged`` does rows.
+    # Merge the columns of many places, as ``merged`` does for single rows.
     at: Any = slice(places.start, places.stop) if isinstance(places, range) else places
     matrix[:8, at] += columns[:8]
     matrix[8, at] = numpy.minimum(matrix[8, at], columns[8])
@@ -230,7 +232,7 @@ def _merge(matrix: Matrix, places: Sequence[int], columns: Matrix) -> None:
 
 
 def _unscaled(step: Open, places: frozenset[int]) -> Mapping[int, Exponents]:
-    # The magnitudes without the scale of the loss; left out where that is not a power of two.
+    # Histograms without the scale of the loss; left out if the scale is not a power of two.
     mantissa, exponent = math.frexp(step.scale)
     if mantissa != 0.5:
         return {place: one for place, one in step.exponents.items() if place not in places}

@@ -27,7 +27,7 @@ class Watched:
 
 
 def _backend(target: Any, verb: str) -> Backend | None:
-    # That of the target; of a function that mentions no framework, the only one that watches functions.
+    # The backend of the target. For a function that mentions no framework, the only backend that watches functions.
     if isinstance(target, str | int | float):
         return None
     try:

@@ -11,5 +11,7 @@ DIALECTS: Mapping[str, Dialect] = {one.DIALECT.name: one.DIALECT for one in (tor
 
 
 def dialect_of(framework: str) -> Dialect:
-    """The dialect of a framework. Recordings that do not name theirs are older than the second one: PyTorch's."""
+    """The dialect of a framework. Recordings that name no framework are from before the second one was supported:
+    PyTorch.
+    """
     return DIALECTS.get(framework, torch.DIALECT)

@@ -1,4 +1,4 @@
-"""The differences between frameworks in how programs are written, and in what reports say of them."""
+"""The differences between frameworks in how programs are written, and in the words of reports."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from functools import cache
 class Dialect:
     """One framework's spelling of operations, its words for remedies, and what its programs may do.
 
-    It is plain data, so that a saved recording is explained where its framework is not installed.
+    It is plain data, so that a saved recording can be explained where its framework is not installed.
 
-    - ``prefix`` is what stands before the name of an operation, ``spelled`` what is written where that is not enough,
-      by the operation: ``{0}`` is its first argument, ``{words}`` are its dimensions.
-    - ``arguments`` are the framework's names of NumPy-like keywords, ``lacks`` operations without a counterpart.
+    - ``prefix`` comes before the name of an operation. ``spelled`` has the spelling of operations for which that is not
+    enough: ``{0}`` is the first argument, ``{words}`` are the dimensions.
+    - ``arguments`` are the framework's names of NumPy-like keywords; ``lacks`` are operations without a counterpart.
     - ``meanings`` say which of several meanings an operation has, by its name.
-    - ``remedies`` are words that remedies are built from; fields in braces are those of the text around.
+    - ``remedies`` are words from which remedies are built; fields in braces are filled in from the surrounding text.
     """
 
     name: str
@@ -33,50 +33,50 @@ class Dialect:
     """A value in single precision."""
 
     clipped: str
-    """How gradients are clipped by their norm."""
+    """How to clip gradients by their norm."""
 
     ones: str
-    """A tensor of ones of a shape."""
+    """A tensor of ones with a given shape."""
 
     cut_off: tuple[str, str]
     """Why an output may lead back to nothing, and what to do."""
 
     remedies: Mapping[str, str]
     libraries: tuple[str, ...] = ()
-    """Libraries that stand on it alone: a script that imports one of these uses it."""
+    """Libraries that are built on this framework only: a script that imports one of them uses it."""
 
     loading: tuple[str, ...] = ()
-    """Functions that load the numbers of a model, as its name stands before them or among their arguments."""
+    """Functions that load the numbers of a model whose name precedes them or is among their arguments."""
 
     extremes: Mapping[str, str] = field(default_factory=dict)
-    """Functions that give the values at the positions of others, where tensors have no such methods."""
+    """Functions that return the values at the positions found by others, if tensors have no such methods."""
 
     stack: str = ""
-    """What makes one tensor of a list of them, in the place of a function that copies their numbers."""
+    """What makes one tensor from a list of them, instead of a function that copies their numbers."""
 
     flat_cut: str = ""
-    """The kind of a cut that an operation makes whose derivative is 0; empty where it leaves an edge in the graph."""
+    """The kind of cut made by an operation whose derivative is 0; empty if it leaves an edge in the graph."""
 
     flat_without_cut: frozenset[str] = frozenset()
-    """Flat operations that leave an edge all the same."""
+    """Flat operations that do leave an edge."""
 
     gives_pairs: bool = False
-    """Is the greatest along a dimension given as values and positions?"""
+    """Does a maximum along a dimension return both values and positions?"""
 
     takes_one_dimension: bool = False
-    """Do softmax and logsumexp go over one dimension, which has to be said?"""
+    """Do softmax and logsumexp need exactly one dimension, which must be given?"""
 
     runs_backward: bool = False
-    """Are gradients computed by a method of the loss, after which parameters hold them?"""
+    """Does a method of the loss compute gradients, which parameters hold afterwards?"""
 
     requires_on_tensors: bool = False
-    """Is it said of a tensor that it requires a gradient?"""
+    """Is a flag of a tensor what makes it require a gradient?"""
 
     is_watched_by_tape: bool = False
-    """Does the tape of a block watch all that it reads, data as well?"""
+    """Does the tape of a block watch all that it reads, including data?"""
 
     has_named_nodes: bool = False
-    """May a value be a node of a graph that has a name of its own, and no expression?"""
+    """Can a value be a node of a graph, with a name of its own and no expression?"""
 
     def has(self, formula: str) -> bool:
         """Does it have each of the operations in a formula, and their arguments?
@@ -91,7 +91,7 @@ class Dialect:
 
 @cache
 def _called(formula: str) -> tuple[frozenset[str], frozenset[str]]:
-    # The functions that a formula calls, and the keywords that frameworks call differently.
+    # The functions that a formula calls, and those of its keywords that frameworks name differently.
     calls = [node for node in ast.walk(ast.parse(formula)) if isinstance(node, ast.Call)]
     functions = frozenset(call.func.id for call in calls if isinstance(call.func, ast.Name))
     return functions, frozenset({"correction"} & {word.arg for call in calls for word in call.keywords})

@@ -1,4 +1,4 @@
-"""Making the arguments of a function differentiable, and giving the caller's own containers back as they were."""
+"""Makes the arguments of a function differentiable, and restores the caller's own containers afterwards."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from backprobe.record.containers import exchanged
 
 
 def is_pytree(value: Any) -> bool:
-    """Is it of a class that JAX knows how to take apart, other than Python's own containers? JAX makes these anew."""
+    """Is it of a class that JAX can flatten, other than Python's own containers? JAX creates such objects anew."""
     plain = isinstance(value, dict | list | tuple) or value is None
     return not plain and not jax.tree_util.all_leaves([value])
 
 
 def exchange(value: Any, replace: Callable[[Any], Any], made: Callable[[Any, Any], Any] = lambda leaf, new: new) -> Any:
-    """The value with each leaf replaced: Python's own containers stay the same objects, pytrees are made anew.
+    """The value with each leaf replaced. Python's own containers stay the same objects; pytrees are created anew.
 
-    Each pytree is replaced by ``made(old, new)``, which is the new one unless ``made`` is given.
+    Each pytree is replaced by ``made(old, new)``, which is ``new`` by default.
     """
 
     def arrays_only(leaf: Any) -> Any:
@@ -36,17 +36,17 @@ def exchange(value: Any, replace: Callable[[Any], Any], made: Callable[[Any, Any
 
 
 class Lifted:
-    """The arguments of a program by name, and what of them is differentiated.
+    """The arguments of a program by name, and which of their leaves are differentiated.
 
-    Every floating leaf is, Python and NumPy numbers included, or those of the arguments that ``wrt`` names; integers
-    only where nothing else is there. An array given twice is two arguments, as it is to ``jax.grad``: JAX tells values
-    apart and not objects. Of a pytree, such as a model, only arrays are leaves to differentiate. NumPy arrays become
-    JAX's.
+    These are all floating-point leaves, including Python and NumPy numbers, or only those of the arguments in ``wrt``.
+    Integers are differentiated only if there is nothing else. An array that is passed twice counts as two arguments, as
+    for ``jax.grad``, because JAX distinguishes values and not objects. In a pytree, such as a model, only arrays can be
+    differentiated. NumPy arrays become JAX arrays.
     """
 
     def __init__(self, inputs: Mapping[str, Any], wrt: frozenset[str] | None) -> None:
         self.inputs, self.wrt = inputs, wrt
-        self.made: dict[int, tuple[Any, Any]] = {}  # pytrees that the program is given, and the caller's own
+        self.made: dict[int, tuple[Any, Any]] = {}  # pytrees that the program receives, each with the caller's own
         chosen: list[Any] = []
         for name, value in inputs.items():
             if wrt is None or name in wrt:
@@ -60,11 +60,11 @@ class Lifted:
         return is_differentiable(leaf) or (self._integers_too and type(leaf) is int)
 
     def state(self, at: int) -> str | None:
-        """What Flax calls the array in this place, where it is of a model and not a parameter."""
+        """Flax's name for the kind of array in this place, if a model holds it and it is not a parameter."""
         return self.states.get(id(self._originals[at]))
 
     def filled(self, tracers: Sequence[Any]) -> Mapping[str, Any]:
-        """The arguments with these in the places of the arrays."""
+        """The arguments, with these values in place of the arrays."""
         given = iter(tracers)
 
         def own(leaf: Any) -> Any:
@@ -80,7 +80,7 @@ class Lifted:
         return new
 
     def give_back(self, tracers: Sequence[Any], tapped: Callable[[Any], Any], concrete: Callable[[Any], Any]) -> None:
-        """Put the caller's own arrays back into the caller's containers, and numbers for what the program added."""
+        """Put the caller's own arrays back into the caller's containers, and numbers in place of added tracers."""
         given = {
             id(one): original
             for tracer, original in zip(tracers, self._originals, strict=True)
@@ -95,12 +95,12 @@ class Lifted:
 
 
 def as_given(leaf: Any) -> Any:
-    """What the program is given for a leaf that is not differentiated."""
+    """What the program receives for a leaf that is not differentiated."""
     return jnp.asarray(leaf) if isinstance(leaf, numpy.ndarray) and leaf.dtype.kind in "biufc" else leaf
 
 
 def is_differentiable(leaf: Any) -> bool:
-    """Is it a floating array or number?"""
+    """Is it a floating-point array or number?"""
     if isinstance(leaf, jax.Array):
         return bool(jnp.issubdtype(leaf.dtype, jnp.inexact))
     return is_floating_number(leaf)

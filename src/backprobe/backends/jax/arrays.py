@@ -25,9 +25,9 @@ class JaxArrays(HostArrays):
     evaluate = staticmethod(evaluation.evaluate)
 
     def version(self, tensor: Any) -> int | None:
-        return 0  # arrays keep their contents
+        return 0  # arrays are immutable
 
-    weighted = Arrays.weighted  # in JAX, for what is traced has no numbers
+    weighted = Arrays.weighted  # computed in JAX, because traced values have no numbers
 
     def inner(self, cotangent: Any, tensor: Any) -> Any:
         return jnp.sum(jnp.conj(cotangent) * tensor).real

@@ -24,13 +24,13 @@ NOT_CONNECTED, UNSEEN, NOT_TAKEN = Reason("no_path"), Reason("unseen_transform")
 UNFINISHED = Reason("backward_unfinished")
 
 Edges = tuple[tuple[Edge, ...], Reason | None]
-"""The edges into a value, and why their partials are missing, if they are."""
+"""The edges into a value, and the reason why their partials are missing, if they are."""
 
 
 def differentiate(
     options: Options, derivative: Callable[..., Any], inputs: Sequence[Any], outputs: int, ran: Ran
 ) -> list[Backward]:
-    """One backward pass from each root, which are the first outputs of the program."""
+    """One backward pass from each root. The roots are the first outputs of the program."""
     captured = {tap.key for tap in ran.captures}
     first = LinearProgram(derivative, inputs, outputs, captured)
     programs = [first if not at else first.of_output(at) for at in range(len(ran.roots))]
@@ -38,7 +38,8 @@ def differentiate(
 
 
 def _passed(options: Options, program: LinearProgram, root: Root, ran: Ran) -> Backward:
-    # One backward pass; then, where partials are asked for, one short pass from each captured value to its inputs.
+    # One backward pass. If partials are requested, it is followed by a short pass from each captured value to its
+    # inputs.
     captures: Sequence[Tap] = ran.captures
     position = {tap.key: at for at, tap in enumerate(captures)}
     cotangent = jnp.ones(root.output.shape, root.output.dtype) if root.cotangent is None else root.cotangent
@@ -55,21 +56,22 @@ def _passed(options: Options, program: LinearProgram, root: Root, ran: Ran) -> B
         notes += [(at, why) for why in (note, _partly(tap)) if why is not None]
     order = tuple(position[key] for key in program.live if key in position)
     output = next((at for at, tap in enumerate(captures) if tap.tapped is root.output), None)
-    is_traced = any(isinstance(outcome.grad, jax.core.Tracer) for outcome in outcomes)  # inside a jit, without numbers
+    # inside jit, so there are no numbers
+    is_traced = any(isinstance(outcome.grad, jax.core.Tracer) for outcome in outcomes)
     is_summed = options.partials and not is_traced and ran.flow is None
     sums = path_sums(outcomes, output, _uncounted(program, position)) if is_summed else None
     return Backward(outcomes, order, sums, tuple(notes), inputs=inputs)
 
 
 def _uncounted(program: LinearProgram, position: Mapping[int, int]) -> set[int]:
-    # The values inside loops and the like, and what flows into them: no number tells what comes back along a line.
+    # Values inside loops and the like, and what flows into them: nothing can count what flows back along a line there.
     inside = program.inside & position.keys()
     into = (key for each in inside for key in program.flows.get(each, ()))
     return {position[key] for key in (*inside, *into)}
 
 
 def undifferentiated(program: LinearProgram, captures: Sequence[Tap]) -> Backward:
-    """What is known of a program that has run, and is not differentiated: which values flow into which."""
+    """What is known about a program that ran without being differentiated: which values flow into which."""
     position = {tap.key: at for at, tap in enumerate(captures)}
     program = program.of_captured(position)
     outcomes = []
@@ -82,9 +84,9 @@ def undifferentiated(program: LinearProgram, captures: Sequence[Tap]) -> Backwar
 
 
 def _sources(program: LinearProgram, tap: Tap, position: Mapping[int, int]) -> dict[int, int]:
-    # The captured values that flow into one, by key, in the order of the record.
+    # The captured values that flow into this one, by key, in the order of the record.
     #
-    # What comes round a loop from later in the step before would be a circle: that is left out.
+    # A flow from a later value of the previous step of a loop is left out, since it would close a circle.
     found = {key: position[key] for key in program.flows.get(tap.key, ())}
     return {key: found[key] for key in sorted(found, key=found.__getitem__) if found[key] < position[tap.key]}
 
@@ -103,7 +105,7 @@ def _was_skipped(tap: Tap) -> bool:
 
 
 def _partly(tap: Tap) -> Reason | None:
-    # In how many of the steps of the loops around it was it computed, where not in all?
+    # The number of loop steps in which it was computed, if it was not computed in all of them.
     if tap.ran is None or isinstance(tap.ran, jax.core.Tracer) or _was_skipped(tap) or numpy.all(tap.ran):
         return None
     return Reason("steps", {"computed": str(numpy.sum(tap.ran)), "of": str(numpy.size(tap.ran))})
@@ -128,7 +130,7 @@ def _status(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any]) -> t
 
 
 def _changed(tap: Tap, gradient: Any) -> Any:
-    # The gradient that flows on, where a function changes it: of each step and each example by itself.
+    # The gradient that flows on, if a function changes it. The function is applied to each step and example separately.
     change = tap.change
     if change is None or gradient is None:
         return gradient
@@ -138,13 +140,14 @@ def _changed(tap: Tap, gradient: Any) -> Any:
 
 
 def _conjugate(gradient: Any) -> Any:
-    # JAX's gradient of a complex value is the conjugate of PyTorch's and TensorFlow's, which is ours.
+    # Converts JAX's gradient of a complex value into its conjugate, the convention of PyTorch and TensorFlow that we
+    # use.
     is_complex = gradient is not None and jnp.issubdtype(gradient.dtype, jnp.complexfloating)
     return jnp.conj(gradient) if is_complex else gradient
 
 
 def _edges(program: LinearProgram, tap: Tap, sources: Mapping[int, int], gradient: Any, full: bool) -> Edges:
-    # With their local partials.
+    # The edges into a value, with their local partials.
     flow, like = program.local(tap.key, list(sources)), program.like(tap.key)
     contributions = [None] * len(sources) if gradient is None else flow(gradient)
     size, real = math.prod(like.shape), not jnp.issubdtype(like.dtype, jnp.complexfloating)

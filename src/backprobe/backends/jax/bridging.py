@@ -1,4 +1,4 @@
-"""Bridges in JAX: a custom derivative whose result has the numbers of one argument, and the history of two."""
+"""Bridges in JAX: a custom derivative whose result has the numbers of one argument and the history of both."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _tangent(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, 
 
 
 def bridged(value: Any, source: Any) -> Any | None:
-    """A value with the history of others as well: see ``Bridges.bridged``."""
+    """The value, with the history of other values added: see ``Bridges.bridged``."""
     sources = [one for one in opened(source, is_array) if _is_differentiable(one)]
 
     def one(leaf: Any) -> Any | None:
@@ -43,5 +43,5 @@ def _is_differentiable(array: Any) -> bool:
 
 
 def _factors(shape: tuple[int, ...]) -> Any:
-    # As many numbers, neither equal nor 0.
+    # Numbers for this shape that are neither equal nor 0.
     return (1.5 + jnp.cos(jnp.arange(math.prod(shape)) * 0.7)).reshape(shape)

@@ -1,4 +1,4 @@
-"""JAX's ``Captures``: gradients that a program took, and calls of Equinox and NNX models, as data, and run again."""
+"""JAX's ``Captures``: gradients that a program took and calls of Equinox and NNX models, as data, and run again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MAPPED = "mapped"
 
 
 def kept(array: Any) -> KeptTensor:
-    """An array as a file has it; a random key as its numbers."""
+    """An array in the form in which a file stores it; a random key as its numbers."""
     facts: dict[str, Any] = {"weak": bool(getattr(array, "weak_type", False))}
     if is_key(array):
         facts["key"] = str(jax.random.key_impl(array))
@@ -49,7 +49,7 @@ def kept(array: Any) -> KeptTensor:
 
 
 def array_of(one: Any) -> Any:
-    """What ``kept`` was given."""
+    """The array that was passed to ``kept``."""
     if not isinstance(one, KeptTensor) or one.tensor is None:
         return one
     if one.facts.get("key"):
@@ -66,7 +66,7 @@ def is_key(array: Any) -> bool:
 
 
 def result(array: Any) -> Result:
-    """What is compared of an array: the bits of its numbers, where any NaN is like any other."""
+    """What is compared of an array: the bits of its numbers, with all NaN taken as equal."""
     held = numpy.asarray(array)
     counts = unfit({"": array}).get("", Nonfinite(0, 0, held.size))
     if is_floating(array):
@@ -82,7 +82,7 @@ def _kept_leaf(leaf: Any) -> Any:
 
 
 class HeldArrays(dict[str, KeptTensor]):
-    """The arrays of a model of NNX that a function was given, by path."""
+    """The arrays of an NNX model that was passed to a function, by path."""
 
 
 class JaxCaptures(Captures):
@@ -185,7 +185,7 @@ class JaxCaptures(Captures):
 
 
 def refilled_models(given: Any, templates: Iterator[Any]) -> Any:
-    """What a function was given, where each model is the next of these, with the arrays that it had."""
+    """The arguments of a function, with each model replaced by the next template, filled with the model's arrays."""
     args, kwargs = given
     return tuple([_refilled(one, templates) for one in args]), {
         name: _refilled(one, templates) for name, one in kwargs.items()
@@ -205,13 +205,13 @@ def _refilled(one: Any, templates: Iterator[Any]) -> Any:
 
 
 def _captured_arrays(model: Any) -> list[tuple[str, KeptTensor]]:
-    # What stands for the arrays in a model of Equinox that was read from a file.
+    # The placeholders for arrays in an Equinox model that was read from a file.
     found = jax.tree_util.tree_flatten_with_path(model, is_leaf=lambda leaf: isinstance(leaf, KeptTensor))[0]
     return [(models.dotted(path), leaf) for path, leaf in found if isinstance(leaf, KeptTensor)]
 
 
 class _Jax:
-    # A backend, as far as ``Replay`` needs one.
+    # As much of a backend as ``Replay`` needs.
     state = JaxState
 
 
@@ -222,7 +222,7 @@ def _configure(wanted: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 
 
 def _named_in(module: Any, name: str) -> Any:
-    # What an imported module has under a name; None where it is not imported, or has not.
+    # The object of this name in an imported module; None if the module is not imported or lacks the name.
     found: Any = sys.modules.get(module) if isinstance(module, str) else None
     for step in name.split("."):
         found = getattr(found, step, None)
@@ -249,7 +249,7 @@ def _with_parameters(model: Any, parameters: Mapping[str, KeptTensor]) -> Any:
 
 
 def _differentiated(call: JaxGuardedGradient, is_backward: bool) -> RanCalls:
-    # The function again, and its gradient, of the floating arrays in what it was differentiated by.
+    # Run the function again, and take its gradient with respect to the floating-point arrays that were differentiated.
     args, kwargs = call.arguments()
     held = [args[at] if part is None else part[0] for at, part in enumerate(call.parts)]
     given = [held[at] for at in call.positions]

@@ -1,4 +1,4 @@
-"""Models that are checked: what a model holds becomes an input of the program, and the model is put together of it."""
+"""Models under check: the arrays that a model holds become inputs, from which the program rebuilds the model."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import jax
 from backprobe.backends.jax import models
 from backprobe.backends.jax.arguments import exchange
 
-OF_APPLY = ("rngs", "mutable", "capture_intermediates")  # what ``apply`` of linen keeps for itself
+OF_APPLY = ("rngs", "mutable", "capture_intermediates")  # arguments that linen's ``apply`` uses itself
 
 Program = Callable[[Any, Mapping[str, Any]], None]
-"""A program of a target and its inputs: those with a number for a name are positional."""
+"""A function of a target and its inputs. Inputs whose names are numbers are positional."""
 
 
 @dataclass(frozen=True)
 class TakenModel:
-    """What of a target is differentiated besides its arguments, how to run a program with that, and what comes last."""
+    """What a target holds that is differentiated, how to run a program with it, and what to do at the end."""
 
     held: Any
     run: Callable[[Program, Any, Mapping[str, Any]], None]
@@ -27,7 +27,7 @@ class TakenModel:
 
 
 def taken_apart(target: Any) -> TakenModel:
-    """A target, if it is a model, as what it holds and what is done with it."""
+    """What a target holds, if it is a model, and how to run it."""
     kind = models.kind(target)
     if kind == "linen" and target.scope is None:
         return TakenModel(None, lambda program, held, inputs: _apply(target, program, inputs))
@@ -49,7 +49,7 @@ def taken_apart(target: Any) -> TakenModel:
 
 
 def _apply(target: Any, program: Program, inputs: Mapping[str, Any]) -> None:
-    # A linen model gets its variables first, as ``apply`` does.
+    # A linen model receives its variables first, as in ``apply``.
     first = "0" if "0" in inputs else "variables"
     rest = {name: value for name, value in inputs.items() if name not in (first, *OF_APPLY)}
     own = {name: inputs[name] for name in OF_APPLY if name in inputs}
@@ -57,7 +57,7 @@ def _apply(target: Any, program: Program, inputs: Mapping[str, Any]) -> None:
 
 
 def concrete(value: Any) -> Any:
-    """The numbers behind a tracer of a derivative; of any other tracer that itself."""
+    """The value behind a tracer of a derivative. Any other tracer is returned unchanged."""
     while isinstance(value, jax.core.Tracer) and hasattr(value, "primal"):
         value = value.primal
     return value

@@ -1,7 +1,8 @@
-"""Loops, branches and checkpoints, which JAX traces once: run with the values inside perturbed and brought out.
+"""Loops, branches and checkpoints, which JAX traces once: runs them so that their inner values can be read and
+perturbed.
 
-Each value inside is a further output, and its gradient comes of perturbing it with a zero that comes from outside. In a
-loop both are stacked by its steps.
+Each inner value becomes a further output. Its gradient is that of a zero which is passed in from outside and added to
+it. In a loop, both have a leading axis for the steps.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ OPAQUE = {
 }
 
 Found = tuple[list[Any], dict[int, tuple[Any, Any]]]
-"""The outputs of an equation, and the value of each tap inside it with whether it was computed at all."""
+"""The outputs of an equation, and for each tap inside it the value and whether it was computed at all."""
 
 
 @dataclass(frozen=True)
 class TapSite:
-    """Where a captured tap stands inside an equation."""
+    """The place of a captured tap inside an equation."""
 
     like: jax.ShapeDtypeStruct  # its value over all steps of the loops around it
     axes: tuple[str, ...]
-    opaque: Reason | None = None  # why it cannot be brought out
+    opaque: Reason | None = None  # why it cannot become an output
 
 
 def keys_inside(equation: Any) -> set[int]:
-    """The keys of the taps anywhere inside an equation."""
+    """The keys of all taps inside an equation, at any depth."""
     return {one.params["tap_key"] for one in private.inner_equations(equation) if one.primitive in (tap_p, peek_p)}
 
 
@@ -66,7 +67,7 @@ def sites(equation: Any, around: TapSite | None = None) -> dict[int, TapSite]:
 
 
 def _run(jaxpr: Any, inputs: Sequence[Any], eps: Mapping[int, Any]) -> Found:
-    # A jaxpr inside a transformation.
+    # Run a jaxpr that is inside a transformation.
     found: dict[int, tuple[Any, Any]] = {}
 
     def run(equation: Any, given: list[Any]) -> list[Any]:
@@ -119,7 +120,7 @@ def _branched(equation: Any, inputs: list[Any], eps: Mapping[int, Any]) -> Found
     branches, known = equation.params["branches"], sites(equation)
 
     def absent(key: int) -> tuple[Any, Any]:
-        steps = known[key].like.shape[: known[key].axes.count("step")]  # how often the loops inside the branch run
+        steps = known[key].like.shape[: known[key].axes.count("step")]  # the steps of the loops inside the branch
         return jnp.zeros_like(eps[key]), jnp.zeros(steps, bool)
 
     def taking(branch: Any) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Inputs of a function whose derivative stops on every way to its output, and the operations at which it does."""
+"""Finds inputs of a function whose derivative stops on every path to the output, and the operations that stop it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from backprobe.record.source import Source
 
 
 def stopping(closed: ClosedJaxpr, inputs: Collection[int]) -> dict[int, list[tuple[str, Source | None]]]:
-    """By these positions of inputs, the operations at which the derivative stops; none of those of which it goes on.
+    """For each of these input positions, the operations at which the derivative stops. Left out if some path goes on.
 
-    Where values are kept in references, it is not known where they go: nothing is returned.
+    If values are kept in references, it is unknown where they go, and nothing is returned.
     """
     read = [var.aval for equation in private.equations(closed.jaxpr) for var in equation.invars]
     if not all(isinstance(aval, jax.core.ShapedArray) for aval in read):
@@ -36,7 +36,7 @@ def stopping(closed: ClosedJaxpr, inputs: Collection[int]) -> dict[int, list[tup
 
 
 class _Derivatives(Walk):
-    # Goes on where a derivative may be other than 0, also through loops and the operations of rules of their own.
+    # Follows values along which a derivative may be nonzero, also through loops and operations with custom rules.
     def _equation(self, equation: Any, known: dict[Any, Keys]) -> list[Keys]:
         given = [key_of(var, known) for var in equation.invars]
         if not any(given):
@@ -59,8 +59,8 @@ class _Derivatives(Walk):
 
 
 def is_flat(equation: Any, given: Sequence[object]) -> bool:
-    """Is the tangent of each output 0, by JAX's own rule, whatever the operands are? ``given`` is true of those that
-    have a tangent.
+    """Is the tangent of each output 0 by JAX's own rule, whatever the operands are? ``given`` says which operands have
+    a tangent.
     """
     zeros = [
         var.val if isinstance(var, Literal) else jnp.zeros(var.aval.shape, var.aval.dtype) for var in equation.invars

@@ -1,4 +1,4 @@
-"""Equinox's wrappers of functions, such as that of ``filter_vmap``: an object that holds the function in a field."""
+"""Equinox's wrappers of functions, such as ``filter_vmap``'s: objects that hold the function in a field."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ import jax
 
 TRACING = ("filter_vmap", "filter_checkpoint")
 CALLING = ("filter_grad", "filter_value_and_grad")
-"""Makers of wrappers that trace the function, and of those that differentiate it as Python runs it."""
+"""Makers of wrappers that trace the function, and of wrappers that differentiate it as Python runs it."""
 HOLDING = {
     "filter_jacrev": "fun",
     "filter_jacfwd": "fun",
     "filter_hessian": "fun",
     "filter_closure_convert": "fn",
 }
-"""Makers of objects that hold the function in this field, and do not say that they wrap it."""
+"""Makers of objects that hold the function in this field, but have no ``__wrapped__``."""
 HIDING = {"filter_pmap": "_fun", "filter_custom_vjp": "fn", "filter_custom_jvp": "fn"}
-"""The same of those that do not call it as it is: it is compiled, or has a derivative of its own."""
+"""The same for objects that do not call the function as it is, because it is compiled or has a custom derivative."""
 DERIVING = ("filter_jvp", "filter_vjp")
-"""These call the function that they are given, and differentiate it."""
+"""Functions that call and differentiate the function they are given."""
 
 
 DEEPEST = 4  # modules inside modules that are searched
 
 
 def is_wrapper(value: Any) -> bool:
-    """Is it an object that Equinox has made around a function?"""
+    """Is it an object that Equinox made around a function?"""
     equinox = sys.modules.get("equinox")
     return equinox is not None and isinstance(value, equinox.Module) and hasattr(value, "__wrapped__")
 
 
 def as_pythons(value: Any) -> Any:
-    """A bound method or partial of Equinox's as one of Python's own; None for anything else.
+    """A bound method or partial of Equinox, as one of Python's own; None for anything else.
 
-    They are pytrees there: a method of a module is an object that holds the module.
+    Equinox's own are pytrees: a method of a module is an object that holds the module.
     """
     equinox = sys.modules.get("equinox")
     if equinox is None or not isinstance(value, equinox.Module):
@@ -52,12 +52,12 @@ def as_pythons(value: Any) -> Any:
 
 
 def is_tracing(value: Any) -> bool:
-    """Does it trace the function in it?"""
+    """Does it trace the function that it wraps?"""
     return is_wrapper(value) and isinstance(value, _made_by(TRACING))
 
 
 def differentiates(value: Any) -> int:
-    """How often it differentiates the function in it, or that it is given."""
+    """How often it differentiates the function that it wraps or is given."""
     equinox = sys.modules.get("equinox")
     if equinox is None:
         return 0
@@ -70,13 +70,13 @@ def differentiates(value: Any) -> int:
 
 
 def is_deriving(value: Any) -> bool:
-    """Is it a function that calls the one that it is given, to differentiate it?"""
+    """Does it call the function it is given, in order to differentiate it?"""
     equinox = sys.modules.get("equinox")
     return equinox is not None and any(value is getattr(equinox, name, None) for name in DERIVING)
 
 
 def wrapped(value: Any) -> Any:
-    """The function in such an object, or in several; None where it is not one whose function can be exchanged."""
+    """The function inside a wrapper, or inside nested wrappers; None if it cannot be exchanged."""
     inside = _held(value)
     if inside is None:
         return None
@@ -98,27 +98,27 @@ def _held(value: Any) -> Any:
 
 
 def hidden(value: Any) -> Any:
-    """The function in an object of Equinox's that does not call it as it is; None for any other value."""
+    """The function in an Equinox object that does not call it as it is; None for any other value."""
     if "equinox" not in sys.modules:
         return None
     field = next((field for maker, field in HIDING.items() if isinstance(value, _made_by((maker,)))), None)
     inside = None if field is None else getattr(value, field)
-    inside = getattr(inside, "__wrapped__", inside)  # in what JAX makes of a function with a derivative of its own
+    inside = getattr(inside, "__wrapped__", inside)  # JAX wraps functions with a custom derivative
     if not isinstance(inside, FunctionType) or not str(inside.__module__).startswith("equinox."):
         return inside
     return inspect.getclosurevars(inside).nonlocals.get(
         "fn", inside
-    )  # around which Equinox has put one that takes arrays alone
+    )  # Equinox puts a function around it that takes only arrays
 
 
 def may_hold(value: Any) -> bool:
-    """Is it a module, or what JAX has made around one? Another of its type may hold other functions."""
+    """Is it a module, or JAX's wrapper of one? Another module of the same type may hold other functions."""
     equinox = sys.modules.get("equinox")
     return equinox is not None and isinstance(getattr(value, "__wrapped__", value), equinox.Module)
 
 
 def held(value: Any, deeper: int = DEEPEST) -> Iterator[Any]:
-    """The functions and modules that a module holds in its fields, or what JAX has made around such a module."""
+    """The functions and modules in the fields of a module, or of a module that JAX has wrapped."""
     if not may_hold(value):
         return
     equinox, value = sys.modules["equinox"], getattr(value, "__wrapped__", value)
@@ -132,12 +132,12 @@ def held(value: Any, deeper: int = DEEPEST) -> Iterator[Any]:
 
 
 def is_converted(value: Any) -> bool:
-    """Is it what ``filter_closure_convert`` has traced?"""
+    """Is it the result of ``filter_closure_convert``?"""
     return type(value).__name__ == "_ClosureConvert" and type(value).__module__.startswith("equinox.")
 
 
 def layers(value: Any) -> Callable[..., Any] | None:
-    """For an ``eqx.nn.Sequential``: what calls it with other layers, which it is given first."""
+    """For an ``eqx.nn.Sequential``, a function that calls it with other layers, which come first; else None."""
     equinox = sys.modules.get("equinox")
     if equinox is None or type(value) is not equinox.nn.Sequential:
         return None
@@ -154,14 +154,14 @@ def _call_with_layers(sequential: Any, layers: tuple[Any, ...], /, *args: Any, *
 
 
 def call_around(wrapper: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a wrapper with this function in the place of its own."""
+    """Call a wrapper with this function in place of its own."""
     return _rebuilt(wrapper, wrapped(wrapper), function)(*args, **kwargs)
 
 
 def trace_around(
     stage: Callable[..., Any], wrapper: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any
 ) -> Any:
-    """The same where ``stage`` calls it, which takes and gives arrays alone: Equinox also returns other objects."""
+    """The same for a ``stage`` that takes and returns only arrays, while Equinox also returns other objects."""
     parts: list[Any] = []
 
     def arrays(*args: Any, **kwargs: Any) -> list[Any]:
@@ -187,7 +187,7 @@ def _made_by(makers: tuple[str, ...]) -> tuple[type, ...]:
 
 
 def _rebuilt(wrapper: Any, old: Any, new: Any) -> Any:
-    # The same object around another function, which a wrapper inside it may hold.
+    # The same object around another function, which may be held by a nested wrapper.
     made = object.__new__(type(wrapper))
     made.__dict__.update(vars(wrapper))
     for field in dataclasses.fields(wrapper):

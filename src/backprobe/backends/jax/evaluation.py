@@ -1,6 +1,6 @@
 """Functions of JAX that only compute, by name, so that a recorded line can be evaluated again.
 
-None is looked up that is not in the table: what a recording spells is never run as a program.
+Only names in this table are looked up: text from a recording never runs as code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SPELLED = {"dim": "axis", "keepdim": "keepdims"}
 
 
 def evaluate(operation: str, args: Sequence[Any], words: Mapping[str, Any]) -> Any:
-    """What a function gives, of NumPy arrays and as such; None where it is not known, or takes other arguments."""
+    """The function's result for NumPy arrays, as NumPy; None if the name is unknown or the arguments do not fit."""
     spelled = {SPELLED.get(word, word): one for word, one in words.items()}
     for home in HOMES if operation in KNOWN else ():
         function = getattr(home, operation, None)

@@ -1,7 +1,8 @@
-"""The gradients that a program asks for with ``jax.grad`` and ``jax.value_and_grad``, as a guard hears them.
+"""Lets a guard see the gradients that a program takes with ``jax.grad`` and ``jax.value_and_grad``.
 
-A function of JAX is pure: a gradient that is not finite is taken again, of the same function at the same arguments,
-under a probe. Equinox and Flax NNX differentiate a function of their own around the user's, with the model in parts.
+Functions in JAX are pure, so a gradient that is not finite can be taken again under a probe, of the same function at
+the same arguments. Equinox and Flax NNX differentiate a wrapper around the user's function, to which they pass the
+model in parts.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from backprobe.source.frames import forget, name_in
 
 JACREV = "jax.jacrev"
 PULLBACKS = 64
-"""How many of the latest results of ``jax.vjp`` are known."""
+"""How many of the latest results of ``jax.vjp`` are remembered."""
 
 
 @dataclass(frozen=True)
 class AskedGradient:
-    """A function, the arguments at which it is differentiated, and which of them are."""
+    """A function, its arguments, and which of them are differentiated."""
 
     function: Any
     args: tuple[Any, ...]
@@ -52,7 +53,7 @@ class AskedGradient:
 
     @classmethod
     def by(cls, frame: FrameType) -> AskedGradient:
-        """By what the frame of ``value_and_grad`` or ``jacrev`` was called with."""
+        """Read from the arguments in the frame of ``value_and_grad`` or ``jacrev``."""
         function, argnums = name_in(frame, "fun"), name_in(frame, "argnums")
         given = name_in(frame, "args"), name_in(frame, "kwargs")
         positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
@@ -65,7 +66,7 @@ class AskedGradient:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the arguments that are differentiated."""
+        """The names of the differentiated arguments."""
         try:
             known = list(inspect.signature(self.function).parameters)
         except (TypeError, ValueError):
@@ -74,7 +75,7 @@ class AskedGradient:
 
 
 def _by_equinox(function: Any, given: Any, has_aux: bool) -> AskedGradient | None:
-    # ``filter_grad`` differentiates a function of the arrays of its first argument, and of the rest of it.
+    # ``filter_grad`` differentiates a function of two parts of its first argument: the arrays, and the rest.
     equinox = sys.modules.get("equinox")
     cells = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
     wrapper = cells.get("self")
@@ -126,15 +127,15 @@ class JaxGuardedGradient(RunAgain, GuardedGradient):
 
     of: Of
     is_concerned: Callable[[], bool]
-    """Does it concern what is guarded?"""
+    """Does the guarded model take part in it?"""
 
     steps: JaxSteps | None = None
-    """The steps that the program makes from one gradient of a function to its next."""
+    """The steps from one gradient of a function to the next."""
 
     see_lines = "bp.explain(bp.probe(loss, nonfinite=True)(...)) of the function, at these arguments, not under jit"
 
     left: Mapping[str, Any] = MappingProxyType({})
-    """The value, or the gradient by names, that is not finite."""
+    """The value, or the gradients by name, that are not finite."""
 
     def __init__(self, asked: AskedGradient) -> None:
         self.function, self.wrt = asked.function, frozenset(asked.names)
@@ -182,7 +183,7 @@ class JaxGuardedGradient(RunAgain, GuardedGradient):
 
     @cached_property
     def _traced(self) -> tuple[list[str], Any, list[Any]]:
-        # The jaxpr of the function, and the names and values of its inputs, which are what is differentiated.
+        # The jaxpr of the function, and the names and values of its inputs. The inputs are what is differentiated.
         args, kwargs = self.arguments()
         held = [args[at] if part is None else part[0] for at, part in enumerate(self.parts)]
         given = [held[at] for at in self.positions]
@@ -204,7 +205,7 @@ class JaxGuardedGradient(RunAgain, GuardedGradient):
 
 
 class GradientHearing(Guarding):
-    """What ``jax.grad`` and ``jax.value_and_grad`` go through, in one thread, wherever they were called."""
+    """Intercepts ``jax.grad`` and ``jax.value_and_grad`` in one thread, wherever they are called."""
 
     unfit = staticmethod(unfit)
 
@@ -219,7 +220,8 @@ class GradientHearing(Guarding):
         self.is_inside = False
         self.installed = ExitStack()
         self.steps = JaxSteps() if listener.every else None
-        self.pullbacks: deque[tuple[Any, AskedGradient, Any]] = deque(maxlen=PULLBACKS)  # each with the value beside it
+        # each with the value of the function
+        self.pullbacks: deque[tuple[Any, AskedGradient, Any]] = deque(maxlen=PULLBACKS)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -248,7 +250,7 @@ class GradientHearing(Guarding):
         return value, pullback, *rest
 
     def _hear_calls(self, kind: type) -> None:
-        # From now on, those of what ``jax.vjp`` returned: the program gets that itself.
+        # Intercept calls of what ``jax.vjp`` returned. The program still receives that object itself.
         if "__call__" in vars(kind) and not self.pullbacks:
             self.installed.enter_context(listening(kind, "__call__", self._pulled))
 
@@ -270,13 +272,13 @@ class GradientHearing(Guarding):
         asked = AskedGradient.by(frame)
         gradient = JaxGuardedGradient(asked)
         gradient.is_concerned = self.concerned(gradient)
-        self.is_inside = True  # gradients inside it go into its value
+        self.is_inside = True  # gradients taken inside are part of its value
         try:
             with self._no_step():
                 value, backward, *rest = following(*args, **kwargs)
         finally:
             self.is_inside = False
-        if asked.call == JACREV:  # it calls what it is given with the whole of a basis at once, whose rows are traced
+        if asked.call == JACREV:  # it calls its argument with all rows of a basis at once, which are traced
             gradient.of, gradient.cotangent = output_and_cotangent(value, None, has_aux=asked.has_aux)
             self._look(gradient, named(["value"], [value]), False)
             return value, backward, *rest
@@ -284,7 +286,7 @@ class GradientHearing(Guarding):
         return value, partial(self._backward, gradient, asked, args[1:], backward), *rest
 
     def _no_step(self) -> AbstractContextManager[None]:
-        # Within this context the program differentiates, or we run something.
+        # Inside this context either the program differentiates or we run something, so no step is recorded.
         return nullcontext() if self.steps is None else self.steps.resting()
 
     def _backward(
@@ -319,12 +321,12 @@ class GradientHearing(Guarding):
 
 
 def code_of(function: Any) -> Any:
-    """What a function is known by, whenever the program has made it."""
+    """Identifies a function even if the program creates it anew each time."""
     return getattr(function, "__code__", function)
 
 
 def named(names: Sequence[str], gradients: Sequence[Any]) -> dict[str, Any]:
-    """The gradients by the names that a recording gives what they are of; Flax NNX puts states around its own."""
+    """The gradients by the names that a recording would use. Flax NNX wraps them in states."""
     found = {}
     for name, gradient in zip(names, gradients, strict=False):
         for path, leaf in jax.tree_util.tree_flatten_with_path(gradient)[0]:

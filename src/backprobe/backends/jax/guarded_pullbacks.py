@@ -1,6 +1,7 @@
-"""Derivatives of functions whose output need not be one number: what ``jax.vjp`` returns, and ``jax.jacrev``.
+"""Derivatives of functions whose output need not be a single number: the results of ``jax.vjp``, and ``jax.jacrev``.
 
-They are taken again with the cotangent that the program gave; of a Jacobian with ones, so of the sum of the elements.
+They are taken again with the cotangent that the program passed. For a Jacobian the cotangent is ones, that is, the sum
+of the elements is differentiated.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ Of = str | Callable[[Any], Any] | None
 
 
 def asked_by_program(frame: FrameType | None) -> bool:
-    """Does the program itself call from here, and no library?"""
+    """Is it called directly by the program, and not by a library?"""
     while frame is not None and package(frame.f_code.co_filename) == "backprobe":
         frame = frame.f_back
     return frame is not None and package(frame.f_code.co_filename) is None
 
 
 def output_and_cotangent(value: Any, cotangent: Any, *, has_aux: bool) -> tuple[Of, Any]:
-    """What to differentiate of what a function returns, and with what: ``value`` is that, and no auxiliary data.
+    """The output to differentiate and its cotangent. ``value`` is what the function returned, without auxiliary data.
 
-    Of several arrays it is one number, the sum of each times its cotangent.
+    Several arrays become one number: the sum of each array times its cotangent.
     """
     path = "0" if has_aux else None
     if is_floating(value):

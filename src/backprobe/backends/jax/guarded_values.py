@@ -1,7 +1,7 @@
-"""The numbers that a guard reads of arrays of JAX, also of those that stand for others in a transformation.
+"""The numbers that a guard reads from JAX arrays, including tracers of a transformation.
 
-A function that is differentiated computes with its numbers: its tracers hold them, and so do those of ``jax.vmap``, of
-all elements. Those of ``jax.jit`` hold none.
+A function that is differentiated computes with real numbers, which its tracers hold. Tracers of ``jax.vmap`` hold the
+numbers of all elements. Tracers of ``jax.jit`` hold none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ ARRAYS = JaxArrays()
 
 
 def mapped(leaf: Any) -> tuple[Any, int | None]:
-    """The numbers of an array, of all elements where ``jax.vmap`` maps over it, and along which axis it does."""
+    """The numbers of an array and the axis that ``jax.vmap`` maps over, if it does. Then they are those of all
+    elements.
+    """
     held = concrete(leaf)
     if isinstance(held, jax.core.Tracer) and hasattr(held, "batch_dim") and hasattr(held, "val"):
         return concrete(held.val), held.batch_dim if isinstance(held.batch_dim, int) else None
@@ -38,7 +40,7 @@ def is_floating(leaf: Any) -> bool:
 
 
 def unfit(named: Mapping[str, Any]) -> Found:
-    """Those that hold NaN or Inf."""
+    """The arrays that contain NaN or Inf."""
     return counted({name: mapped(leaf)[0] for name, leaf in named.items()}, ARRAYS.nonfinite)
 
 
@@ -52,7 +54,7 @@ def element_of(leaf: Any) -> int | None:
 
 
 def at_element(leaf: Any, element: int | None) -> Any:
-    """A leaf as one element of what is mapped had it."""
+    """The value of a leaf for a single element of the mapped axis."""
     if not isinstance(leaf, jax.Array):
         return leaf
     numbers, axis = mapped(leaf)

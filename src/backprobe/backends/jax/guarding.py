@@ -1,4 +1,4 @@
-"""The calls of a model of Equinox or Flax NNX as a guard hears them, outside of what JAX compiles."""
+"""Lets a guard see the calls of Equinox and Flax NNX models, outside of compiled code."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ UNSEEN_GRADIENT = (
 
 
 class JaxGuardedCall(RunAgain, GuardedCall):
-    """JAX's ``GuardedCall``. Under ``jax.vmap`` it is made again for one element that is not finite."""
+    """JAX's ``GuardedCall``. Under ``jax.vmap`` it is repeated for one element that is not finite."""
 
     path = ""
     backward = "jax.grad"
     see_lines = "bp.explain(bp.probe(f, nonfinite=True)(x)) with a function f that calls the model, not under jit"
 
     returned: Mapping[str, Any] = MappingProxyType({})
-    """What it returned, for the element that it is made again for."""
+    """What the call returned for that element."""
 
     is_mapped = False
 
@@ -49,7 +49,7 @@ class JaxGuardedCall(RunAgain, GuardedCall):
         self.random = RandomNumbers(OF_PYTHON)
 
     def failed_with(self, outputs: Mapping[str, Any], bad: Found) -> None:
-        """The call has returned this."""
+        """The call has returned outputs that are not finite."""
         path = next(iter(bad))
         element = element_of(outputs[path])
         at = partial(at_element, element=element)
@@ -67,7 +67,7 @@ class JaxGuardedCall(RunAgain, GuardedCall):
 
 
 class JaxGuarding(CallGuarding):
-    """What the calls of one class of models go through: a model is made anew for each derivative."""
+    """Intercepts the calls of one class of models, because each derivative creates the model anew."""
 
     unfit = staticmethod(unfit)
 
@@ -80,7 +80,7 @@ class JaxGuarding(CallGuarding):
         self.gradients = GradientHearing(listener, self.repeating, self._concerned)
 
     def _concerned(self, gradient: JaxGuardedGradient) -> Callable[[], bool]:
-        # A gradient is being computed: does the model take part in it?
+        # While a gradient is computed: does the model take part in it?
         before = self.calls
         return lambda: self.calls > before or any(type(one) is self.kind for one in gradient.given[0])
 
@@ -100,7 +100,9 @@ class JaxGuarding(CallGuarding):
 
     @contextmanager
     def repeating(self) -> Iterator[None]:
-        """The same, with nothing patched: a probe reads the source of ``__call__``, which must be the program's own."""
+        """The same, with all patches removed: a probe reads the source of ``__call__``, so that must be the program's
+        own.
+        """
         self.installed.close()
         try:
             yield
@@ -128,7 +130,7 @@ class JaxGuarding(CallGuarding):
 
 @contextmanager
 def gradients_heard(listener: GuardListener) -> Iterator[None]:
-    """Within this context the gradients that the program asks for are heard."""
+    """Inside this context, the gradients that the program takes are seen."""
     hearing = GradientHearing(listener)
     with hearing.listening():
         yield

@@ -1,7 +1,6 @@
-"""Operations that make NaN or Inf of less, each as JAX evaluates it.
+"""Reports operations that produce NaN or Inf from operands with fewer of them, as JAX evaluates each operation.
 
-Nothing is compiled while they are heard, so a loop, a branch or a function of ``jax.numpy`` is heard as the primitives
-that it consists of.
+Compilation is off meanwhile, so loops, branches and functions of ``jax.numpy`` are seen as single primitives.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from backprobe.backends.jax.private import hearing_evaluations
 
 @contextmanager
 def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
-    """Within this context, ``heard`` is called for each operation that makes NaN or Inf from better operands."""
+    """Inside this context, ``heard`` is called for each operation that makes NaN or Inf from better operands."""
 
     def told(primitive: Any, given: Sequence[Any], params: Mapping[str, Any], made: Any) -> None:
         operands = [_numbers(one) for one in given]
@@ -37,7 +36,7 @@ def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
 
 
 def _numbers(value: Any) -> Any:
-    # None of what holds no numbers, as a key of random numbers, or none yet.
+    # The numbers of a value; None if it has none, such as a random key or a tracer.
     if isinstance(value, jax.core.Tracer) or not isinstance(
         value, jax.Array | numpy.ndarray | numpy.generic | float | int
     ):

@@ -1,4 +1,4 @@
-"""Flow between marked values of a linear program: through its loops, branches and calls, and around no mark."""
+"""Finds which marked values of a linear program flow into which, through loops, branches and calls."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from backprobe.record.graph import reached
 
 Keys = frozenset[int]
 NONE: Keys = frozenset()
-GIVEN: Keys = frozenset([0])  # the keys of taps begin at 1
+GIVEN: Keys = frozenset([0])  # keys of taps start at 1
 
 
 def flows(jaxpr: Any, captured: Collection[int]) -> dict[int, set[int]]:
-    """By the key of each marked value, those that it is computed from with no other between.
+    """For each marked value, by key, the marked values that flow into it without passing another mark.
 
-    In a loop they are those of the same step, and of the one before where that hands them on.
+    In a loop these belong to the same step, or to the previous step if that passes them on.
     """
     walk = Walk(lambda equation: equation.primitive in (mark_p, within_p) and equation.params["tap_key"] in captured)
     walk.through(jaxpr, [NONE] * len(jaxpr.invars))
@@ -27,9 +27,9 @@ def flows(jaxpr: Any, captured: Collection[int]) -> dict[int, set[int]]:
 
 
 def computed_from(closed: ClosedJaxpr, given: Sequence[bool]) -> dict[int, bool]:
-    """By the key of each value that is marked in a traced call: do its numbers come from any of these inputs?
+    """For each marked value in a traced call, by key: is it computed from any of these inputs?
 
-    The constants are inputs too, and come first.
+    The constants count as inputs and come first.
     """
     walk = Walk(lambda equation: equation.primitive in (tap_p, peek_p))
     constants = len(closed.consts)
@@ -39,15 +39,15 @@ def computed_from(closed: ClosedJaxpr, given: Sequence[bool]) -> dict[int, bool]
 
 
 class Walk:
-    """Goes through a jaxpr in order, and knows of each variable the marks that it comes from."""
+    """Walks through a jaxpr in order, and keeps for each variable the marks that it comes from."""
 
     def __init__(self, is_mark: Callable[[Any], bool]) -> None:
         self.is_mark = is_mark
         self.into: dict[int, set[int]] = {}
-        self.stopped: list[tuple[Any, int]] = []  # equations, and the marks that they let nothing of through
+        self.stopped: list[tuple[Any, int]] = []  # equations, and the marks whose flow they stop
 
     def through(self, jaxpr: Any, given: Iterable[Keys], constants: Iterable[Keys] = ()) -> list[Keys]:
-        """The marks that the outputs of a jaxpr come from, by those of its inputs."""
+        """The marks that the outputs of a jaxpr come from, given those of its inputs."""
         jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
         known: dict[Any, Keys] = dict(zip(jaxpr.invars, given, strict=True))
         known.update(zip(jaxpr.constvars, constants, strict=False))
@@ -71,7 +71,7 @@ class Walk:
         return [NONE.union(*(key_of(var, known) for var in private.sources(equation, at))) for at in outputs]
 
     def _entered(self, equation: Any, given: list[Keys]) -> list[Keys] | None:
-        # What the outputs of an equation with marks inside come from; None of one that is not known.
+        # The marks of an equation's outputs, if there are jaxprs inside; None for an unknown kind of equation.
         inside = private.inner_jaxprs(equation)
         if equation.primitive.name == private.SCAN:
             return self._looped(inside[0], given, *private.scan_parts(equation.params))
@@ -81,7 +81,7 @@ class Walk:
         return self.through(inside[0], given) if len(inside) == 1 and _takes(inside[0], given) else None
 
     def _looped(self, body: Any, given: list[Keys], constants: int, carried: int) -> list[Keys]:
-        # Of a loop: its steps hand on what they carry until nothing new comes of it.
+        # The same for a loop, whose steps are repeated until the marks of what they carry no longer change.
         fixed, carry, along = given[:constants], given[constants : constants + carried], given[constants + carried :]
         while True:
             outputs = self.through(body, [*fixed, *carry, *along])

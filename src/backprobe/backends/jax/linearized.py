@@ -1,8 +1,8 @@
 """The linearized program: which marked values flow into which, and what flows back to each.
 
-``jax.linearize`` gives the program's derivative as a jaxpr of linear equations, in which every tapped value has left a
-mark. Transposing it, each mark keeping what comes to it, gives all gradients in one backward pass; holding the marks
-still and perturbing them one at a time gives the local partials.
+``jax.linearize`` returns the program's derivative as a jaxpr of linear equations, in which each tapped value left a
+mark. Transposing that jaxpr gives all gradients in one backward pass, since each mark keeps the cotangent that arrives.
+Local partials come from holding the marks constant and perturbing them one at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from backprobe.record.graph import reached
 
 
 class LinearProgram:
-    """The derivative of a program at the point where it ran: linear in its inputs and in what its marks are given."""
+    """The derivative of a program at one point, linear in its inputs and in perturbations at its marks."""
 
     def __init__(
         self, derivative: Callable[..., Any], inputs: Sequence[Any], outputs: int, captured: Collection[int]
@@ -41,10 +41,10 @@ class LinearProgram:
             if equation.primitive is mark_p and equation.params["tap_key"] in captured
         }
         self.marked = {at: key for key, at in self.marks.items()}
-        self.connected = private.without_dead_code(self.jaxpr, 0)  # to the output: the others lead nowhere
+        self.connected = private.without_dead_code(self.jaxpr, 0)  # only the equations that lead to the output
 
     def of_output(self, at: int) -> LinearProgram:
-        """The same program, differentiated at another of its outputs."""
+        """The same program, differentiated with respect to another of its outputs."""
         other = copy(self)
         for known in ("live", "_untrained"):
             vars(other).pop(known, None)
@@ -52,7 +52,7 @@ class LinearProgram:
         return other
 
     def of_captured(self, captured: Collection[int]) -> LinearProgram:
-        """The same program with the marks of these values alone: what flows into one goes through all others."""
+        """The same program with only the marks of these values. Flows go through all other values."""
         other = copy(self)
         vars(other).pop("live", None)
         vars(other).pop("flows", None)
@@ -62,23 +62,23 @@ class LinearProgram:
 
     @cached_property
     def live(self) -> list[int]:
-        """The marks that the output depends on, in the order in which backward comes to them."""
+        """The marks that the output depends on, in the order in which backward reaches them."""
         marks = [equation.params["tap_key"] for equation in self.connected.eqns if equation.primitive is mark_p]
         return [key for key in reversed(marks) if key in self.marks]
 
     def leaves_reached(self, key: int) -> bool:
-        """Does a gradient come to each input that a marked value is computed from, by whatever way?
+        """Does a gradient arrive, on some path, at each input from which a marked value is computed?
 
-        False of a value inside a loop, a branch or a checkpoint, of which that is not known.
+        False for a value inside a loop, branch or checkpoint, for which this is unknown.
         """
         return key in self.marks and self._before(key) not in self._untrained
 
     @cached_property
     def _untrained(self) -> set[Any]:
-        # The variables that depend on an input which the output does not depend on.
+        # The variables that depend on an input on which the output does not depend.
         used = {id(var) for equation in self.connected.eqns for var in equation.invars}
         used |= {id(var) for var in self.connected.outvars}
-        places = range(1, len(self.jaxpr.invars))  # the first is the zero that others are made from
+        places = range(1, len(self.jaxpr.invars))  # the first is the zero from which others are made
         found = {self.jaxpr.invars[at] for at in places if id(self.connected.invars[at]) not in used}
         for equation in self.jaxpr.eqns:
             found.update(
@@ -88,17 +88,17 @@ class LinearProgram:
 
     @cached_property
     def flows(self) -> Mapping[int, Collection[int]]:
-        """By the key of each marked value, those that flow into it with no other between."""
+        """For each marked value, by key, the marked values that flow into it without passing another mark."""
         return flows(self.jaxpr, self.marks)
 
     @cached_property
     def inside(self) -> frozenset[int]:
-        """The marked values inside loops, branches and checkpoints, which cannot be held still by themselves."""
+        """The marked values inside loops, branches and checkpoints. They cannot be held constant individually."""
         within = (one.params["tap_key"] for one in private.equations(self.jaxpr) if one.primitive is within_p)
         return frozenset(within)
 
     def gradients(self, cotangent: Any) -> tuple[dict[int, Any], list[Any]]:
-        """What flows back from the output to each live mark, and to each input."""
+        """What flows back from the output to each live mark and each input."""
         found: dict[int, Any] = {}
 
         def keeping(equation: Any) -> Mapping[str, Any] | None:
@@ -113,7 +113,9 @@ class LinearProgram:
         return jnp.zeros(like.shape, like.dtype)
 
     def local(self, key: int, sources: Sequence[int]) -> Callable[[Any], Sequence[Any]]:
-        """From a cotangent of a marked value to what flows along its edges from these sources, and no further."""
+        """A function from a cotangent of a marked value to what flows back along its edges to these sources, and no
+        further.
+        """
         needed = self._needed(self._before(key))
 
         def derivative(perturbations: Mapping[int, Any]) -> Any:
@@ -131,12 +133,12 @@ class LinearProgram:
         return self.jaxpr.eqns[self.marks[key]].invars[0]
 
     def like(self, key: int) -> jax.ShapeDtypeStruct:
-        """Shape and dtype of a marked value."""
+        """The shape and dtype of a marked value."""
         aval = self.jaxpr.eqns[self.marks[key]].outvars[0].aval
         return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
 
     def _needed(self, wanted: Any) -> list[int]:
-        # The equations that a variable depends on, in order; what a mark depends on is not looked for.
+        # The equations on which a variable depends, in order, looking no further than marks.
         def sources(var: Any) -> Sequence[Any]:
             at, output = self.made_by.get(var, (None, 0))
             return () if at is None or at in self.marked else private.sources(self.jaxpr.eqns[at], output)
@@ -145,7 +147,7 @@ class LinearProgram:
         return sorted({self.made_by[var][0] for var in found if var in self.made_by})
 
     def _run(self, needed: Sequence[int], perturbations: Mapping[int, Any], output: Any) -> Any:
-        # What comes of adding something at the marks, and of that alone.
+        # The effect on the output of adding something at the marks.
         def run(equation: Any, given: list[Any]) -> list[Any]:
             own = perturbations.get(equation.params["tap_key"]) if equation.primitive is mark_p else None
             return private.bind(equation, given) if own is None else [given[0] + own]

@@ -1,6 +1,6 @@
-"""Calls of Flax linen's modules from a function of the program: ``model.apply(variables, x)``, and what it calls.
+"""Calls of Flax linen's modules from a program's function: ``model.apply(variables, x)``, and the calls inside it.
 
-Linen runs a method on a copy of the module, bound to the variables, and says so to what intercepts methods.
+Linen runs each method on a copy of the module that is bound to the variables, and lets interceptors see the call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from backprobe.source.user_code import innermost, package
 
 
 def applied(function: Any) -> tuple[Any, Callable[..., Any]] | None:
-    """The program's own ``__call__`` that ``model.apply`` runs, and how it is run; None for any other function."""
+    """The program's own ``__call__`` that ``model.apply`` runs, and how to run it; None for any other function."""
     if not isinstance(function, MethodType) or function.__name__ != "apply":
         return None
     method = _own_method(function.__self__)
@@ -25,13 +25,13 @@ def applied(function: Any) -> tuple[Any, Callable[..., Any]] | None:
 
 
 def called(module: Any) -> tuple[Any, Callable[..., Any]] | None:
-    """The same for a module that is bound already, as a part of one that runs."""
+    """The same for a module that is already bound, as part of one that is running."""
     method = _own_method(module) if getattr(module, "scope", None) is not None else None
     return None if method is None else (method, partial(_around, module))
 
 
 def states(variables: Any = None, /, *args: Any, **kwargs: Any) -> Iterator[tuple[Any, str]]:
-    """What ``model.apply`` is given beside the parameters, as running statistics, and its collection."""
+    """What ``model.apply`` receives besides parameters, such as running statistics, each with its collection."""
     given = kwargs.get("variables") if variables is None else variables
     for collection, held in given.items() if isinstance(given, Mapping) else ():
         if collection != "params":
@@ -47,7 +47,7 @@ def _own_method(module: Any) -> Any:
 
 
 def _around(call: Any, reporting: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    # Call what runs the module, with what reports in the place of its ``__call__``.
+    # Run the module by ``call``, with the reporting version in place of its ``__call__``.
     linen = sys.modules["flax.linen"]
     is_apply, open_calls = isinstance(call, MethodType), [call]
 

@@ -1,6 +1,6 @@
-"""Memory in JAX: what ``jax.vjp`` and what calls it keep for the backward pass, and the arrays that are alive.
+"""Memory in JAX: what ``jax.vjp`` and its callers keep for the backward pass, and which arrays are alive.
 
-Inside ``jax.jit`` it is what JAX hands to the compiler, heard when the function is traced; XLA may keep less.
+Inside ``jax.jit`` this is what JAX passes to the compiler when the function is traced; XLA may keep less.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from backprobe.backends.user_lines import users_line, users_line_of
 from backprobe.record.source import Source
 
 ARGUMENT = "argument"
-"""In the place of an operation, where what is kept was given to the function."""
+"""Used in place of an operation's name for something that was an argument of the function."""
 
 Place = tuple[Any, ...]
 PULLBACK = "keep what the pullback returns, and not the pullback"
@@ -34,8 +34,9 @@ class JaxMemory(MemoryHearing):
 
     def __init__(self, model: Any) -> None:
         self.bytes, self.counts, self.listening = StepBytes(), StorageBytes(), ExitStack()
-        self.made: dict[int, tuple[Any, Source | None, str]] = {}  # by identity of an array: its line and operation
-        self.arrays: dict[int, tuple[Any, int | None]] = {}  # by the same: its step, None of those before the block
+        self.made: dict[int, tuple[Any, Source | None, str]] = {}  # by the id of an array: its line and operation
+        # by the id of an array: its step, or None if it existed before the block
+        self.arrays: dict[int, tuple[Any, int | None]] = {}
         self.pullbacks: list[tuple[Any, int, Sequence[Place], Source | None]] = []
         self.steps = 0
         self.is_inside = False
@@ -70,7 +71,7 @@ class JaxMemory(MemoryHearing):
                 self.made[id(one)] = weakref.ref(one), line, str(name or primitive)
 
     def _differentiated(self, following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        if self.is_inside:  # what is kept for a derivative inside another is kept by that
+        if self.is_inside:  # what is kept for a nested derivative is counted there
             return following(*args, **kwargs)
         self.is_inside = True
         try:
@@ -96,7 +97,7 @@ class JaxMemory(MemoryHearing):
             self.counts.remove(place)
 
     def _made(self, leaf: Any, line: Source | None) -> tuple[Source | None, str]:
-        # The line and operation that something was made by, or the line that differentiates a function of it.
+        # The line and operation that made an array, or the line that differentiates a function of it.
         known = self.made.get(id(leaf))
         if known is not None and known[0]() is leaf:
             return known[1], known[2]
@@ -105,14 +106,14 @@ class JaxMemory(MemoryHearing):
         return (line, ARGUMENT) if not operation or source is None else (source, operation)
 
     def _look_at_arrays(self, step: int | None) -> None:
-        # Arrays that were not there before are of this step.
+        # Arrays that did not exist before belong to this step.
         before, self.arrays = self.arrays, {}
         for array in jax.live_arrays():
             known = before.get(id(array))
             is_known = known is not None and known[0]() is array
             self.arrays[id(array)] = known if known is not None and is_known else (weakref.ref(array), step)
 
-    # what is left
+    # results
 
     def measured(self) -> MeasuredMemory:
         return MeasuredMemory(self.steps, self.bytes.saved(), self.counts.most, _peak(), self._alive(), ())
@@ -133,7 +134,7 @@ class JaxMemory(MemoryHearing):
         for reference, at in self.arrays.values():
             array = reference()
             if array is None or at is None or at >= self.steps - 1 or array.size < 2 or _place(array) in inside:
-                continue  # one number takes no less as a float of Python
+                continue  # a single number would take no less memory as a Python float
             _, line, _ = self.made.get(id(array), (None, None, ""))
             found.append(_alive(array, at, line))
         return found
@@ -147,11 +148,12 @@ def _alive(array: Any, step: int, line: Source | None) -> Alive:
 
 
 def _place(leaf: Any) -> Place:
-    # Where its numbers are: arrays may share a buffer.
+    # Identifies the memory that holds its numbers, because arrays may share a buffer.
     if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
         try:
             return "buffer", leaf.unsafe_buffer_pointer()
-        except (RuntimeError, ValueError, TypeError, NotImplementedError):  # it has several, or is of random keys
+        # it has several buffers, or holds random keys
+        except (RuntimeError, ValueError, TypeError, NotImplementedError):
             return "array", id(leaf)
     return "traced", id(leaf)
 
@@ -161,6 +163,6 @@ def _size(leaf: Any) -> int:
 
 
 def _peak() -> int | None:
-    # The most bytes on the first device since the process began; None where it does not count them.
+    # The most bytes on the first device since the process started; None if the device does not count them.
     known = jax.local_devices()[0].memory_stats()
     return None if not known else known.get("peak_bytes_in_use")

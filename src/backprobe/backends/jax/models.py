@@ -1,4 +1,4 @@
-"""Calls of models: what of them is differentiated, and how their modules come to report."""
+"""Calls of models: which of their arrays are differentiated, and how their modules report."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ STATISTICS = "batch_stats"
 
 
 def kind(value: Any) -> str | None:
-    """Which library's model a value is: linen, nnx, equinox; None for anything else.
+    """The library whose model a value is: linen, nnx or equinox; None for anything else.
 
-    What Equinox makes around a function, such as ``filter_jit``, is a module by its class alone.
+    Equinox's wrappers of functions, such as ``filter_jit``'s, are modules only by class, so they do not count.
     """
     for library, name in MODULES.items():
         loaded = sys.modules.get(library)
@@ -51,7 +51,7 @@ class JaxModels(Models):
 
 
 def taken_apart(model: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """A model of Equinox or Flax NNX as a pytree, and what makes a model of such a pytree."""
+    """A model of Equinox or Flax NNX as a pytree, and a function that makes a model from such a pytree."""
     if kind(model) != "nnx":
         return model, lambda held: held
     from flax import nnx
@@ -67,7 +67,7 @@ def is_sparse(value: Any) -> bool:
 
 
 def opened(value: Any) -> Any:
-    """A model of Flax NNX, a state of one, or a sparse array as dictionaries of arrays; anything else as it is."""
+    """A Flax NNX model or state, or a sparse array, as dictionaries of arrays; anything else unchanged."""
     if is_sparse(value):
         return {name: held for name, held in vars(value).items() if is_array(held)}
     nnx = sys.modules.get("flax.nnx")
@@ -85,7 +85,7 @@ def opened(value: Any) -> Any:
 
 
 def variables(value: Any) -> Iterator[Any]:
-    """The Variables that hold traced arrays in a model of Flax NNX, or in a state of one."""
+    """The Variables in a Flax NNX model or state that hold traced arrays."""
     nnx: Any = sys.modules.get("flax.nnx")
     if nnx is not None and isinstance(value, nnx.Module | nnx.State | nnx.Variable):
         for part in jax.tree.leaves(value, is_leaf=lambda part: isinstance(part, nnx.Variable)):
@@ -94,8 +94,10 @@ def variables(value: Any) -> Iterator[Any]:
 
 
 def states(value: Any) -> Iterator[tuple[Any, str]]:
-    """The arrays that a model of Flax holds beside its parameters, as running statistics, and what Flax calls them."""
-    nnx: Any = sys.modules.get("flax.nnx")  # nothing is a Variable where it is not loaded
+    """The arrays that a Flax model holds besides its parameters, such as running statistics, with Flax's name for each
+    kind.
+    """
+    nnx: Any = sys.modules.get("flax.nnx")  # if it is not loaded, nothing is a Variable
 
     def is_variable(part: Any) -> bool:
         return nnx is not None and isinstance(part, nnx.Variable)
@@ -117,25 +119,25 @@ def changed(model: Any) -> Any:
 
 
 def change(model: Any, held: Any) -> None:
-    """A model's own variables change as a plain call would have changed them."""
+    """Apply to the model's own variables the changes that a plain call would have made."""
     if held is not None:
         sys.modules["flax.nnx"].update(model, held)
 
 
 def random_state(model: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """What reads the states of the generators of a model of Flax NNX, and what writes them."""
+    """Functions that read and write the states of the random generators of a Flax NNX model."""
     nnx = sys.modules["flax.nnx"]
     return lambda: jax.tree.map(lambda leaf: leaf, nnx.state(model, nnx.RngState)), partial(nnx.update, model)
 
 
 def dotted(path: Iterable[Any]) -> str:
-    """A path through a pytree as attributes are written; the box around a parameter is left out."""
+    """A path through a pytree, written with dots. The box around a parameter is left out."""
     steps = [str(getattr(key, "name", getattr(key, "key", getattr(key, "idx", key)))) for key in path]
     return ".".join(steps[:-1] if steps and steps[-1] == "value" else steps)
 
 
 def _reported(tree: Any, observer: ModuleObserver, path_of: Any = dotted) -> Any:
-    # The tree of parameters with what takes the place of each.
+    # The tree of parameters, with each replaced by what the observer returns for it.
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
     return jax.tree.unflatten(
         structure,
@@ -170,11 +172,11 @@ class LibraryCall(ModelCall):
 
 @dataclass
 class TreeCall(LibraryCall):
-    """A call of a model that is a pytree itself, or that holds one, which a call may change."""
+    """A call of a model that is a pytree, or that holds one which the call may change."""
 
     def __post_init__(self) -> None:
         self.held, self.whole = taken_apart(self.model)
-        self.after: dict[str, Any] = {}  # what the tape finds in its inputs it gives back as plain arrays
+        self.after: dict[str, Any] = {}  # the tape restores its inputs as plain arrays, collected here
 
     @property
     def inputs(self) -> Mapping[str, Any]:
@@ -208,7 +210,7 @@ class TreeCall(LibraryCall):
 
 @dataclass
 class LinenCall(LibraryCall):
-    """A model whose parameters are given to it: ``probe(model)(variables, x)``, or bound to it already."""
+    """A model that receives its parameters, as in ``probe(model)(variables, x)``, or that is already bound to them."""
 
     def __post_init__(self) -> None:
         if self.model.scope is not None:
@@ -237,7 +239,7 @@ class LinenCall(LibraryCall):
 
     @property
     def is_known(self) -> bool:
-        return False  # modules without variables are made as the model runs
+        return False  # modules without variables are created while the model runs
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         from flax import linen
@@ -252,7 +254,7 @@ class LinenCall(LibraryCall):
 
 
 def _without_params(path: Iterable[Any]) -> str:
-    # Parameters are named by their module; what is in another collection of variables, by that first.
+    # Parameters are named by their module; variables of other collections start with the collection's name.
     return dotted(path).removeprefix("params.")
 
 

@@ -1,7 +1,7 @@
-"""Modules of Equinox and Flax NNX for the time of one call: each gets a class that knows its path.
+"""Gives modules of Equinox and Flax NNX a class that knows their path, for the time of one call.
 
-Transformations take such modules apart and make them anew, which no identity survives and a class does. A class made
-for one path of one class is kept: JAX registers every class of modules for good.
+Transformations take such modules apart and make them anew. Their identity is lost then, but their class is not. A class
+that was made for one path is reused, because JAX registers each class of modules forever.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LISTENING = threading.local()
 
 
 def modules(model: Any) -> dict[str, Any]:
-    """Every callable module in a model by the path of its attributes, each once, the model itself first."""
+    """Every callable module in a model, once each, by attribute path. The model itself comes first."""
     nnx = sys.modules.get("flax.nnx")
     if nnx is not None and isinstance(model, nnx.Module):
         found = {".".join(map(str, path)): module for path, module in nnx.iter_modules(model)}
@@ -43,14 +43,14 @@ def _inside(value: Any, kind: type, path: str, seen: set[int], depth: int) -> It
 
 
 def give_path(module: Any, path: str) -> None:
-    """Let a module report under this path whenever an observer listens in this thread."""
+    """Let a module report under this path whenever an observer is listening in this thread."""
     kind: Any = type(module)
     object.__setattr__(module, "__class__", _reporting_class(kind, path))
 
 
 @contextmanager
 def heard_by(observer: ModuleObserver) -> Iterator[None]:
-    """Within this context modules with a path report to the observer."""
+    """Inside this context, modules with a path report to the observer."""
     outer = getattr(_LISTENING, "observer", None)
     _LISTENING.observer = observer
     try:

@@ -1,4 +1,4 @@
-"""The coarsest precision inside a call, and whether anything inside has a custom derivative, or might have."""
+"""The coarsest precision inside a call, and whether anything in it has, or may have, a custom derivative."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backprobe.backends.jax import private
 
 
 def coarsest_cast(jaxpr: Any) -> float:
-    """The rounding of the coarsest that numbers in double precision are cast to; 0 where none are.
+    """The largest epsilon of the dtypes to which double-precision numbers are cast; 0 if there are no casts.
 
     >>> import jax
     >>> coarsest_cast(jax.make_jaxpr(lambda x: jnp.tanh(x.astype(jnp.float16)))(1.0))
@@ -21,13 +21,13 @@ def coarsest_cast(jaxpr: Any) -> float:
 
 
 def has_custom(jaxpr: Any) -> bool:
-    """Has anything inside a derivative of its own?"""
+    """Does anything inside have a custom derivative?"""
     names = (equation.primitive.name for equation in private.equations(jaxpr))
     return any(name.startswith(("custom_vjp", "custom_jvp")) for name in names)
 
 
 def has_rules(jaxpr: Any) -> bool:
-    """Does an operation inside hold functions that are not run forward, such as the transpose of ``linear_call``?
+    """Does an operation inside hold functions that do not run forward, such as the transpose in ``linear_call``?
 
     >>> import jax
     >>> solve = lambda matvec, b: b / 2
@@ -38,7 +38,7 @@ def has_rules(jaxpr: Any) -> bool:
 
 
 def _is_rule(parameter: Any) -> bool:
-    if hasattr(parameter, "_fields"):  # named, and no sequence of branches
+    if hasattr(parameter, "_fields"):  # a named tuple, rather than a sequence of branches
         return any(hasattr(one, "jaxpr") for one in parameter)
     return callable(parameter) and not isinstance(parameter, type)
 

@@ -1,8 +1,8 @@
-"""The marks that taps leave in a program, which survive jit, scan, vmap and remat. Each is the identity.
+"""The marks that taps leave in a program, which survive jit, scan, vmap and remat. Each is an identity function.
 
-``tap`` marks a value. Where the program is linearized it leaves ``mark`` in the linear program, where the value's
-tangent passes; ``mark`` may keep the cotangent that comes to it. ``peek`` reports a value. ``perturb`` adds a tangent
-to a value's own, wherever it has one, and leaves ``within``: where the value stands inside a loop, a checkpoint or a
+``tap`` marks a value. When the program is linearized, it leaves ``mark`` in the linear program, where the value's
+tangent passes; ``mark`` can keep the cotangent that arrives there. ``peek`` reports a value. ``perturb`` adds another
+tangent to that of a value, if it has one, and leaves ``within``, which marks the value inside a loop, checkpoint or
 branch of the linear program.
 """
 
@@ -29,36 +29,37 @@ KEYS = itertools.count(1)
 
 @dataclass(eq=False)
 class Tap:
-    """One marked value: what is known of it while the program is traced."""
+    """One marked value, and what is known about it while the program is traced."""
 
-    level: Any = None  # the trace that linearizes; none yet for a value that JAX is tracing
-    tapped: Any = None  # what stands for the value in the program
-    outside: Any = None  # what the program has of it outside of the loop, checkpoint or branch that it is in
+    level: Any = None  # the trace that linearizes; None for a value that JAX is still tracing
+    tapped: Any = None  # what represents the value in the program
+    outside: Any = None  # what represents it outside the loop, checkpoint or branch that contains it
     key: int = field(default_factory=lambda: next(KEYS))
-    value: Any = None  # once it was peeked at
-    axes: tuple[str, ...] = ()  # what the leading axes of a value count that is computed many times at once
+    value: Any = None  # set when it is peeked at
+    axes: tuple[str, ...] = ()  # what the leading axes count, if the value is computed many times at once
     has_tangent: bool = False
     captured: bool = False
-    ran: Any = None  # inside a branch: whether the branch ran, at each step of the loops around it
-    lost: bool = False  # in a run that JAX has thrown away, as long as it is not found again
+    ran: Any = None  # inside a branch: whether the branch ran, for each step of the loops around it
+    lost: bool = False  # it belongs to a run that JAX discarded, until it is found again
     dtype: Any = None
-    reads: Sequence[Tap] = ()  # what the expression mentions that computes it
-    unrecorded: bool = False  # and something differentiated that was not selected
-    is_computed: bool | None = None  # do its numbers come from what is differentiated? None where that is not known
-    status: GradStatus = GradStatus.OK  # why there is no tangent
+    reads: Sequence[Tap] = ()  # the values that its expression mentions
+    unrecorded: bool = False  # and a differentiated value that was not selected
+    is_computed: bool | None = None  # do its numbers depend on what is differentiated? None if unknown
+    status: GradStatus = GradStatus.OK  # why it has no tangent
     why: Reason | None = None
     opaque: Reason | None = None  # why backprobe cannot see how it is computed
-    state: str | None = None  # of an input that a model of Flax holds beside its parameters: what Flax calls it
-    change: Callable[[Any], Any] | None = None  # what makes of its gradient the one that flows on
+    state: str | None = None  # for an input that a Flax model holds besides its parameters: Flax's name for it
+    change: Callable[[Any], Any] | None = None  # converts its gradient into the one that flows on
 
     def settle(self) -> None:
-        """Sets the status that the value has if it turns out to depend on nothing differentiated.
+        """Sets the status that the value has if it turns out not to depend on anything differentiated.
 
         While JAX traces the body of a loop or branch, this is not yet known for the values read there.
         """
         if not jnp.issubdtype(self.dtype, jnp.inexact):
             self.status, self.why = GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(self.dtype)})
-        elif self.is_computed is False:  # a shape, or random numbers, as its line may mention what is differentiated
+        # such as a shape or random numbers, even if its line mentions differentiated values
+        elif self.is_computed is False:
             self.status, self.why = GradStatus.FROZEN, Reason("frozen")
         elif self.unrecorded or any(read.has_tangent for read in self.reads):
             self.status, self.why = GradStatus.DETACHED, Reason("no_history")
@@ -71,16 +72,16 @@ class Tap:
 
     @property
     def is_hidden(self) -> bool:
-        """Does it belong to a transformation that backprobe does not see into?"""
+        """Does it belong to a transformation that backprobe cannot look into?"""
         return self.opaque is not None and not self.lost
 
 
 TAPS: WeakValueDictionary[int, Tap] = WeakValueDictionary()
-"""The taps of open recordings by key: a jaxpr may outlive the recording that it was traced for."""
+"""The taps of open recordings by key. A jaxpr may outlive the recording for which it was traced."""
 
 
 def primitive(name: str) -> Primitive:
-    """An identity in its first operand."""
+    """A primitive that returns its first operand."""
     made = Primitive(f"backprobe_{name}")
     made.def_impl(lambda x, *rest, **params: x)
     made.def_abstract_eval(lambda x, *rest, **params: x)
@@ -89,17 +90,17 @@ def primitive(name: str) -> Primitive:
 
 
 tap_p, mark_p, peek_p, perturb_p, within_p = map(primitive, ("tap", "mark", "peek", "perturb", "within"))
-# Their parameter is no plain ``key``: a cache of JAX 0.7 has an argument of that name.
+# Their parameter is not named ``key``, because a cache in JAX 0.7 has an argument of that name.
 
 
 def _is_ours(key: int, primal: Any) -> bool:
-    # Is the level at which a rule runs the one that linearizes for the tap, and not one inside it?
+    # Is this rule running at the level that linearizes for the tap, rather than at one inside it?
     tap = TAPS.get(key)
     return tap is not None and tap.level is not None and private.carried(primal, tap.level) is None
 
 
 def traces_around(trace: Any) -> Iterator[Any]:
-    """The transformations that this one runs in."""
+    """The transformations around this one."""
     while (trace := getattr(trace, "parent_trace", None)) is not None:
         yield trace
 
@@ -146,7 +147,7 @@ def _perturb_jvp(primals: Any, tangents: Any, *, tap_key: int) -> Any:
 
 
 def _leading(primitive: Primitive) -> Callable[..., Any]:
-    # Under ``vmap`` the axis of the examples becomes the first.
+    # Under ``vmap`` the axis of the examples is moved to the front.
     def rule(operands: Any, axes: Any, *, tap_key: int, batch: int) -> Any:
         x = jnp.moveaxis(operands[0], axes[0], 0)
         return primitive.bind(x, tap_key=tap_key, batch=batch + 1), 0
@@ -165,13 +166,13 @@ def _perturb_batched(operands: Any, axes: Any, *, tap_key: int) -> Any:
 
 
 def concrete(level: Any, value: Any) -> Any:
-    """A value of the program that this level linearizes as it is outside of it; any other value itself."""
+    """A value as it is outside of the level that linearizes it; any other value unchanged."""
     is_its_own = isinstance(value, Tracer) and private.trace_of(value) is level
     return private.primal(value) if is_its_own else value
 
 
 def as_array(value: Any) -> Any:
-    """A value as an array of JAX: a constant of traced code may be of a type that JAX keeps for itself."""
+    """A value as a JAX array. Constants of traced code may have an internal type."""
     return value if isinstance(value, Array) else jnp.asarray(value)
 
 

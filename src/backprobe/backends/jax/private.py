@@ -1,4 +1,4 @@
-"""JAX's private names, all that backprobe uses of them: each is checked on the oldest and the newest release."""
+"""All private names of JAX that backprobe uses. Each is checked on the oldest and the newest release."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ NAMES.needed_of(jax.core.Tracer, "jax.core.Tracer", "_trace")
 
 UndefinedPrimal: Any = NAMES.optional("jax._src.interpreters.ad.UndefinedPrimal")
 BACKWARD: Callable[..., Any] | None = UndefinedPrimal and NAMES.optional("jax._src.interpreters.ad.backward_pass")
-"""Runs a linear jaxpr backward as it stands; ``jax.linear_transpose`` would trace it once more."""
+"""Runs a linear jaxpr backward without tracing it again, as ``jax.linear_transpose`` would."""
 
 LINEARIZATIONS: Any = NAMES.optional("jax._src.interpreters.ad.primitive_linearizations", otherwise={})
-"""The rules by which newer releases linearize."""
+"""The rules by which newer releases linearize primitives."""
 
 Jit = type(jax.jit(lambda: 0))
-"""What ``jax.jit`` makes."""
+"""The type of a function made by ``jax.jit``."""
 
 TRACED_AT: Any = NAMES.optional("jax._src.source_info_util.JaxStackTraceBeforeTransformation", otherwise=())
-"""The cause of an error of what JAX has traced: its traceback ends where that was."""
+"""The cause of an error about traced code. Its traceback ends where the code was traced."""
 
-INSIDE = ("primal", "val")  # what a tracer of JVP, of linearization and of batching carries
+INSIDE = ("primal", "val")  # where tracers of JVP, linearization and batching hold the inner value
 
 
 def carried(value: Any, trace: Any) -> Any:
-    """What a value is to this transformation, whatever transformations inside it have put around that; else None."""
+    """The representation of a value in this transformation, found inside those of inner transformations; None if it has
+    none.
+    """
     while isinstance(value, jax.core.Tracer):
         if value._trace is trace:
             return value
@@ -49,24 +51,24 @@ def carried(value: Any, trace: Any) -> Any:
 
 
 def trace_of(tracer: Any) -> Any:
-    """The transformation that a tracer belongs to."""
+    """The transformation to which a tracer belongs."""
     return tracer._trace
 
 
 def primal(tracer: Any) -> Any:
-    """The value that a tracer of a derivative stands for, as it is outside of that."""
+    """The value that a tracer of a derivative has outside of that derivative."""
     return tracer.primal
 
 
 def linearized_by(primitive: Any, rule: Callable[..., Any]) -> None:
-    """Where JAX linearizes by rules of their own, it has this one, and need not trace what the JVP rule does.
+    """Register a rule for linearizing a primitive, in releases that have such rules, so that JVP need not be traced.
 
-    The rule is given which operands have a tangent and the operands. It returns the value, and what makes the value's
-    tangent of that of the operand.
+    The rule is given whether each operand has a tangent, and the operands. It returns the value, and a function that
+    makes the value's tangent from the operand's.
     """
 
     def linearize(*given: Any, **params: Any) -> Any:
-        has_tangent, operand = given[-2:]  # newer releases tell first whether it is for a VJP
+        has_tangent, operand = given[-2:]  # newer releases first pass whether it is for a VJP
         value, tangent_of = rule(operand, **params)
         return value, *has_tangent, None, lambda _, tangent: tangent_of(tangent)
 
@@ -74,20 +76,21 @@ def linearized_by(primitive: Any, rule: Callable[..., Any]) -> None:
 
 
 EVALUATING: Any = NAMES.optional("jax._src.core.eval_trace")
-"""What runs operations with no transformation around them."""
+"""The trace that evaluates operations outside of all transformations."""
 
 PROCESSING = {"process_primitive": False, "process_custom_jvp_call": True, "process_custom_vjp_call": True}
-"""What a transformation does with an operation, and has that a derivative of its own?"""
+"""Methods by which a transformation processes an operation, and whether that operation has a custom derivative."""
 
 
 Heard = Callable[[str, bool, Sequence[Any], Sequence[Any], Callable[[int], Sequence[Any]]], None]
-"""Hears of an operation: its name, whether it has a derivative of its own, its inputs, its outputs, and what gives the
-inputs that one of the outputs is computed from."""
+"""A callback for operations: the name, whether it has a custom derivative, the inputs, the outputs, and a function that
+returns the inputs from which a given output is computed.
+"""
 
 
 @contextmanager
 def hearing_operations(trace: Any, told: Heard) -> Iterator[None]:
-    """Within this context ``told`` hears of each operation that runs in this one transformation."""
+    """Inside this context, ``told`` is called for each operation in this one transformation."""
     with ExitStack() as replaced:
         for method, is_custom in PROCESSING.items():
             telling = functools.partial(_telling, getattr(trace, method), is_custom, told)
@@ -99,8 +102,9 @@ def hearing_operations(trace: Any, told: Heard) -> Iterator[None]:
 def hearing_evaluations(
     told: Callable[[Any, Sequence[Any], Mapping[str, Any], Any], None], *, several: bool = False
 ) -> Iterator[None]:
-    """Within this context ``told`` hears of each operation of one result that runs with no transformation around it:
-    the primitive, what it was given, its parameters and its result. With ``several``, of those of several results too.
+    """Inside this context, ``told`` is called for each operation that runs outside of all transformations: with the
+    primitive, the inputs, the parameters and the result. Operations with several results are included only with
+    ``several``.
     """
     if EVALUATING is None:
         yield
@@ -120,7 +124,7 @@ def hearing_evaluations(
 
 @contextmanager
 def _replaced(trace: Any, method: str, by: Callable[..., Any]) -> Iterator[None]:
-    # The one that was there before comes back: who hears of operations may do so while another does.
+    # The previous method is restored afterwards, because such contexts can be nested.
     before = vars(trace).get(method)
     setattr(trace, method, by)
     try:
@@ -133,14 +137,14 @@ def _replaced(trace: Any, method: str, by: Callable[..., Any]) -> Iterator[None]
 
 
 def run(primitive: Any, given: Sequence[Any], params: Mapping[str, Any]) -> Any:
-    """Run an operation that was heard of."""
+    """Run an operation that a callback was given."""
     return primitive.bind(*given, **params)
 
 
 def _telling(process: Any, is_custom: bool, told: Heard, primitive: Any, given: Any, *rest: Any, **params: Any) -> Any:
     made = process(primitive, given, *rest, **params)
     outputs = made if isinstance(made, list | tuple) else [made]
-    if is_custom:  # what is given is a function then
+    if is_custom:  # then the input is a function
         told(given.__name__, True, rest[-1], outputs, lambda at: rest[-1])
     else:
         told(primitive.name, False, given, outputs, functools.partial(_inputs_of, primitive, given, *rest))
@@ -148,7 +152,7 @@ def _telling(process: Any, is_custom: bool, told: Heard, primitive: Any, given: 
 
 
 def _inputs_of(primitive: Any, given: Sequence[Any], params: dict[str, Any], output: int) -> Sequence[Any]:
-    # The inputs that one output of a loop, a branch or a call is computed from; of other operations all.
+    # The inputs from which one output is computed: for a loop, branch or call only those needed, else all.
     if primitive not in dce_rules:
         return given
     likes = [jax.ShapeDtypeStruct(jnp.shape(one), getattr(one, "dtype", type(one))) for one in given]
@@ -161,15 +165,15 @@ def _inputs_of(primitive: Any, given: Sequence[Any], params: dict[str, Any], out
 
 
 def bind(equation: Any, values: list[Any]) -> list[Any]:
-    """Run one equation of a jaxpr on other values."""
+    """Run an equation of a jaxpr with other values."""
     made = equation.primitive.get_bind_params(equation.params)
-    functions, params = made if isinstance(made, tuple) else ((), made)  # no functions from 0.10 on
+    functions, params = made if isinstance(made, tuple) else ((), made)  # from 0.10 on there are no functions
     found = equation.primitive.bind(*functions, *values, **params)
     return list(found) if equation.primitive.multiple_results else [found]
 
 
 def evaluated(jaxpr: Any, inputs: Sequence[Any], run: Callable[[Any, list[Any]], Sequence[Any]]) -> list[Any]:
-    """The outputs of a jaxpr, closed or not, each equation of which is run in this way."""
+    """The outputs of a jaxpr, closed or not, running each equation with ``run``."""
     jaxpr, constants = (jaxpr.jaxpr, jaxpr.consts) if isinstance(jaxpr, ClosedJaxpr) else (jaxpr, ())
     values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *inputs), strict=True))
     outputs = variables(jaxpr.outvars, jaxpr.eqns, values, run)
@@ -177,7 +181,7 @@ def evaluated(jaxpr: Any, inputs: Sequence[Any], run: Callable[[Any, list[Any]],
 
 
 def _as_array(value: Any, aval: Any) -> Any:
-    # What a traced call returns is an array, also where the function returned a number.
+    # A traced call returns arrays, even where the function returned a number.
     return value if isinstance(value, jax.Array) else jnp.asarray(value, None if aval.weak_type else aval.dtype)
 
 
@@ -187,7 +191,7 @@ def variables(
     given: Mapping[Any, Any],
     run: Callable[[Any, list[Any]], Sequence[Any]],
 ) -> list[Any]:
-    """The values of these variables after these equations; 0 for what is neither given nor computed."""
+    """The values of these variables after running the equations; 0 for one that is neither given nor computed."""
     values = dict(given)
 
     def read(var: Any) -> Any:
@@ -210,17 +214,17 @@ def inner_jaxprs(equation: Any) -> list[Any]:
 
 
 def instructions(equation: Any) -> list[tuple[CodeType, int]]:
-    """Those by which an equation was made, the innermost first; none in a release that does not say."""
+    """The instructions that made an equation, the innermost first; empty in releases that do not provide them."""
     raw = getattr(equation.source_info.traceback, "raw_frames", None)
     return [] if raw is None else [*zip(*raw(), strict=True)]
 
 
 CALLS = frozenset({"jit", "pjit"})
-"""How the operation is called that runs a compiled function."""
+"""The names of the operation that runs a compiled function."""
 
 
 def traced_by(tracer: Any) -> tuple[Any, str]:
-    """The traceback and the name of the operation that made a value inside ``jax.jit``; None and "" elsewhere."""
+    """The traceback and name of the operation that made a value inside ``jax.jit``; None and "" elsewhere."""
     equation = getattr(tracer, "parent", None)
     primitive, params = getattr(equation, "primitive", None), getattr(equation, "params", {})
     if primitive is None:
@@ -230,14 +234,14 @@ def traced_by(tracer: Any) -> tuple[Any, str]:
 
 
 def function_name(jaxpr: Any) -> str | None:
-    """The name of the function that a jaxpr was traced from, where that is known."""
+    """The name of the function from which a jaxpr was traced, if known."""
     inner = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
     name = getattr(getattr(inner, "debug_info", None), "func_name", None)
     return name if isinstance(name, str) and name.isidentifier() else None
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:
-    """The equations of a jaxpr and of those inside it."""
+    """The equations of a jaxpr, including those of nested jaxprs."""
     for equation in jaxpr.eqns:
         yield equation
         yield from inner_equations(equation)
@@ -249,15 +253,14 @@ def inner_equations(equation: Any) -> Iterator[Any]:
 
 
 def read_by(jaxpr: Any) -> set[int]:
-    """The ids of the variables that its equations read, and of its outputs."""
+    """The ids of the variables that a jaxpr's equations read, and of its outputs."""
     return {id(var) for equation in jaxpr.eqns for var in equation.invars} | {id(var) for var in jaxpr.outvars}
 
 
 def linear_jaxpr(derivative: Any, inputs: Sequence[Any], outputs: int) -> tuple[Any, Sequence[Any]]:
-    """The linear jaxpr of what ``jax.linearize`` returned, and its constants.
+    """The linear jaxpr inside the result of ``jax.linearize``, and its constants.
 
-    It is held in there. Where that is not found, or some outputs are left out since nothing linear leads to them, the
-    derivative is traced.
+    If it cannot be found there, or if outputs without any linear input were left out, the derivative is traced instead.
     """
     held = getattr(getattr(derivative, "func", None), "args", ())
     constants = next(iter(getattr(derivative, "args", ())), None)
@@ -271,12 +274,12 @@ def linear_jaxpr(derivative: Any, inputs: Sequence[Any], outputs: int) -> tuple[
 
 
 def without_dead_code(jaxpr: Any, output: int) -> Any:
-    """A jaxpr of one output alone, with all inputs."""
+    """The jaxpr with only one of its outputs, and all of its inputs."""
     return dce_jaxpr(jaxpr, [at == output for at in range(len(jaxpr.outvars))], instantiate=True)[0]
 
 
 def with_params(jaxpr: Any, params_of: Callable[[Any], Mapping[str, Any] | None]) -> Any:
-    """A jaxpr in which some equations have these parameters besides their own."""
+    """The jaxpr, with these parameters added to some equations."""
     equations = []
     for equation in jaxpr.eqns:
         further = params_of(equation)
@@ -285,7 +288,7 @@ def with_params(jaxpr: Any, params_of: Callable[[Any], Mapping[str, Any] | None]
 
 
 def run_backward(jaxpr: Any, constants: Sequence[Any], cotangent: Any) -> list[Any]:
-    """Transpose a linear jaxpr of one output: what comes to each of its inputs, None for nothing."""
+    """Transpose a linear jaxpr of one output. Returns what arrives at each input, or None for nothing."""
     if BACKWARD is not None:
         avals = [var.aval for var in jaxpr.invars]
         unknown = [UndefinedPrimal(aval.to_ct_aval() if hasattr(aval, "to_ct_aval") else aval) for aval in avals]
@@ -297,7 +300,7 @@ def run_backward(jaxpr: Any, constants: Sequence[Any], cotangent: Any) -> list[A
 
 
 def sources(equation: Any, output: int) -> list[Any]:
-    """The variables that one output of an equation depends on, through loops, branches and calls."""
+    """The variables on which one output of an equation depends, looking through loops, branches and calls."""
     used = [at == output for at in range(len(equation.outvars))]
     rule = dce_rules.get(equation.primitive)
     needed = [True] * len(equation.invars) if rule is None else rule(used, equation)[0]
@@ -309,21 +312,21 @@ def sources(equation: Any, output: int) -> list[Any]:
 
 
 def scan_parts(params: dict[str, Any]) -> tuple[int, int]:
-    """How many of a scan's inputs are constants, and how many are carried."""
+    """The number of constants and of carried values among a scan's inputs."""
     if "num_carry" in params:
         return params["num_consts"], params["num_carry"]
     constants, carried, _ = params["ft_in"].unpack()
     return len(constants), len(carried)
 
 
-STAGED = {"vmap_f", "fun_remat"}  # the functions that jax.vmap and jax.checkpoint return
+STAGED = {"vmap_f", "fun_remat"}  # names of the functions that jax.vmap and jax.checkpoint return
 
 
 FOLDER = jax.__file__.removesuffix("__init__.py")
 
 
 def is_staged(function: Any) -> bool:
-    """Is this what ``jax.vmap`` or ``jax.checkpoint`` made, which trace the function in them by themselves?"""
+    """Was it made by ``jax.vmap`` or ``jax.checkpoint``? These trace the function inside them."""
     for _ in range(8):
         if not isinstance(function, FunctionType):
             return False
@@ -337,20 +340,20 @@ def is_staged(function: Any) -> bool:
 
 
 DERIVING = frozenset({"grad", "value_and_grad", "jacfwd", "jacrev", "hessian"})
-"""The functions that return a function that differentiates another."""
+"""Functions that return a function which differentiates another one."""
 DERIVATIVES = DERIVING | {"jacobian", "vjp", "jvp", "linearize"}
-"""These, and those that are given its arguments as well."""
+"""The same, and functions that take the arguments of the differentiated function as well."""
 PULLBACKS = frozenset({"VJP", "Partial"})
 """The types of the derivatives that ``jax.vjp`` and ``jax.linearize`` return."""
 
 
 def is_derivative(function: Any) -> bool:
-    """Is it what ``jax.vjp`` or ``jax.linearize`` has returned?"""
+    """Is it a result of ``jax.vjp`` or ``jax.linearize``?"""
     return type(function).__name__ in PULLBACKS and type(function).__module__.startswith("jax.")
 
 
 def differentiated_by(function: Any) -> Any:
-    """The function of which another, as ``jax.grad`` returns it, computes derivatives; None where it does not."""
+    """The function that another one differentiates, if ``jax.grad`` or a similar function made that one; else None."""
     if not isinstance(function, FunctionType) or not function.__code__.co_filename.startswith(FOLDER):
         return None
     held = (cell.cell_contents for cell in function.__closure__ or ())
@@ -362,7 +365,7 @@ def _is_deriving(value: Any) -> bool:
 
 
 def double_precision(enabled: bool) -> AbstractContextManager[Any]:
-    """Within this context arrays may have 64 bits, if that is asked for, whatever the program has set."""
+    """Inside this context, arrays may have 64 bits if ``enabled``, whatever the program has set."""
     if not enabled:
         return nullcontext()
     if hasattr(jax, "enable_x64"):  # from 0.8 on
@@ -380,11 +383,11 @@ SCAN, WHILE = scan_p.name, while_p.name
 
 
 GRADIENT, VJP = "value_and_grad_f", ("vjp", "_vjp")
-"""The function that ``jax.grad`` and ``jax.value_and_grad`` return, and what it calls to differentiate."""
+"""The name of the function that ``jax.grad`` and ``jax.value_and_grad`` return, and what it calls to differentiate."""
 
 
 def _differentiating() -> tuple[Any, str] | None:
-    # Where that function looks up what it calls: a module and a name; None in a release in which it does not.
+    # The module and name where that function looks up what it calls; None in releases where it does not.
     made: Any = jax.value_and_grad(abs)
     for _ in range(8):
         if made.__code__.co_name == GRADIENT:
@@ -401,7 +404,7 @@ def _differentiating() -> tuple[Any, str] | None:
 
 DIFFERENTIATING = _differentiating()
 JACOBIAN = "jacrev."
-"""How the qualified name of the function begins that ``jax.jacrev`` returns."""
+"""The beginning of the qualified name of the function that ``jax.jacrev`` returns."""
 
 
 def is_jacobian(frame: Any) -> bool:
@@ -409,7 +412,7 @@ def is_jacobian(frame: Any) -> bool:
 
 
 def gradient_asked(frame: Any) -> Any:
-    """The frame of the gradient that is being computed just now, a few frames out; None in another use."""
+    """The frame, a few levels out, of the gradient that is being computed; None if there is none."""
     for _ in range(6):
         if frame is None:
             return None

@@ -1,4 +1,4 @@
-"""Calls of JAX made again: with concrete arrays, in double precision, outside of what traces the program."""
+"""Repeats calls of JAX with concrete arrays, in double precision, outside of the program's traces."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from backprobe.backends.recheck import Recheck, RecordedCall
 from backprobe.record.reasons import Reason
 
 DERIVING = FrameworkFunctions(jax.jvp, jax.vjp, jax.linearize)
-OF_MODEL = ""  # among the inputs: what a model holds itself
+OF_MODEL = ""  # the name of the input for what a model holds
 
 
 class JaxCall(RecordedCall):
-    """A call of JAX; arrays are never written to."""
+    """A call of JAX. Arrays are never written to."""
 
     def kept(self, tensor: Any) -> Any:
         return concrete(tensor)
@@ -48,7 +48,7 @@ class JaxCall(RecordedCall):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        # In double precision whatever the program's own flags say, and compiled where that does not.
+        # In double precision, whatever the program's flags say, and with compilation on.
         with private.double_precision(self.double), jax.disable_jit(False):
             yield
 
@@ -100,7 +100,7 @@ class JaxCall(RecordedCall):
 
 
 class JaxRecheck(calls.JaxCallables, Recheck):
-    """JAX's ``Recheck``: the program runs under ``jax.linearize``, loops and branches as Python runs them."""
+    """JAX's ``Recheck``: the program runs under ``jax.linearize``, with loops and branches run by Python."""
 
     recorded = JaxCall
     has_transforms = True
@@ -160,7 +160,7 @@ class JaxRecheck(calls.JaxCallables, Recheck):
 
     def split(self, function: Any) -> tuple[Callable[..., Any], Any]:
         bound: Any = getattr(function, "__self__", None) if isinstance(function, MethodType) else None
-        if type(bound).__name__ == "_IndexUpdateRef":  # x.at[i], and a method of that
+        if type(bound).__name__ == "_IndexUpdateRef":  # x.at[i], and a method of it
             return lambda array, /, *a, **k: getattr(array.at[bound.index], function.__name__)(*a, **k), bound.array
         if models.kind(function) in ("equinox", "nnx") or equinox_wrappers.is_wrapper(function):
             held, whole = models.taken_apart(function)
@@ -176,13 +176,13 @@ class JaxRecheck(calls.JaxCallables, Recheck):
         if isinstance(function, BuiltinFunctionType) and not is_array(owner):
             return why_not_kind(function)
         if owner is not None and models.kind(owner) == "linen" and owner.scope is None and function.__name__ == "apply":
-            return None  # it is given all that it computes from
+            return None  # all that it computes from is passed to it
         if models.kind(function) == "linen" or models.kind(owner) is not None:
             return Reason("bound_module")
         return NOT_FOLLOWED if is_users(function) and not private.is_staged(function) else None
 
     def is_copied(self, leaf: Any) -> bool:
-        """Is it an array, which nothing writes to, an object that each repetition gets anew, or JAX's own value?"""
+        """Is it an array (nothing writes to it), a pytree (each repetition gets a new one), or a value of JAX's own?"""
         home = type(leaf).__module__.partition(".")[0]
         return is_array(leaf) or home in ("jax", "jaxlib") or not jax.tree_util.all_leaves([leaf])
 

@@ -1,4 +1,4 @@
-"""Targets that a recording in JAX would get wrong, and what to write instead."""
+"""Refuses targets that a recording in JAX would get wrong, and says what to write instead."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ STAGES = (jax.stages.Compiled, jax.stages.Lowered, jax.stages.Traced)
 
 
 def refuse(target: Any, asked: str) -> None:
-    """Raise for a function that is JAX's own, or compiled or wrapped already: what is given to it may be any of these,
-    as the activation of a model is.
+    """Raise for a function that is JAX's own, or already compiled or wrapped. As arguments such functions are fine, for
+    example as the activation of a model.
     """
     name, module = getattr(target, "__name__", None), str(getattr(target, "__module__", ""))
     if name is not None and module.startswith("jax."):
@@ -44,7 +44,7 @@ def refuse(target: Any, asked: str) -> None:
 
 
 def refuse_argument(value: Any, asked: str) -> None:
-    """Raise for a shape in the place of an array."""
+    """Raise for an argument that is a shape rather than an array."""
     if isinstance(value, jax.ShapeDtypeStruct):
         raise Unsupported(
             "an argument is a shape without numbers",

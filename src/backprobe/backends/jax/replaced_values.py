@@ -1,4 +1,4 @@
-"""Values and gradients that take the place of a program's own, while JAX linearizes it."""
+"""Replaces values and gradients of a program while JAX linearizes it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNSEEN = Lost(Reason("original_unseen"))
 
 @jax.custom_jvp
 def with_tangent(value: Any, other: Any) -> Any:
-    """A value with the tangent of another: bit for bit, as ``value + zero`` is not for -0.0."""
+    """A value with the tangent of another one. It stays the same bit for bit, unlike ``value + zero`` for -0.0."""
     return value
 
 
@@ -34,9 +34,10 @@ def _its_tangent(primals: Any, tangents: Any) -> Any:
 
 @jax.custom_jvp
 def differentiated(value: Any, zero: Any, original: Any) -> Any:
-    """A value with its own tangent, or that of a zero: where it has none, and what it takes the place of has one.
+    """A value with its own tangent. If it has none, but the value that it replaces has one, it gets the tangent of a
+    zero.
 
-    What is traced gets its tangents later, and in a loop not before it is known what the loop carries.
+    Traced values get their tangents later; in a loop, not before it is known what the loop carries.
     """
     return value
 
@@ -49,7 +50,7 @@ def _own_tangent(primals: Any, tangents: Any) -> Any:
 
 
 def changed(tensor: Any, change: Callable[[Any], Any]) -> Any:
-    """The tensor, with a gradient that a function changes. JAX's gradient is the conjugate of what that is given."""
+    """The tensor, with a gradient that a function changes. The function is given the conjugate of JAX's gradient."""
 
     @jax.custom_vjp
     def identity(value: Any) -> Any:
@@ -65,17 +66,17 @@ def changed(tensor: Any, change: Callable[[Any], Any]) -> Any:
 class JaxReplaces(Replaces):
     """JAX's ``Replaces``."""
 
-    compared = ("shape", "dtype")  # what is traced is on no device
+    compared = ("shape", "dtype")  # traced values are not on a device
 
     seed: Any
     """A zero that is differentiated."""
 
     depth: int
     changes: dict[int, Callable[[Any], Any]]
-    """What changes the gradient of a value, by the identity of what goes on."""
+    """The functions that change gradients, by the id of the value that goes on."""
 
     kept: list[Any]
-    """What stays alive, so that no other value comes to lie where it was."""
+    """Objects that are kept alive so that their ids are not reused."""
 
     tap: Callable[[Any], Any]
     capture: Callable[..., Tap]
@@ -124,7 +125,7 @@ class JaxReplaces(Replaces):
         return made
 
     def runs_again(self) -> bool:
-        return False  # what is traced is traced once, and computed again as it was traced
+        return False  # traced code runs again as it was traced
 
     def is_tracing(self) -> bool:
         return self.depth > 0

@@ -1,4 +1,4 @@
-"""Hessian-vector products in JAX: a probe is linearized by what is added to its values."""
+"""Hessian-vector products in JAX: a probe is linearized with respect to perturbations of its values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backprobe.backends.second_order import GradientProgram, Product, Vectors, r
 
 
 def hessian(program: GradientProgram) -> Product:
-    """The products of the Hessian, by one linear program."""
+    """The products with the Hessian, from one linear program."""
     zeros = {name: jnp.zeros_like(entry.grad) for name, entry in program.entries({}).items()}
 
     def gradients(shifts: Vectors) -> Vectors:

@@ -1,9 +1,9 @@
-"""Statistics of arrays as a few small arrays, computed where the program computes: also inside ``jax.jit``.
+"""Statistics of arrays as a few small arrays, computed where the program computes, including inside ``jax.jit``.
 
-A row is a vector of counts and one of six numbers, from which ``record.statistics`` has its ten. Sums are taken about a
-``base`` and of numbers divided by ``2**exponent``, so that float32 is enough: mostly the base is 0 and so is the
-exponent. Where that would be rounded, overflow or meet NaN, they are taken again with care: on a CPU in a branch.
-Numbers below the least normal one count as zeros where the processor takes them for that, as XLA's CPU does.
+A row is a vector of counts and a vector of six numbers, from which ``record.statistics`` gets its ten columns. Sums are
+taken relative to a ``base`` and over numbers divided by ``2**exponent``, so that float32 is enough. Mostly both are 0.
+Where that would lose digits, overflow or meet NaN, the sums are taken again in a careful way; on a CPU this is a
+branch. Subnormal numbers count as zeros where the processor treats them so, as XLA does on CPUs.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from jax import lax
 from backprobe.record.exponents import NONE, Exponents
 from backprobe.record.statistics import CANCELLATION, NOTHING, UNDERFLOW
 
-WIDTHS = (1 << 6, 1 << 9, 1 << 10, 1 << 11, 1 << 12)  # numbers: arrays of so few are measured together
-FEW = 1 << 9  # numbers: so few are measured with care at once, without a branch
-EXACT = 1 << 24  # the whole numbers that float32 holds
+WIDTHS = (1 << 6, 1 << 9, 1 << 10, 1 << 11, 1 << 12)  # arrays with up to so many numbers are measured together
+FEW = 1 << 9  # up to so many numbers are measured carefully at once, without a branch
+EXACT = 1 << 24  # float32 holds all integers up to here
 Numbers = numpy.ndarray[Any, Any]
 Sizes = Numbers
-"""Of each row of a table, how many numbers of it are there."""
+"""For each row of a table, how many of its numbers are valid."""
 
 
 def real(array: Any) -> Any:
-    """The real numbers in an array, as float32, or float64 if they are that wide."""
+    """The real numbers in an array, as float32, or as float64 if the array is that wide."""
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         array = jnp.stack([array.real, array.imag])
     return array if array.dtype == jnp.float64 else array.astype(jnp.float32)
 
 
 def rows_of(arrays: Sequence[Any]) -> tuple[list[int], Any, Any]:
-    """Of arrays of real numbers their counts, uint32[n, 5], and base, rest, squares, exponent, least and largest.
+    """For arrays of real numbers, their counts (uint32[n, 5]) and six numbers: base, rest, squares, exponent, min and
+    max.
 
-    The rows are in an order of their own, which comes first: the number of the array for each. Small arrays are
-    measured together, as rows of one: what is compiled for them does not grow with their number.
+    The rows have an order of their own, which is returned first as the index of each row's array. Small arrays are
+    measured together, as rows of one table, so that the amount of compiled code does not grow with their number.
     """
     together: dict[tuple[int, Any], list[int]] = {}
     for at, array in enumerate(arrays):
@@ -62,7 +63,7 @@ def _padded(numbers: Any, width: int) -> Any:
 
 
 def _small(rows: Any, sizes: Sizes) -> tuple[Any, Any]:
-    # Of rows of numbers, not all of which are there.
+    # For rows of which only the first numbers are valid.
     is_there = _there(rows, sizes)
     is_finite = jnp.isfinite(rows) & is_there
     flags = [is_finite, jnp.isnan(rows), rows == jnp.inf, rows == -jnp.inf, (rows == 0) & is_there]
@@ -89,7 +90,7 @@ def _row_branching(array: Any) -> tuple[Any, Any]:
 
 
 def _table_of(rows: Any, sizes: Sizes) -> tuple[Any, Any]:
-    # The same of the rows of a table: all with care where one of them needs it.
+    # The same for the rows of a table; all of them in the careful way if one needs it.
     def branching(rows: Any) -> tuple[Any, Any]:
         is_fit, *plain = _plain(rows, sizes)
         found: tuple[Any, Any] = lax.cond(is_fit.all(), lambda _: tuple(plain), careful, rows)
@@ -107,7 +108,7 @@ def _there(rows: Any, sizes: Sizes) -> Any:
 
 
 def _plain(rows: Any, sizes: Sizes) -> tuple[Any, Any, Any]:
-    # Of which rows a few plain reductions do, and these. What is not there is 0 in them.
+    # Which rows a few plain reductions are enough for, and the results. Invalid numbers are 0 in them.
     left_out, count = rows.shape[1] - sizes, sizes.astype(rows.dtype)
     low = high = rows
     if left_out.any():
@@ -123,14 +124,14 @@ def _plain(rows: Any, sizes: Sizes) -> tuple[Any, Any, Any]:
 
 
 def _counted(flags: Any) -> Any:
-    # How many are true in each row, as uint32. In float32 it is faster, and exact where there are not very many.
+    # The number of true flags in each row, as uint32. Adding up in float32 is faster, and exact up to EXACT.
     if flags.shape[-1] < EXACT:
         return flags.astype(jnp.float32).sum(-1).astype(jnp.uint32)
     return flags.sum(-1, dtype=jnp.uint32)
 
 
 def _with_care(array: Any) -> tuple[Any, Any]:
-    # Of numbers that may not be finite, or whose squares float32 does not hold, or whose variance is small.
+    # For numbers that may be infinite or NaN, whose squares float32 cannot hold, or whose variance is small.
     is_finite = jnp.isfinite(array)
     flags = [is_finite, jnp.isnan(array), array == jnp.inf, array == -jnp.inf, array == 0]
     ends = [jnp.where(is_finite, array, jnp.inf), jnp.where(is_finite, array, -jnp.inf)]
@@ -144,7 +145,8 @@ def _with_care(array: Any) -> tuple[Any, Any]:
 
 
 def _reduced(operands: Sequence[Any]) -> Sequence[Any]:
-    # The sums of all but the last two, whose least and largest it has, in one pass, which XLA compiles fast.
+    # The sums of all operands but the last two, whose minimum and maximum it takes, in one pass that XLA compiles
+    # quickly.
     def join(first: Sequence[Any], second: Sequence[Any]) -> tuple[Any, ...]:
         sums = [lax.add(one, other) for one, other in zip(first[:-2], second[:-2], strict=True)]
         return (*sums, lax.min(first[-2], second[-2]), lax.max(first[-1], second[-1]))
@@ -159,7 +161,7 @@ def _reduced(operands: Sequence[Any]) -> Sequence[Any]:
 
 
 def _layout(dtype: Any) -> tuple[Any, int, int]:
-    # The unsigned integer of its size, the bits of its mantissa, and what is added to its exponent.
+    # The unsigned integer type of this size, the number of mantissa bits, and the bias of the exponent.
     return (jnp.uint64, 52, 1023) if dtype == jnp.float64 else (jnp.uint32, 23, 127)
 
 
@@ -170,13 +172,13 @@ def _magnitude_bits(array: Any) -> Any:
 
 
 def _exponent(magnitude: Any) -> Any:
-    # The power of two at or below it, as int32; the least normal one for what is less.
+    # The exponent of the power of two at or below it, as int32; for subnormal numbers that of the smallest normal one.
     unsigned, mantissa, bias = _layout(magnitude.dtype)
     return jnp.maximum((_magnitude_bits(magnitude) >> unsigned(mantissa)).astype(jnp.int32), 1) - bias
 
 
 def _scale(exponent: Any, dtype: Any) -> Any:
-    # ``2**-exponent``, which may be more than the largest number.
+    # ``2**-exponent`` in two factors, since it may exceed the largest number.
     half = exponent // 2
     return _power_of_two(-half, dtype) * _power_of_two(half - exponent, dtype)
 
@@ -190,7 +192,7 @@ def _power_of_two(exponent: Any, dtype: Any) -> Any:
 
 
 def magnitudes_of(array: Any) -> tuple[Any, Any]:
-    """Counts of each exponent, from the least that its dtype holds, uint32; and the least magnitude but zero."""
+    """Counts of each exponent, from the lowest one of the dtype, as uint32; and the smallest nonzero magnitude."""
     unsigned, mantissa, bias = _layout(array.dtype)
     bits = _magnitude_bits(array).reshape(-1)
     above = (bits >> unsigned(mantissa)).astype(jnp.int32)
@@ -211,7 +213,7 @@ def magnitudes_of(array: Any) -> tuple[Any, Any]:
 
 
 def columns_from(sizes: Any, counts: Numbers, numbers: Numbers) -> Numbers:
-    """The columns of the rows that they stand for, of an array of rows: float64[10, ...]."""
+    """The statistics' columns for these rows: float64[10, ...]."""
     base, rest, squares, exponent, low, high = numbers.T.astype(numpy.float64)
     found = numpy.empty((10, *base.shape))
     found[0], found[1:6], found[6:] = sizes, counts.T, (rest, squares, low, high)
@@ -227,7 +229,7 @@ def columns_from(sizes: Any, counts: Numbers, numbers: Numbers) -> Numbers:
 
 
 def exponents_from(counts: Numbers, smallest: float) -> Exponents:
-    """The magnitudes that they stand for."""
+    """The histogram of magnitudes."""
     (found,) = numpy.nonzero(counts)
     if not found.size:
         return NONE
@@ -236,4 +238,4 @@ def exponents_from(counts: Numbers, smallest: float) -> Exponents:
     return Exponents(least + first, counts[first : last + 1].astype(numpy.int64), smallest)
 
 
-EXACT_BINS = 1000  # float64 has more, float32 fewer
+EXACT_BINS = 1000  # counts of exponents: float64 has more, float32 fewer

@@ -32,24 +32,25 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.taps: dict[int, Tap] = {}  # by identity of a value and of what stands for it
-        self.kept: list[Any] = []  # those values, which stay alive: an identity is that of a living object alone
-        self.seed: Any = None  # a zero that is differentiated, from which others are made
+        self.taps: dict[int, Tap] = {}  # by the id of a value and of whatever represents it
+        self.kept: list[Any] = []  # these values, kept alive because ids are reused after an object dies
+        self.seed: Any = None  # a differentiated zero, from which others are made
         self.level: Any = None
-        self.around: list[Any] = []  # the transformations that the probe itself was called in
-        self.program: LinearProgram | None = None  # of a program without an output that can be differentiated
-        self.applying = 0  # the calls of linen's ``apply`` that are running
-        self.depth = 0  # of the calls that JAX is tracing
-        self.states: dict[int, str] = {}  # by identity, what a model holds beside its parameters: see ``Tap``
-        self.changes: dict[int, Callable[[Any], Any]] = {}  # of gradients, see ``JaxReplaces``
-        self.cut: dict[int, Any] = {}  # by identity, what was computed from differentiated values and is not itself
-        self.zeros: dict[int, Any] = {}  # by identity, what perturbs values inside loops, branches and checkpoints
-        self.was_cut = False  # since the last capture: numbers may have left JAX there
+        self.around: list[Any] = []  # the transformations inside which the probe was called
+        self.program: LinearProgram | None = None  # for a program without an output that can be differentiated
+        self.applying = 0  # how many calls of linen's ``apply`` are running
+        self.depth = 0  # how many nested calls JAX is tracing
+        self.states: dict[int, str] = {}  # by id, what a model holds besides its parameters: see ``Tap``
+        self.changes: dict[int, Callable[[Any], Any]] = {}  # functions that change gradients, see ``JaxReplaces``
+        # by id, values computed from differentiated ones that have no derivative themselves
+        self.cut: dict[int, Any] = {}
+        self.zeros: dict[int, Any] = {}  # by id, the zeros that perturb values inside loops, branches and checkpoints
+        self.was_cut = False  # since the last capture: numbers may have left JAX
 
-    # what a tensor is
+    # tensors
 
     is_tensor = staticmethod(is_array)
-    partly_tensors = (jax.Array, jax.core.Tracer)  # one traces arrays and keys, another a ``Ref`` or a token
+    partly_tensors = (jax.Array, jax.core.Tracer)  # one traces arrays and keys, the other a ``Ref`` or a token
     opened = staticmethod(models.opened)
     describe = staticmethod(describe)
 
@@ -82,7 +83,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         failed: list[BackprobeError] = []
 
         def differentiated(seed: Any, *tracers: Any) -> list[Any]:
-            """The outputs, and the other values too: JAX keeps nothing of what leads to no output."""
+            """The outputs, followed by the other values, because JAX drops whatever leads to no output."""
             self.seed, self.level = seed, private.trace_of(seed)
             self.around = list(traces_around(self.level))
             for at, tracer in enumerate(tracers):
@@ -92,7 +93,8 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
                     ran = program(lifted.filled([self.tap(tracer) for tracer in tracers]))
                 found.append((exchange(ran.result, partial(concrete, self.level)), ran))
                 return [*(self._home(root.output) for root in ran.roots), *self._carried(ran.captures)]
-            except (BadOutput, NothingToDifferentiate) as error:  # what flowed where is known when JAX is done
+            # which value flows into which is known when JAX is done
+            except (BadOutput, NothingToDifferentiate) as error:
                 failed.append(error)
                 return [seed, *self._carried(list(dict.fromkeys(self.taps.values())))]
             finally:
@@ -110,7 +112,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return result, differentiate(self.options, derivative, given, len(outputs), ran)
 
     def _carried(self, captures: Sequence[Tap]) -> list[Any]:
-        # What of these depends on what is differentiated.
+        # Those of these values that depend on what is differentiated.
         known = [tap for tap in captures if tap.captured and not tap.lost and not tap.opaque]
         seen = [tap.tapped if tap.outside is None else tap.outside for tap in known]
         others = [private.carried(tensor, self.level) for tensor in seen]
@@ -128,11 +130,11 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         made: Sequence[Any],
         inputs_of: Callable[[int], Sequence[Any]],
     ) -> None:
-        # An operation has run at the level of the program, on arrays that need not be differentiated.
+        # An operation ran at the program's level, on arrays that need not be differentiated.
         level = self.level
         others = [at for at, one in enumerate(made) if getattr(one, "_trace", None) is not level]
         if others and any(map(self._is_computed, given)):
-            # of a library's compiled function that returns several it is not known which come from what
+            # for a library's compiled function with several results it is unknown which inputs each depends on
             is_known = name not in CALLS
             cut = [
                 made[at] for at in others if len(made) == 1 or (is_known and any(map(self._is_computed, inputs_of(at))))
@@ -141,11 +143,11 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             self.was_cut = self.was_cut or bool(cut)
 
     def _is_computed(self, tensor: Any) -> bool:
-        # Is it differentiated, or computed from what is?
+        # Is it differentiated, or computed from something that is?
         return id(tensor) in self.cut or (self.is_differentiated(tensor) and id(tensor) not in self.zeros)
 
     def _home(self, tensor: Any) -> Any:
-        # What stands for a tensor in the program itself, where that was traced before.
+        # What represents a tensor in the program itself, if it was traced before.
         known = self.taps.get(id(tensor))
         return tensor if known is None else known.tapped
 
@@ -155,7 +157,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         if not (isinstance(value, jax.core.Tracer) and is_array(value) and self.is_floating(value)):
             if models.is_sparse(value):
                 return jax.tree.map(self.tap, value)
-            for variable in models.variables(value):  # which Flax NNX makes anew in each transformation
+            for variable in models.variables(value):  # Flax NNX creates them anew in each transformation
                 variable.set_raw_value(self.tap(variable.get_raw_value()), _unsafe_bypass_check=True)
             return value
         known = self.taps.get(id(value))
@@ -168,7 +170,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return known.tapped
 
     def _know(self, tensor: Any, tap: Tap) -> Tap:
-        # From now on this tap stands for a tensor.
+        # Let this tap represent a tensor.
         if tap.tapped is None:
             tap.state = self.states.get(id(tensor))
             tap.lost, tap.tapped = self.depth > 0, tensor
@@ -179,24 +181,24 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return tap
 
     def _is_state(self, tensor: Any, kind: str | None) -> None:
-        # A tensor is what a model holds beside its parameters, if it is of a kind.
+        # Note that a model holds this tensor besides its parameters, if ``kind`` is given.
         if kind is not None:
             self.states[id(tensor)] = kind
             self.kept.append(tensor)
 
     def _goes_in(self, outside: Any, inside: Any) -> None:
-        # What stands for a value while a call is traced that it is given to.
+        # Note what represents a value while a call is traced to which it was passed.
         known = self.taps.get(id(outside))
         self._is_state(inside, None if known is None else known.state)
 
     def _is_unseen(self, tensor: Any) -> bool:
-        # Does it belong to a transformation, called by the program, that is not staged?
+        # Does it belong to a transformation that the program calls and that is not staged?
         if self.depth or not isinstance(tensor, jax.core.Tracer) or self.is_differentiated(tensor):
             return False
         return private.trace_of(tensor) not in self.around
 
     def _take_value(self, tap: Tap) -> None:
-        # What depends on nothing that is differentiated has no tangent, and no rule sees it: it is its own value.
+        # A value without differentiated inputs has no tangent, so no rule sees it. It can be taken directly.
         if not self.depth and tap.captured and private.carried(tap.tapped, self.level) is None:
             tap.value = tap.tapped
 
@@ -207,7 +209,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         if not known.captured:
             known.captured = True
             if not isinstance(tensor, jax.core.Tracer):
-                known.value, known.lost, known.opaque = tensor, False, None  # an array, wherever it is met
+                known.value, known.lost, known.opaque = tensor, False, None  # it is an array, wherever it appears
             elif not known.is_hidden:
                 self._peek(known)
             known.dtype, (known.reads, known.unrecorded) = describe(tensor).dtype, around()
@@ -218,7 +220,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return known
 
     def _peek(self, tap: Tap) -> None:
-        # Its value, at once where it is a tracer of the program itself.
+        # Read its value, at once if it is a tracer of the program itself.
         if not self.depth and private.trace_of(tap.tapped) is self.level:
             tap.value = private.primal(tap.tapped)
             return
@@ -248,16 +250,17 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             return function if found is None else found[0], self.staged
         if found is not None and equinox_wrappers.is_tracing(function):
             return found[0], partial(equinox_wrappers.trace_around, self.staged, function)
-        is_running = self.level is not None  # else it is what is probed: its own arguments have names
+        is_running = self.level is not None  # otherwise it is the probed function, whose arguments have names already
         if found is None and is_running and (applied := linen_calls.applied(function)) is not None:
             return applied[0], partial(self._applying, applied[1])
         if found is None and self.applying and (inside := linen_calls.called(function)) is not None:
             return inside
-        by_path = found is None and not modules_too and models.kind(function) == "linen"  # Flax tells of its calls
+        # Flax reports its calls itself
+        by_path = found is None and not modules_too and models.kind(function) == "linen"
         return (function, operator.call) if by_path else found
 
     def _applying(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        # Run a linen module from a function: there, and not in a model that is probed, its parts are followed.
+        # Run a linen module that a function calls. There its parts are followed, unlike in a probed model.
         self.applying += 1
         for tensor, kind in linen_calls.states(*args[1:], **kwargs):
             if id(tensor) in self.taps:
@@ -272,7 +275,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return partial(self.staged, function) if is_traced else super().higher_order(function)
 
     def staged(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Call what JAX traces; see ``backprobe.backends.jax.transformations``."""
+        """Call a function that JAX traces; see ``backprobe.backends.jax.transformations``."""
         if self.depth or self._is_inside(args, kwargs):
             return function(*args, **kwargs)
         self.depth += 1
@@ -280,7 +283,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             closed, result_of, inputs = trace(function, args, kwargs, self._goes_in)
         finally:
             self.depth -= 1
-        inlined = (*CALLS, *CHECKPOINTS) if self.options.partials else CALLS  # edges are seen outside alone
+        inlined = (*CALLS, *CHECKPOINTS) if self.options.partials else CALLS  # edges are visible only outside
         for key, is_computed in computed_from(closed, [*map(self._is_computed, (*closed.consts, *inputs))]).items():
             if key in TAPS:
                 TAPS[key].is_computed = is_computed
@@ -293,14 +296,14 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return any(private.trace_of(tracer) not in (self.level, *self.around) for tracer in tracers)
 
     def _settle(self, tap: Tap, tapped: Any) -> None:
-        # A value that was traced has become one of the program's own.
+        # A traced value has become one of the program's own.
         tap.tapped, tap.lost = tapped, False
         self._know(tapped, tap)
         self._take_value(tap)
 
     def _zero(self, key: int, like: Any) -> Any:
         zero = tap_p.bind(jnp.broadcast_to(self.seed.astype(like.dtype), like.shape), tap_key=key, batch=0)
-        TAPS[key].has_tangent = False  # until the value inside that it perturbs turns out to have one
+        TAPS[key].has_tangent = False  # until the inner value that it perturbs turns out to have one
         self.zeros[id(zero)] = zero
         return zero
 

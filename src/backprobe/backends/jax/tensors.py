@@ -1,4 +1,4 @@
-"""JAX's arrays: which values are, and their description."""
+"""JAX's arrays: how to recognise and describe them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backprobe.backends.facts import Description
 
 
 def is_array(value: Any) -> bool:
-    """Is it an array of numbers? Random keys are arrays too, of a dtype that holds none."""
+    """Is it an array of numbers? Random keys are arrays too, but of a dtype that holds none."""
     return isinstance(value, jax.Array) and not jnp.issubdtype(value.dtype, jax.dtypes.extended)
 
 

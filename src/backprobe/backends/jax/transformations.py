@@ -1,7 +1,7 @@
-"""Calls into JAX's own transformations: traced as JAX does, and run with the values inside brought out.
+"""Calls of JAX's own transformations: traced as JAX does, then run so that their inner values become visible.
 
-A value inside a loop, a branch or a checkpoint exists only while JAX traces that. So such a call is traced to a jaxpr,
-in which the taps stand, and the jaxpr is run equation by equation at the level where the program itself runs.
+A value inside a loop, branch or checkpoint exists only while JAX traces it. Such a call is therefore traced to a jaxpr
+that includes the taps, and the jaxpr is run equation by equation at the level of the program itself.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from backprobe.backends.jax.primitives import TAPS, Tap, concrete, peek_p, tap_p
 def trace(
     function: Callable[..., Any], args: Any, kwargs: Any, goes_in: Callable[[Any, Any], None]
 ) -> tuple[Any, Callable[[Sequence[Any]], Any], list[Any]]:
-    """The jaxpr of a call, what makes the call's result of the jaxpr's outputs, and the arrays to run it on.
+    """The jaxpr of a call, a function that makes the call's result from the jaxpr's outputs, and the arrays to run it
+    on.
 
-    Only what is traced already is traced here: the function has the numbers in all other arguments, as it would have
-    without a probe. ``goes_in`` hears what stands for each of these arrays meanwhile.
+    Only arguments that are already traced are traced here. All others keep their numbers, as they would without a
+    probe. ``goes_in`` is called with each array and what represents it meanwhile.
     """
     leaves, tree = jax.tree.flatten((args, kwargs))
     places = [at for at, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
@@ -44,10 +45,11 @@ def trace(
 
 @dataclass(frozen=True)
 class Staged:
-    """Runs a traced call at the level where the program itself runs.
+    """Runs a traced call at the level of the program itself.
 
-    ``inlined`` tells the equations that are run as what they hold. ``zero`` makes a tapped zero for a tap and what its
-    value is like, to perturb that with. ``settle`` hears what stands for the value of a tap from now on.
+    ``inlined`` names the operations that are replaced by their contents. ``zero`` makes a tapped zero for a tap, given
+    the shape of its value, in order to perturb it. ``settle`` is called with what represents a tap's value from then
+    on.
     """
 
     level: Any
@@ -56,7 +58,7 @@ class Staged:
     inlined: Sequence[str]
 
     def run(self, jaxpr: Any, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs of a jaxpr, its taps standing for values of the program."""
+        """The outputs of a jaxpr, whose taps then represent values of the program."""
         return private.evaluated(jaxpr, inputs, self._equation)
 
     def _equation(self, equation: Any, inputs: list[Any]) -> list[Any]:
@@ -71,7 +73,7 @@ class Staged:
         return self._enter(equation, inputs)
 
     def _tapped(self, equation: Any, inputs: list[Any]) -> list[Any]:
-        # A tap that stands outside of any loop is one of the program itself.
+        # A tap outside of all loops belongs to the program itself.
         tap = TAPS.get(equation.params["tap_key"])
         if tap is not None:
             tap.opaque = None
@@ -82,7 +84,7 @@ class Staged:
         return made
 
     def _take_branch(self, equation: Any, inputs: list[Any]) -> list[Any]:
-        # It is known which branch is taken: that one is run as the program itself, and no other.
+        # The branch is known: run it as part of the program, and no other.
         index, *rest = inputs
         branches = equation.params["branches"]
         taken = min(max(int(concrete(self.level, index)), 0), len(branches) - 1)
@@ -92,7 +94,7 @@ class Staged:
         return self.run(branches[taken], rest)
 
     def _enter(self, equation: Any, inputs: list[Any]) -> list[Any]:
-        # A loop, a checkpoint, or a branch that is chosen later: its values come out as further outputs.
+        # Run a loop, checkpoint or undecided branch so that its inner values become further outputs.
         found = sites(equation)
         for key, site in found.items():
             self._place(TAPS[key], site)

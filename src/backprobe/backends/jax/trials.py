@@ -1,4 +1,4 @@
-"""Trials of a program in JAX: its functions are pure, but for the models of Flax NNX."""
+"""Runs a JAX program again for trials. Its functions are pure, except models of Flax NNX."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class JaxTrials(Trials):
         return jnp.asarray(numpy.reshape(numbers, leaf.shape), leaf.dtype)
 
     def function(self, target: Any) -> Callable[..., Any]:
-        """Of Flax NNX a model is made anew in each call: in its own it could not write what is differentiated."""
+        """A Flax NNX model is made anew in each call: the original could not hold differentiated values."""
         kind = models.kind(target)
         if kind == "linen" and target.scope is None:
             return target.apply  # type: ignore[no-any-return]  # Flax has no types
@@ -57,11 +57,11 @@ class JaxTrials(Trials):
 
 
 def _anew(leaf: Any) -> Any:
-    # A pytree anew, since a model of Flax NNX that was made outside of this trace could not be written to.
+    # The pytree made anew, since a Flax NNX model that was made outside of this trace cannot be written to.
     return jax.tree.map(lambda one: one, leaf) if is_pytree(leaf) else leaf
 
 
 def floating(result: Any) -> list[Any]:
-    """The floating arrays in what a program returned."""
+    """The floating-point arrays in what a program returned."""
     found = [leaf for _, one in leaves(result) for leaf in jax.tree.leaves(one)]
     return [leaf for leaf in found if is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact)]

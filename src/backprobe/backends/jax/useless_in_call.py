@@ -1,4 +1,4 @@
-"""Gradients of one call that are there, and useless: of the function that it is, at its arguments."""
+"""Finds useless gradients of a single call, of its function at its arguments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Traced(JaxTape):
 
 
 def of_call(call: RepeatedCall) -> Sequence[Note]:
-    """What is found in one call; of a model that holds its parameters also of these."""
+    """What is found in one call; for a model that holds its parameters, for these as well."""
     is_model = models.kind(call.target) in ("equinox", "nnx")
     arguments = {name: _as_recorded(value) for name, value in call.arguments().items()}
     given = {MODEL: call.target, **arguments} if is_model else arguments
@@ -59,7 +59,7 @@ class CallGradient(JaxGuardedGradient):
         self.names = tuple(names[at] for at in asked.positions)
 
     def small(self) -> dict[str, float]:
-        """Those whose gradient is 0, or far below the others: its largest number, by name."""
+        """The arguments whose gradient is 0 or far below the others, each with its largest number."""
         names, closed, inputs = self._traced
         function = jaxpr_as_fun(closed)
         outputs, back = jax.vjp(lambda *arrays: function(*arrays), *inputs)
@@ -71,7 +71,7 @@ class CallGradient(JaxGuardedGradient):
 
 
 def _as_recorded(value: Any) -> Any:
-    # What the recorded run was given: JAX's arrays in the place of NumPy's. The caller's containers stay as they are.
+    # The arguments as in the recorded run, with JAX arrays in place of NumPy's. The caller's containers stay unchanged.
     is_numpy = any(isinstance(leaf, numpy.ndarray) for leaf in jax.tree.leaves(value))
     return jax.tree.map(as_given, value) if is_numpy else value
 

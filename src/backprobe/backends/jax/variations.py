@@ -1,4 +1,4 @@
-"""Variations of JAX's arrays, and of models that are pytrees."""
+"""Variations of JAX arrays, and of models that are pytrees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backprobe.backends.variations import Variation, Variations, no_dtype
 
 
 class JaxVariations(Variations):
-    """JAX's ``Variations``. A model of Flax Linen holds no numbers: its parameters are arguments."""
+    """JAX's ``Variations``. A Flax linen model holds no numbers, because its parameters are arguments."""
 
     def varied(self, value: Any, variation: Variation, number: int, undo: list[Callable[[], None]]) -> Any:
         if kind(value) in ("equinox", "nnx"):

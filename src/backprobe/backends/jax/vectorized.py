@@ -21,7 +21,8 @@ class JaxVectorized(Vectorized):
 
     def inside(self, target: Any) -> Any:
         held, whole = models.taken_apart(target)
-        return whole(jax.tree.map(lambda leaf: leaf, held))  # variables of the level that they are used at
+        # Flax variables must be created at the level where they are used
+        return whole(jax.tree.map(lambda leaf: leaf, held))
 
     def gradients(self, program: SampleProgram, samples: Sequence[Any]) -> tuple[Any, Gradients]:
         def one(*sample: Any) -> tuple[Any, Gradients]:
@@ -31,7 +32,7 @@ class JaxVectorized(Vectorized):
         return losses, gradients
 
     def is_tensor(self, value: Any) -> bool:
-        return isinstance(value, jax.Array)  # random keys, too: one for each sample
+        return isinstance(value, jax.Array)  # including random keys: one for each sample
 
     def tensor(self, value: Any) -> Any:
         return value if isinstance(value, jax.Array) else jnp.asarray(value)
@@ -65,5 +66,5 @@ class JaxVectorized(Vectorized):
 
 
 def _wide(array: Any) -> Any:
-    # A dtype to add up in.
+    # A dtype that is wide enough for adding up.
     return jnp.promote_types(array.dtype, jnp.float32)

@@ -1,4 +1,4 @@
-"""The statistics of a watched step of JAX as one pytree, which goes where arrays go."""
+"""The statistics of a watched step in JAX as one pytree, which can be passed wherever arrays can."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ from backprobe.record.statistics import measured as row_of_numbers
 
 @dataclass(frozen=True)
 class About:
-    """What rows of statistics are of: the watch that they belong to, and name, kind and size of each."""
+    """What the rows of statistics describe: the watch that they belong to, and the name, kind and size of each."""
 
     watch: int
     function: str
-    rows: tuple[tuple[str, str, int], ...] = field(hash=False)  # many, and each step looks this up
+    # not hashed: there are many, and each step looks this up
+    rows: tuple[tuple[str, str, int], ...] = field(hash=False)
 
     @cached_property
     def sizes(self) -> Numbers:
-        """The size of each."""
+        """The size of each row's array."""
         return numpy.array([size for _, _, size in self.rows])
 
 
 @jax.tree_util.register_pytree_node_class
 @dataclass(eq=False)
 class Statistics:
-    """The statistics of one run of a watched loss function: small arrays, for ``run.record`` to take.
+    """The statistics of one run of a watched loss function, as small arrays for ``run.record``.
 
-    Those of several runs may be stacked, as ``jax.lax.scan`` stacks them.
+    Those of several runs may be stacked, as by ``jax.lax.scan``.
     """
 
     about: About
@@ -54,13 +55,13 @@ class Statistics:
         return f"<Statistics of {self.about.function}: {len(self.about.rows)} rows>"
 
     def begin_transfer(self) -> None:
-        """They are on their way to this machine's memory, as soon as they are computed."""
+        """Start copying the arrays to this machine's memory as soon as they are computed."""
         for array in self.arrays:
             if hasattr(array, "copy_to_host_async") and not _is_here(array):
                 array.copy_to_host_async()
 
     def columns(self, wanted: Sequence[int] | None) -> Numbers:
-        """The columns of some rows, or of all. Waits until they are there; several runs are merged."""
+        """The columns of some rows, or of all, merged over several runs. Waits for the device."""
         counts, numbers = map(numpy.asarray, self.arrays[:2])
         height = len(self.about.rows)
         found = columns_from(
@@ -68,14 +69,14 @@ class Statistics:
             counts.reshape(-1, height, counts.shape[-1]),
             numbers.reshape(-1, height, numbers.shape[-1]),
         )
-        if found.shape[2] == 1:  # nearly all
+        if found.shape[2] == 1:  # nearly always
             together = found[:, :, 0]
         else:
             together = numpy.concatenate([found[:8].sum(2), found[8:9].min(2), found[9:].max(2)])
         return together if wanted is None else together[:, wanted]
 
     def exponents(self, at: int) -> Exponents:
-        """The magnitudes of a row. Waits until they are there."""
+        """The histogram of a row. Waits for the device."""
         counts, smallest = map(numpy.asarray, self.arrays[2:])
         found, height = NONE, len(self.about.rows)
         one_by_one = zip(counts.reshape(-1, height, counts.shape[-1]), smallest.reshape(-1, height), strict=True)
@@ -85,7 +86,7 @@ class Statistics:
 
 
 def _is_here(array: Any) -> bool:
-    # Is it in this machine's memory, and not given away to a step that may write there?
+    # Is it in this machine's memory, and not donated to a step that may overwrite it?
     return not array.is_deleted() and all(device.platform == "cpu" for device in array.devices())
 
 
@@ -103,11 +104,11 @@ def measured(watch: int, function: str, named: Sequence[tuple[str, str, Any]], m
 
 @dataclass(frozen=True)
 class AwaitedNumber:
-    """A single number that a device may still compute."""
+    """A single number that a device may still be computing."""
 
     number: Any
 
 
 def row_of(one: AwaitedNumber) -> Row:
-    """Its row. Waits until it is there."""
+    """The row of the number. Waits for the device."""
     return row_of_numbers(numpy.asarray(one.number).astype(numpy.float64))

@@ -1,4 +1,4 @@
-"""A loss function that is watched: its value, its gradients and their statistics, from one trace under a probe."""
+"""Watches a loss function: its value, gradients and statistics come from one trace under a probe."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class JaxWatching(FunctionWatching):
             next="run.record(stats)",
         )
 
-    # in the program's own jit
+    # called inside the program's own jit
 
     def value_and_grad(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         positions = [self._position(at, args) for at in self.argnums]
@@ -112,7 +112,7 @@ class JaxWatching(FunctionWatching):
         return measured(self.number, self.name, named, options.magnitudes)
 
     def _position(self, at: int, args: Sequence[Any]) -> int:
-        # That of an argument, which may be counted from the last.
+        # The position of an argument, which may be counted from the end.
         if not -len(args) <= at < len(args):
             raise BadOption(
                 f"there is no argument {at} to differentiate",
@@ -146,7 +146,7 @@ class JaxWatching(FunctionWatching):
                     next="parameters of a floating dtype, or another argnums=",
                 )
 
-    # outside
+    # called outside of jit
 
     def record(self, statistics: Any, updates: Any) -> None:
         found = self._checked(statistics) if statistics is not None or self.listener.is_measured else []
@@ -171,18 +171,18 @@ class JaxWatching(FunctionWatching):
                 self.listener.count(place, partial(one.exponents, at))
 
     def _places(self, about: About) -> tuple[Sequence[int] | None, Sequence[int]]:
-        # Which of the rows this process writes, or None for all, and the place of each of these.
+        # The rows that this process writes, or None for all, and the place of each of them.
         names = {name for of in self.parameters.values() for name in of}
         wanted = None
-        if jax.process_index() > 0:  # each process has all numbers of values, and the first writes them
+        if jax.process_index() > 0:  # every process has all numbers, and the first one writes them
             wanted = [at for at, (name, _, _) in enumerate(about.rows) if name in names]
         rows = about.rows if wanted is None else [about.rows[at] for at in wanted]
         places = [self.listener.place(name, what, is_replicated=name in names) for name, what, _ in rows]
         together = range(places[0], places[0] + len(places)) if places else range(0)
-        return wanted, together if places == [*together] else places  # those of a range lie beside each other
+        return wanted, together if places == [*together] else places  # consecutive places become a range
 
     def _checked(self, statistics: Any) -> list[Statistics]:
-        # The statistics in what the program gives. Raises BadOption.
+        # The statistics in what the program passed. Raises BadOption.
         held = jax.tree.leaves(statistics, is_leaf=lambda one: isinstance(one, Statistics))
         for one in held:
             if not isinstance(one, Statistics):
@@ -239,7 +239,7 @@ def _refused(
     next: str = "(loss, stats), grads = run.value_and_grad(params, batch), and run.record(stats)",
     **parts: str,
 ) -> BadOption:
-    # The error of what ``run.record`` was given.
+    # The error for a wrong argument of ``run.record``.
     return BadOption(said, asked=f"run.record({written(statistics)})", next=next, **parts)
 
 
@@ -251,7 +251,7 @@ def _argnums(argnums: Any, asked: str) -> tuple[int, ...]:
 
 
 def _own(given: Any) -> Any:
-    # An argument in containers of our own, with arrays for floating numbers.
+    # A copy of an argument, in containers of our own, with floating-point numbers as arrays.
     copied = jax.tree.map(lambda leaf: leaf, given)
     return exchange(copied, lambda leaf: jnp.asarray(leaf) if is_differentiable(leaf) else leaf)
 
@@ -261,15 +261,15 @@ def _is_parameter(leaf: Any) -> bool:
 
 
 def _parameters(argument: str, given: Any) -> Iterator[tuple[str, Any]]:
-    # The floating leaves of an argument, by the names that a recording gives them.
+    # The floating-point leaves of an argument, by the names that a recording gives them.
     for path, leaf in jax.tree_util.tree_flatten_with_path(given)[0]:
         if _is_parameter(leaf):
             steps = [str(getattr(key, "name", getattr(key, "key", getattr(key, "idx", key)))) for key in path]
-            yield ".".join([argument, *map(quote, steps)]), leaf  # as ``record.containers`` spells them
+            yield ".".join([argument, *map(quote, steps)]), leaf  # spelled as in ``record.containers``
 
 
 def _filled(given: Any, flowed: Iterator[Any]) -> Any:
-    # An argument with what flowed back to each of its floating leaves, and None for the others.
+    # An argument with each floating-point leaf replaced by what flowed back to it, and the others by None.
     def one(leaf: Any) -> Any:
         if not _is_parameter(leaf):
             return None

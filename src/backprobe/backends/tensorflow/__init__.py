@@ -43,7 +43,7 @@ INSTEAD = {
 
 
 class KerasModels(Models):
-    """Keras's models and layers. Keras is imported when there is one."""
+    """Keras's models and layers. Keras is imported only when the program has one."""
 
     is_model = staticmethod(layers.is_layer)
     libraries = frozenset({"keras", "tensorflow"})
@@ -60,7 +60,7 @@ class KerasModels(Models):
 
 
 class TensorflowBlocks(Blocks):
-    """Blocks under a gradient tape of ours, which is as long open as the block."""
+    """Blocks under a gradient tape of ours, which is open as long as the block."""
 
     tape = TensorflowBlockTape
     takes_gradients = frozenset({"GradientTape", "gradients", "Session", "InteractiveSession", "compute_gradients"})
@@ -73,7 +73,7 @@ class TensorflowBlocks(Blocks):
 
 
 class TensorflowGuards(Guards):
-    """TensorFlow's ``Guards``. Keras is imported when there is one of its models."""
+    """TensorFlow's ``Guards``. Keras is imported only for one of its models."""
 
     @property
     def blocks(self) -> Callable[[], BlockGuards]:  # type: ignore[override]  # read alone
@@ -89,8 +89,8 @@ class TensorflowGuards(Guards):
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """Within this context functions run eagerly, those of Keras's ``fit`` as well."""
-    warnings.filterwarnings("ignore", "Even though the `tf.config", UserWarning)  # that tf.data stays as it is
+    """Inside this context functions run eagerly, including those of Keras's ``fit``."""
+    warnings.filterwarnings("ignore", "Even though the `tf.config", UserWarning)  # that tf.data is not affected
     before = tf.config.functions_run_eagerly()
     tf.config.run_functions_eagerly(True)
     try:

@@ -1,4 +1,4 @@
-"""One pass of the tape over all captured values, and what each of them got."""
+"""One pass of the tape over all captured values, and what each of them received."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def differentiate(tape: Any, log: OperationLog, taps: Taps, options: Options, ra
 
 
 def _passed(tape: Any, log: OperationLog, taps: Taps, options: Options, root: Root, ran: Ran) -> Backward:
-    # Run backward once; what each capture got, and the order in which backward visits them.
+    # Run backward once. Finds what each capture received, and the order in which backward visits them.
     captures: Sequence[Capture] = ran.captures
     recorded = by_key(captures)
     gradients = _gradients(tape, log, root, captures, recorded)
@@ -63,12 +63,12 @@ def _passed(tape: Any, log: OperationLog, taps: Taps, options: Options, root: Ro
 
 
 def _assigned(lost: Sequence[Capture], root: Root, log: OperationLog) -> dict[Capture, Severed]:
-    # The assignments that cut values off from the output: no line tells where the Variable is an attribute.
+    # The assignments that cut values off from the output. A line cannot tell if the Variable is an attribute.
     if not lost or not log.is_written:
         return {}
     found: dict[int, Severed] = {}
     before = log.before(map(identity, root.targets))
-    for severed in log.cuts.severed_behind(before - log.variables.keys()):  # what was written later is behind these
+    for severed in log.cuts.severed_behind(before - log.variables.keys()):  # what was written later depends on these
         if severed.by is CutBy.ASSIGNED:
             found |= dict.fromkeys(log.numbers_before(severed.inputs), severed)
     return {each: found[each.number] for each in lost if each.number in found and not each.is_variable}
@@ -80,12 +80,12 @@ def by_key(captures: Sequence[Capture]) -> dict[Key, int]:
 
 
 def sources(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int]) -> list[list[int]]:
-    """The captures that flow directly into each."""
+    """The captures that flow directly into each capture."""
     return [log.sources(c.number, recorded) if c.is_followed and not c.is_variable else [] for c in captures]
 
 
 def written(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int]) -> dict[Key, WrittenVersion]:
-    """What wrote each version of a Variable that was written while the program ran, where all of it is known."""
+    """What wrote each version of a Variable that changed while the program ran, if all of it is known."""
     found: dict[Key, WrittenVersion] = {}
     if not log.is_written:
         return found
@@ -109,19 +109,19 @@ def written(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Ke
 def _gradients(
     tape: Any, log: OperationLog, root: Root, captures: Sequence[Capture], recorded: Mapping[Key, int]
 ) -> dict[Key, Any]:
-    # What the tape gives with respect to each capture that it follows, by key; one that is not connected has None, and
-    # one whose gradient is in a sum with others the reason.
+    # What the tape gives for each capture that it follows, by key: None if it is not connected, and the reason if its
+    # gradient is mixed with others in one sum.
     leading = log.before(map(identity, root.targets)) if log.is_written else ()
     several = {key: _sources(captures[at], log, leading) for key, at in recorded.items()}
     sources = {key: own for key, own in several.items() if own is not None}
-    flat = [one for own in sources.values() for one in own]  # a list: nests are flattened in Python
+    flat = [one for own in sources.values() for one in own]  # a list: TensorFlow flattens nested structures in Python
     with run_once.heard(run_once.whole) if log.cuts.once else nullcontext():
         given = iter(_given(tape, root, flat))
     return {key: MIXED if own is None else _sum([next(given) for _ in own]) for key, own in several.items()}
 
 
 def _given(tape: Any, root: Root, flat: Sequence[Any]) -> Sequence[Any]:
-    # Raises NothingToDifferentiate where what there is to differentiate is gone.
+    # Raises NothingToDifferentiate if the values to differentiate no longer exist.
     try:
         gradients: Sequence[Any] = tape.gradient(root.output, flat, output_gradients=root.cotangent)
     except tf.errors.UnknownError as error:
@@ -138,7 +138,7 @@ def _given(tape: Any, root: Root, flat: Sequence[Any]) -> Sequence[Any]:
 
 
 def _sources(capture: Capture, log: OperationLog, leading: Container[int]) -> list[Any] | None:
-    # The gradient of a capture is the sum of those of these: of one version of a Variable, what was read of it.
+    # The tensors whose gradients add up to that of a capture: for one version of a Variable, its reads.
     uses = log.variables.get(capture.number)
     if uses is None or not uses.writes:
         return [capture.source]
@@ -151,7 +151,7 @@ def _sum(parts: Sequence[Any]) -> Any:
 
 
 def _found(capture: Capture, gradient: Any, log: OperationLog) -> tuple[GradStatus, Reason | None]:
-    # Whether a capture has a gradient, and why not.
+    # The status of a capture, and why it has no gradient.
     if not capture.is_followed:
         return capture.status, capture.why
     if gradient is MIXED:
@@ -166,8 +166,8 @@ def _found(capture: Capture, gradient: Any, log: OperationLog) -> tuple[GradStat
 def _links(
     log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int], statuses: Sequence[GradStatus]
 ) -> list[list[int]]:
-    # The captures that flow directly into each. Some operations, such as tf.round, have no derivative:
-    # what is not connected flows into nothing that is.
+    # The captures that flow directly into each capture. Some operations, such as tf.round, have no derivative, so what
+    # is not connected to the output cannot flow into anything that is.
     dead = {at for at, status in enumerate(statuses) if status is GradStatus.NOT_CONNECTED}
     found = sources(log, captures, recorded)
     if not dead:
@@ -179,6 +179,6 @@ def _links(
 
 
 def _visited(log: OperationLog, captures: Sequence[Capture], outcomes: Sequence[Outcome]) -> tuple[int, ...]:
-    # Those that have a gradient, the one made last first: so backward visits what forward made.
+    # The captures that have a gradient, in reverse order of creation: the order in which backward visits them.
     there = [at for at, outcome in enumerate(outcomes) if outcome.status is GradStatus.OK]
     return tuple(sorted(there, key=lambda at: log.position(captures[at].number), reverse=True))

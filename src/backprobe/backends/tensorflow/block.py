@@ -1,4 +1,4 @@
-"""The block form's tape: it is open as long as the block, and then differentiates what the block has computed."""
+"""The block form's tape. It is open as long as the block, and then differentiates what the block computed."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ GET_ITER = dis.opmap["GET_ITER"]
 
 
 def _number(gradient: Any) -> int | None:
-    # The number of what an optimizer is given: a tensor, the rows of a sparse one, or a Variable that sums several.
+    # The number of an optimizer's input: a tensor, the rows of a sparse one, or a Variable that sums several.
     held = getattr(gradient, "values", gradient)
     return identity(held) if is_tensor(held) else None
 
 
 def _asks_itself(frame: FrameType | None) -> bool:
-    # Was a tape asked by TensorFlow, and not by the program or a library of it?
+    # Was a tape called by TensorFlow itself, and not by the program or one of its libraries?
     packages = (package(one.f_code.co_filename) for one in callers(frame))
     return next((one for one in packages if one != "backprobe"), None) == "tensorflow"
 
 
 def own_pass(root: Root, captures: Sequence[Capture]) -> OwnPass | None:
-    """What is known of a pass that the program has run itself."""
+    """What is known about a pass that the program ran itself."""
     if root.meant is None:
         return None
     numbers = [identity(one) for one in root.targets]
@@ -68,17 +68,18 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     """TensorFlow's ``BlockTape``, and the ``Differentiator`` of its blocks."""
 
     def __init__(self, options: Options) -> None:
-        super().__init__(replace(options, partials=False))  # which would need the program to go on with other tensors
+        super().__init__(replace(options, partials=False))  # they would replace the program's tensors by others
         self.recording = ExitStack()
-        self.loops: dict[str, None] = {}  # the functions whose loops over datasets would be compiled
+        self.loops: dict[str, None] = {}  # functions whose loops over datasets would normally be compiled
         self.passes: Sequence[Backward] = ()
         self.why_not = NOT_RUN
         self.user_tapes = UserTapes(self.log, self.version, self._watched)
         self.graphs = SessionBlock(lambda: self.counts, options.partials)
         self.taken = TakenPasses(self.log)
-        self.frozen: dict[int, Capture] = {}  # by number: what nothing was followed of when it was captured
+        # by number: captures that depend on nothing followed when they were captured
+        self.frozen: dict[int, Capture] = {}
         self.updates = Updates(self.log) if options.nonfinite and options.updates else None
-        self.noted: Sequence[Reason] | None = None  # what was found by ``useless``, when the block is over
+        self.noted: Sequence[Reason] | None = None  # what ``useless`` found when the block ended
 
     useless: TensorflowUselessGradients | None = None
 
@@ -97,14 +98,14 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
             self.recording.enter_context(listening(updating, private.UPDATING, self._updating))
 
     def _iterating(self, following: Callable[..., Any], dataset: Any) -> Any:
-        # Of a ``for`` loop that TensorFlow would compile, if the ``tf.function`` were not run line by line.
+        # Notices a ``for`` loop that TensorFlow would compile if the ``tf.function`` were not run line by line.
         frame = next(users_frames(sys._getframe(1)), None)
         is_loop = frame is not None and frame.f_code.co_code[frame.f_lasti] == GET_ITER
         if frame is not None and is_loop and any(one.f_code in private.RUN_EAGERLY for one in callers(frame)):
             self.loops[frame.f_code.co_name] = None
         return following(dataset)
 
-    # the values of graphs, which have numbers in sessions
+    # values of graphs, which have numbers only in sessions
 
     def is_tensor(self, value: Any) -> bool:
         return is_tensor(value) or in_session(value) is not None
@@ -130,7 +131,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         return capture
 
     def _watched(self, tape: Any, tensor: Any) -> None:
-        # A tape of the program is to watch a tensor: it is differentiated from here on.
+        # A tape of the program starts to watch a tensor, which is differentiated from here on.
         if not isinstance(tape, ProbeTape) and variable_of(tensor) is None:
             self.follow([tensor])
             capture = self.frozen.pop(identity(tensor), None) if is_eager(tensor) and self.log.carries(tensor) else None
@@ -140,7 +141,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     # what the program does
 
     def _updating(self, following: Callable[..., Any], optimizer: Any, grads: Any, variables: Any, rate: Any) -> Any:
-        # Of what an optimizer writes, part comes from Variables of its own, past which nothing is followed.
+        # What an optimizer writes depends partly on its own Variables, and is not followed past them.
         if not tf.executing_eagerly():
             return following(optimizer, grads, variables, rate)
         pairs = [(one, by) for one, by in zip(variables, grads, strict=False) if is_tensor(one) and by is not None]
@@ -153,7 +154,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         return updated
 
     is_asked_again = True  # the program may differentiate several values
-    is_giving = False  # does a tape of the program run backward?
+    is_giving = False  # is a tape of the program running backward?
 
     def _giving(self, name: str, following: Callable[..., Any], tape: Any, /, *args: Any, **kwargs: Any) -> Any:
         start, compiled = self.log.length + 1, dict(self.log.compiled)
@@ -187,7 +188,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         return gradients
 
     def _hearing(self) -> AbstractContextManager[None]:
-        # What comes back through operations that are differentiated once, where there are any.
+        # Listens to operations that can be differentiated only once, if there are any.
         cuts = self.log.cuts
         return run_once.heard(partial(run_once.zeros_of, cuts)) if cuts.once else nullcontext()
 
@@ -207,11 +208,11 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
                 self.log.root(tensor)
 
     def hides(self, code: CodeType) -> bool:
-        """What is traced is computed later; what has a gradient of its own runs past the tape."""
+        """Traced code is computed later, and code with a gradient of its own bypasses the tape."""
         if private.builds_function():
             return True
         if code in private.CONVERTING:
-            self.log.compiled["what autograph converts"] = None  # as tf.map_fn has it do
+            self.log.compiled["what autograph converts"] = None  # as tf.map_fn makes it do
         return code in private.CONVERTING or code in private.BACKWARD or code.co_filename == private.OWN_GRADIENTS
 
     def unseen(self) -> Sequence[str]:
@@ -242,7 +243,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         return capture.is_followed
 
     def made(self, tensor: Any) -> int:
-        """A gradient that the program has taken itself is a value, and hardly what it is about."""
+        """A gradient that the program took itself is a value too, but hardly the one of interest."""
         position = self.log.made_at(self.identity(tensor))
         return 0 if self.taken.took(position) else position
 
@@ -256,7 +257,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         ]
 
     def _asked(self, passed: Backward, captures: Sequence[Capture]) -> Backward:
-        # With the gradients that the program asked its own tapes for, and what became of its Variables.
+        # Adds the gradients that the program asked its own tapes for, and what happened to its Variables.
         own, graphs = self.user_tapes, self.graphs
         updates = () if self.updates is None else self.updates.found(captures)
         return replace(

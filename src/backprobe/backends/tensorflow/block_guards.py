@@ -1,4 +1,4 @@
-"""Guards of blocks in TensorFlow: the gradients that the program's tapes give, and scaled losses."""
+"""Guards of blocks in TensorFlow: gradients that the program's tapes return, and scaled losses."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.guarded_calls import unfit
 from backprobe.backends.tensorflow.tensors import identity, is_differentiable, is_eager
 
-SCALED = 64  # losses that are kept as scaled
+SCALED = 64  # scaled losses that are remembered
 
 
 class ScaledLosses:
-    """The losses that a ``LossScaleOptimizer`` has scaled by more than 1: it handles an overflow of theirs."""
+    """Losses that a ``LossScaleOptimizer`` scaled by more than 1. It handles their overflow itself."""
 
     def __init__(self) -> None:
         self.known: deque[int] = deque(maxlen=SCALED)
@@ -78,5 +78,5 @@ def numbers_of(gradient: Any) -> Any:
 
 
 def flat(gradients: Any) -> list[Any]:
-    """Sparse gradients as they are."""
+    """The gradients as a flat list, with sparse ones left sparse."""
     return list(tf.nest.flatten(gradients, expand_composites=False))

@@ -1,4 +1,4 @@
-"""Bridges in TensorFlow: a custom gradient whose result has the numbers of one argument, and the history of two."""
+"""Bridges in TensorFlow: a custom gradient whose result has the numbers of one argument and the history of both."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _bridge: Callable[[Any, Any], Any] = tf.custom_gradient(_carried)
 
 
 def bridged(value: Any, source: Any) -> Any | None:
-    """A value with the history of others as well: see ``Bridges.bridged``."""
+    """The value, with the history of other values added: see ``Bridges.bridged``."""
     sources = [one for one in opened(source, is_tensor) if _is_differentiable(one)]
 
     def one(leaf: Any) -> Any | None:
@@ -106,12 +106,12 @@ class TensorflowBridges(Bridges):
     def passes(
         self, heard: Callable[[BridgedPass], None], watched: Callable[[FrameType], Sequence[Any]]
     ) -> Iterator[None]:
-        # a tape is asked for the gradients of these, or they get none
+        # a tape only returns what it is asked for, so it is asked for the gradients of these values as well
         running: list[Any] = []
 
         def lasting(following: Callable[..., Any], tape: Any, *args: Any, **kwargs: Any) -> None:
             following(tape, *args, **kwargs)
-            tape._persistent = True  # to be asked twice
+            tape._persistent = True  # so that it can be asked twice
 
         def asked(
             following: Callable[..., Any], tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any
@@ -132,7 +132,7 @@ class TensorflowBridges(Bridges):
             return given
 
         wraps = [(tf.GradientTape, "__init__", lambda following: partial(lasting, following))]
-        hears = run_once.heard(run_once.whole)  # a bridge adds to what comes to a value
+        hears = run_once.heard(run_once.whole)  # a bridge adds to the gradient that arrives at a value
         with patched(wraps), hears, listening(tf.GradientTape, "gradient", asked):
             yield
 
@@ -173,7 +173,7 @@ def _elsewhere(tensor: Any, by: float) -> Any:
 
 
 def _factors(shape: Any) -> Any:
-    # As many numbers, neither equal nor 0.
+    # Numbers for this shape that are neither equal nor 0.
     count = tf.TensorShape(shape).num_elements()
     return tf.reshape(1.5 + tf.cos(tf.range(count, dtype=tf.float32) * 0.7), shape)
 

@@ -1,4 +1,4 @@
-"""One captured value, from the moment it gets its name until backward has run."""
+"""One captured value, from the moment it is named until backward has run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Capture:
 
     source: Any  # what the tape differentiates with respect to
     value: Any
-    number: int  # of the tensor, or of the Variable's handle
+    number: int  # the number of the tensor, or of the Variable's handle
     version: int = 0
     is_variable: bool = False
-    status: GradStatus = GradStatus.OK  # why it carries no gradient
+    status: GradStatus = GradStatus.OK  # why it has no gradient
     why: Reason | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""TensorFlow's ``Captures``: the calls of a Keras model in a failed step as data, and such calls made again."""
+"""TensorFlow's ``Captures``: a Keras model's calls in a failed step, stored as data and run again."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ RANDOM = ("python", "numpy", "operations")
 
 
 def kept(tensor: Any, **facts: Any) -> KeptTensor:
-    """A tensor as a file has it."""
+    """A tensor in the form in which a file stores it."""
     about = describe(tensor)
     size = int(numpy.prod(about.shape or ())) * tf.as_dtype(about.dtype).size
     return KeptTensor(tensor, size, {"device": about.device, **facts})
 
 
 def result(tensor: Any) -> Result:
-    """What is compared of a tensor: the bits of its numbers, where any NaN is like any other."""
+    """What is compared of a tensor: the bits of its numbers, with all NaN taken as equal."""
     array = numpy.asarray(tensor.numpy())
     counts = unfit({"": tensor}).get("", Nonfinite(0, 0, array.size))
     if array.dtype.kind in "fcV":
@@ -68,7 +68,7 @@ def _under(path: str, name: str) -> str:
 
 
 def named(path: str, module: Any) -> list[tuple[str, Any]]:
-    """The Variables of a module by path, with the states of its random generators, which have a number."""
+    """The Variables of a module by path, and the states of its random generators, which are numbered."""
     known = {id(variable_of(one)): _under(path, name) for name, one in structure_of(module).variables}
     found = variables(module)
     return [(known.get(id(one), _under(path, f"state.{at}")), one) for at, one in enumerate(found)]
@@ -86,7 +86,7 @@ class TensorflowCaptures(Captures):
             for name, variable in named(call.path, call.module):
                 if (
                     id(variable) not in values and not variable.trainable
-                ):  # made by the call: what it began with is gone
+                ):  # the call itself created it, so its initial value is gone
                     left_out.append(f"{name}: the call made it as it ran")
                     continue
                 value = values.get(id(variable))
@@ -180,7 +180,7 @@ class TensorflowCaptures(Captures):
 
 
 class _Tensorflow:
-    # A backend, as far as ``Replay`` needs one.
+    # As much of a backend as ``Replay`` needs.
     state = TensorflowState
 
 
@@ -189,16 +189,16 @@ def _devices() -> list[Any]:
 
 
 def module_at(model: Any, path: str) -> Any:
-    """The module at a path; None where there is none."""
+    """The module at a path; None if there is none."""
     return next((module for one, module in structure_of(model).modules if one == path), None)
 
 
 def _build(module: Any, call: CapturedCall) -> None:
-    # A layer that makes its Variables in its first call makes them now.
+    # Let a layer that creates its Variables in its first call create them now.
     is_built = all(layer.built for layer in module._flatten_layers())
     if not is_built and not any(_is_gone(one) for _, one in leaves(call.given)):
         args, kwargs = refilled(call.given, _tensor_of)
-        with put_back(TensorflowState(module).random_states()):  # what it writes gets the numbers of the step
+        with put_back(TensorflowState(module).random_states()):  # they are overwritten with the numbers of the step
             module(*args, **kwargs)
 
 
@@ -211,7 +211,7 @@ def _tensor_of(one: Any) -> Any:
 
 
 class ReplayedState(CallState):
-    """What a call in a file begins with."""
+    """The state that a stored call starts from."""
 
     def __init__(self, module: Any, call: CapturedCall, step: CapturedStep) -> None:
         states = dict(zip(RANDOM, [*OF_PYTHON, private.operation_seeds()], strict=True))
@@ -223,7 +223,7 @@ class ReplayedState(CallState):
 
 
 class TensorflowReplayedCall(TensorflowGuardedCall):
-    """A call in a file, as a guard has one."""
+    """A stored call, in the form that guards use."""
 
     def __init__(self, module: Any, call: CapturedCall, step: CapturedStep) -> None:
         self.module, self.path, self.is_within, self.came = module, call.path, False, lambda *came: None

@@ -1,4 +1,4 @@
-"""Data: the expressions that let gradients through in the place of operations that cut, see ``Backend.edits``."""
+"""Data: expressions that let gradients through, in place of operations that cut them; see ``Backend.edits``."""
 
 from __future__ import annotations
 

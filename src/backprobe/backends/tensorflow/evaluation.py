@@ -1,6 +1,6 @@
 """Functions of TensorFlow that only compute, by name, so that a recorded line can be evaluated again.
 
-None is looked up that is not in the table: what a recording spells is never run as a program.
+Only names in this table are looked up: text from a recording never runs as code.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ SPELLED = {"dim": "axis", "keepdim": "keepdims"}
 
 
 def evaluate(operation: str, args: Sequence[Any], words: Mapping[str, Any]) -> Any:
-    """What a function gives, of NumPy arrays and as such; None where it is not known, or takes other arguments."""
+    """The function's result for NumPy arrays, as NumPy; None if the name is unknown or the arguments do not fit."""
     spelled = {SPELLED.get(word, word): one for word, one in words.items()}
-    with tf.init_scope():  # the graph that is being built is the program's
+    with tf.init_scope():  # not in the graph that the program may be building
         for home in HOMES if operation in KNOWN and tf.executing_eagerly() else ():
             function = getattr(home, operation, None)
             try:

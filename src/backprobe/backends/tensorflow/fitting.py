@@ -1,7 +1,7 @@
-"""The training function of Keras's ``fit`` while a callback watches it: hooks are there only while it runs.
+"""The training function of Keras's ``fit`` while a callback watches it. Hooks are installed only while it runs.
 
-Keras calls no callback where ``fit`` raises. So a step is watched only if the callback has announced it, and an
-exception that ends the training is seen here.
+Keras calls no callback if ``fit`` raises. Therefore a step is watched only after the callback has announced it, and an
+exception that ends the training is noticed here.
 """
 
 from __future__ import annotations
@@ -14,40 +14,41 @@ import tensorflow as tf
 from backprobe.backends.tensorflow.watching import TensorflowWatching
 
 OVER = StopIteration, tf.errors.OutOfRangeError
-"""Errors that say that there are no more batches."""
+"""Errors that mean that there are no more batches."""
 
 
 class FitSteps:
-    """Stands as ``model.train_function``; ``failed`` is called with the exception that ends the training."""
+    """Replaces ``model.train_function``. ``failed`` is called with the exception that ends the training."""
 
     def __init__(self, model: Any, watching: TensorflowWatching, failed: Callable[[BaseException], None]) -> None:
         self.model, self.watching, self.failed = model, watching, failed
         self.before = model.train_function
-        self.history = getattr(model, "history", None)  # Keras makes one for each ``fit``
+        self.history = getattr(model, "history", None)  # Keras creates one for each ``fit``
         self.is_expected = False
         watching.rest()
         self._make()
 
     def _make(self) -> None:
-        # The program's own training function, which TensorFlow traces as it first runs, with the hooks there.
+        # The program's own training function. TensorFlow traces it when it first runs, with the hooks installed.
         self.model.train_function = None
         self.model.make_train_function()
         self.watched = self.model.train_function
         self.model.train_function = self
 
     def expect(self) -> None:
-        """The next call is a step of the ``fit`` that is watched."""
-        if self.model.train_function is not self:  # a callback has asked for a new one, as after unfreezing layers
+        """The next call is a step of the watched ``fit``."""
+        if self.model.train_function is not self:  # a callback asked for a new one, for example after unfreezing layers
             self._make()
         self.is_expected = True
 
     def __call__(self, iterator: Any) -> Any:
         is_expected, self.is_expected = self.is_expected, False
-        if getattr(self.model, "history", None) is not self.history:  # another ``fit``: the watched one has failed
+        # it belongs to another ``fit``, so the watched one has failed
+        if getattr(self.model, "history", None) is not self.history:
             self.give_up()
             self.model.make_train_function()
             return self.model.train_function(iterator)
-        if not is_expected:  # as ``train_on_batch`` in a callback
+        if not is_expected:  # for example ``train_on_batch`` in a callback
             return self._unwatched()(iterator)
         try:
             with self.watching.hearing():
@@ -68,11 +69,11 @@ class FitSteps:
         return found
 
     def give_up(self) -> None:
-        """``fit`` was called again: the one that is watched has failed, and nobody said so."""
+        """``fit`` was called again, so the watched call has failed without notice."""
         self.end()
         self.failed(RuntimeError("fit was called again"))
 
     def end(self) -> None:
-        """The model has the training function that it had."""
+        """Give the model its own training function back."""
         if self.model.train_function is self:
             self.model.train_function = self.before

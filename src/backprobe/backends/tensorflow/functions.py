@@ -25,18 +25,18 @@ HIGHER_ORDER = FrameworkFunctions(
     tf.foldr,
     tf.nest.map_structure,
 )
-"""These call, outside of a graph, the very functions that they are given. Others, tf.vectorized_map, trace them."""
+"""Functions that call the functions they are given, without a graph. Others, such as tf.vectorized_map, trace them."""
 
 
 class TensorflowCallables(Callables):
-    """What TensorFlow's ``Callables`` are. A ``tf.function`` runs as the Python function that it is: names are in no
-    graph. So does ``tf.config.run_functions_eagerly``. What was traced before is left where it is, and not used.
+    """TensorFlow's ``Callables``. A ``tf.function`` runs as the Python function that it wraps, because a graph has no
+    local names. ``tf.config.run_functions_eagerly`` does the same. Existing traces are left alone and not used.
     """
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         if is_compiled(function):
             return bound_function(function), operator.call
-        if any(is_compiled(vars(base).get("__call__")) for base in type(function).__mro__):  # as of a tf.Module
+        if any(is_compiled(vars(base).get("__call__")) for base in type(function).__mro__):  # for example a tf.Module's
             return bound_function(function.__call__), operator.call
         is_layer = modules_too and layers.is_layer(function)
         return (layers.own_call(function), partial(layers.call_with, function)) if is_layer else None

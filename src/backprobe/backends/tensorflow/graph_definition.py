@@ -1,4 +1,4 @@
-"""Changes to a ``GraphDef`` so that it can be imported into another graph: plain data, before and after."""
+"""Changes to a ``GraphDef``, which is plain data, so that it can be imported into another graph."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def renamed(definition: Any) -> Any:
 
 
 def without(definition: Any, names: set[str]) -> Any:
-    """The ``GraphDef`` without these nodes, and without what only places or orders others after them."""
+    """The ``GraphDef`` without these nodes, and without inputs that only place other nodes with them or order others
+    after them.
+    """
     kept = [node for node in definition.node if node.name not in names]
     for node in kept:
         inputs = [given for given in node.input if given.removeprefix("^") not in names or not given.startswith("^")]
@@ -49,7 +51,7 @@ def without(definition: Any, names: set[str]) -> Any:
 
 
 def tensors_taken(definition: Any) -> set[str]:
-    """The names of the tensors that its nodes take."""
+    """The names of the tensors that its nodes use."""
     return {
         given if ":" in given else f"{given}:0"
         for node in definition.node

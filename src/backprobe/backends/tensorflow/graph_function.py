@@ -1,4 +1,4 @@
-"""A concrete function, or a signature of a SavedModel: its graph, imported with its calls inlined, and run once."""
+"""A concrete function, or a signature of a SavedModel: its graph is imported with all calls inlined, and run once."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from backprobe.record.source import Source
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 HANDING_ON = frozenset({"Identity", "NoOp"})
-INLINER = "Func/"  # where TensorFlow's inliner puts the identities around what a call was
+INLINER = "Func/"  # prefix of the identities that TensorFlow's inliner puts around an inlined call
 
 
 class FunctionProgram(GraphProgram):
-    """The graph of a concrete function; gradients are added to a copy, so that the function stays as it is."""
+    """The graph of a concrete function. Gradients are added to a copy, so the function stays as it is."""
 
     arrays = "tensorflow"
 
@@ -33,7 +33,7 @@ class FunctionProgram(GraphProgram):
         captured = {inside.name for _, inside in function.graph.captures}
         self.inputs = [given for given in function.inputs if given.name not in captured]
         self.specs = [tf.TensorSpec(given.shape, given.dtype, given.op.name) for given in self.inputs]
-        self.original: dict[str, str] = {}  # what the captures were called, by what they are called here
+        self.original: dict[str, str] = {}  # original names of the captures, by their names here
         self.wrapped = v1.wrap_function(self._imported, self.specs)
         super().__init__(self.wrapped.graph, None, name)
         self.wanted = self._structured([self._real(output) for output in self.imported])
@@ -45,7 +45,7 @@ class FunctionProgram(GraphProgram):
         self.variables: list[GraphVariable] = []
         named = {id(variable.handle): variable for variable in self.function.graph.variables}
         for captured, inside in self.function.graph.captures:
-            # under a name of its own: TensorFlow renames an operation u where there is u/ReadVariableOp before it
+            # TensorFlow would rename an operation u if u/ReadVariableOp existed before it, so it gets a name of its own
             tensor = given[inside.name] = graph.capture(captured, name="backprobe_captured")
             self.original[tensor.op.name] = inside.op.name
             if id(captured) in named:
@@ -53,7 +53,8 @@ class FunctionProgram(GraphProgram):
                 self.variables.append(GraphVariable(variable.name.removesuffix(":0"), tensor, variable.dtype))
         definition = renamed(inlined(self.function))
         definition = without(definition, {name.removesuffix(":0") for name in given})
-        count = sum(part is not None for part in self._returned())  # a gradient tape that has seen it appends others
+        # a gradient tape that has seen the function appends further outputs
+        count = sum(part is not None for part in self._returned())
         outputs = self.function.outputs[:count]
         wanted = [output.name for output in outputs if output.name not in given]
         taken = tensors_taken(definition)
@@ -66,19 +67,19 @@ class FunctionProgram(GraphProgram):
         return list(tf.nest.flatten(self.function.structured_outputs, expand_composites=True))
 
     def _structured(self, tensors: Sequence[Any]) -> Any:
-        # These tensors as the function returns its own.
+        # These tensors in the structure that the function returns.
         each = iter(tensors)
         flat = [None if part is None else next(each) for part in self._returned()]
         return tf.nest.pack_sequence_as(self.function.structured_outputs, flat, True)
 
     def _real(self, output: Any) -> Any:
-        # The tensor that the function returns, before identities that only pass it on.
+        # The tensor that the function returns, before unnamed identities that only pass it on.
         while output.op.type == "Identity" and self.written_as(output.op) is None:
             output = output.op.inputs[0]
         return output
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """The arguments that the function itself takes."""
+        """Bind the arguments, which are those of the function itself."""
         try:
             bound = _in_order(self.function, args, kwargs)
             self.given = [
@@ -113,7 +114,7 @@ class FunctionProgram(GraphProgram):
         return found
 
     def fetched(self) -> list[Any]:
-        return list(self.imported)  # which come after all that the function writes
+        return list(self.imported)  # they come after everything that the function writes
 
     def written_as(self, operation: Any) -> str | None:
         name = super().written_as(operation)
@@ -126,7 +127,7 @@ class FunctionProgram(GraphProgram):
         return None if operation.type in HANDING_ON else name
 
     def operations(self) -> Sequence[Any]:
-        """Inlining has mixed their order: each after those that it is computed from, as the outputs need them."""
+        """The operations in an order of execution, which inlining has mixed: each after those that it depends on."""
         placed: dict[str, Any] = {}
         first = [operation for operation in self.graph.get_operations() if operation.type == "Placeholder"]
         for operation in [*first, *(output.op for output in self.imported), *self.graph.get_operations()]:
@@ -148,7 +149,7 @@ class FunctionProgram(GraphProgram):
 
 
 def _wrapper(graph: Any) -> str:
-    # The prefix of names in a graph that only calls one function, as the signatures of SavedModels do.
+    # The prefix of names in a graph that only calls one function, like the signatures of SavedModels.
     operations = [operation for operation in graph.get_operations() if operation.type != "Placeholder"]
     calls = [operation for operation in operations if operation.type in CALLS]
     if len(calls) != 1 or any(operation.type not in HANDING_ON for operation in operations if operation not in calls):
@@ -158,7 +159,7 @@ def _wrapper(graph: Any) -> str:
 
 
 def _in_order(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-    # The tensors among the arguments in the order of the function's inputs.
+    # The tensors among the arguments, in the order of the function's inputs.
     positional, named = function.structured_input_signature
     parameters = list(function.function_type.parameters)
     specs = dict(zip(parameters, positional, strict=False)) | dict(named)
@@ -166,7 +167,7 @@ def _in_order(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
         raise TypeError(f"it takes {', '.join(parameters) or 'none'}")
     given = dict(zip(parameters, args, strict=False)) | dict(kwargs)
     found = []
-    # keywords are inputs in the order of their names, however the signature lists them
+    # keywords are inputs in the order of their names, not of the signature
     for name, spec in [(name, specs[name]) for name in (*list(specs)[: len(positional)], *sorted(named))]:
         wanted = tf.nest.flatten(spec)
         if any(isinstance(part, tf.TypeSpec) for part in wanted):
@@ -176,7 +177,7 @@ def _in_order(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
             parts = zip(wanted, tf.nest.flatten(given.pop(name)), strict=True)
             found += [value for part, value in parts if isinstance(part, tf.TypeSpec)]
         else:
-            given.pop(name, None)  # the graph was traced with it
+            given.pop(name, None)  # it is a constant of the traced graph
     if given:
         raise TypeError(f"{next(iter(given))} is not an argument of it")
     return found

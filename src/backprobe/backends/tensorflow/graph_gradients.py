@@ -1,4 +1,4 @@
-"""Gradient operations in a graph: each is added once, in a name scope of their own, and reused by later calls."""
+"""Gradient operations in a graph. Each is added once, in a name scope of its own, and reused by later calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ v1 = tf.compat.v1
 
 @dataclass
 class Added:
-    """What was added to one graph, by name, so that nothing here keeps the graph alive."""
+    """What was added to one graph, by name, so that the graph is not kept alive."""
 
     tensors: dict[Hashable, dict[Hashable, str]] = field(default_factory=dict)
     operations: set[str] = field(default_factory=set)
@@ -37,9 +37,9 @@ def added(graph: Any) -> set[str]:
 def once(
     graph: Any, key: Hashable, make: Callable[[], Mapping[Hashable, Any]], *, own: bool = True
 ) -> dict[Hashable, Any]:
-    """The tensors that ``make`` adds to the graph, or that it added when this key was asked for before.
+    """The tensors that ``make`` adds to the graph, or that it added for this key before.
 
-    ``own`` says whether what it adds belongs to backprobe and not to the program's graph.
+    ``own`` says whether they belong to backprobe rather than to the program's graph.
     """
     made = _ADDED.setdefault(graph, Added())
     if key not in made.tensors:
@@ -67,8 +67,8 @@ def _refuse_finalized(graph: Any) -> None:
 
 
 def gradients(output: Any, sources: Sequence[Any], cotangent: Any = None, stopped: Sequence[Any] = ()) -> list[Any]:
-    """``tf.gradients``, one dense tensor or None for each source; nothing flows through what is stopped."""
-    with warnings.catch_warnings():  # an IndexedSlices is made dense on purpose
+    """``tf.gradients``: one dense tensor or None for each source. Nothing flows through the tensors in ``stopped``."""
+    with warnings.catch_warnings():  # IndexedSlices are made dense on purpose
         warnings.simplefilter("ignore", UserWarning)
         found = v1.gradients(
             [output], list(sources), None if cotangent is None else [cotangent], stop_gradients=list(stopped) or None
@@ -77,13 +77,13 @@ def gradients(output: Any, sources: Sequence[Any], cotangent: Any = None, stoppe
 
 
 def is_large(size: int, source: Any) -> bool:
-    """Is the Jacobian block of a value of this size too large to be taken?"""
+    """Is the Jacobian block of a value of this size too large to compute?"""
     elements = source.shape.num_elements() if source.dtype != tf.resource else 0
     return elements is None or too_large(size * max(elements, 1)) is not None
 
 
 def blocks(tensor: Any, sources: Sequence[Any], stopped: Sequence[Any]) -> list[Any]:
-    """The whole Jacobian block with respect to each source, all rows at once."""
+    """The full Jacobian block with respect to each source, all rows at once."""
     shape = tensor.shape.as_list()
     size = math.prod(shape)
     seeds = tf.reshape(tf.eye(size, dtype=tensor.dtype), [size, *shape])

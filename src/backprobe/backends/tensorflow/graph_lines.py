@@ -10,7 +10,7 @@ from backprobe.source.user_code import package
 
 
 def user_line(operation: Any) -> Source | None:
-    """The program's line that created an operation; None where the graph was imported."""
+    """The program's line that created an operation; None if the graph was imported."""
     frames = list(operation.traceback or ())
     if any(
         frame.filename.endswith(("framework/importer.py", "framework/function_def_to_graph.py")) for frame in frames

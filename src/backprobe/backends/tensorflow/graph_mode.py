@@ -1,4 +1,4 @@
-"""Graph mode: values and gradients of a graph's tensors from one ``tf.gradients`` call and one run."""
+"""Graph mode: values and gradients of a graph's tensors, from one ``tf.gradients`` call and one run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.capabilities import GraphExecution
 from backprobe.backends.facts import Backward, GraphNode, Options
+from backprobe.backends.graphs import GraphExecution
 from backprobe.backends.refusals import refuse_cotangent
 from backprobe.backends.tensorflow.graph_gradients import once
 from backprobe.backends.tensorflow.graph_run import TensorflowGraphRun, gradients_of
@@ -24,16 +24,16 @@ from backprobe.record.source import Source
 
 
 class GraphProgram(GraphValues, GraphExecution):
-    """Tensors of a graph as a ``GraphExecution``; what runs the graph is a subclass's."""
+    """Tensors of a graph as a ``GraphExecution``. Subclasses know how to run the graph."""
 
     arrays, framework = "numpy", "tensorflow"
 
     @abstractmethod
     def fetch(self, tensors: Mapping[str, Any], fed: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, Any]]:
-        """The result, and the values of these tensors, from one run in which these are fed besides the arguments."""
+        """The result and the values of these tensors, from one run that feeds ``fed`` in addition to the arguments."""
         ...
 
-    # the tensors of it
+    # tensors
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, tf.Tensor)
@@ -54,12 +54,12 @@ class GraphProgram(GraphValues, GraphExecution):
         return self.wanted, partial(self._applied, of) if callable(of) else of
 
     def _applied(self, of: Callable[[Any], Any], wanted: Any) -> Any:
-        # A function of the target adds operations to the graph: once.
+        # Apply a function of the target, which adds operations to the graph, only once.
         names = tuple(leaf.name for _, leaf in leaves(wanted) if self.is_tensor(leaf))
-        key = ("of", weakref.ref(of), names)  # a function may hold the graph
+        key = ("of", weakref.ref(of), names)  # weak, because a function may hold the graph
         return once(self.graph, key, lambda: {"of": of(wanted)}, own=False)["of"]
 
-    # one run
+    # the run
 
     def nodes(self, output: Any) -> Sequence[GraphNode]:
         self.select(output)
@@ -72,13 +72,13 @@ class GraphProgram(GraphValues, GraphExecution):
         result, numbers = self.fetch(run.tensors(), [(run.seed, cotangent)] if cotangent is not None else [])
         return result, numbers["output"], run.backward(numbers)
 
-    # what else is known
+    # other facts
 
     def source(self, node: int) -> Source | None:
         return self.line(self.values[node].tensor.op)
 
     def notes(self) -> Sequence[Note]:
-        """Operations of the run that compute something inside which has no names."""
+        """Notes on operations of the run that compute things inside, without names."""
         calls = [operation for operation in self.executed.values() if operation.type in CALLING]
         named = [(name, CALLING[one.type]) for one in calls if (name := self.written_as(one)) is not None]
         return [Note("one_operation", {"name": name, "kind": kind}) for name, kind in sorted(named)]

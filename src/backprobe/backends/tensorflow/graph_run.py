@@ -1,4 +1,4 @@
-"""One run of a graph: the tensors fetched for each recorded value, and the outcome of each."""
+"""One run of a graph: the tensors fetched for each recorded value, and the outcome of each value."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from backprobe.record.source import Source
 
 
 class TensorflowGraphRun:
-    """One run. By position of the recorded values: the tensors of value and gradient, and the direct inputs.
+    """One run. It holds, by position of the recorded values, the tensors of value and gradient, and the direct inputs.
 
-    ``found`` are the tensors of the gradients, by the names of what they are of.
+    ``found`` are the tensors of the gradients, by the names of the values.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class TensorflowGraphRun:
         ]
 
     def tensors(self) -> dict[str, Any]:
-        """The tensors to fetch, each under the key of its numbers."""
+        """The tensors to fetch, by the keys under which their numbers are looked up."""
         wanted = {"output": self.graph.output}
         carriers = [self._carrier(value, status) for value, (status, _) in zip(self.values, self.statuses, strict=True)]
         for at, (carrier, gradient) in enumerate(zip(carriers, self.gradients, strict=True)):
@@ -53,7 +53,7 @@ class TensorflowGraphRun:
         return wanted | (self._flows() if self.partials else {})
 
     def _carrier(self, value: GraphValue, status: GradStatus) -> Any:
-        # The tensor of a value. Of a variable it may be read in parts only, or only inside calls and loops.
+        # The tensor that carries a value. A variable may be read only in parts, or only inside calls and loops.
         if status in (GradStatus.OPAQUE, GradStatus.NOT_EXECUTED):
             return None
         if value.carriers or value.tensor.dtype.base_dtype != tf.resource:
@@ -64,7 +64,7 @@ class TensorflowGraphRun:
     # local derivatives
 
     def _flows(self) -> dict[Any, Any]:
-        # The contribution and the partial along each edge, added to the graph once for each selection.
+        # The contribution and the partial along each edge. They are added to the graph once for each selection.
         recorded = [value.tensor for at, value in enumerate(self.values) if self.gradients[at] is not None]
         names = tuple(gradient.name for gradient in self.gradients if gradient is not None)
         key = ("partials", self.partials, tuple(tensor.name for tensor in recorded), names)
@@ -79,7 +79,7 @@ class TensorflowGraphRun:
 
     def _flows_into(self, at: int, sources: Sequence[int], recorded: Sequence[Any]) -> dict[Hashable, Any]:
         tensor = self.values[at].tensor
-        size = tensor.shape.num_elements()  # None where only the run knows
+        size = tensor.shape.num_elements()  # None if it is known only at run time
         stopped = [other for other in recorded if other.op is not tensor.op]
         inputs = {source: self.values[source].tensor for source in sources}
         flows = dict(zip(sources, gradients(tensor, list(inputs.values()), self.gradients[at], stopped), strict=True))
@@ -94,10 +94,10 @@ class TensorflowGraphRun:
             partials = blocks(tensor, [inputs[source] for source in connected], stopped) if connected else []
         return made | {f"partial {at} {source}": block for source, block in zip(connected, partials, strict=True)}
 
-    # what became of each value
+    # outcomes
 
     def backward(self, numbers: Mapping[str, Any]) -> Backward:
-        """The outcomes, in the order of the values; backward visits them the other way round."""
+        """The outcomes in the order of the values, which backward visits in reverse."""
         outcomes = [self._outcome(at, value, numbers) for at, value in enumerate(self.values)]
         order = tuple(at for at in reversed(range(len(outcomes))) if outcomes[at].status is GradStatus.OK)
         if not self.partials:
@@ -123,7 +123,8 @@ class TensorflowGraphRun:
         return next(filter(None, map(self.graph.line, self.upstream.cutting(value.tensor))), None)
 
     def _edge(self, at: int, source: int, held: Any, numbers: Mapping[str, Any]) -> Edge:
-        # The numbers of an edge. A value that turned out to have several elements has no partial of one element.
+        # An edge with its numbers. If the value turned out to have several elements, a partial of one element is left
+        # out.
         partial = numbers.get(f"partial {at} {source}")
         shape = tuple(numbers[f"value {source}"].shape)
         wanted = shape if int(numpy.prod(held.shape)) == 1 else (*held.shape, *shape)
@@ -140,7 +141,7 @@ class TensorflowGraphRun:
             return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": value.dtype.name})
         if value.tensor.name not in self.upstream.tensors:
             return GradStatus.NOT_CONNECTED, Reason("output_without")
-        if value.tensor.name in found:  # also what stop_gradient returns: tf.gradients goes on until there
+        if value.tensor.name in found:  # including the result of stop_gradient, up to which tf.gradients runs
             return GradStatus.OK, None
         if self.upstream.is_cut(value.tensor):
             return GradStatus.DETACHED, Reason(self._code_of_cut(value))
@@ -156,7 +157,7 @@ class TensorflowGraphRun:
 
 
 def gradients_of(graph: GraphValues, *, is_seeded: bool) -> dict[Hashable, Any]:
-    """The gradient of each value upstream, by its name: added to the graph once, whatever is selected."""
+    """The gradient of each value before the output, by name. They are added to the graph once, whatever is selected."""
     upstream, output = graph.upstream, graph.output
     fed = [tensor for name, tensor in upstream.tensors.items() if name in graph.fed]
     cut = [tensor for tensor in fed if tensor.op.type not in FREE]

@@ -1,4 +1,4 @@
-"""Targets that are graphs already, and the errors for those that only look like one."""
+"""Targets that are graphs already, and errors for objects that only look like one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backprobe.record.containers import leaves
 
 
 def program(target: Any, session: Any) -> GraphProgram | None:
-    """The program of a graph's tensor, of a container of several, or of a concrete function; None for other targets."""
+    """The program of a graph's tensor, a container of tensors, or a concrete function; None for other targets."""
     if isinstance(target, tf.types.experimental.ConcreteFunction):
         if session is not None:
             raise BadOption(
@@ -43,7 +43,7 @@ def program(target: Any, session: Any) -> GraphProgram | None:
 
 
 def _refuse(part: Any) -> None:
-    # Raise where part of a target is a TensorFlow object that is not a tensor of a graph.
+    # Raise if a part of a target is a TensorFlow object other than a tensor of a graph.
     if isinstance(part, tf.Operation):
         raise BadOption(
             f"{part.name} is an operation, not a tensor",

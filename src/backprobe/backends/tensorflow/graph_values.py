@@ -1,4 +1,4 @@
-"""The values of a graph: which of its tensors and variables have a name, and which tensors carry their values."""
+"""The values of a graph: which tensors and variables have names, and which tensors carry their values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOVING = frozenset(
         "RefNextIteration",
     }
 )
-"""Operations of control flow, which pass values on."""
+"""Operations of control flow that pass values on."""
 
 CALLING = {
     "While": "a loop",
@@ -58,7 +58,7 @@ FREE = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 
 @dataclass(frozen=True, eq=False)
 class GraphVariable:
-    """A variable of the graph: its name, and the handle or reference that its reads take."""
+    """A variable of the graph: its name, and the handle or reference that its reads use."""
 
     name: str
     tensor: Any
@@ -67,7 +67,9 @@ class GraphVariable:
 
 @dataclass(frozen=True, eq=False)
 class GraphValue:
-    """One named value: the tensor that is differentiated by, those that carry its value, and why it is opaque."""
+    """A named value: the tensor to differentiate with respect to, the tensors that carry its value, and why it is
+    opaque.
+    """
 
     node: GraphNode
     tensor: Any
@@ -77,7 +79,7 @@ class GraphValue:
 
 
 class GraphValues:
-    """A graph, and one run of an output of it: the values that have names, and what the run executes."""
+    """A graph and one run of an output: the values that have names, and what the run executes."""
 
     def __init__(self, graph: Any, wanted: Any, name: str) -> None:
         self.graph, self.wanted, self.name = graph, wanted, name
@@ -87,7 +89,7 @@ class GraphValues:
 
     @cached_property
     def variables(self) -> list[GraphVariable]:
-        """The variables of the graph: handles of resources, and references."""
+        """The variables of the graph, both resources and references."""
         return [
             GraphVariable(operation.name, operation.outputs[0], operation.get_attr("dtype"))
             for operation in self.graph.get_operations()
@@ -95,7 +97,7 @@ class GraphValues:
         ]
 
     def written_as(self, operation: Any) -> str | None:
-        """The name of an operation, and None for one that has none of its own."""
+        """The name of an operation; None if backprobe added it."""
         return None if operation.name in added(self.graph) else str(operation.name)
 
     def line(self, operation: Any) -> Source | None:
@@ -103,7 +105,7 @@ class GraphValues:
         return user_line(operation)
 
     def operations(self) -> Sequence[Any]:
-        """All of them, in the order of execution."""
+        """All operations, in the order of execution."""
         return list(self.graph.get_operations())
 
     def fetched(self) -> list[Any]:
@@ -119,13 +121,13 @@ class GraphValues:
         return self.walked[output.name]
 
     def select(self, output: Any) -> None:
-        """From here on, all is about a run of this output."""
+        """Prepare for a run of this output."""
         self.output, self.upstream = output, self.upstream_of(output)
         self.executed = behind(self.graph, [output, *self.fetched()], self.fed, control=True)
         self.takers = taken_by(self.executed.values())
 
     def named(self) -> list[GraphValue]:
-        """Every value, in the order of execution. The reads of a variable that nothing writes are the variable."""
+        """Every named value, in the order of execution. Reads of an unwritten variable count as the variable."""
         variables = {variable.tensor.name: self._variable(variable) for variable in self.variables}
         taken = {read.name for variable in variables.values() for read in variable.carriers}
         found: list[GraphValue] = []
@@ -176,7 +178,7 @@ class GraphValues:
         ]
 
     def _handles(self, variable: GraphVariable) -> list[str]:
-        # The names of a variable's handle; a call that was inlined hands it on.
+        # The names of a variable's handle, including those under which an inlined call passes it on.
         names = [variable.tensor.name]
         if variable.tensor.dtype.base_dtype.name == "resource":
             for name in names:
@@ -184,7 +186,7 @@ class GraphValues:
         return names
 
     def _writers(self, variable: GraphVariable) -> list[str]:
-        # The operations of this run that write to a variable, or may.
+        # The operations of this run that write to a variable, or may do so.
         return [
             self.written_as(operation) or operation.name
             for handle in self._handles(variable)
@@ -194,7 +196,7 @@ class GraphValues:
 
 
 def _only_reads(operation: Any, handle: str) -> bool:
-    # Is this input of a call, a loop or a branch a variable that it only reads? TensorFlow marks those.
+    # Does a call, loop or branch only read the variable behind this input? TensorFlow marks such inputs.
     try:
         noted = operation.get_attr("_read_only_resource_inputs")
     except ValueError:
@@ -203,7 +205,7 @@ def _only_reads(operation: Any, handle: str) -> bool:
 
 
 def is_outside(graph: Any, operation: Any) -> bool:
-    """Is it outside the loops and branches of the graph, so that what it computes can be fetched?"""
+    """Is it outside of loops and branches, so that its result can be fetched?"""
     return bool(graph.is_fetchable(operation)) and operation.type not in ("Enter", "RefEnter")
 
 

@@ -1,4 +1,4 @@
-"""The tensors that a tensor of a graph is computed from, by name, and the paths of gradients to them."""
+"""The tensors from which a tensor of a graph is computed, by name, and the paths of gradients to them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from backprobe.findings.phrasing import listed
 from backprobe.record.graph import reached
 from backprobe.record.reasons import Reason
 
-CUT = 3  # operations that a reason names
+CUT = 3  # operations that a reason mentions
 
 
 def carries(tensor: Any) -> bool:
-    """Can a gradient flow through a tensor of this dtype? A list of tensors or a variable's handle holds others."""
+    """Can a gradient flow through a tensor of this dtype? Variants and handles may hold tensors that carry one."""
     return is_floating(tensor.dtype) or tensor.dtype.base_dtype.name in ("variant", "resource")
 
 
 def behind(graph: Any, tensors: Iterable[Any], fed: frozenset[str], *, control: bool) -> dict[str, Any]:
-    """The operations that compute these tensors, by name and in the order of the graph, up to tensors that are fed.
-    An operation among them stands for itself.
+    """The operations that compute these tensors, by name and in graph order, up to tensors that are fed. An operation
+    among ``tensors`` stands for itself.
 
-    With ``control`` those too that only have to run before.
+    With ``control``, operations that merely have to run before are included.
     """
 
     def before(operation: Any) -> list[Any]:
@@ -35,7 +35,7 @@ def behind(graph: Any, tensors: Iterable[Any], fed: frozenset[str], *, control: 
 
 
 def taken_by(operations: Iterable[Any]) -> dict[str, list[Any]]:
-    """The operations that take each tensor, by its name."""
+    """The operations that use each tensor, by the tensor's name."""
     found: dict[str, list[Any]] = {}
     for operation in operations:
         for given in operation.inputs:
@@ -44,7 +44,7 @@ def taken_by(operations: Iterable[Any]) -> dict[str, list[Any]]:
 
 
 class Upstream:
-    """Every tensor that outputs are computed from, up to those that are fed, which nothing before them reaches."""
+    """Every tensor from which outputs are computed, up to tensors that are fed, since nothing flows into those."""
 
     def __init__(self, graph: Any, outputs: Sequence[Any], fed: frozenset[str], is_leaf: Callable[[Any], bool]) -> None:
         operations = behind(graph, outputs, fed, control=False).values()
@@ -59,7 +59,7 @@ class Upstream:
         self.touched = reached(leaves, lambda name: self.made_of(name, lambda _: True, lambda _: True))
 
     def made_of(self, name: str, through: Callable[[Any], bool], onto: Callable[[Any], bool]) -> list[str]:
-        """The names of the tensors that are made of one directly."""
+        """The names of the tensors that are computed directly from one."""
         return [
             made.name
             for operation in self.consumers.get(name, ())
@@ -79,21 +79,21 @@ class Upstream:
             operation = self.tensors[name].op
             if name in self.fed or (name in recorded and name != tensor.name) or not conducts(operation):
                 return []
-            # differentiating a loop has added inputs to it
+            # differentiating a loop adds inputs to it
             return [given.name for given in operation.inputs if carries(given) and given.name in self.tensors]
 
         found = reached([tensor.name], before) - {tensor.name}
         return sorted(recorded[name] for name in found & recorded.keys())
 
     def why_cut(self, tensor: Any, written_as: Callable[[Any], str | None]) -> Reason:
-        """The reason that no gradient reaches a tensor: the first operations that let none through."""
+        """The reason why no gradient reaches a tensor: the first operations that let none through."""
         cut = {f"{one.type} ({written_as(one) or one.name})": None for one in self.cutting(tensor)}
         if not cut:
             return Reason("custom_gradient")
         return Reason("no_derivative", {"operations": listed(list(cut), CUT)})
 
     def leads_to(self, tensor: Any, outputs: Sequence[Any]) -> bool:
-        """Is there a way from a tensor to one of these along which a gradient can flow?"""
+        """Is there a path from a tensor to one of these outputs along which a gradient can flow?"""
         found = reached([tensor.name], lambda name: self.made_of(name, conducts, carries))
         return any(output.name in found for output in outputs)
 

@@ -1,6 +1,6 @@
-"""One call of a Keras model as a guard keeps it: what it was given, what it began with, and how it is made again.
+"""One call of a Keras model as a guard keeps it: its arguments, its initial state, and how to repeat it.
 
-The function with which tapes differentiate its outputs holds it, and so it lives as long as a tape of the program.
+The function with which tapes differentiate its outputs refers to it, so it lives as long as the program's tape.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ ARRAYS = TensorflowArrays()
 
 
 class CallState:
-    """What a call begins with beside its arguments: the values of all Variables, and random numbers."""
+    """The state that a call starts from besides its arguments: the values of all Variables, and random numbers."""
 
     def __init__(self, module: Any) -> None:
         self.random = RandomNumbers([*OF_PYTHON, private.operation_seeds()])
         self.values = [(variable, private.unrecorded(read, variable)) for variable in variables(module)]
 
     def restore(self) -> None:
-        """From now on all is as it was then."""
+        """Restore this state."""
         self.random.restore()
         for variable, value in self.values:
             private.unrecorded(variable.assign, value)
 
 
 def variables(module: Any) -> list[Any]:
-    """All Variables of a layer, with the states of its random generators."""
+    """All Variables of a layer, including the states of its random generators."""
     held = [variable_of(variable) for variable in module.variables]
     known = {id(one) for one in held}
     others = [variable_of(variable) for _, variable in structure_of(module).variables]
@@ -53,7 +53,7 @@ def variables(module: Any) -> list[Any]:
 
 
 def begun_with(gradients: Sequence[Any], outputs: Sequence[Any]) -> Any:
-    """A zero whose backward begins at these outputs with these gradients."""
+    """A zero whose backward pass starts at these outputs with these gradients."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def seed(*tensors: Any) -> Any:
@@ -67,12 +67,12 @@ def is_of_keras(module: Any) -> bool:
 
 
 def floating(returned: Any) -> dict[str, Any]:
-    """The floating tensors in what a call returned, by their paths."""
+    """The floating-point tensors that a call returned, by path."""
     return {path: leaf for path, leaf in leaves(returned) if is_eager(leaf) and is_differentiable(leaf)}
 
 
 def unfit(named: Mapping[str, Any]) -> Found:
-    """Those that hold NaN or Inf. A finite sum shows that every number is finite."""
+    """The tensors that contain NaN or Inf. A finite sum proves that all numbers are finite."""
     with numpy.errstate(all="ignore"):
         doubted = {name: tensor for name, tensor in named.items() if not _is_finite_sum(tensor)}
     return counted(doubted, ARRAYS.nonfinite)
@@ -90,10 +90,10 @@ class TensorflowGuardedCall(PassedCall):
     see_loss = "bp.explain(bp.probe(f, nonfinite=True)(x)) with a function f that calls the model and returns the loss"
 
     returned: Mapping[str, Any] = MappingProxyType({})
-    """What it returned, where a failing step is captured."""
+    """What the call returned, if failing steps are captured."""
 
     left: Mapping[str, Any] = MappingProxyType({})
-    """The gradients that a pass has given, where a step is captured."""
+    """The gradients that a pass returned, if failing steps are captured."""
 
     floating, unfit, begun_with = staticmethod(floating), staticmethod(unfit), staticmethod(begun_with)
 
@@ -113,13 +113,13 @@ class TensorflowGuardedCall(PassedCall):
 
     @property
     def select(self) -> Sequence[str]:  # type: ignore[override]  # read alone
-        """All but what the functions that Keras's own layers call bind."""
+        """Everything except local variables in functions that Keras's own layers call."""
         paths = [path for path, module in structure_of(self.module).modules if is_of_keras(module)]
         scopes = [".".join(map(quote, path.split("."))) if path else "" for path in paths]
         return [*EVERYTHING, *(f"!{scope}/**:*{end}" for scope in scopes for end in ("", "()"))]
 
     def why_not_again(self) -> Reason | None:
-        if self.has_ended and self.is_within:  # which says whether it trains
+        if self.has_ended and self.is_within:  # it says whether this is a training step
             return Reason("called_within")
         known = {id(variable) for variable, _ in self.state.values}
         made = [one for one in variables(self.module) if id(one) not in known and not one.trainable]
@@ -138,14 +138,14 @@ class TensorflowGuardedCall(PassedCall):
             raise NotTheSame(Reason("draws_on", {"operation": drawn[0]}))
 
     def tied(self, path: str, output: Any) -> Any:
-        """The output again, as a tensor whose gradient this call hears of; its numbers and gradient are the same."""
+        """The output as a new tensor with the same numbers and gradient. This call is told when that arrives."""
         again = private.unrecorded(tf.identity, output)
-        vars(again).update(vars(output))  # such as the mask of Keras
+        vars(again).update(vars(output))  # such as Keras's mask
         private.record_operation("Identity", [again], [output], partial(self._come, path))
         return again
 
     def _come(self, path: str, gradient: Any) -> Any:
-        # The gradient of an output, which a tape has asked for.
+        # The gradient of an output, which a tape asked for.
         if is_eager(gradient):
             self.came(self, path, gradient)
         return [gradient]

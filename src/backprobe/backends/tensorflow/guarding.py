@@ -1,4 +1,4 @@
-"""The eager calls of a Keras model as a guard hears them, and the gradients that tapes of the program give for it."""
+"""Lets a guard see eager calls of a Keras model, and the gradients that the program's tapes compute for it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMPILED = (
 
 @dataclass(eq=False)
 class TapePass(GuardedPass[TensorflowGuardedCall]):
-    """A call of ``tape.gradient``: what it was asked for, and what it gave."""
+    """A call of ``tape.gradient``: what it was asked for, and what it returned."""
 
     target: Any = None
     sources: Any = None
@@ -38,7 +38,7 @@ class TapePass(GuardedPass[TensorflowGuardedCall]):
 
 
 class TensorflowGuarding(PassGuarding[TapePass]):
-    """What the calls of Keras's layers and of gradient tapes go through, in one thread."""
+    """Intercepts the calls of Keras's layers and of gradient tapes, in one thread."""
 
     unfit = staticmethod(unfit)
 
@@ -46,8 +46,8 @@ class TensorflowGuarding(PassGuarding[TapePass]):
         super().__init__(listener)
         self.model = model
         self.known: dict[int, tuple[Any, str]] = {}
-        self.running: list[Any] = []  # the layers that run now, outermost first
-        self.is_guarded = False  # does one of the guarded model run?
+        self.running: list[Any] = []  # the layers that are running, outermost first
+        self.is_guarded = False  # is a layer of the guarded model running?
         self.heard = Heard()
         self.scaled = ScaledLosses()
         self.running_pass = TapePass()

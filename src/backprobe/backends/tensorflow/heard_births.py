@@ -1,4 +1,7 @@
-"""Operations that make NaN or Inf of less, each as TensorFlow runs it eagerly: also within its own functions."""
+"""Reports operations that produce NaN or Inf from better operands, as TensorFlow runs each of them eagerly.
+
+This includes operations inside TensorFlow's own functions.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,13 @@ import tensorflow as tf
 
 from backprobe.backends.heard_arrays import birth
 from backprobe.backends.heard_births import HeardBirth
-from backprobe.backends.tensorflow.private import BACKWARD, argument_names, hearing_operations
+from backprobe.backends.tensorflow.hearing import hearing_operations
+from backprobe.backends.tensorflow.private import BACKWARD, argument_names
 
 
 @contextmanager
 def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
-    """Tells a function of each of them within this context."""
+    """Inside this context, ``heard`` is called for each such operation."""
 
     def told(kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Sequence[Any], *rest: Any, **named: Any) -> None:
         name = kind.decode() if isinstance(kind, bytes) else str(kind)
@@ -35,7 +39,8 @@ def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
 
 
 def _numbers(tensor: Any) -> Any:
-    # None of what holds no numbers, as a Variable's resource, or none yet, as in a graph that is built.
+    # The numbers of a tensor; None if it has none, such as a Variable's handle or a tensor of a graph that is being
+    # built.
     if not hasattr(tensor, "numpy") or tensor.dtype in (tf.resource, tf.variant, tf.string):
         return None
     numbers = tensor.numpy()
@@ -43,7 +48,7 @@ def _numbers(tensor: Any) -> Any:
 
 
 def _is_backward(frame: FrameType | None) -> bool:
-    # Does a tape compute gradients here?
+    # Is a tape computing gradients here?
     while frame is not None and frame.f_code not in BACKWARD:
         frame = frame.f_back
     return frame is not None

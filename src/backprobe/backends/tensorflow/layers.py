@@ -1,4 +1,4 @@
-"""Keras layers as functions: which values are layers, what they compute in, and calling one with another ``call``."""
+"""Keras layers as functions: recognising them, finding the method that computes, and calling them with another one."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from backprobe.errors import BadOption
 from backprobe.record.containers import leaves
 
 MAKING = "make_train_function"
-"""The method of the class of Keras that compiles what ``fit`` runs."""
+"""The method by which Keras's trainer compiles the function that ``fit`` runs."""
 
 
 def is_layer(value: Any) -> bool:
-    """Is it a Keras layer or model that computes with TensorFlow? Keras is looked for, and not imported."""
+    """Is it a Keras layer or model that computes with TensorFlow? Keras is not imported for this."""
     keras = sys.modules.get("keras")
     kind = getattr(getattr(keras, "layers", None), "Layer", None)
     return kind is not None and isinstance(value, kind) and keras.backend.backend() == "tensorflow"  # type: ignore[union-attr]  # keras is there where kind is
 
 
 def reduced(value: Any) -> tuple[Any, ...] | None:
-    """How a layer is pickled: as Keras does it, with the program's own classes, which it finds by name alone."""
+    """How to pickle a layer: as Keras does, plus the program's own classes, which Keras would look up by name alone."""
     if not is_layer(value):
         return None
     inner = [one for one in value._flatten_layers() if not type(one).__module__.startswith("keras.")]
@@ -37,7 +37,7 @@ def reduced(value: Any) -> tuple[Any, ...] | None:
 
 
 def _made_again(name: str, classes: Mapping[str, type], make: Callable[..., Any], args: Sequence[Any]) -> Any:
-    # In the other process. Raises BadOption.
+    # Runs in the other process. Raises BadOption.
     import keras
 
     try:
@@ -54,28 +54,28 @@ def _made_again(name: str, classes: Mapping[str, type], make: Callable[..., Any]
 
 
 def own_call(layer: Any) -> Callable[..., Any]:
-    """The method in which a layer computes; of one that is a ``tf.function``, the Python method."""
+    """The method in which a layer computes; if that is a ``tf.function``, the Python method in it."""
     call: Callable[..., Any] = original(layer, "call")
     return private.bound_function(call) if private.is_compiled(call) else call
 
 
 def call_with(layer: Any, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a layer with another method in the place of that in which it computes."""
+    """Call a layer with another method in place of the one that computes."""
     with listening(layer, "call", partial(instead, call)):
         return layer(*args, **kwargs)
 
 
 def instead(call: Callable[..., Any], following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Keras also runs layers on symbols, to find out shapes: that is not part of the program."""
+    """Keras also runs layers on symbols, to infer shapes. That is not part of the program: ``following`` runs then."""
     return (following if is_symbolic((args, kwargs)) else call)(*args, **kwargs)
 
 
 FOLLOWED: WeakSet[Any] = WeakSet()
-"""The graphs in which what is traced is followed, and its symbols are what the program computes with."""
+"""Graphs in which tracing is followed, because their symbols are what the program computes with."""
 
 
 def is_symbolic(value: Any) -> bool:
-    """Does it hold symbols in the place of tensors, or is all that runs now being traced?"""
+    """Does it contain symbols in place of tensors, or is everything being traced?"""
     symbol = sys.modules["keras"].KerasTensor
     if FOLLOWED and not tf.executing_eagerly() and tf.compat.v1.get_default_graph() in FOLLOWED:
         return any(isinstance(leaf, symbol) for _, leaf in leaves(value))
@@ -86,7 +86,7 @@ def is_symbolic(value: Any) -> bool:
 
 
 def compiled_by_keras() -> set[str]:
-    """What Keras calls the functions that it compiles to train, evaluate and predict."""
+    """Keras's names for the functions that it compiles for training, evaluation and prediction."""
     keras = sys.modules.get("keras")
     trainers = [] if keras is None else [vars(kind) for kind in keras.Model.__mro__ if MAKING in vars(kind)]
     makers = [maker.__code__ for trainer in trainers for maker in trainer.values() if isinstance(maker, FunctionType)]
@@ -95,20 +95,20 @@ def compiled_by_keras() -> set[str]:
 
 
 def is_in_step_of_keras() -> bool:
-    """Does a step that Keras compiles run now?"""
+    """Is a step that Keras compiles running?"""
     names = {frame.f_code.co_name for frame in callers(sys._getframe())}
     return not names.isdisjoint(compiled_by_keras())
 
 
 def variables(layer: Any) -> dict[str, Any]:
-    """The Variables of a layer by their paths in it, as ``stateless`` takes values for them."""
+    """The Variables of a layer by their paths in it; ``stateless`` takes values for them."""
     return {variable.path.removeprefix(f"{layer.path}/").replace("/", "."): variable for variable in layer.variables}
 
 
 def stateless(layer: Any, values: Mapping[int, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call a layer with other values, by identity, in the place of its Variables, which stay as they are.
+    """Call a layer with other values, by id, in place of its Variables, which stay unchanged.
 
-    Returns what it returns, and the values that its Variables would have then.
+    Returns the result, and the values that the Variables would have afterwards.
     """
     trainable, others = (
         [values[id(one)] for one in several] for several in (layer.trainable_variables, layer.non_trainable_variables)

@@ -1,7 +1,7 @@
-"""Memory in TensorFlow: what gradient tapes keep of the operations that they record, and the tensors that are alive.
+"""Memory in TensorFlow: what gradient tapes keep of the operations that they record, and which tensors are alive.
 
-A tape does not show what it keeps. Each kind of operation is given once to a tape of ours, which tells which of its
-inputs and outputs stay alive by it.
+A tape does not reveal what it keeps. Each kind of operation is therefore passed once to a tape of ours, to find out
+which of its inputs and outputs the tape keeps alive.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import tensorflow as tf
 from backprobe.backends.memory import Alive, MeasuredMemory, MemoryHearing, StepBytes, StorageBytes
 from backprobe.backends.patching import listening
 from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.hearing import hearing_operations
 from backprobe.backends.tensorflow.operation_log import COMPILED, READING
 from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
@@ -32,7 +33,7 @@ ON_CPU = "keep one number of each, such as float(tf.reduce_mean(x)), or the late
 
 
 class Tape:
-    """What is known of one tape of the program: where it was entered first, and what it keeps of which steps."""
+    """What is known of one of the program's tapes: where it was first entered, and what it keeps of which steps."""
 
     def __init__(self, line: Source | None, counts: StorageBytes) -> None:
         self.line, self.counts = line, counts
@@ -45,7 +46,7 @@ class Tape:
             self.counts.add(place, size)
 
     def let_go(self) -> None:
-        """It was asked for its gradients, was reset, or is gone."""
+        """It was asked for its gradients, was reset, or no longer exists."""
         for own in self.sizes.values():
             for place in own:
                 self.counts.remove(place)
@@ -59,9 +60,10 @@ class TensorflowMemory(MemoryHearing):
         self.bytes, self.counts, self.listening = StepBytes(), StorageBytes(), ExitStack()
         self.tapes: weakref.WeakKeyDictionary[Any, Tape] = weakref.WeakKeyDictionary()
         self.active: list[Any] = []
-        self.kept: dict[tuple[str, int, int], tuple[list[int], list[int]]] = {}  # by kind of operation
-        self.variables: set[Place] = set()  # where the numbers of Variables are
-        self.bounds: list[int] = []  # a number between those of tensors when the block began, and after each step
+        self.kept: dict[tuple[str, int, int], tuple[list[int], list[int]]] = {}  # what tapes keep, by kind of operation
+        self.variables: set[Place] = set()  # memory of Variables
+        # one above the numbers of all tensors so far: at the start of the block, and after each step
+        self.bounds: list[int] = []
         self.lines: dict[int, Source | None] = {}  # by the number of a tensor
         self.compiled: tuple[str, Sequence[Any], Source | None] | None = None  # a function that has just run
         self.has_run = self.is_muted = self.is_hearing_steps = False
@@ -69,7 +71,7 @@ class TensorflowMemory(MemoryHearing):
     def open(self) -> None:
         self.bounds = [private.next_identity()]
         enter = self.listening.enter_context
-        enter(private.hearing_operations(self._ran, self._recorded))
+        enter(hearing_operations(self._ran, self._recorded))
         for name, heard in (
             (private.PUSH, self._pushed),
             (private.POP, self._popped),
@@ -77,7 +79,8 @@ class TensorflowMemory(MemoryHearing):
         ):
             enter(listening(tf.GradientTape, name, heard))
         self._hear_steps()
-        if tf.config.list_physical_devices("GPU"):  # a list of logical ones settles what a program may still set
+        # listing logical devices would fix settings that a program may still want to change
+        if tf.config.list_physical_devices("GPU"):
             tf.config.experimental.reset_memory_stats("GPU:0")
 
     def close(self) -> None:
@@ -86,7 +89,7 @@ class TensorflowMemory(MemoryHearing):
 
     def step(self) -> None:
         if not self.has_run:
-            return  # another optimizer of the same step
+            return  # it was another optimizer in the same step
         self.bytes.end()
         self.has_run = False
         self.bounds.append(private.next_identity())
@@ -98,7 +101,7 @@ class TensorflowMemory(MemoryHearing):
     # listening
 
     def _hear_steps(self) -> None:
-        # Once Keras is there: a script imports it later.
+        # Start when Keras has been imported, which a script may do later.
         updating = None if self.is_hearing_steps else private.updating_class()
         if updating is not None:
             self.listening.enter_context(listening(updating, private.UPDATING, self._updated))
@@ -112,7 +115,7 @@ class TensorflowMemory(MemoryHearing):
 
     def _pushed(self, following: Callable[..., Any], tape: Any) -> Any:
         self._hear_steps()
-        if private.is_new(tape) and tape in self.tapes:  # it begins anew
+        if private.is_new(tape) and tape in self.tapes:  # it starts anew
             self.tapes[tape].let_go()
         found = following(tape)
         if tape not in self.tapes:
@@ -127,7 +130,7 @@ class TensorflowMemory(MemoryHearing):
 
     def _asked(self, following: Callable[..., Any], tape: Any, *args: Any, **kwargs: Any) -> Any:
         found = following(tape, *args, **kwargs)
-        if private.is_new(tape) and tape in self.tapes:  # it has let go of all
+        if private.is_new(tape) and tape in self.tapes:  # it has released everything
             self.tapes[tape].let_go()
         return found
 
@@ -147,7 +150,7 @@ class TensorflowMemory(MemoryHearing):
                 self._keep(tensor, line, kind)
 
     def _recorded(self, name: str, outputs: Any, inputs: Sequence[Any], is_custom: bool) -> None:
-        # Of a compiled function that has just run, a tape keeps what it hands to its backward function.
+        # For a compiled function that has just run, a tape keeps what is passed to its backward function.
         if self.compiled is None or self.compiled[0] != name or not private.is_followed_by_a_tape(*inputs):
             return
         self.variables.update(map(_place, private.read_from(inputs)))
@@ -176,7 +179,7 @@ class TensorflowMemory(MemoryHearing):
         for tape in self.active:
             self.tapes[tape].add(len(self.bounds) - 1, place, size)
 
-    # what is left
+    # results
 
     def measured(self) -> MeasuredMemory:
         device = None
@@ -210,11 +213,11 @@ def _words(tensor: Any) -> dict[str, str]:
 
 
 def _place(tensor: Any) -> Place:
-    # Where its numbers are: tensors may share memory. On a device that is not known.
+    # Identifies the memory of its numbers, since tensors may share it. On other devices this is not known.
     if "CPU" in tensor.device:
         try:
             return "memory", numpy.asarray(memoryview(tensor)).__array_interface__["data"][0]
-        except (ValueError, TypeError, BufferError, NotImplementedError):  # of a dtype without a buffer
+        except (ValueError, TypeError, BufferError, NotImplementedError):  # a dtype without a buffer
             pass
     return "tensor", private.identity_of(tensor)
 

@@ -1,7 +1,7 @@
-"""The layers and Variables of a Keras model by path: the way one writes them down.
+"""The layers and Variables of a Keras model by path, as one would write them down.
 
-A functional or Sequential model's layers go by their names, and so do the operations between them; those of any other
-by the attribute that holds them: ``blocks.0.dense``. What is held twice has two paths.
+Layers of a functional or Sequential model, and operations between them, go by their names. Those of other models go by
+the attribute that holds them: ``blocks.0.dense``. A layer that is held twice has two paths.
 """
 
 from __future__ import annotations
@@ -37,17 +37,19 @@ BOOKKEEPING = frozenset(
         "call_signature_parameters",
     }
 )
-"""Attributes in which Keras keeps what others hold already, or no parts at all; TensorFlow's begin with ``_self_``."""
+"""Attributes in which Keras keeps parts that others hold already, or no parts at all. TensorFlow's start with
+``_self_``.
+"""
 
 PLAIN = frozenset({bool, int, float, str, type(None)})
-"""Most of a layer's attributes; a Variable's class is slow to ask what it is."""
+"""Types of most attributes of a layer, which hold no parts. Testing for a Variable is slower."""
 
 WANTED = (keras.layers.Layer, keras.Variable, tf.Variable, list, tuple, dict)
 
 
 @dataclass
 class ModulePart:
-    """A layer or operation that can run, the parts directly in it, and its own Variables, by name."""
+    """A layer or operation that can run, with the parts directly in it and its own Variables, by name."""
 
     module: Any
     parts: list[tuple[str, ModulePart]] = field(default_factory=list)
@@ -55,12 +57,12 @@ class ModulePart:
 
 
 def dismantle(model: Any) -> ModulePart:
-    """A model in its parts; one that is held in several places is one part."""
+    """The parts of a model. A layer that is held in several places is a single part."""
     return _part(model, {})
 
 
 def modules(part: ModulePart, path: str = "", above: tuple[ModulePart, ...] = ()) -> Iterator[tuple[str, ModulePart]]:
-    """Every part with its path, that of the whole being "". A part that holds one above it ends there."""
+    """Every part with its path, which is "" for the whole. A part that contains itself is not entered again."""
     yield path, part
     for name, inner in part.parts:
         if inner is not part and inner not in above:
@@ -68,7 +70,7 @@ def modules(part: ModulePart, path: str = "", above: tuple[ModulePart, ...] = ()
 
 
 def parameters(whole: ModulePart) -> Iterator[tuple[str, Any]]:
-    """Every Variable that a layer holds with its path, whether trainable or not, but no random seeds."""
+    """Every Variable that a layer holds with its path, trainable or not, except random seeds."""
     for path, part in modules(whole):
         for name, variable in part.variables:
             yield f"{path}.{name}" if path else name, variable
@@ -89,7 +91,7 @@ def _part(module: Any, known: dict[int, ModulePart]) -> ModulePart:
 
 
 def named_in(layer: Any) -> list[Any]:
-    """What goes by its own name in a Sequential or functional model."""
+    """The layers of a Sequential or functional model, which go by their own names."""
     if isinstance(layer, keras.Sequential):
         return list(layer.layers)
     if isinstance(layer, keras.Model) and hasattr(type(layer), "operations"):
@@ -98,7 +100,7 @@ def named_in(layer: Any) -> list[Any]:
 
 
 def _variables(layer: Any, attributes: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    # By attribute; one in a private attribute, such as ``_kernel``, or in none, by the name that it has itself.
+    # The Variables by attribute. One without a public attribute, such as ``_kernel``, goes by its own name.
     found = [(name, value) for name, value in attributes if isinstance(value, keras.Variable | tf.Variable)]
     known = {id(value) for _, value in found}
     own = [value for key in ("_trainable_variables", "_non_trainable_variables") for value in vars(layer).get(key, ())]
@@ -107,7 +109,7 @@ def _variables(layer: Any, attributes: list[tuple[str, Any]]) -> list[tuple[str,
 
 
 def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
-    own = dict(vars(layer))  # another thread may be at it
+    own = dict(vars(layer))  # a copy, since another thread may change it
     for name in holders(own):
         yield from held(name, own[name])
 
@@ -122,7 +124,7 @@ def holders(own: Mapping[str, Any]) -> list[str]:
 
 
 def held(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What an attribute holds, itself or in lists and dictionaries."""
+    """What an attribute holds, directly or in lists and dictionaries."""
     if isinstance(value, dict | list | tuple):
         for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
             if type(item) not in PLAIN:

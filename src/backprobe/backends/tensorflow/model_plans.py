@@ -1,7 +1,7 @@
-"""Walks over models, kept for the next call as long as the model is put together in the same way.
+"""Walks over models, cached for as long as the model's structure does not change.
 
-A plan holds paths, identities and weak references, so that nothing of a model is kept alive. An identity stands for the
-same object as long as that is alive, and a plan of which anything is gone is not used again.
+A plan holds paths, ids and weak references, so it keeps nothing of a model alive. An id identifies an object only while
+the object is alive, and a plan is discarded once any of its objects is gone.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ OWN_VARIABLES = "_trainable_variables", "_non_trainable_variables"
 
 @dataclass(frozen=True)
 class Structure:
-    """The modules of a model in the order of their paths, its Variables, and every path of each module."""
+    """The modules of a model in the order of their paths, its Variables, and all paths of each module."""
 
     modules: Sequence[tuple[str, Any]]
     variables: Sequence[tuple[str, Any]]
 
     @cached_property
     def known(self) -> dict[int, tuple[Any, list[str]]]:
-        """The modules by identity, each with its paths."""
+        """The modules by id, each with its paths."""
         found: dict[int, tuple[Any, list[str]]] = {}
         for path, module in self.modules:
             found.setdefault(id(module), (module, []))[1].append(path)
@@ -36,7 +36,7 @@ class Structure:
 
 
 class HeldAttributes:
-    """What a layer holds: the names and types of its attributes, and the identities of its parts and Variables."""
+    """What a layer holds: the names and types of its attributes, and the ids of its parts and Variables."""
 
     def __init__(self, layer: Any) -> None:
         self.layer = ref(layer)
@@ -49,9 +49,9 @@ class HeldAttributes:
         return layer is not None and self._held(layer) == self.held
 
     def _held(self, layer: Any) -> tuple[Any, ...]:
-        # It is compared in C. Types are referred to weakly as well: a class may know a model.
-        own = dict(vars(layer))  # another thread may be at it
-        own.pop("call", None)  # which is patched for the time of a call
+        # A tuple, which is compared in C. Types are also referred to weakly, because a class may refer to a model.
+        own = dict(vars(layer))  # a copy, since another thread may change it
+        own.pop("call", None)  # it is patched during a call
         return (
             getattr(layer, "name", None),
             list(own),
@@ -68,7 +68,7 @@ class HeldAttributes:
 
 
 class ModelPlan:
-    """The structure of a model as it was when it was walked, in weak references."""
+    """The structure of a model when it was walked, in weak references."""
 
     def __init__(self, structure: Structure) -> None:
         self.modules = [(path, ref(module)) for path, module in structure.modules]
@@ -77,7 +77,7 @@ class ModelPlan:
         self.held = [HeldAttributes(module) for module in modules if isinstance(module, keras.layers.Layer)]
 
     def structure(self) -> Structure | None:
-        """The structure of the model; None where it may be another one now."""
+        """The structure of the model; None if it may have changed."""
         modules = [(path, module()) for path, module in self.modules]
         variables = [(path, variable()) for path, variable in self.variables]
         is_gone = [one is None for _, one in (*modules, *variables)]
@@ -87,11 +87,11 @@ class ModelPlan:
 
 
 PLANS: dict[int, ModelPlan] = {}
-"""The latest plan of each model that is alive, by its identity: a model may compare and hash as it likes."""
+"""The latest plan of each living model, by id, because a model may define its own comparison and hash."""
 
 
 def structure_of(model: Any) -> Structure:
-    """The modules and Variables of a model; it is walked only where it has changed since it was last."""
+    """The modules and Variables of a model. It is walked again only if it has changed."""
     plan = PLANS.get(id(model))
     structure = None if plan is None else plan.structure()
     if structure is None:

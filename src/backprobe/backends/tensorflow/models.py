@@ -1,4 +1,4 @@
-"""A Keras model for the time of one call: what its layers return is reported, and some run a reporting ``call``."""
+"""Prepares a Keras model for one call: its layers report what they return, and some run a reporting ``call``."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from backprobe.backends.tensorflow.private import is_compiled
 
 @dataclass
 class KerasModelCall(ModelCall):
-    """Keras's ``ModelCall``: nothing of the model is altered, and Variables are differentiated as ``trainable`` says.
+    """Keras's ``ModelCall``: the model is not altered, and Variables are differentiated if they are ``trainable``.
 
-    Floating inputs are differentiated as well, so that layers before the first trainable one have gradients.
+    Floating-point inputs are differentiated too, so that layers before the first trainable one have gradients.
     """
 
     model: Any
@@ -75,9 +75,9 @@ class KerasModelCall(ModelCall):
 
 @contextmanager
 def observing(model: Any, observer: ModuleObserver) -> Iterator[Reporter]:
-    """Within this context the model's layers report in this thread; afterwards nothing of it is left.
+    """Inside this context the model's layers report in this thread; afterwards nothing of this is left.
 
-    What a layer returns is known where its class is called: ``call`` alone would miss what Keras does around it.
+    Results are taken where the layer's class is called, because ``call`` alone would miss what Keras does around it.
     """
     reporter = Reporter(model, observer)
     with ExitStack() as installed:
@@ -93,11 +93,11 @@ def observing(model: Any, observer: ModuleObserver) -> Iterator[Reporter]:
 
 
 def _reporting_call(module: Any, path: str, observer: ModuleObserver) -> Callable[..., Any] | None:
-    # What runs in the place of a layer's ``call``; None where that itself may run.
+    # The function that replaces a layer's ``call``; None if that can run as it is.
     if not is_layer(module):
         return None
     rewritten = observer.rewritten(path, own_call(module)) if observer.wants_locals(path) else None
-    # of one that is compiled, the layers would run once, as symbols, and never again
+    # the layers in a compiled one would run once, on symbols, and never again
     return rewritten or (own_call(module) if is_compiled(original(module, "call")) else None)
 
 
@@ -106,12 +106,12 @@ def _is_built(structure: Structure) -> bool:
 
 
 def caller(kind: type) -> type:
-    """The class that says what calling does."""
+    """The class that defines ``__call__``."""
     return next(base for base in kind.__mro__ if "__call__" in vars(base))
 
 
 class Reporter:
-    """What is called in the place of the ``__call__`` of Keras's classes."""
+    """Replaces the ``__call__`` of Keras's classes."""
 
     def __init__(self, model: Any, observer: ModuleObserver) -> None:
         self.model, self.observer = model, observer
@@ -120,11 +120,11 @@ class Reporter:
         self.report_parameters()
 
     def look(self) -> None:
-        """What is in the model now: layers are also made when the one that holds them first runs."""
+        """Look at the model again, because layers are also created when their holder first runs."""
         self.structure = structure_of(self.model)
 
     def report_parameters(self) -> None:
-        """Those that were not there when this was called last: a layer gets its Variables when it first runs."""
+        """Report parameters that are new since the last time: a layer creates its Variables when it first runs."""
         self.is_built = _is_built(self.structure)
         for path, variable in self.structure.variables:
             if path not in self.parameters:
@@ -140,7 +140,7 @@ class Reporter:
             return output
         if id(module) not in self.structure.known:
             self.look()
-            self.is_built &= id(module) not in self.structure.known  # or its Variables are new, too
+            self.is_built &= id(module) not in self.structure.known  # a new layer has new Variables
         for path in self.structure.known.get(id(module), (None, ()))[1]:
             if self.observer.wants_output(path):
                 self.observer.executed.add(path)

@@ -1,8 +1,8 @@
-"""The operations that ran, and the values that they carried a gradient from: by number, so no tensor is kept alive.
+"""The operations that ran, and the values that they carried a gradient from, by number, so no tensor is kept alive.
 
-A gradient tape knows what flows into what, and does not say. TensorFlow reports each operation as it runs; from that,
-the rules that tapes follow are applied here: an operation passes on what one of its inputs carries, unless recording
-is stopped, it is ``tf.stop_gradient``, or its output has a dtype without derivatives.
+A gradient tape knows what flows into what, but does not tell. TensorFlow reports each operation when it runs, and the
+rules that tapes follow are applied to it here. An operation passes on what one of its inputs carries, unless recording
+is stopped, the operation is ``tf.stop_gradient``, or its output has a dtype without derivatives.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ import tensorflow as tf
 
 from backprobe.backends.tensorflow import run_once
 from backprobe.backends.tensorflow.cuts import Edge, LoggedCuts, Place, Severed, in_checkpoint, is_cast, users_place
+from backprobe.backends.tensorflow.hearing import OwnGradient, hearing_operations
 from backprobe.backends.tensorflow.private import (
-    OwnGradient,
     dtype_number,
-    hearing_operations,
     identity_of,
     is_followed_by_a_tape,
     is_stopped,
@@ -46,40 +45,41 @@ CARRYING = NUMBERS_DIFFERENTIABLE | {tf.variant.as_datatype_enum}
 READING = frozenset({"ReadVariableOp"})
 ASSIGNING = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 WRITING = re.compile("Assign(Add|Sub)?VariableOp|ResourceScatter|ResourceStridedSliceAssign")
-"""Operations by which a program writes into all of a Variable, or into a part."""
+"""Operations by which a program writes into a whole Variable or a part of it."""
 NEITHER = frozenset({"VarIsInitializedOp", "VariableShape", "DestroyResourceOp", "VarHandleOp"})
 COMPILED = re.compile(r"__(?:inference|forward)_(.+)_\d+")
-"""How TensorFlow calls an operation that is a whole ``tf.function``."""
+"""TensorFlow's name for an operation that runs a whole ``tf.function``."""
 GATHERING = frozenset({"ResourceGather", "ResourceGatherNd"})
 DRAWN = ("Random", "Multinomial", "ParameterizedTruncated", "TruncatedNormal")
-"""Operations whose numbers go on where the last one stopped, by how their name starts."""
+"""Prefixes of operations that draw random numbers and continue where the last one stopped."""
 
 NEVER: tuple[int, tuple[int, ...]] = (0, ())
-"""When and of what a value was made that was there before."""
+"""The position and inputs of a value that existed before."""
 
 Key = tuple[int, int]
-"""The number of a tensor, or of a Variable's handle; and the version, which is 0 for a tensor."""
+"""The number of a tensor with version 0, or the number of a Variable's handle with the Variable's version."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What one version of a Variable was made of: the numbers of the values that were written, and by which line."""
+    """What one version of a Variable was made from: the numbers of the written values, and the line that wrote."""
 
     given: tuple[int, ...]
     place: Place
-    adds: bool  # is what it held before in it as well?
+    adds: bool  # was the old value added?
 
 
 @dataclass
 class Uses:
-    """What was done with one Variable: when it was written and read; the reads share its memory."""
+    """What was done with one Variable: when it was written and read. The values read share its memory."""
 
-    writes: list[int] = field(default_factory=list)  # by position in the log
+    writes: list[int] = field(default_factory=list)  # positions in the log
     reads: list[tuple[int, Any]] = field(default_factory=list)
     otherwise: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
-    """When parts of it were gathered, or a function had it, and the numbers of what was made of it."""
-    gathered: dict[int, tuple[int, Any]] = field(default_factory=dict)  # by version: when first, and all of it
-    is_in_doubt: bool = False  # a compiled function had it, and may have written
+    """When parts of it were gathered, or a function received it, and the numbers of the results."""
+    # by version: when that first happened, and the whole value
+    gathered: dict[int, tuple[int, Any]] = field(default_factory=dict)
+    is_in_doubt: bool = False  # a compiled function received it and may have written to it
     written: dict[int, Written] = field(default_factory=dict)  # by the version that a write made
     is_read_unseen: bool = False  # while no tape recorded, as for tf.stop_gradient of the Variable itself
 
@@ -90,8 +90,9 @@ class Uses:
         return [tensor for position, tensor in self.reads if self.version_at(position) == version]
 
     def sources(self, variable: Any, version: int, leading: Container[int]) -> list[Any] | None:
-        """What the gradients of one version of this Variable are those of, where these numbers lead to the output;
-        None where they are in one sum with those of another: there is one gradient of all that was not read plainly.
+        """The tensors whose gradients add up to that of one version of this Variable. ``leading`` are the numbers of
+        all values that lead to the output. None if other versions contribute to the same sum, because everything that
+        was not a plain read has a single gradient.
         """
         plain = {self.version_at(position) for position, tensor in self.reads if identity_of(tensor) in leading}
         others = {
@@ -102,7 +103,7 @@ class Uses:
         return [variable] if plain | others == {version} else None
 
     def versions(self) -> list[tuple[int, int, Any]]:
-        """Each version that was read in the open: where in the log that was first, and what was read."""
+        """Each version that was read, with the position of its first read, and the value."""
         first = dict(self.gathered)
         for position, tensor in self.reads:
             first.setdefault(self.version_at(position), (position, tensor))
@@ -110,28 +111,29 @@ class Uses:
 
 
 class OperationLog:
-    """The operations of one run in the order in which they ran."""
+    """The operations of one run, in the order in which they ran."""
 
     def __init__(self) -> None:
         self.length = 0
         self.followed: set[int] = set()
         self.made: dict[int, tuple[int, tuple[int, ...]]] = {}  # position, and the inputs that carry a gradient
-        self.cut: dict[int, GradStatus] = {}  # values computed from followed ones, and why they carry nothing
+        self.cut: dict[int, GradStatus] = {}  # values computed from followed ones that carry nothing, and why
         self.variables: dict[int, Uses] = {}
         self.cuts = LoggedCuts()
-        self.derived: list[range] = []  # positions at which a tape of the program's own ran backward
-        self.unfollowed: dict[int, tuple[str, Place | None]] = {}  # Variables that a tape does not follow: their dtype
-        self.compiled: dict[str, None] = {}  # the functions that ran as a whole
-        self.is_muted = self.is_written = False  # has any Variable been written?
+        self.derived: list[range] = []  # positions at which a tape of the program ran backward
+        # Variables that a tape does not follow: their dtype, and the line
+        self.unfollowed: dict[int, tuple[str, Place | None]] = {}
+        self.compiled: dict[str, None] = {}  # functions that ran as a whole
+        self.is_muted = self.is_written = False  # is_written: has any Variable been written?
         self.is_without_derivatives = False
-        self.builds_graph = False  # for sessions, beside those of functions
-        self.unset: set[int] = set()  # Variables that were made in the run, and have no value yet
-        self.updating: dict[int, tuple[int, ...]] = {}  # what an optimizer was given for each Variable, while it runs
-        self.updated_at: Place | None = None  # by which line
+        self.builds_graph = False  # a graph for sessions, not one of a function
+        self.unset: set[int] = set()  # Variables that were created in the run and have no value yet
+        self.updating: dict[int, tuple[int, ...]] = {}  # while an optimizer runs: its input for each Variable
+        self.updated_at: Place | None = None  # the line of that update
 
     @contextmanager
     def muted(self) -> Iterator[None]:
-        """What runs within this context is not part of the program."""
+        """What runs inside this context is not part of the program."""
         before, self.is_muted = self.is_muted, True
         try:
             yield
@@ -140,7 +142,7 @@ class OperationLog:
 
     @contextmanager
     def without_derivatives(self) -> Iterator[None]:
-        """What runs within this context has none in TensorFlow."""
+        """What runs inside this context has no derivatives in TensorFlow."""
         self.is_without_derivatives = True
         try:
             yield
@@ -148,7 +150,7 @@ class OperationLog:
             self.is_without_derivatives = False
 
     def root(self, tensor: Any) -> None:
-        """This tensor is watched by the tape."""
+        """The tape watches this tensor."""
         self.length += 1
         self.followed.add(identity_of(tensor))
         self.made[identity_of(tensor)] = (self.length, ())
@@ -156,12 +158,12 @@ class OperationLog:
     def carries(self, tensor: Any) -> bool:
         return identity_of(tensor) in self.followed
 
-    # what TensorFlow tells
+    # what TensorFlow reports
 
     def operation(
         self, kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
     ) -> None:
-        """An operation of this thread has run; one with a graph is only being traced."""
+        """An operation has run in this thread. One with a graph is only being traced."""
         if graph is not None or self.is_muted:
             self.builds_graph |= graph is not None and not (self.is_muted or graph.building_function)
             return
@@ -182,7 +184,7 @@ class OperationLog:
             self.cuts.passed(map(identity_of, inputs), map(identity_of, outputs or ()))
         if not flowing:
             self._pass_cut(inputs, outputs or ())
-        elif name == "StopGradient":  # which TensorFlow runs with recording stopped
+        elif name == "StopGradient":  # TensorFlow runs it with recording stopped
             self._cut(name, CutBy.STOP_GRADIENT, flowing, outputs)
         elif self.is_without_derivatives:
             self._cut(compiled or name, CutBy.NO_DERIVATIVE, flowing, outputs or ())
@@ -194,15 +196,15 @@ class OperationLog:
             self._flow(name, flowing, outputs or ())
             if not is_of_variable and run_once.runs_once(name):
                 run_once.note(self.cuts, name, flowing, self.length, outputs or ())
-        if flowing and WRITING.match(name):  # also while a Variable is made, with recording stopped
+        if flowing and WRITING.match(name):  # also when a Variable is created, with recording stopped
             self._write(name, flowing, inputs)
 
     def _write(self, name: str, flowing: tuple[int, ...], inputs: Sequence[Any]) -> None:
-        # A Variable is written: what it is given is cut off, and what is behind that is behind the Variable.
+        # A Variable is written. The written values are cut off, and cuts before them are now before the Variable.
         handle, *given = map(identity_of, inputs)
         self.cuts.passed(given, [handle])
         written = tuple(number for number in flowing if number != handle)
-        gradient = self.updating.get(handle)  # alone: replicas' gradients are summed in one function of all
+        gradient = self.updating.get(handle)  # only these: gradients of replicas are summed in one function
         place = self.updated_at if gradient is not None else users_place() if written else None
         if written:
             self.cuts.cut(name, CutBy.ASSIGNED, "", written, self.length, handle, place)
@@ -213,8 +215,8 @@ class OperationLog:
     def recorded(
         self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool
     ) -> OwnGradient | None:
-        """A function of their own differentiates these outputs with respect to these inputs, whatever computed them.
-        It gives what hears of that, if the program wrote it.
+        """These outputs are differentiated by a function of their own, whatever computed them. Returns a listener for
+        that function if the program wrote it.
         """
         if self.is_muted or is_stopped():
             return None
@@ -248,9 +250,9 @@ class OperationLog:
             self.cuts.leave(number, self.length)
 
     def beside(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """A function that ``tf.numpy_function`` calls on arrays runs; what it makes has no history, whatever it reads.
+        """Run a function that ``tf.numpy_function`` calls with arrays. Its results have no history, whatever it reads.
 
-        It may read tensors that it is not given, such as those of a model: their numbers leave TensorFlow in it.
+        It may read tensors that were not passed to it, such as a model's; their numbers leave TensorFlow there.
         """
         before, place = self.length, users_place()
         made = call(*args, **kwargs)
@@ -272,7 +274,8 @@ class OperationLog:
         is_any: bool,
         gradients: Sequence[Any],
     ) -> None:
-        # A gradient function of the program's own gave these for its inputs, of what was not all zero (``is_any``).
+        # A gradient function of the program returned these for its inputs. ``is_any`` says if it received anything but
+        # zeros.
         position, place = where
         for own, gradient in zip(edges, gradients, strict=False):
             by = CutBy.OWN_NONE if gradient is None else CutBy.OWN_ZERO
@@ -292,7 +295,7 @@ class OperationLog:
                     self.cut.pop(number, None)
             else:
                 self._cut(name, CutBy.CAST if is_cast(name) else CutBy.DTYPE, flowing, [output])
-                if name == "ReadVariableOp":  # an integer Variable is not computed from what is differentiated
+                if name == "ReadVariableOp":  # an integer Variable is not computed from anything differentiated
                     self.cut.pop(number)
 
     def _cut(self, name: str, by: CutBy, flowing: tuple[int, ...], outputs: Sequence[Any]) -> None:
@@ -308,14 +311,14 @@ class OperationLog:
                 self.cut.update(dict.fromkeys(map(identity_of, outputs), why))
 
     def _note_handle(self, given: Any) -> int:
-        # A tape follows a Variable from when it is first read, unless it is stopped, as inside a compiled function.
+        # A tape follows a Variable from its first read, unless recording is stopped, as inside a compiled function.
         number = identity_of(given)
         if number not in self.followed and dtype_number(given) == RESOURCE and is_followed_by_a_tape(given):
             self.followed.add(number)
         return number
 
     def _use(self, name: str, handle: Any, outputs: Any) -> None:
-        # An operation was given a Variable. One that this does not know is a compiled function.
+        # An operation received a Variable. If its name is unknown, it is a compiled function.
         number = self._note_handle(handle)
         uses = self.variables.get(number)
         if uses is None:
@@ -332,7 +335,7 @@ class OperationLog:
             uses.otherwise.append((self.length, tuple(map(identity_of, outputs))))
             self._hold(uses, handle, outputs[0])
         elif number in self.unset and name in ASSIGNING:
-            self.unset.remove(number)  # its initial value: there is nothing before it
+            self.unset.remove(number)  # this is its initial value, before which there is nothing
         elif name.startswith(("Assign", "Resource")):
             self.write(uses)
         elif name not in NEITHER:
@@ -340,7 +343,7 @@ class OperationLog:
             uses.is_in_doubt = True
 
     def _hold(self, uses: Uses, handle: Any, part: Any) -> None:
-        # Of a Variable that parts are gathered of, keep what all of it was, before it is written.
+        # If parts of a Variable are gathered, keep its whole value before it is written.
         version = uses.version_at(self.length)
         if version not in uses.gathered:
             with self.muted():
@@ -348,13 +351,15 @@ class OperationLog:
             uses.gathered[version] = self.length, whole
 
     def write(self, uses: Uses) -> None:
-        """The Variable of these uses has been written."""
+        """The Variable of these uses was written."""
         uses.writes.append(self.length)
         self.is_written = True
 
     @contextmanager
     def optimizer(self, pairs: Iterable[tuple[int, int | None]]) -> Iterator[None]:
-        """Within this context an optimizer updates Variables: of these it was given these gradients, all by number."""
+        """Inside this context an optimizer updates Variables, given as pairs of their numbers and their gradients'
+        numbers.
+        """
         before = self.updating, self.updated_at
         self.updating = {one: (given,) if given in self.followed else () for one, given in pairs}
         self.updated_at = users_place()
@@ -363,11 +368,11 @@ class OperationLog:
         finally:
             self.updating, self.updated_at = before
 
-    # what follows from it
+    # conclusions
 
     def written(self, number: int, version: int, last: int) -> tuple[set[int], Place, bool] | None:
-        """What was written into a Variable since it had another version, the line that wrote last, and whether what it
-        held then is in it; None where not all of it is known.
+        """What was written into a Variable between two versions, the last line that wrote, and whether the old value is
+        part of it; None if that is not completely known.
         """
         uses, found = self.variables[number], set[int]()
         writes = [uses.written.get(one) for one in range(version, last, -1)]
@@ -381,17 +386,15 @@ class OperationLog:
         return found, writes[0].place, all(write is not None and write.adds for write in writes)
 
     def before(self, numbers: Iterable[int]) -> set[int]:
-        """The values that these were computed from, and these."""
+        """These values, and all values from which they were computed."""
         return reached(numbers, self.inputs)
 
     def numbers_before(self, numbers: Iterable[int]) -> set[int]:
-        """The same, but for gradients that the program took itself, and what only these were computed from."""
+        """Like ``before``, without gradients that the program took itself and what was used only for these."""
         return self.back_to_gradients(numbers)[0]
 
     def back_to_gradients(self, numbers: Iterable[int]) -> tuple[set[int], set[int]]:
-        """The values that these were computed from, and these, but for gradients that the program took itself and what
-        only these were computed from; and such gradients.
-        """
+        """The same set as ``numbers_before``, and the gradients that the program took itself."""
         own = self._derived()
         found = reached(numbers, lambda number: () if number in own else self.inputs(number))
         others = {number for number in found - own if not self.inputs(number)}
@@ -401,7 +404,7 @@ class OperationLog:
         return others, found & own
 
     def of_gradients(self) -> set[int]:
-        """The gradients that the program took itself, and what is computed from these alone."""
+        """The gradients that the program took itself, and what was computed from them alone."""
         found = self._derived()
         for number, (_, flowing) in sorted(self.made.items(), key=itemgetter(1)) if found else ():
             if flowing and found.issuperset(flowing):
@@ -409,9 +412,9 @@ class OperationLog:
         return found
 
     def _derived(self) -> set[int]:
-        # What was computed while a tape of the program's own ran backward.
+        # What was computed while a tape of the program ran backward.
         ends = dict[int, int]()
-        for one in self.derived:  # of which those of inner tapes may lie in others
+        for one in self.derived:  # spans of inner tapes may lie inside others
             ends[one.start] = max(one.stop, ends.get(one.start, 0))
         starts = sorted(ends)
         stops = [*accumulate((ends[start] for start in starts), max)]
@@ -419,35 +422,35 @@ class OperationLog:
         return {number for number, position, at in places if at and position < stops[at - 1]}
 
     def inputs(self, number: int) -> tuple[int, ...]:
-        """The values that carry a gradient, and that this one was computed from."""
+        """The values that carry a gradient and from which this one was computed."""
         return self.made.get(number, NEVER)[1]
 
     def nearest(self, number: int, recorded: Mapping[Key, int]) -> list[int]:
-        """The recorded value that this is, or those that flow into it with no other recorded one between."""
+        """This value if it is recorded; else the recorded values that flow into it without passing another one."""
         own = [at for (each, _), at in recorded.items() if each == number]
         return own[-1:] or self.sources(number, recorded)
 
     def position(self, number: int) -> int:
-        """When a value was made, or a Variable first read; 0 for what was there before."""
+        """When a value was made or a Variable first read; 0 for what existed before."""
         if number in self.variables:
             return min((position for position, _ in self.variables[number].reads), default=0)
         return self.made.get(number, NEVER)[0]
 
     def is_read(self, number: int) -> bool:
-        """Was a Variable read?"""
+        """Was the Variable read?"""
         uses = self.variables.get(number)
         return uses is not None and bool(uses.reads or uses.otherwise or uses.is_read_unseen)
 
     def made_at(self, number: int) -> int:
-        """The position of what was computed from values that carry a gradient; 0 for any other."""
+        """The position of a value that was computed from values with a gradient; 0 for any other."""
         position, flowing = self.made.get(number, NEVER)
         return position if flowing else 0
 
     def sources(self, number: int, recorded: Mapping[Key, int]) -> list[int]:
-        """The recorded values that flow into a value with no other recorded one between."""
+        """The recorded values that flow into a value without passing another recorded one."""
         pending: list[Key] = [(number, -1)]
         found, seen = [], set(pending)
-        for key in pending:  # which grows
+        for key in pending:  # it grows during the loop
             for source in self._inputs(key[0]):
                 if source not in seen:
                     seen.add(source)
@@ -458,7 +461,7 @@ class OperationLog:
         return sorted(found)
 
     def _inputs(self, number: int) -> list[Key]:
-        # What a value was computed from, each Variable at its version then.
+        # What a value was computed from, with the version that each Variable had then.
         position, flowing = self.made.get(number, NEVER)
         if not self.is_written:
             return [(source, 0) for source in flowing]
@@ -468,7 +471,7 @@ class OperationLog:
 
 @lru_cache(4096)
 def _named(kind: Any) -> tuple[str, str | None]:
-    # The name of an operation; and for a call of a compiled function, the name of the function, else None.
+    # The name of an operation, and the name of the function if the operation calls a compiled function, else None.
     name = kind.decode() if isinstance(kind, bytes) else str(kind)
     compiled = COMPILED.fullmatch(name)
     return name, compiled[1] if compiled else None
@@ -476,7 +479,7 @@ def _named(kind: Any) -> tuple[str, str | None]:
 
 @contextmanager
 def hearing_draws() -> Iterator[list[str]]:
-    """The operations that draw random numbers within this context, by name."""
+    """The names of operations that draw random numbers inside this context."""
     drawn: list[str] = []
 
     def operation(kind: Any, *rest: Any, **named: Any) -> None:

@@ -1,7 +1,7 @@
-"""Updates by Keras's optimizers that wrote NaN or Inf into Variables, and what the gradients held that they were given.
+"""Finds updates by Keras's optimizers that wrote NaN or Inf into Variables, and what their gradients contained.
 
-An optimizer is given its gradients as it uses them: accumulated, unscaled and clipped. Each is looked at there, and the
-Variables before and after.
+An optimizer receives its gradients as it uses them: accumulated, unscaled and clipped. They are examined there, and so
+are the Variables before and after.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BADNESS: dict[Kind, int] = {"finite": 0, "inf": 1, "nan": 2}
 
 @dataclass(frozen=True)
 class UpdateStep:
-    """One update: where in the log it began, by which line, and what it wrote into the Variables that it made worse."""
+    """One update: its position in the log, its line, and what it wrote into the Variables that it made worse."""
 
     position: int
     place: Place | None
@@ -43,7 +43,7 @@ class Updates:
         self.steps: list[UpdateStep] = []
 
     def before(self, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Kind, Kind]]:
-        """The Variables that are about to be updated, what they hold, and what their gradients hold."""
+        """The Variables that are about to be updated, what they contain, and what their gradients contain."""
         with self.log.muted():
             looked = [(variable, _kind(variable), _kind(gradient)) for variable, gradient in pairs]
         return [(variable, held, gradient) for variable, held, gradient in looked if held and gradient]
@@ -81,7 +81,7 @@ class Updates:
         ]
 
     def _time(self, capture: Capture) -> int:
-        # The position in the log at which a value was made, and 0 for what was there before.
+        # The position in the log at which a value was made; 0 for what existed before.
         if capture.is_variable:
             uses = self.log.variables.get(capture.number)
             return uses.writes[capture.version - 1] if uses is not None and capture.version else 0
@@ -89,7 +89,7 @@ class Updates:
 
 
 def _kind(given: Any) -> Kind | None:
-    # The worst among the numbers of a Variable or gradient; None where these cannot be read.
+    # The worst kind of number in a Variable or gradient; None if its numbers cannot be read.
     variable = variable_of(given)
     held = unrecorded(read, variable) if variable is not None else getattr(given, "values", given)
     if not is_eager(held) or not (held.dtype.is_floating or held.dtype.is_complex):
@@ -104,7 +104,7 @@ def _name(variable: Any, owned: Any) -> str:
 
 
 def _described(optimizer: Any, rate: Any) -> str:
-    # Its type and its learning rate.
+    # The optimizer's type and learning rate.
     variable = variable_of(rate)
     held = unrecorded(read, variable) if variable is not None else rate
     number = held.numpy() if is_eager(held) else held

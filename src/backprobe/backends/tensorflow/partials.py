@@ -1,4 +1,4 @@
-"""Local partials: what flows from one captured value into the next, and no further."""
+"""Local partials: what flows from one captured value into the next one, and no further."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def local_partials(
 ) -> Backward:
     """One pass from each capture back to its direct inputs, while all other captures let nothing through.
 
-    Where ``kept`` makes something else of each contribution, none is held longer, and no sums are compared.
+    If ``kept`` converts each contribution, the contributions are not held afterwards, and path sums are not compared.
     """
     numbers = frozenset(capture.number for capture in captures if not capture.is_variable)
     notes: list[tuple[int, Reason]] = []
@@ -53,9 +53,9 @@ def local_partials(
 def _edges(
     tape: Any, consumer: Capture, sources: Mapping[int, Capture], arrived: Any, full: bool
 ) -> tuple[list[Edge], list[Reason]]:
-    # The edges into one value, and why their partials are missing: what of its own gradient flows along each.
+    # The edges into one value, and why partials are missing. Each edge carries its share of the value's own gradient.
     def flow(seed: Any) -> list[Any]:
-        """What arrives at each input: zeros, where nothing does."""
+        """What arrives at each input; zeros if nothing does."""
         inputs = [source.source for source in sources.values()]
         flows = zip(sources.values(), tape.gradient(consumer.source, inputs, output_gradients=seed), strict=True)
         return [tf.zeros_like(one.value) if flow is None else tf.convert_to_tensor(flow) for one, flow in flows]
@@ -65,7 +65,7 @@ def _edges(
     try:
         if not consumer.value.dtype.is_complex:
             blocks, notes = _blocks(consumer, sources, flow, full)
-    except LookupError as error:  # an operation without derivative, which the program itself goes around
+    except LookupError as error:  # an operation without a derivative, which the program itself avoids
         if arrived is not None:
             raise
         notes = [Reason("partials_missing", {"error": said_by(error)})]
@@ -76,7 +76,7 @@ def _edges(
 def _blocks(
     consumer: Capture, sources: Mapping[int, Capture], flow: Callable[[Any], list[Any]], full: bool
 ) -> tuple[Mapping[int, Any], list[Reason]]:
-    # The local partial of a value of one number; otherwise the whole block if asked for, one pass an element.
+    # The local partials of a value of one number; for larger values the full blocks if requested, one pass per element.
     size, shape, dtype = _size(consumer), consumer.value.shape, consumer.value.dtype
     if size == 1:
         return dict(zip(sources, flow(tf.ones_like(consumer.value)), strict=True)), []

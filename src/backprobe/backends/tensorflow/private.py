@@ -1,4 +1,4 @@
-"""The names that TensorFlow does not promise to keep, in one place: a release that moved them fails at once."""
+"""All private names of TensorFlow that backprobe uses, in one place: a release that moved one fails at once."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from operator import attrgetter, is_
+from operator import attrgetter
 from types import FunctionType, MethodType
 from typing import Any
 
 import tensorflow as tf
 
 from backprobe.backends.framework_code import CodeOf
-from backprobe.backends.patching import listening
 from backprobe.errors import Unsupported
 
 try:
@@ -56,6 +55,8 @@ try:
     BACKWARD = CodeOf(backprop, *(f"GradientTape.{name}" for name in GIVING))
     CALLED_FUNCTION = ConcreteFunction, "_call_flat"
     LEAVING = ops._EagerTensorBase, "_numpy"
+    EXECUTING, RECORDING = (execute, "execute"), (record, "record_operation")
+    EXECUTING_FAST, RESOURCE = (pywrap_tfe, "TFE_Py_FastPathExecute"), BaseResourceVariable
     NUMPY_FUNCTION = script_ops, "py_func_common"
     _ = script_ops.py_func_common
     RUN_EAGERLY = CodeOf(polymorphic_function, "Function.__call__")
@@ -83,86 +84,21 @@ except (ImportError, AttributeError) as error:
     ) from error
 
 
-OwnGradient = Callable[[Sequence[Any], Any], None]
-"""A listener to the gradients of a function's outputs, and to those that it returns for its inputs."""
-
-
-def ignore(tensor: Any) -> None:
-    """Nothing has to be done about it."""
-
-
 @contextmanager
-def hearing_operations(
-    operation: Callable[..., None],
-    recorded: Callable[[str, Sequence[Any], Sequence[Any], bool], OwnGradient | None],
-    left: Callable[[Any], None] = ignore,
-) -> Iterator[None]:
-    """Within this context ``operation`` is called after each operation of this thread, as an operation callback is.
-
-    ``recorded`` is called for each operation that has its own gradient function, with its name, its outputs, its
-    inputs, and whether the function comes from ``tf.custom_gradient``. It may return a listener, which is then called
-    with the arguments and the result of that gradient function. ``left`` is called with each tensor whose numbers are
-    taken out of TensorFlow, as by ``numpy()`` or ``float()``. Taking its buffer is not noticed.
-    """
-
-    def noting(following: Callable[..., Any], kind: Any, outputs: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
-        heard = recorded(str(kind), outputs, inputs, any(map(_is_own_gradient, rest)))
-        if heard is not None:
-            rest = tuple([_heard(own, heard) if _is_own_gradient(own) else own for own in rest])
-        return following(kind, outputs, inputs, *rest, **named)
-
-    def leaving(following: Callable[..., Any], tensor: Any) -> Any:
-        left(tensor)
-        return following(tensor)
-
-    def calling_back(following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return execute_with_callbacks(*args, **kwargs)
-
-    def reading(following: Callable[..., Any], ctx: Any, kind: Any, name: Any, *inputs: Any) -> Any:
-        """A Variable that is given to an operation as it is would be read in C++, unnoticed."""
-        read = inputs if UNREAD.issuperset(map(type, inputs)) else map(_read, inputs)
-        return following(ctx, kind, name, *read)
-
-    # op_callbacks.add_op_callback would do, but its counterpart takes execute from threads that still need it
+def calling_back(operation: Callable[..., None]) -> Iterator[None]:
+    """Inside this context, ``operation`` is called after each operation of this thread that runs Python callbacks."""
+    # op_callbacks.add_op_callback would do, but removing it also affects other threads that still need it
     thread = context.context()
-    with (
-        listening(execute, "execute", calling_back),
-        listening(record, "record_operation", noting),
-        listening(*LEAVING, leaving),
-        listening(pywrap_tfe, "TFE_Py_FastPathExecute", reading),
-    ):
-        thread.add_op_callback(operation)
-        try:
-            yield
-        finally:
-            thread.remove_op_callback(operation)
-
-
-@contextmanager
-def also_hearing(
-    operation: Callable[..., None], own_gradient: Callable[[Any, Sequence[Any], Sequence[Any], Any], None]
-) -> Iterator[None]:
-    """Within the context of ``hearing_operations`` this hears of the same operations, after it.
-
-    ``own_gradient`` hears of what is differentiated by a function of its own, as (name, outputs, inputs, function).
-    """
-
-    def noting(following: Callable[..., Any], kind: Any, outputs: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
-        own_gradient(kind, outputs, inputs, rest[0] if rest else named["backward_function"])
-        return following(kind, outputs, inputs, *rest, **named)
-
-    thread = context.context()
-    with listening(record, "record_operation", noting):
-        thread.add_op_callback(operation)
-        try:
-            yield
-        finally:
-            thread.remove_op_callback(operation)
+    thread.add_op_callback(operation)
+    try:
+        yield
+    finally:
+        thread.remove_op_callback(operation)
 
 
 @contextmanager
 def all_stopped() -> Iterator[None]:
-    """Within this context no tape records."""
+    """Inside this context no tape records."""
     if is_stopped():
         yield
         return
@@ -174,36 +110,36 @@ def all_stopped() -> Iterator[None]:
 
 
 def argument_names(kind: str, count: int) -> list[str]:
-    """What an operation of this kind calls so many inputs, where each of its arguments is one."""
+    """The argument names of this kind of operation, if it takes ``count`` inputs with one name each."""
     definition = op_def_registry.get(kind)
     named = [one.name for one in definition.input_arg] if definition is not None else []
     return named if len(named) == count else [f"input {nth}" for nth in range(1, count + 1)]
 
 
 def is_stateful(kind: str) -> bool:
-    """Does this kind of operation change something, or read what may change, as a generator of random numbers?"""
+    """Does this kind of operation change state, or read state that may change, like a random generator's?"""
     definition = op_def_registry.get(kind)
     return definition is None or bool(definition.is_stateful)
 
 
 def executed(kind: str, inputs: Sequence[Any], attrs: Any) -> Any:
-    """The first of what an operation makes."""
+    """The first result of an operation."""
     return execute.quick_execute(kind, 1, [*inputs], attrs, context.context())[0]
 
 
 def gradients_of(kind: str, attrs: Any, inputs: Sequence[Any], outputs: Sequence[Any], given: Sequence[Any]) -> Any:
-    """The gradients of the operands of an operation for those of what it made, as a tape takes them.
+    """The gradients of an operation's inputs, given those of its outputs, as a tape computes them.
 
-    Raises LookupError for a kind that has none.
+    Raises LookupError for an operation without a gradient.
     """
     return backprop._gradient_function(kind, attrs, len(inputs), [*inputs], [*outputs], [*given], (), "")
 
 
 def kept_of(kind: str, attrs: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """Which inputs and which outputs of an operation a tape keeps that records it; nothing runs again.
+    """Which inputs and outputs of an operation a recording tape keeps. Nothing runs again.
 
-    A tape of ours is given the operation with other tensors on the same memory, and lets go of those that the gradient
-    of the operation does not use.
+    A tape of ours records the operation with other tensors on the same memory, and drops those that the operation's
+    gradient does not use.
     """
     copies = [[_again(one) for one in several] for several in (inputs, outputs)]
     with backprop.GradientTape() as tape:
@@ -216,7 +152,7 @@ def kept_of(kind: str, attrs: Any, inputs: Sequence[Any], outputs: Sequence[Any]
 
 
 def read_from(tensors: Sequence[Any]) -> list[Any]:
-    """What the Variables hold whose handles are among these tensors."""
+    """The values of the Variables whose handles are among these tensors."""
     known = [(one, getattr(one, "_handle_data", None)) for one in tensors if one.dtype == tf.resource]
     dtypes = [(one, data.shape_and_type[0].dtype) for one, data in known if data is not None and data.is_set]
     return [executed("ReadVariableOp", [one], ("dtype", dtype)) for one, dtype in dtypes]
@@ -227,34 +163,15 @@ def has_derivatives(tensor: Any) -> bool:
 
 
 def _again(tensor: Any) -> Any:
-    # Another tensor on the same memory; a handle is itself.
+    # Another tensor on the same memory; a handle stays itself.
     if tensor.dtype in (tf.resource, tf.variant):
         return tensor
     attrs = ("T", tensor._datatype_enum())
     return execute.quick_execute("Identity", 1, [tensor], attrs, context.context())[0]
 
 
-def _heard(function: Callable[..., Any], heard: OwnGradient) -> Callable[..., Any]:
-    def backward(*given: Any) -> Any:
-        gradients = function(*given)
-        heard(given, gradients)
-        return gradients
-
-    return backward
-
-
-def _read(given: Any) -> Any:
-    kind = type(given)
-    if BaseResourceVariable in kind.__mro__:  # isinstance would ask its metaclass, in Python
-        return given.value()
-    if (kind is list or kind is tuple) and not UNREAD.issuperset(map(type, given)):
-        read = [_read(one) for one in given]
-        return given if all(map(is_, read, given)) else read
-    return given
-
-
 def unrecorded(function: Callable[[Any], Any], given: Any) -> Any:
-    """What a function returns, past all tapes."""
+    """The result of a function that runs unseen by all tapes."""
     if is_stopped():
         return function(given)
     stop()
@@ -265,7 +182,7 @@ def unrecorded(function: Callable[[Any], Any], given: Any) -> Any:
 
 
 def writers() -> list[tuple[Any, str]]:
-    """Functions that write files in C++, and of h5py where it is imported."""
+    """Functions that write files in C++, including h5py's if it is imported."""
     found = [
         (file_io.FileIO, "_prewrite_check"),
         (gen_io_ops, "write_file"),
@@ -277,16 +194,16 @@ def writers() -> list[tuple[Any, str]]:
 
 
 def operation_seeds() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """What reads and writes the state from which eager operations get their seeds."""
+    """Functions that read and set the state from which eager operations get their seeds."""
     drawn: random.Random | None = getattr(context.context(), "_rng", None)
     return (lambda: None, lambda _: None) if drawn is None else (drawn.getstate, drawn.setstate)
 
 
 @contextmanager
 def operations_seeded() -> Iterator[Callable[[int, bool], None]]:
-    """Within this context operations that draw random numbers can be seeded; after it they go on as before.
+    """Inside this context random operations can be seeded; afterwards they continue as before.
 
-    What it gives takes the seed, and whether kernels that have drawn before are to begin anew.
+    Yields a function of the seed, and of whether kernels that have drawn before should start anew.
     """
     eager = context.context()
     before = {name: value for name, value in vars(eager).items() if name in ("_seed", "_rng")}
@@ -302,14 +219,14 @@ def operations_seeded() -> Iterator[Callable[[int, bool], None]]:
     try:
         yield begin
     finally:
-        if begun:  # a kernel that has drawn in here would go on where it is
+        if begun:  # otherwise a kernel that drew in here would continue from there
             seed_eager(eager, begun[-1])
-        vars(eager).pop("_rng", None)  # it comes with the first seed
+        vars(eager).pop("_rng", None)  # it is created with the first seed
         vars(eager).update(before)
 
 
 def global_generator() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """What reads and writes the generator that TensorFlow makes when it is first asked for, and its state."""
+    """Functions that read and set TensorFlow's global generator, which is created on first use, and its state."""
 
     def read() -> Any:
         found = stateful_random_ops.global_generator
@@ -324,13 +241,13 @@ def global_generator() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
 
 
 def global_seed() -> int | None:
-    """What ``tf.random.set_seed`` was given."""
+    """The argument of ``tf.random.set_seed``."""
     seed: int | None = getattr(context.context(), "_seed", None)
     return seed
 
 
 def random_state_of_keras() -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    """What reads and writes the state of the generator that Keras makes when it first draws without a seed."""
+    """Functions that read and set the state of the generator that Keras creates when it first draws without a seed."""
     states, name = sys.modules.get("keras.src.backend.common.global_state"), "global_seed_generator"
 
     def read() -> Any:
@@ -340,7 +257,7 @@ def random_state_of_keras() -> tuple[Callable[[], Any], Callable[[Any], None]]:
     def write(known: Any) -> None:
         if states is None:
             return
-        # the generator itself, too: keras.utils.set_random_seed and clear_session take it away
+        # the generator itself as well: keras.utils.set_random_seed and clear_session remove it
         states.set_global_attribute(name, None if known is None else known[0])
         if known is not None:
             unrecorded(known[0].state.assign, known[1])
@@ -349,7 +266,7 @@ def random_state_of_keras() -> tuple[Callable[[], Any], Callable[[Any], None]]:
 
 
 def is_traced_by_keras() -> bool:
-    """Is what runs now traced by Keras to find out shapes, and by no ``tf.function``?"""
+    """Is Keras tracing, in order to infer shapes, outside of any ``tf.function``?"""
     return str(getattr(ops.get_default_graph(), "name", "")).startswith("scratch_graph")
 
 
@@ -362,7 +279,7 @@ def records(tape: Any) -> bool:
 
 
 def is_new(tape: Any) -> bool:
-    """Has a tape nothing on it, since it was not entered yet, or was reset?"""
+    """Is a tape empty because it was not entered yet or was reset?"""
     return tape._tape is None
 
 
@@ -380,20 +297,21 @@ identity_of: Callable[[Any], int] = attrgetter("_id")
 
 
 def next_identity() -> int:
-    """A number above those of all eager tensors that there are, and below those of all to come."""
+    """A number above those of all existing eager tensors and below those of all later ones."""
     return int(ops.uid())
 
 
 def is_compiled(function: Any) -> bool:
-    if type(function) in (FunctionType, MethodType):  # most are: isinstance asks a class with a metaclass in Python
+    if type(function) in (FunctionType, MethodType):  # most are, and isinstance would ask a metaclass in Python
         return False
     return isinstance(function, tf.types.experimental.PolymorphicFunction)
 
 
 def bound_function(function: Any) -> Callable[..., Any]:
-    """The Python function of a ``tf.function``; of one that is a method, the method bound to its object.
+    """The Python function of a ``tf.function``; for a method, bound to its object.
 
-    TensorFlow hides a bound method in wrappers that hold its object weakly, and autograph puts itself between them.
+    TensorFlow hides a bound method in wrappers that refer weakly to its object, and autograph inserts itself between
+    them.
     """
     inner = function.python_function
     while inner is not None:
@@ -405,16 +323,17 @@ def bound_function(function: Any) -> Callable[..., Any]:
 
 
 def is_of_forgotten_function(error: Any) -> bool:
-    """Is this the error of a ``tf.py_function`` whose gradient is taken again? Its token is gone from a dict."""
+    """Is this the error of differentiating a ``tf.py_function`` twice? Its token is gone from a dict then."""
     return "KeyError" in str(error) and "pyfunc_" in str(error)
 
 
 def has_own_gradient(function: Any) -> bool:
-    """Did ``tf.custom_gradient`` or ``tf.recompute_grad`` make this?"""
-    return type(function).__module__ == custom_gradient.__name__ or _is_own_gradient(function)
+    """Was this made by ``tf.custom_gradient`` or ``tf.recompute_grad``?"""
+    return type(function).__module__ == custom_gradient.__name__ or is_own_gradient(function)
 
 
-def _is_own_gradient(function: Any) -> bool:
+def is_own_gradient(function: Any) -> bool:
+    """Is this a gradient function that was written inside ``tf.custom_gradient``?"""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     return code is not None and code.co_filename == OWN_GRADIENTS
 
@@ -423,7 +342,7 @@ def _is_own_gradient(function: Any) -> bool:
 
 
 def builds_function() -> bool:
-    """Is a function traced, or what Keras makes of one? A graph for sessions is built line by line, as Python runs."""
+    """Is a function or a Keras model being traced? A session's graph does not count: Python builds it line by line."""
     return not tf.executing_eagerly() and bool(ops.get_default_graph().building_function)
 
 
@@ -437,7 +356,7 @@ def is_remote(session: Any) -> bool:
 
 
 def handle_of(variable: Any) -> Any:
-    """The handle of a Variable; of one of the older kind the reference that its reads take."""
+    """The handle of a Variable; for an old-style Variable the reference that its reads use."""
     handle = getattr(variable, "handle", None)
     return variable._ref() if handle is None and hasattr(variable, "_ref") else handle
 
@@ -451,15 +370,15 @@ def conducts(operation: Any) -> bool:
         return False
     try:
         return ops.get_gradient_function(operation) is not None
-    except LookupError:  # a call of a function, or an operation that ``tf.gradients`` will complain of by name
+    except LookupError:  # a function call, or an operation that ``tf.gradients`` will reject by name
         return True
 
 
 def has_no_derivative(kind: str) -> bool:
-    """Is the derivative of this kind of operation registered as None, so that tapes follow it and give None?"""
+    """Is this operation's derivative registered as None, so that tapes follow it and return None?"""
     try:
         return kind in FLAT or ops.gradient_registry.lookup(kind) is None
-    except LookupError:  # tapes raise that themselves
+    except LookupError:  # tapes raise this themselves
         return False
 
 
@@ -472,24 +391,24 @@ def has_derivative(kind: str) -> bool:
 
 
 def makes_one(kind: str) -> bool:
-    """Has this kind of operation one output?"""
+    """Does this kind of operation have exactly one output?"""
     definition = op_def_registry.get(kind)
     return definition is not None and len(definition.output_arg) == 1
 
 
 def inlined(function: Any) -> Any:
-    """The ``GraphDef`` of a concrete function with the calls in it replaced by what they call."""
+    """The ``GraphDef`` of a concrete function, with all calls in it inlined."""
     return inline(function, lower_control_flow=False, aggressive_inlining=True)
 
 
 def called_graph(graph: Any, call: Any) -> Any:
-    """The graph of the function that an operation calls; None where it is not there to be seen."""
+    """The graph of the function that an operation calls; None if it is not accessible."""
     function = graph._get_function(call.get_attr("f").name)
     return getattr(function, "graph", None)
 
 
 def is_compiled_by_xla(call: Any) -> bool:
-    """Is this a call of a function that XLA compiles?"""
+    """Does it call a function that XLA compiles?"""
     try:
         return bool(call.get_attr("_XlaMustCompile"))
     except ValueError:
@@ -497,12 +416,12 @@ def is_compiled_by_xla(call: Any) -> bool:
 
 
 def graph_number(graph: Any) -> int:
-    """A number that is greater for a graph that was made later."""
+    """A number that is larger for graphs created later."""
     return int("".join(filter(str.isdigit, graph._graph_key)))
 
 
 def has_gradients(graph: Any) -> bool:
-    """Is there a pass of a gradient tape in a graph, or in a function that it calls?"""
+    """Does a graph, or a function that it calls, contain a pass of a gradient tape?"""
     definition = graph.as_graph_def()
     bodies = [definition.node, *(function.node_def for function in definition.library.function)]
     return any(
@@ -511,7 +430,7 @@ def has_gradients(graph: Any) -> bool:
 
 
 def spelled(function: Any) -> str:
-    """The name of the Python function of a traced one."""
+    """The name of the Python function from which a function was traced."""
     name = getattr(function.function_type, "__name__", "") or str(function.graph.name)
     return name.removeprefix("__inference_").removeprefix("__forward_").rstrip("0123456789").rstrip("_")
 
@@ -519,7 +438,7 @@ def spelled(function: Any) -> str:
 # Keras's optimizers
 
 UPDATING = "_backend_update_step"
-"""The method that is given the gradients as they are used, in steps that change parameters."""
+"""The method that receives the final gradients in steps that change parameters."""
 
 
 def updating_class() -> Any:
@@ -530,5 +449,5 @@ def updating_class() -> Any:
 
 
 def counter(optimizer: Any) -> Any:
-    """The ``tf.Variable`` that counts the calls of an optimizer; ``iterations`` is less where gradients accumulate."""
+    """The ``tf.Variable`` that counts an optimizer's calls; ``iterations`` lags behind if gradients are accumulated."""
     return optimizer._iterations._value

@@ -1,4 +1,4 @@
-"""Calls of TensorFlow made again: eagerly, on tensors of their own, in double precision."""
+"""Repeats calls of TensorFlow eagerly, on tensors of their own, in double precision."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from backprobe.backends.recheck import Given, Input, Program, Recheck, RecordedC
 from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.functions import TensorflowCallables
+from backprobe.backends.tensorflow.hearing import OwnGradient
 from backprobe.backends.tensorflow.operation_log import CARRYING, OperationLog
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import is_eager, is_tensor, read, variable_of
@@ -36,22 +37,22 @@ KEPT = {
     "ResourceApply": WRITES,
     "ResourceScatter": WRITES,
 }
-"""Operations that are not run again, by how their name starts."""
+"""Prefixes of operations that are not repeated."""
 BY_HAND = "custom_gradient"
-"""Stands among the operations of a call for each function with a gradient of its own that ran, as in a py_function."""
+"""Listed among a call's operations for each function with its own gradient that ran, such as a py_function."""
 DERIVATIVES = ("gradient", "jacobian", "batch_jacobian")
 DOUBLE = (tf.float64, tf.complex128)
-OWN = frozenset({BY_HAND, "IdentityN"})  # what wraps one in a graph
+OWN = frozenset({BY_HAND, "IdentityN"})  # operations that wrap such a function in a graph
 
 
 class KindsLog(OperationLog):
-    """The log of a run that also knows what the call that is being made consists of, and what no call accounts for."""
+    """A log that also knows which operations the current call consists of, and which belong to no call."""
 
     def __init__(self) -> None:
         super().__init__()
         self.kinds: set[str] = set()
-        self.flows: list[tuple[str, bool]] = []  # names; has it a gradient of its own?
-        self.coarsest = 0.0  # the rounding of the coarsest that numbers in double precision became while it was muted
+        self.flows: list[tuple[str, bool]] = []  # names, and whether they have a gradient of their own
+        self.coarsest = 0.0  # the largest epsilon of dtypes to which double-precision numbers were cast while muted
 
     def operation(self, kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Any, *args: Any, **kwargs: Any) -> None:
         if not self.is_muted:
@@ -63,7 +64,7 @@ class KindsLog(OperationLog):
 
     def recorded(
         self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool
-    ) -> private.OwnGradient | None:
+    ) -> OwnGradient | None:
         if is_by_hand and not self.is_muted:
             self.kinds.add(BY_HAND)
         before = len(self.flows)
@@ -78,13 +79,13 @@ class KindsLog(OperationLog):
 
 
 class TensorflowCall(RecordedCall):
-    """A call of TensorFlow; the Variables that it reads hold other values meanwhile."""
+    """A call of TensorFlow. The Variables that it reads are set to other values meanwhile."""
 
     recheck: TensorflowRecheck
 
     def __init__(self, recheck: Recheck, function: Any, pure: Callable[..., Any], given: Given) -> None:
         super().__init__(recheck, function, pure, given)
-        self.read: dict[int, Any] = {}  # of the inputs the Variables that the call reads without being given them
+        self.read: dict[int, Any] = {}  # inputs that are Variables, which the call reads without receiving them
         self.recheck.log.kinds.clear()
 
     def why_not_again(self) -> Reason | None:
@@ -94,7 +95,7 @@ class TensorflowCall(RecordedCall):
         return None if layers.is_layer(self.function) else next(kept, None)
 
     def is_captured(self, leaf: Any) -> bool:
-        """Variables are inputs, wherever a call has them from."""
+        """Variables are inputs, no matter where a call gets them from."""
         return is_eager(leaf) and variable_of(leaf) is None and self.recheck.is_differentiated(leaf)
 
     def kept(self, tensor: Any) -> Any:
@@ -124,7 +125,7 @@ class TensorflowCall(RecordedCall):
         given = [variable_of(leaf) for _, leaf in self.recheck.leaves(self.given)]
         watched = [variable for variable in tape.watched_variables() if self.recheck.is_differentiated(variable)]
         self.read = {id(one): one for one in watched if not any(one is other for other in given)}
-        for key, variable in self.read.items():  # it has the precision that it has
+        for key, variable in self.read.items():  # its precision cannot change
             with self.recheck.alone():
                 self.constants[key] = tf.identity(read(variable))
             self.inputs[key] = Input(_name(variable, self.function), "")
@@ -163,7 +164,7 @@ class TensorflowCall(RecordedCall):
 
     @contextmanager
     def _at(self, values: Sequence[Any]) -> Iterator[dict[int, Any]]:
-        # The tensors at these values; within this context the Variables that the call reads have theirs.
+        # The tensors for these values. Inside this context, the Variables that the call reads hold theirs.
         made = self._made(values)
         try:
             yield {**made, **{key: variable.assign(made[key]) for key, variable in self.read.items()}}
@@ -177,7 +178,7 @@ class TensorflowCall(RecordedCall):
 
 
 class TensorflowRecheck(TensorflowCallables, Recheck):
-    """TensorFlow's ``Recheck``: the program runs eagerly under a gradient tape, which says what is differentiated."""
+    """TensorFlow's ``Recheck``: the program runs eagerly under a gradient tape, which tells what is differentiated."""
 
     recorded = TensorflowCall
 
@@ -187,7 +188,7 @@ class TensorflowRecheck(TensorflowCallables, Recheck):
         self.tape.log = self.log = KindsLog()
         self.flows = self.log.flows
         self.recording: Any = None
-        self.tapes: list[Any] = []  # of the program's own those that have computed derivatives
+        self.tapes: list[Any] = []  # the program's own tapes that have computed derivatives
 
     def run(self, program: Program, target: Any, inputs: Mapping[str, Any], undo: list[Callable[[], None]]) -> None:
         with self.tape.recorded() as self.recording:
@@ -228,7 +229,7 @@ class TensorflowRecheck(TensorflowCallables, Recheck):
         return why_not_python(function)
 
     def is_copied(self, leaf: Any) -> bool:
-        """Is it a tensor or Variable, or a value of TensorFlow's own, as a dtype? Iterators are its own, too."""
+        """Is it a tensor, a Variable, or one of TensorFlow's own values such as a dtype? Its iterators do not count."""
         home = type(leaf).__module__.partition(".")[0]
         return self.is_tensor(leaf) or (home == "tensorflow" and not hasattr(leaf, "__next__"))
 
@@ -239,7 +240,9 @@ class TensorflowRecheck(TensorflowCallables, Recheck):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Within this context nothing is on the program's tape; random numbers of Python and NumPy stay as they are."""
+        """Inside this context nothing is recorded on the program's tape; random states of Python and NumPy are
+        restored.
+        """
         with put_back(OF_PYTHON), self.recording.stop_recording(), self.log.muted():
             yield
 
@@ -250,7 +253,7 @@ class TensorflowRecheck(TensorflowCallables, Recheck):
 
 
 def _name(variable: Any, function: Any) -> str:
-    # What a function calls a Variable that it reads, as far as it has one name for it.
+    # The name by which a function refers to a Variable that it reads, if there is a single one.
     inner = innermost(inspect.unwrap(function))
     if inner is not None:
         seen = inspect.getclosurevars(inner)

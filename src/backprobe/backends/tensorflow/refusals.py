@@ -1,4 +1,4 @@
-"""Targets that a recording in TensorFlow would get wrong, and what to write instead."""
+"""Refuses targets that a recording in TensorFlow would get wrong, and says what to write instead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IN_GRAPH = (
 
 
 def refuse(target: Any, asked: str) -> None:
-    """Raise Unsupported for what has no values, and for a layer that computes with something else."""
+    """Raise Unsupported for targets without values, and for layers that do not compute with TensorFlow."""
     keras: Any = sys.modules.get("keras")
     symbol: Any = getattr(keras, "KerasTensor", ())
     if isinstance(target, symbol):

@@ -1,4 +1,4 @@
-"""Values and gradients that take the place of a program's own, under a gradient tape."""
+"""Replaces values and gradients of a program under a gradient tape."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TensorflowReplaces(Replaces):
     log: OperationLog
     gradients: Any
     changed: dict[int, Any]
-    """By the identity of what goes on: the tensor before it, whose gradient is the changed one."""
+    """By the id of the value that goes on: the tensor before it, whose gradient is the changed one."""
 
     is_differentiated: Callable[[Any], bool]
     read_unseen: Callable[[Any], Any]
@@ -88,7 +88,7 @@ class TensorflowReplaces(Replaces):
 
 
 def _as_masked(tensor: Any, like: Any) -> Any:
-    # A tensor with what others wrote on the one whose place it takes, such as Keras's masks.
+    # The tensor, with attributes that others set on the one it replaces, such as Keras's masks.
     if is_eager(like):
         vars(tensor).update(vars(like))
     return tensor

@@ -1,7 +1,7 @@
-"""Operations with a state of their own, as ``tf.py_function`` is: they are differentiated once, and heard of then.
+"""Operations with state, such as ``tf.py_function``, which can be differentiated only once.
 
-TensorFlow differentiates the Python function of such an operation with a tape that has seen that run alone. Where this
-gives None, TensorFlow goes on with a single 0, whatever shape the operand has, which fits no other gradient of that.
+TensorFlow differentiates the Python function of such an operation with a tape that has recorded only that run. If this
+returns None, TensorFlow passes on a single 0, whatever the operand's shape, which fits no other gradient of it.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from backprobe.backends.tensorflow.tensors import is_eager, is_other_than_zero, 
 from backprobe.record.none_gradients import CutBy
 
 Heard = Callable[[Any, Sequence[Any], Sequence[Any]], Sequence[Any]]
-"""(an operation, the gradients that came to what it made, those of its operands) -> the last, as they go on."""
+"""A listener: (operation, gradients of its outputs, gradients of its inputs) -> the input gradients to pass on."""
 
 CALLED = {"EagerPyFunc": "tf.py_function"}
-"""Operations that a program calls by another name."""
+"""Operations that programs know by another name."""
 
 
 @lru_cache(4096)
 def runs_once(kind: str) -> bool:
-    """Has this kind of operation a state, so that to differentiate it again is another matter?"""
+    """Does this kind of operation have state, so that differentiating it again may give another result?"""
     return private.is_stateful(kind)
 
 
 def note(cuts: LoggedCuts, kind: str, flowing: tuple[int, ...], position: int, made: Sequence[Any]) -> None:
-    """Such an operation has run on followed values, and no Variable is among its operands."""
+    """Record that such an operation ran on followed values, none of which is a Variable."""
     severed = Severed(CALLED.get(kind, kind), CutBy.INSIDE_ZERO, "", flowing, position, users_place())
     cuts.once.update(dict.fromkeys(map(identity_of, made), severed))
 
 
 def zeros_of(cuts: LoggedCuts, operation: Any, came: Sequence[Any], gave: Sequence[Any]) -> Sequence[Any]:
-    """Note where a gradient that is not 0 has come to one of them, and exactly 0 goes on."""
+    """Note where a nonzero gradient arrived at one of them, but exactly 0 is passed on."""
     if any(map(is_other_than_zero, came)):
-        outputs = filter(is_eager, operation.outputs or ())  # None where the derivative needs none
+        outputs = filter(is_eager, operation.outputs or ())  # None if the derivative does not need them
         made = [number for one in outputs if (number := identity_of(one)) in cuts.once]
         for given, gradient in zip(operation.inputs or (), gave, strict=False):
             if is_zero(gradient) and is_eager(given):
@@ -51,8 +51,8 @@ def zeros_of(cuts: LoggedCuts, operation: Any, came: Sequence[Any], gave: Sequen
 
 
 def whole(operation: Any, came: Sequence[Any], gave: Sequence[Any]) -> Sequence[Any]:
-    """The gradients, each in the shape of its operand."""
-    inputs = operation.inputs or gave  # None where the derivative needs none
+    """The gradients, each in the shape of its input."""
+    inputs = operation.inputs or gave  # None if the derivative does not need them
     return [_shaped(one, given) for one, given in zip(gave, inputs, strict=False)]
 
 
@@ -63,7 +63,7 @@ def _shaped(gradient: Any, given: Any) -> Any:
 
 @contextmanager
 def heard(*hears: Heard) -> Iterator[None]:
-    """Within this context these hear of each such operation that a tape differentiates, one after the other."""
+    """Inside this context, these listeners are called in turn for each such operation that a tape differentiates."""
 
     def looking_up(following: Callable[..., Any], registry: Any, kind: str) -> Any:
         function = following(registry, kind)

@@ -1,4 +1,4 @@
-"""Hessian-vector products in TensorFlow: a tape around a probe, which adds something to its values."""
+"""Hessian-vector products in TensorFlow: a tape around a probe whose values are perturbed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backprobe.backends.tensorflow import tensors
 
 
 def hessian(program: GradientProgram) -> Product:
-    """The products of the Hessian, by one tape that is kept."""
+    """The products with the Hessian, from one persistent tape."""
     first = {name: tf.convert_to_tensor(entry.grad) for name, entry in program.entries({}).items()}
     variables = {name: tensors.variable_of(one) for name, one in program.variables.items()}
     shifts = {name: tf.zeros_like(gradient) for name, gradient in first.items() if name not in variables}

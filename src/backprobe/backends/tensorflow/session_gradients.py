@@ -1,7 +1,7 @@
 """The gradients that a program adds to a graph with ``tf.gradients``, as it builds the graph for a session.
 
-``tf.gradients`` adds operations for all that it goes by on its way, and returns those that were asked for. It is heard
-as it does that, so nothing need be added to the graph to have the gradients of what lies between.
+``tf.gradients`` adds operations for everything that it passes through, but returns only what was asked for. We listen
+to it meanwhile, so nothing needs to be added to the graph for the gradients of values in between.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from backprobe.record.source import Source
 
 @dataclass(frozen=True, eq=False)
 class GraphPass:
-    """One call of ``tf.gradients``: of what, with respect to what, and the line that called it.
+    """One call of ``tf.gradients``: its outputs, its sources, and the line that called it.
 
-    ``given`` is what it returned, and ``found`` the gradient of each tensor that it went by, by the tensor's name.
-    ``weighted`` names the cotangents and what was held constant: with others it would be another derivative.
+    ``given`` is what it returned. ``found`` holds the gradient of each tensor that it passed through, by the tensor's
+    name. ``weighted`` names the cotangents and what was held constant, since these change the derivative.
     """
 
     outputs: Sequence[Any]
@@ -45,21 +45,21 @@ class GraphPass:
 
     @property
     def key(self) -> Any:
-        """The same for calls that ask for the derivatives of the same."""
+        """Equal for calls that ask for the same derivatives."""
         return self.graph, tuple(one.name for one in self.outputs), self.weighted
 
 
 _HEARD: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
-"""The calls that were heard, by their graphs, as plain data: a session may run in a later block than they."""
+"""The calls that were seen, by graph and as plain data, because a session may run in a later block."""
 
 
 class GraphPasses:
-    """The calls of ``tf.gradients`` in this thread, as one block hears and knows them; but for those of a probe."""
+    """The calls of ``tf.gradients`` in this thread that one block sees or knows, except those made by a probe."""
 
     def __init__(self) -> None:
         self.heard: list[GraphPass] = []
         self.known: WeakKeyDictionary[Any, list[GraphPass]] = WeakKeyDictionary()
-        self.open: list[dict[str, Any]] = []  # what the calls that are running have gone by
+        self.open: list[dict[str, Any]] = []  # for each running call, the gradients found so far
         self.arguments = signature(getattr(*private.TAKING))
 
     @contextmanager
@@ -71,13 +71,13 @@ class GraphPasses:
             yield
 
     def of(self, graph: Any) -> Sequence[GraphPass]:
-        """Those of a graph, also of earlier blocks."""
+        """The calls for a graph, including those of earlier blocks."""
         known = self.known.setdefault(graph, [])
         known += [_with_tensors(graph, one) for one in _HEARD.get(graph, ())[len(known) :]]
         return known
 
     def _taking(self, following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        # Loops and branches are differentiated inside of it, as functions of their own.
+        # Intercepts a call. Loops and branches are differentiated inside it, as functions of their own.
         found: dict[str, Any] = {}
         self.open.append(found)
         try:
@@ -103,7 +103,7 @@ class GraphPasses:
         self.heard.append(call)
 
     def _aggregating(self, following: Callable[..., Any], grads: Any, operation: Any, *rest: Any, **named: Any) -> Any:
-        # The gradients of the outputs of an operation, each the sum of what all that takes it has brought.
+        # The gradients of an operation's outputs, each summed over everything that uses the output.
         summed = following(grads, operation, *rest, **named)
         if self.open:
             self.open[-1].update(
@@ -121,13 +121,13 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _names(given: Any) -> tuple[str, ...]:
-    # The names of tensors; where all of them are left out, none.
+    # The names of tensors; empty if all are None.
     each = [] if given is None else _listed(given)
     return tuple(str(getattr(one, "name", one)) for one in each) if any(one is not None for one in each) else ()
 
 
 def _by_name(call: GraphPass) -> GraphPass:
-    # The same with names in the place of tensors, so that it keeps no graph alive.
+    # The same call with names in place of tensors, so that it keeps no graph alive.
     return _changed(call, _name)
 
 

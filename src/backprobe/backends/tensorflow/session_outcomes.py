@@ -1,4 +1,4 @@
-"""The outcome of each named value of a graph, by the gradients that the program itself has had a session compute."""
+"""The outcome of each named value of a graph, from the gradients that the program let a session compute."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OF_GRADIENTS, NO_PATH, BESIDE = Reason("no_path_of_gradient"), Reason("no_path")
 
 @dataclass(frozen=True)
 class Fetched:
-    """The calls of ``tf.gradients`` for the derivatives of one output, and the numbers of the last run of them."""
+    """The ``tf.gradients`` calls for the derivatives of one output, and the numbers of their last run."""
 
     calls: Sequence[GraphPass]
     run: SessionRun
@@ -42,7 +42,7 @@ class Fetched:
 
 
 def fetched(runs: Sequence[SessionRun]) -> list[Fetched]:
-    """What is known of each output: the last run stands that took gradients of it."""
+    """What is known about each output, from the last run that took its gradients."""
     known: dict[Hashable, Fetched] = {}
     for run in runs:
         calls: dict[Hashable, list[int]] = {}
@@ -55,7 +55,7 @@ def fetched(runs: Sequence[SessionRun]) -> list[Fetched]:
 
 
 class PassValues(GraphValues):
-    """The graph of a pass, of which a run is over."""
+    """The graph of a pass that has been run."""
 
     def __init__(self, graph: Any, outputs: Sequence[Any], fed: frozenset[str]) -> None:
         super().__init__(graph, list(outputs), "the graph")
@@ -73,7 +73,7 @@ class PassValues(GraphValues):
 
 
 class PassRun(TensorflowGraphRun):
-    """One pass. ``named`` are the tensors that have names, by position, and ``gradients`` those that it gave."""
+    """One pass. ``named`` are the tensors that have names, by position, and ``gradients`` those that it returned."""
 
     def __init__(self, one: Fetched, named: Sequence[Any], gradients: Sequence[Any]) -> None:
         graph = PassValues(one.calls[0].graph, one.outputs, one.run.fed)
@@ -85,7 +85,7 @@ class PassRun(TensorflowGraphRun):
         ]
 
     def _is_on_way(self, value: GraphValue) -> bool:
-        # Could a gradient come to it, whether or not the program asked for one that does?
+        # Could a gradient arrive at it, whether or not the program asked for one?
         is_floating = value.tensor.name in self.upstream.differentiated
         return value.tensor.name in self.one.found or (
             is_floating and self.upstream.leads_to(value.tensor, self.one.outputs)
@@ -131,17 +131,17 @@ class PassRun(TensorflowGraphRun):
         )
 
     def order(self) -> list[int]:
-        """The positions of those that have a gradient as backward comes to them."""
+        """The positions of values with a gradient, in the order in which backward reaches them."""
         return [at for at in reversed(range(len(self.values))) if self.statuses[at][0] is GradStatus.OK]
 
 
 def _computed_from(gradients: Sequence[Any]) -> set[Any]:
-    # The operations that compute gradients which the program took, and what is computed from these.
+    # The operations that compute gradients the program took, and those computed from them.
     made = tf.nest.flatten([one for one in gradients if one is not None], expand_composites=True)
     return reached([one.op for one in made], lambda operation: [t for o in operation.outputs for t in o.consumers()])
 
 
 def as_eager(number: Any) -> Any:
-    """An array as a tensor that has its numbers, also where the program builds a graph or has switched these off."""
+    """An array as an eager tensor, even if the program is building a graph or has switched off eager execution."""
     with private.eagerly():
         return tf.constant(number)

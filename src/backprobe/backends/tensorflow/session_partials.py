@@ -1,6 +1,6 @@
-"""Local partials of a graph that the program has run: taken in a copy of it, since they need operations of their own.
+"""Local partials of a graph that the program has run. They are computed in a copy, because they need new operations.
 
-The copy has its own session, is fed what the program fed, and its Variables are given the values that they had.
+The copy has its own session, receives the same feeds, and its Variables get the values that they had.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Made = tuple[Sequence[Outcome], PathSums | None]
 
 
 def with_partials(one: Fetched, named: Sequence[Any], outcomes: Sequence[Outcome], partials: bool | str) -> Made:
-    """The outcomes with what flows along each edge; as they are where the graph would compute something else again."""
+    """The outcomes with what flows along each edge; unchanged if a second run would compute something else."""
     output = one.outputs[0]
     computed = behind(output.graph, one.outputs, one.run.fed, control=True).values()
     if len(one.outputs) > 1 or any(map(changes, computed)) or output.name not in one.grads:
@@ -67,7 +67,7 @@ def _edge(edge: Edge, places: Sequence[int]) -> Edge:
 
 
 def _assign(session: Any, copy: Any, values: Mapping[str, Any]) -> None:
-    # Give the Variables of the copy these values.
+    # Assign these values to the Variables of the copy.
     for operation in copy.get_operations():
         handle = operation.inputs[0].name if operation.type in ASSIGNING else ""
         if handle in values:
@@ -75,6 +75,6 @@ def _assign(session: Any, copy: Any, values: Mapping[str, Any]) -> None:
 
 
 def moved(sums: PathSums, places: Sequence[int]) -> PathSums:
-    """The same with other positions."""
+    """The same sums with other positions."""
     worst = None if sums.worst_at is None else places[sums.worst_at]
     return replace(sums, worst_at=worst, unjudged_at=tuple([places[at] for at in sums.unjudged_at]))

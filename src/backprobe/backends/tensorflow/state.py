@@ -1,4 +1,4 @@
-"""State that a TensorFlow program changes: Variables, kept before they are written to, and its random numbers."""
+"""State that a TensorFlow program changes: Variables, which are kept before they are written, and random numbers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from backprobe.backends.tensorflow.tensors import is_tensor, read, variable_of
 class TensorflowState(State):
     """TensorFlow's ``State``."""
 
-    draws: bool | None = None  # does an operation draw random numbers? Not known before the first run
+    draws: bool | None = None  # does an operation draw random numbers? Unknown before the first run
 
     @cached_property
     def variables(self) -> Sequence[Any]:
-        """The Variables of what the program holds: layers, modules, optimizers and generators."""
+        """The Variables in what the program holds: layers, modules, optimizers and generators."""
         found = [variable for one in self.reached for variable in variables_in(one)]
         return [*{id(one): one for one in found}.values()]
 
@@ -37,7 +37,7 @@ class TensorflowState(State):
 
     def is_known(self, value: Any) -> bool:
         is_of_it = type(value).__module__.partition(".")[0] in ("tensorflow", "keras")
-        # layers and modules put containers of their own in the place of those that they are given
+        # layers and modules replace the containers assigned to them by their own
         return (is_of_it and not isinstance(value, list | dict | set)) or _has_parts(value)
 
     def further(self) -> Iterable[Any]:
@@ -78,19 +78,19 @@ def _has_parts(value: Any) -> bool:
 
 
 def _parts(one: Any) -> Sequence[Any]:
-    # A layer or module with those in it.
+    # A layer or module, with all layers or modules in it.
     return [*one._flatten_layers()] if is_layer(one) else [one, *one.submodules]
 
 
 def keep(variable: Any, kept: Kept) -> None:
-    """The value of a Variable."""
+    """Keep the value of a Variable."""
     if is_tensor(variable) and kept.is_new(variable):
         value = private.unrecorded(read, variable)
         kept.undo.append(lambda: private.unrecorded(variable.assign, value))
 
 
 def _keep_trained(layer: Any, kept: Kept) -> None:
-    # What of a layer is trained: a layer passes it on to those in it, and to its Variables.
+    # Keep which parts of a layer are trainable; setting that on a layer changes its inner layers and Variables.
     for owner in (*layer._flatten_layers(), *layer.variables):
         if kept.is_new(owner, "trained"):
             kept.undo.append(partial(_assign_trained, owner, vars(owner).get("_trainable")))
@@ -108,7 +108,7 @@ def _written(kept: Kept, following: Callable[..., Any], variable: Any, /, *args:
 
 
 def variables_in(one: Any) -> list[Any]:
-    """The Variables that a layer, module, optimizer or generator has, or that this is."""
+    """The Variables of a layer, module, optimizer or generator, or the Variable itself."""
     own = [one]
     if is_layer(one):
         from backprobe.backends.tensorflow.guarded_calls import variables  # which imports Keras

@@ -1,4 +1,6 @@
-"""The backward passes that a program runs with its own tapes: from what, with what cotangents, and which is meant."""
+"""The backward passes that a program runs with its own tapes: from which outputs, with what cotangents, and which
+counts.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,15 @@ from backprobe.backends.tensorflow.useless import TensorflowUselessGradients
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
-TARGETS, SOURCES = ("target",), ("sources", "source")  # what methods of tapes call what they are asked for
+TARGETS, SOURCES = ("target",), ("sources", "source")  # argument names in the methods of tapes
 GRADIENT, COTANGENTS = "gradient", "output_gradients"
-MOST = 8  # outputs that are kept apart
+MOST = 8  # outputs that are told apart
 
 
 @dataclass(frozen=True)
 class GivenPass:
-    """A pass: from which tensors, with what cotangents, its positions in the log, whether all that it was asked for are
-    gradients of Variables, the line that asked, and the method of the tape.
+    """A pass: its target tensors, their cotangents, its positions in the log, whether it asked only for gradients of
+    Variables, the line, and the tape's method.
     """
 
     targets: Sequence[Any]
@@ -34,7 +36,7 @@ class GivenPass:
     method: str
 
     def asks_as(self, other: GivenPass) -> bool:
-        """Do both ask for the derivatives of the same?"""
+        """Do both ask for derivatives of the same targets?"""
         is_of_same = [*map(id, self.targets)] == [*map(id, other.targets)]
         return is_of_same and all(map(_is_same, self.cotangents, other.cotangents))
 
@@ -47,14 +49,14 @@ class GivenPass:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    # Are two cotangents the same? None stands for ones.
+    # Are two cotangents equal? None stands for ones.
     if one is other or one is None or other is None:
         return one is other
     return bool(one.shape == other.shape and (one.numpy() == other.numpy()).all())
 
 
 class TakenPasses:
-    """Those of one block, in their order."""
+    """The passes of one block, in order."""
 
     def __init__(self, log: OperationLog) -> None:
         self.log = log
@@ -70,7 +72,7 @@ class TakenPasses:
         *,
         counts: bool,
     ) -> None:
-        """A tape has run backward. One of the probe, or one that runs inside of another pass, does not count."""
+        """A tape has run backward. Passes of the probe, and passes inside other passes, do not count."""
         pairs = self._targets(method, args, kwargs) if counts else []
         sources = _named(args[1:2], kwargs, SOURCES)
         self.given.append(
@@ -107,11 +109,11 @@ class TakenPasses:
         ]
 
     def took(self, position: int) -> bool:
-        """Was what has this position in the log computed in one of these passes?"""
+        """Was the value at this position of the log computed in one of these passes?"""
         return any(position in given.positions for given in self.given)
 
     def targets(self) -> list[Any]:
-        """A gradient penalty asks for a gradient that goes into a loss: then the loss alone is meant."""
+        """The targets of passes. With a gradient penalty, whose gradient flows into the loss, only the loss counts."""
         found = {id(target): target for given in self.given for target in given.targets}
         positions = {self.log.position(number) for number in self.log.before(map(identity, found.values()))}
         inner = {
@@ -120,7 +122,7 @@ class TakenPasses:
         return [target for known, target in found.items() if known not in inner]
 
     def targets_of(self, values: Sequence[Any]) -> list[Any]:
-        """All that passes began at, if some of that is among these values: see ``Differentiator``."""
+        """All targets of passes, if any of them is among these values: see ``Differentiator``."""
         own = {id(one): one for given in self.outputs() for one in given.targets}
         numbers, last = set(map(identity, own.values())), identity(values[-1])
         if numbers.isdisjoint(map(identity, values)) or (last not in numbers and self._is_penalized(last)):
@@ -128,7 +130,8 @@ class TakenPasses:
         return list(own.values())
 
     def _is_penalized(self, number: int) -> bool:
-        # Is a value computed from gradients that the program took, and more than how large those of Variables are?
+        # Is a value computed from gradients that the program took, and from more than the norms of Variables'
+        # gradients?
         log = self.log
         others, own = log.back_to_gradients([number])
         positions = set(map(log.position, own))
@@ -137,8 +140,8 @@ class TakenPasses:
         return bool(used) and not is_norm
 
     def outputs(self) -> list[GivenPass]:
-        """One pass of each output. Of a loop that computes what it differentiates, the last iteration's stands; and of
-        many outputs the last of each line.
+        """One pass for each output. For a loop that recomputes what it differentiates it is that of the last iteration;
+        if there are many outputs, the last one of each line.
         """
         found: list[GivenPass] = []
         for one in self.given:
@@ -147,15 +150,15 @@ class TakenPasses:
         return [*{one.line: one for one in found}.values()] if len(found) > MOST else found
 
     def _is_iteration(self, before: GivenPass, one: GivenPass) -> bool:
-        # Are these passes of two iterations, the second of what was computed after the first?
+        # Do these passes belong to two iterations, the second of which computed its targets after the first pass?
         made = (self.log.position(identity(target)) for target in one.targets)
         return before.line is not None and before.line == one.line and min(made) >= before.positions.stop
 
     def roots(self) -> list[Root]:
-        """Where a pass of each output begins.
+        """Where a pass of each output starts.
 
-        Those of one are meant where nothing is said: of the only output whose gradients no other is computed from, as
-        the loss is beside a penalty.
+        If nothing is said, the gradients are those of the only output whose gradients are not used to compute another
+        one, such as the loss next to a penalty.
         """
         outer = set(map(id, self.targets()))
         outputs = self.outputs()
@@ -163,12 +166,12 @@ class TakenPasses:
         return [one.root(len(last) == 1 and one is last[0]) for one in outputs]
 
     def notes(self) -> list[Reason]:
-        """What a reader must know of the gradients."""
+        """Notes that a reader of the gradients needs."""
         rows = [one for one in self.outputs() if one.method != GRADIENT]
         is_row = any(target.shape.num_elements() != 1 for one in rows for target in one.targets)
         return [Reason("jacobian_summed", {"method": rows[0].method})] if is_row else []
 
 
 def _named(args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-    # The parts of an argument that is given by its position or by a name.
+    # The parts of an argument that is given by position or by name.
     return list(tf.nest.flatten([*args, *(kwargs[name] for name in names if name in kwargs)]))

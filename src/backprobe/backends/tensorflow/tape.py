@@ -1,4 +1,4 @@
-"""Captures of tensors while a program runs under a gradient tape, and what the tape then gives."""
+"""Captures tensors while a program runs under a gradient tape, and collects what the tape returns."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from backprobe.backends.tensorflow.backward import by_key, differentiate, source
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.cuts import in_checkpoint
 from backprobe.backends.tensorflow.functions import TensorflowCallables
+from backprobe.backends.tensorflow.hearing import hearing_operations
 from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.replaced_values import TensorflowReplaces
 from backprobe.backends.tensorflow.taps import Taps
@@ -34,7 +35,7 @@ from backprobe.record.source import Source
 
 
 class ProbeTape(tf.GradientTape):  # type: ignore[misc]  # TensorFlow has no types
-    """The tape of a probe, and none of the program's own."""
+    """A probe's tape, recognisable by its class."""
 
 
 class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
@@ -45,7 +46,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         self.log = OperationLog()
         self.taps = Taps()
         self.changed: dict[int, Any] = {}  # see ``TensorflowReplaces``
-        self.latest: dict[int, Capture] = {}  # of each Variable, by its handle
+        self.latest: dict[int, Capture] = {}  # the latest capture of each Variable, by the number of its handle
         self.gradients: Any = None  # the gradient tape, while the program runs
 
     # capabilities
@@ -54,11 +55,11 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
     def tap(self) -> Callable[[Any], Any] | None:
         return self._tap if self.options.partials else None
 
-    # what a tensor is
+    # tensors
 
     @property
     def partly_tensors(self) -> tuple[type, ...]:
-        """Variables, which have no numbers of their own in a graph; Keras may be imported at any time."""
+        """Variables, which have no numbers of their own in a graph. Keras may be imported at any time."""
         return tensors.VARIABLE, *filter(None, [getattr(sys.modules.get("keras"), "Variable", None)])
 
     def is_tensor(self, value: Any) -> bool:
@@ -74,12 +75,12 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
     def is_differentiated(self, value: Any) -> bool:
         variable = variable_of(value)
         if variable is not None:
-            # Keras freezes its own Variable and not the one inside, which a tape goes on to follow
+            # Keras freezes its own Variable but not the one inside it, so a tape still follows that
             return bool(value.trainable and variable.trainable) and is_differentiable(variable)
         return is_eager(value) and is_differentiable(value) and self.log.carries(value)
 
     def version(self, tensor: Any) -> int:
-        """How often a Variable was written; tensors never are."""
+        """How often a Variable was written; 0 for tensors."""
         variable = None if type(tensor) is private.EagerTensor else variable_of(tensor)
         if variable is None:
             return 0
@@ -117,7 +118,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         return capture
 
     def read_unseen(self, variable: Any) -> Any:
-        """What a Variable holds, which neither the tape nor the log hears of."""
+        """The value of a Variable, read without the tape or the log noticing."""
         was_muted, self.log.is_muted = self.log.is_muted, True
         try:
             return private.unrecorded(read, variable)
@@ -142,7 +143,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         return GradStatus.FROZEN, Reason("frozen")
 
     def unnamed(self, captures: Sequence[Capture]) -> list[tuple[str, Capture, int]]:
-        """The trainable Variables that the program has read, as often as they were written before it did."""
+        """The trainable Variables that the program read, each in the versions that were read."""
         known = {capture.key for capture in captures if capture.is_variable}
         made = [self.log.made_at(capture.number) for capture in captures]
         found = []
@@ -161,7 +162,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
     def _tap(self, value: Any) -> Any:
         return self.taps.tap(value) if is_eager(value) and self.is_differentiated(value) else value
 
-    # calls, and what they write: the log tells which Variables were written
+    # calls and their writes: the log tells which Variables were written
 
     def effect(self, function: Any, flagged: bool) -> Effect:
         return Effect.UNKNOWN
@@ -207,7 +208,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
             for dtype, place in read
         ]
 
-    compiled_by = ""  # who has had a step of training traced, of which nothing is seen
+    compiled_by = ""  # the library that compiled a training step, inside which nothing is visible
     counts = False  # see ``Differentiator``
     why_not: Reason | None = Reason("backward_unfinished")  # why backward has not run
 
@@ -232,9 +233,9 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
 
     @contextmanager
     def recorded(self) -> Iterator[Any]:
-        """What runs within this context is on the gradient tape, and in the log."""
+        """What runs inside this context is recorded by the gradient tape and the log."""
         with (
-            private.hearing_operations(self.log.operation, self.log.recorded, self.log.left),
+            hearing_operations(self.log.operation, self.log.recorded, self.log.left),
             listening(*private.CALLED_FUNCTION, self._calling),
             listening(*private.NUMPY_FUNCTION, self.log.beside),
             ProbeTape(persistent=self.is_asked_again) as self.gradients,
@@ -243,12 +244,12 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
 
     @property
     def is_asked_again(self) -> bool:
-        """May its gradient tape be asked for gradients more than once?"""
+        """May the gradient tape be asked for gradients more than once?"""
         return bool(self.options.partials or self.options.several)
 
     def _calling(self, following: Callable[..., Any], function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        # A compiled function that TensorFlow cannot differentiate, as one that draws from an iterator, runs where no
-        # tape sees it. Only before it runs, and while a tape records, does TensorFlow find that out.
+        # TensorFlow cannot differentiate some compiled functions, such as one that draws from an iterator, and finds
+        # that out before running them under a recording tape. Such a function runs without a tape then.
         try:
             return following(function, *args, **kwargs)
         except LookupError:
@@ -258,13 +259,13 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
             return following(function, *args, **kwargs)
 
     def settle(self, captures: Sequence[Capture]) -> None:
-        """The program is over: find out what compiled functions have written."""
+        """The program has ended: find out what compiled functions have written."""
         for capture in captures:
             if capture.is_variable:
                 self.version(capture.source)
 
     def release(self) -> None:
-        """Keep nothing any longer."""
+        """Release everything."""
         self.log = OperationLog()
         self.taps = Taps()
         self.latest.clear()

@@ -1,4 +1,4 @@
-"""Identities that can hold a gradient up: what local partials need, for a tape has no place to stop at."""
+"""Identity operations that can block a gradient. Local partials need them, because a tape cannot be told to stop."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from backprobe.backends.tensorflow import private
 
 
 class Taps:
-    """The identities of one run; while some are stopped, nothing flows back through them."""
+    """The identities of one run. Nothing flows back through those that are stopped."""
 
     def __init__(self) -> None:
         self.made: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.stopped: frozenset[int] = frozenset()
 
     def tap(self, tensor: Any) -> Any:
-        """What the program goes on with in the place of this tensor: always the same, and of a tap itself."""
+        """What the program uses in place of this tensor: always the same tensor. A tap stands for itself."""
         number = private.identity_of(tensor)
         known = self.made.get(number)
         if known is not None or private.is_stopped():
@@ -27,11 +27,11 @@ class Taps:
 
         @tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow has no types
         def tapped(value: Any) -> Any:
-            # None and not zeros: zeros times an infinite derivative would be NaN
+            # None instead of zeros: zeros times an infinite derivative would be NaN
             return value, lambda gradient: None if own[0] in self.stopped else gradient
 
         tap = tapped(tensor)
-        vars(tap).update(vars(tensor))  # what others wrote on it, such as Keras's masks
+        vars(tap).update(vars(tensor))  # attributes that others set on it, such as Keras's masks
         own.append(private.identity_of(tap))
         self.made[number] = self.made[own[0]] = tap
         return tap

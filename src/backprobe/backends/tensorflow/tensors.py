@@ -1,4 +1,4 @@
-"""TensorFlow's tensors and Variables: which values are, which can be differentiated, and their description."""
+"""TensorFlow's tensors and Variables: recognising them, which can be differentiated, and their description."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from backprobe.backends.facts import Description
 from backprobe.backends.tensorflow import private
 
 DIFFERENTIABLE = frozenset({tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128})
-"""The dtypes that TensorFlow has derivatives for."""
+"""The dtypes for which TensorFlow has derivatives."""
 
 NUMBERS_DIFFERENTIABLE = frozenset(dtype.as_datatype_enum for dtype in DIFFERENTIABLE)
-"""The same as the numbers that eager tensors have for them: a dtype is hashed and compared in Python."""
+"""The same as numbers, which eager tensors also have: dtypes are hashed and compared in Python."""
 
 VARIABLE = tf.Variable
 
 
 def is_eager(value: Any) -> bool:
-    """Is it a tensor that has its numbers, and no part of a graph?"""
+    """Is it a tensor that has numbers, rather than a part of a graph?"""
     return type(value) is private.EagerTensor or (isinstance(value, tf.Tensor) and not tf.is_symbolic_tensor(value))
 
 
 def variable_of(value: Any) -> Any:
-    """The ``tf.Variable`` that a Variable of TensorFlow or Keras is; None for anything else."""
+    """The ``tf.Variable`` behind a Variable of TensorFlow or Keras; None for anything else."""
     kind = type(value)
     if kind is private.EagerTensor:
         return None
@@ -41,7 +41,7 @@ def variable_of(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A tensor itself, or the ``tf.Variable`` that a Variable is; None for anything else."""
+    """A tensor itself, or the ``tf.Variable`` behind a Variable; None for anything else."""
     return value if isinstance(value, tf.Tensor) else variable_of(value)
 
 
@@ -50,17 +50,17 @@ OPENED = {
     tf.IndexedSlices: ("values", "indices"),
     tf.RaggedTensor: ("flat_values",),
 }
-"""Sparse and ragged tensors, and what they hold."""
+"""Sparse and ragged tensors, and the fields that hold their tensors."""
 
 
 def opened(value: Any) -> Any:
-    """A sparse or ragged tensor as a dictionary of tensors; anything else as it is."""
+    """A sparse or ragged tensor as a dictionary of tensors; anything else unchanged."""
     return {name: getattr(value, name) for name in OPENED[type(value)]} if type(value) in OPENED else value
 
 
 def is_tensor(value: Any) -> bool:
-    """Is it a tensor that has its numbers, or a Variable that has? One of a graph has them in sessions alone, and would
-    be read by a node that nobody asked for.
+    """Is it a tensor or Variable that has numbers? One in a graph has numbers only in sessions, and reading it would
+    add an operation to the graph.
     """
     if is_eager(value):
         return True
@@ -69,7 +69,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def in_session(value: Any) -> Any:
-    """The tensor of a graph for sessions that a value is, of a Variable its handle; None for any other value."""
+    """The tensor of a session's graph that a value is, or the handle of a Variable there; None for any other value."""
     variable = None if type(value) is private.SymbolicTensor else variable_of(value)
     tensor = value if variable is None else private.handle_of(variable)
     is_symbolic = type(tensor) is private.SymbolicTensor
@@ -77,18 +77,18 @@ def in_session(value: Any) -> Any:
 
 
 def identity(value: Any) -> int:
-    """The number of a tensor, or of the handle that every Python object of a Variable shares."""
+    """The number of a tensor, or of the handle that all Python objects of a Variable share."""
     variable = variable_of(value)
     return private.identity_of(value if variable is None else private.handle_of(variable))
 
 
 def read(variable: Any) -> Any:
-    """The value that a Variable has now, whatever is written to it later; a tape does not notice."""
+    """The current value of a Variable, unaffected by later writes. A tape does not notice."""
     return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
 
 
 def describe(tensor: Any) -> Description:
-    """Shape, dtype by its name, and the device without the job and task that it belongs to.
+    """The shape, the dtype's name, and the device without its job and task.
 
     >>> describe(tf.zeros((2, 3)))
     Description(shape=(2, 3), dtype='float32', device='cpu:0')
@@ -97,7 +97,7 @@ def describe(tensor: Any) -> Description:
     if type(held) is private.EagerTensor:
         shape, name = private.shape_of(held), dtype_name(private.dtype_number(held))
     else:
-        shape = tuple(held.shape) if held.shape.is_fully_defined() else None  # which a graph may leave open
+        shape = tuple(held.shape) if held.shape.is_fully_defined() else None  # a graph may leave it open
         name = held.dtype.base_dtype.name
     return Description(shape, name, _device_name(held.device))
 
@@ -113,7 +113,7 @@ def _device_name(device: str) -> str | None:
 
 
 def is_zero(gradient: Any) -> bool:
-    """Has it numbers, and are all of them 0? No operation runs for that."""
+    """Does it have numbers, all of which are 0? No operation runs to find out."""
     return _any(gradient) is False
 
 
@@ -122,7 +122,7 @@ def is_other_than_zero(gradient: Any) -> bool:
 
 
 def _any(gradient: Any) -> bool | None:
-    # Is any of its numbers other than 0? None where it has none, or they are not at hand.
+    # Is any of its numbers not 0? None if it has none, or if they are not available.
     held = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
     return bool(held.numpy().any()) if is_eager(held) and held.shape.num_elements() else None
 

@@ -1,4 +1,4 @@
-"""Names of Variables in the program: the variable that holds the model, and the path in it."""
+"""Names of Variables in the program: the local variable that holds the model, and the path in it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from backprobe.backends.user_lines import users_frames
 from backprobe.source.frames import forget, variables_in
 
 Owned = tuple[str, str, str, tuple[int, ...]]
-"""The name of a Variable; the layer of Keras's own that it lies in, by name and kind; and the Variables of that."""
+"""The name of a Variable; the built-in Keras layer that holds it, by name and kind; and the layer's Variables."""
 
 
 def owned_by_layers() -> dict[int, Owned]:
-    """The Variables in the running functions' own variables, by identity, alone or in models."""
+    """The Variables that local variables of running functions hold, directly or in models, by id."""
     found: dict[int, Owned] = {}
     for name, value in _variables():
         if is_layer(value):
@@ -32,7 +32,7 @@ def owned_by_layers() -> dict[int, Owned]:
 
 
 def _variables() -> Iterator[tuple[str, Any]]:
-    # The innermost last: what it calls a model is what the other functions that it was called from do not.
+    # The innermost function comes last, so its name for a model wins over those of its callers.
     for frame in reversed([*users_frames(sys._getframe(1))]):
         held = [*variables_in(frame).items()]
         forget(frame)
@@ -52,7 +52,7 @@ def _of_layer(name: str, layer: Any) -> dict[int, Owned]:
         holder = path.rpartition(".")[0]
         module = kinds.get(holder)
         if module is None or type(module).__module__.partition(".")[0] != "keras":
-            found[own] = f"{name}.{path}", "", "", ()  # it may run and not read what it holds
+            found[own] = f"{name}.{path}", "", "", ()  # such a layer may run without reading what it holds
             continue
         beside = tuple(other for place, other in places.items() if place.rpartition(".")[0] == holder)
         found[own] = f"{name}.{path}", f"{name}.{holder}" if holder else name, type(module).__name__, beside

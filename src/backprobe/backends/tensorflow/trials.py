@@ -1,4 +1,4 @@
-"""Trials of a program in eager TensorFlow."""
+"""Runs a program in eager TensorFlow again for trials."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ class TensorflowTrials(Trials):
 
 
 def floating(result: Any) -> list[Any]:
-    """The floating tensors in what a program returned."""
+    """The floating-point tensors in what a program returned."""
     return [leaf for _, leaf in leaves(result) if is_eager(leaf) and leaf.dtype.is_floating]

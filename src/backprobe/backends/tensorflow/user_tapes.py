@@ -1,4 +1,4 @@
-"""Gradients that the program asks its own tapes for, and why one is None: a tape sees only what runs in it."""
+"""Gradients that the program asks its own tapes for, and why some are None: a tape sees only what runs inside it."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 from backprobe.record.training import ModuleRan, Training, Untrained
 
-MOST = 8  # of the values that are computed from one Variable
+MOST = 8  # values that are computed from one Variable
 
 Why = tuple[WhyNone, tuple[int, ...], tuple[Severed, ...]]
 
 
 @dataclass
 class RecordedSpans:
-    """What one tape has seen: the spans of the log in which it recorded, and what the program had it watch."""
+    """What one tape has seen: the spans of the log during which it recorded, and what the program let it watch."""
 
     spans: list[tuple[float, float]] = field(default_factory=list)
-    watched: dict[int, int] = field(default_factory=dict)  # by number: the position in the log at which it was first
-    newest: dict[int, int] = field(default_factory=dict)  # by the same: what is above the numbers of all before that
+    watched: dict[int, int] = field(default_factory=dict)  # by number: the position in the log of the first watch
+    newest: dict[int, int] = field(default_factory=dict)  # by number: one above the numbers of all tensors at that time
 
     def has(self, position: int) -> bool:
         return any(start < position <= end for start, end in self.spans)
@@ -45,14 +45,14 @@ class RecordedSpans:
 
 @dataclass(frozen=True)
 class AskedOfTape:
-    """A gradient that was asked for and is None: with respect to what, where, and why."""
+    """A gradient that was asked for and is None: of which value, at which line, and why."""
 
     number: int
     version: int
     label: str
     line: Source
     why: WhyNone
-    outside: tuple[int, ...]  # the numbers of values on the way that were computed while the tape did not record
+    outside: tuple[int, ...]  # numbers of values on the path that were computed while the tape was not recording
     cuts: tuple[Severed, ...]
     targets: tuple[int, ...]
     dtype: str
@@ -60,32 +60,34 @@ class AskedOfTape:
 
 
 class UserTapes:
-    """The tapes of one block, but for that of the probe."""
+    """The tapes of one block, except the probe's."""
 
     def __init__(self, log: OperationLog, version: Callable[[Any], int], watched: Callable[[Any, Any], object]) -> None:
         self.log, self.version, self.watched = log, version, watched
         self.began = private.next_identity()
         self.tapes: WeakKeyDictionary[Any, RecordedSpans] = WeakKeyDictionary()
         self.asked: list[AskedOfTape] = []
-        self.trained: dict[int, bool] = {}  # the Variables that gradients were asked for, and has one come?
-        self.owned: dict[int, Owned] = {}  # what the program calls those of which none came
-        self.zero: dict[int, Any] = {}  # those whose gradients were exactly 0, while all have been
-        self.has_moving = False  # did a Variable get a gradient with a number other than 0?
+        self.trained: dict[int, bool] = {}  # for each Variable whose gradient was asked for: has one arrived?
+        self.owned: dict[int, Owned] = {}  # the program's names of those for which none arrived
+        self.zero: dict[int, Any] = {}  # Variables whose gradients were exactly 0, as long as all are
+        self.has_moving = False  # has any Variable received a nonzero gradient?
         self.zero_at: Source | None = None
 
     @property
     def listeners(self) -> dict[str, Callable[..., Any]]:
-        """To the methods of tapes, which tell when they record, and what they watch."""
+        """Listeners to the methods of tapes, which tell when a tape records and what it watches."""
         return {private.PUSH: self._pushing, private.POP: self._popping, "watch": self._watching}
 
     def _of(self, tape: Any) -> RecordedSpans:
-        # What is known of a tape; one that records since before the block has all of it.
+        # What is known of a tape. One that was recording before the block is taken to have recorded all of it.
         if tape not in self.tapes:
             self.tapes[tape] = RecordedSpans([(-1, math.inf)] if private.records(tape) else [])
         return self.tapes[tape]
 
     def is_recorded(self, tape: Any, own: Any) -> bool:
-        """Does another tape of the program (``own`` is the probe's) record what this one gives, as for a penalty?"""
+        """Does another tape of the program record what this one computes, as for a penalty? ``own`` is the probe's
+        tape.
+        """
         others = [known.spans for one, known in self.tapes.items() if one is not tape and one is not own]
         return any(spans and spans[-1][1] == math.inf for spans in others)
 
@@ -111,7 +113,7 @@ class UserTapes:
                 self.watched(tape, one)
 
     def given(self, tape: Any, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any) -> None:
-        """A tape has given these; of each that is None is noted why."""
+        """A tape has returned these gradients. For each None, note why."""
         target, sources = [*args, *(kwargs[name] for name in ("target", "sources", "source") if name in kwargs)][:2]
         is_filled = any(map(_is_filling, (*args[2:], *kwargs.values())))
         came = [*zip(tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=False)]
@@ -164,15 +166,15 @@ class UserTapes:
                     self._look_at(source, gradient)
 
     def _look_at(self, source: Any, gradient: Any) -> None:
-        # One that is 0 says nothing of a training before all have been: the first other one ends this.
+        # Remember a gradient of 0. It means nothing for a training unless all are 0, so the first other one ends this.
         with self.log.muted():
             self.has_moving = not is_zero(gradient)
         self.zero[identity(source)] = source
         self.zero_at = self.zero_at or users_line(sys._getframe(1))
 
     def zeros(self) -> list[Reason]:
-        """That the gradients of all Variables were exactly 0, as often as the program asked for them."""
-        is_said = any(one.why is WhyNone.ZERO for one in self.asked)  # at the line that gives zeros
+        """A note if the gradients of all Variables were exactly 0, each time the program asked."""
+        is_said = any(one.why is WhyNone.ZERO for one in self.asked)  # reported at the line that gives zeros
         is_all = self.zero and not (self.has_moving or is_said) and self.zero.keys() == self.trained.keys()
         if not is_all:
             return []
@@ -180,7 +182,7 @@ class UserTapes:
         return [all_zero([*map(self._label, self.zero.values())], self.zero_at)]
 
     def _label(self, value: Any) -> str:
-        # What a value is called: as the program does, or as TensorFlow or Keras does.
+        # The name of a value: the program's, or else TensorFlow's or Keras's.
         if identity(value) in self.owned:
             return self.owned[identity(value)][0]
         variable = variable_of(value)
@@ -189,13 +191,13 @@ class UserTapes:
         return f"a tensor of shape {describe(value).shape}"
 
     def name(self, value: Any) -> str:
-        """What a Variable is called."""
+        """The name of a Variable."""
         if identity(value) not in self.owned:
             self.owned |= owned_by_layers()
         return self._label(value)
 
     def training(self, captures: Sequence[Capture]) -> Training | None:
-        """What became of the Variables that the program asked for gradients of; None where it asked for none."""
+        """What happened to the Variables whose gradients the program asked for; None if it asked for none."""
         lacking = [one for one in self.asked if one.number in self.trained and not self.trained[one.number]]
         each = {one.number: one for one in lacking}.values()
         if not self.trained:
@@ -216,7 +218,7 @@ class UserTapes:
         return Untrained(name, module, kind, ModuleRan.NEVER_READ if is_called or not module else ModuleRan.NOT_CALLED)
 
     def _carriers(self, number: int, captures: Sequence[Capture]) -> tuple[int, ...]:
-        # The captures that are computed from a Variable, those nearest to it.
+        # The captures that are computed from a Variable, nearest to it.
         from_it = {
             at
             for at, capture in enumerate(captures)
@@ -229,7 +231,7 @@ class UserTapes:
         return tuple(sorted(from_it - far))[:MOST]
 
     def none_given(self, captures: Sequence[Capture]) -> tuple[NoneGiven, ...]:
-        """The gradients that did not come, by positions of captures."""
+        """The gradients that did not arrive, by positions of captures."""
         versions: dict[int, dict[int, int]] = {}
         for at, capture in enumerate(captures):
             versions.setdefault(capture.number, {}).setdefault(capture.version, at)
@@ -237,7 +239,8 @@ class UserTapes:
 
         def cut(one: Severed, of: int) -> CutOperation | None:
             found = {at for number in one.inputs for at in self.log.nearest(number, recorded)}
-            found = {at for at in found if of in self.log.before([captures[at].number])}  # and no data beside it
+            # without data that flows in beside it
+            found = {at for at in found if of in self.log.before([captures[at].number])}
             line = one.source
             return None if line is None else CutOperation(one.operation, one.by, one.dtype, line, tuple(sorted(found)))
 
@@ -263,7 +266,7 @@ class UserTapes:
 
 
 class _Way:
-    # The way from sources to targets as the log has it, and which parts of it a tape has seen.
+    # The path from sources to targets according to the log, and which parts of it a tape has seen.
     def __init__(
         self, log: OperationLog, tape: RecordedSpans, targets: set[int], began: int, watched: Mapping[int, int]
     ) -> None:
@@ -272,8 +275,8 @@ class _Way:
         self.order = sorted(self.before, key=lambda number: self.before[number][0])
 
     def why(self, source: Any, watches_variables: bool) -> Why:
-        # Why a tape gave None for a source; and what is on the way from it that the tape has not seen, or that lets
-        # no gradient through.
+        # Why a tape returned None for a source, and what on the path from it the tape has not seen or lets no gradient
+        # through.
         number, variable = identity(source), variable_of(source)
         if not is_differentiable(source if variable is None else variable):
             return WhyNone.NOT_FLOAT, (), ()
@@ -311,29 +314,29 @@ class _Way:
         return (WhyNone.OUTSIDE if last else WhyNone.UNKNOWN), tuple(last), ()
 
     def cuts(self, number: int) -> tuple[Severed, ...]:
-        """The operations on the way from a source to the targets, run while the tape recorded, that let no gradient
-        through; none where a way is open.
+        """The operations on the path from a source to the targets that ran while the tape recorded and let no gradient
+        through; empty if some path is open.
         """
         if number in self.before:
             return self._from_source(number, self._closing(number, self.log.cuts.closed))
         return self._from_source(number, self.log.cuts.severed_behind(self.targets))
 
     def zeros(self, number: int) -> tuple[Severed, ...]:
-        # The operations on the way from a source for which zeros came that have a derivative of 0; none where a way
-        # goes past them.
+        # The operations with a derivative of 0 on the path from a source whose gradient is zeros; empty if some path
+        # avoids them.
         cuts = self.log.cuts
         found = self._from_source(number, self._closing(number, {**cuts.closed, **cuts.zero}))
         return found if any(severed in cuts.zero.values() for severed in found) else ()
 
     def _closing(self, number: int, closed: Mapping[Edge, Severed]) -> list[Severed]:
-        # What closes the ways from a source to the targets, where these edges let nothing through, if all are.
+        # What closes the paths from a source to the targets, if all of them are closed by these edges.
         inputs = self.log.inputs
         behind = reached(self.targets, lambda each: [one for one in inputs(each) if (each, one) not in closed])
         edges = [(each, one) for each in sorted(behind) for one in inputs(each)]
         return [] if number in behind else [closed[edge] for edge in edges if edge in closed]
 
     def _from_source(self, number: int, cuts: Sequence[Severed]) -> tuple[Severed, ...]:
-        # Those that the tape saw, and that the source leads to.
+        # The cuts that the tape has seen and to which the source leads.
         found = dict.fromkeys(severed for severed in cuts if self.tape.has(severed.position))
         return tuple(severed for severed in found if number in self.log.before(severed.inputs))
 
@@ -346,7 +349,7 @@ class _Way:
         return found - {number}
 
     def _is_watched(self, number: int) -> bool:
-        # Is a tensor watched, or computed before the eyes of the tape from what is?
+        # Is a tensor watched, or computed from a watched one while the tape recorded?
         def seen(one: int) -> tuple[int, ...]:
             position, flowing = self.log.made.get(one, NEVER)
             return flowing if self.tape.has(position) else ()
@@ -355,10 +358,10 @@ class _Way:
 
 
 def _is_filling(option: Any) -> bool:
-    # Does this option of ``gradient`` put zeros in the place of what is not connected?
+    # Does this option of ``gradient`` return zeros for what is not connected?
     return option is tf.UnconnectedGradients.ZERO or (isinstance(option, str) and option == "zero")
 
 
 def _nearest(versions: Mapping[int, int], version: int) -> int | None:
-    # The capture of a version, or of the last one before it.
+    # The capture of a version, or of the last captured version before it.
     return versions[max((one for one in versions if one <= version), default=min(versions))] if versions else None

@@ -16,7 +16,7 @@ from backprobe.errors import Unsupported
 
 
 class TensorflowVariations(Variations):
-    """TensorFlow's ``Variations``: a Variable, of a model too, holds other numbers until it is put back."""
+    """TensorFlow's ``Variations``. A Variable, including a model's, holds other numbers until it is restored."""
 
     def varied(self, value: Any, variation: Variation, number: int, undo: list[Callable[[], None]]) -> Any:
         if is_layer(value):

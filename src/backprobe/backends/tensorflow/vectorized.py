@@ -36,7 +36,7 @@ class TensorflowVectorized(Vectorized):
 
         logger = tf.get_logger()
         before = logger.level
-        logger.setLevel("ERROR")  # each program is traced once, and TensorFlow warns of many functions that are
+        logger.setLevel("ERROR")  # each program is traced once, but TensorFlow warns about many traced functions
         try:
             losses, gradients = tf.vectorized_map(one, [*samples], fallback_to_while_loop=False)
         finally:
@@ -80,18 +80,18 @@ class TensorflowVectorized(Vectorized):
 
 
 def _rows(gradients: Any) -> Any:
-    # A row for each sample, in a dtype to add up in.
+    # One row for each sample, in a dtype that is wide enough for adding up.
     rows = tf.reshape(gradients, [len(gradients), -1])
     return tf.cast(rows, tf.float32) if rows.dtype in (tf.float16, tf.bfloat16) else rows
 
 
 def _identity(value: Any) -> int:
-    # A symbol has no number of its own.
+    # An id, because symbolic tensors have no number of their own.
     return id(value) if isinstance(value, tf.Tensor) and tf.is_symbolic_tensor(value) else tensors.identity(value)
 
 
 class SymbolicTape(TensorflowTape):
-    """What a program is run under that ``tf.vectorized_map`` traces: its tensors are symbols, and have no numbers."""
+    """The tape of a program that ``tf.vectorized_map`` traces: its tensors are symbols without numbers."""
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, tf.Tensor) or tensors.is_tensor(value)

@@ -1,7 +1,7 @@
-"""A Keras model that is watched while it trains: eagerly, in a ``tf.function``, and in ``fit``.
+"""Watches a Keras model while it trains: eagerly, in a ``tf.function``, and in ``fit``.
 
-Layers are heard where their class is called. Eagerly, what they return is measured at once; in a graph the statistics
-are a part of it, and go into Variables of ours that ``run.step()`` reads.
+Layers are observed where their class is called. Eagerly, what they return is measured at once. In a graph, the
+statistics become part of the graph and go into Variables of ours that ``run.step()`` reads.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ class TensorflowWatching(ModelWatching):
         names = [quote_path(path) for path, _ in self.structure.modules]
         if all(getattr(part, "built", True) for part, _ in self.known.values()):
             self.selection.check(names, [*self.variables.values()], type(model).__name__)
-        self.rows: dict[int, Any] = {}  # Variables by place, of what runs in a graph
-        self.trained: set[int] = set()  # those that only a gradient brings
+        self.rows: dict[int, Any] = {}  # by place: Variables for what runs in a graph
+        self.trained: set[int] = set()  # places that only a gradient fills
         self.is_measured = tf.Variable(True, trainable=False)
         self.has_graph = False
-        self.heard: set[str] = set()  # the paths of layers that were called while a tape recorded
+        self.heard: set[str] = set()  # paths of layers that were called while a tape recorded
         self.before = TracedBefore()
         self.installed = ExitStack()
 
     def _look(self) -> None:
-        # Walk the model: layers and Variables are also made when it first runs.
+        # Walk the model again, because layers and Variables are also created when it first runs.
         self.structure = structure_of(self.model)
         self.known = {key: (module, self._chosen(paths)) for key, (module, paths) in self.structure.known.items()}
         self.variables = {identity(one): quote_path(path) for path, one in reversed(self.structure.variables)}
 
     def _chosen(self, paths: Sequence[str]) -> str:
-        # Of the paths of a layer that is shared, the first that is selected.
+        # The first selected path of a layer that has several.
         return next(filter(self.selection.wants_module, paths), paths[0])
 
     def __enter__(self) -> TensorflowWatching:
@@ -80,7 +80,7 @@ class TensorflowWatching(ModelWatching):
 
     @contextmanager
     def hearing(self) -> Iterator[None]:
-        """Within this context calls and steps are heard of."""
+        """Inside this context calls and steps are observed."""
         with ExitStack() as installed:
             for kind in dict.fromkeys(_owner(type(module), "__call__") for module, _ in self.known.values()):
                 installed.enter_context(listening(kind, "__call__", partial(self._called, kind)))
@@ -91,7 +91,7 @@ class TensorflowWatching(ModelWatching):
             yield
 
     def rest(self) -> None:
-        """Hear of nothing but within ``hearing``."""
+        """Observe nothing outside of ``hearing``."""
         self.installed.close()
 
     def stop(self) -> None:
@@ -100,7 +100,7 @@ class TensorflowWatching(ModelWatching):
         self._forget_compiled()
 
     def _forget_compiled(self) -> None:
-        # What ``fit`` has compiled is compiled anew: it has what was there when it was traced.
+        # Let ``fit`` compile again, because a compiled function contains what was installed when it was traced.
         if getattr(self.model, "train_function", None) is not None:
             self.model.train_function = None
 
@@ -121,7 +121,7 @@ class TensorflowWatching(ModelWatching):
         self._end()
 
     def fitted(self) -> None:
-        """A batch of ``fit`` is over: if it was compiled, or has several optimizers, nothing else ends its step."""
+        """A batch of ``fit`` is over. If it is compiled or has several optimizers, nothing else ends its step."""
         if self.has_graph:
             self.step()
         else:
@@ -133,14 +133,14 @@ class TensorflowWatching(ModelWatching):
         self.is_measured.assign(self.listener.is_measured)
 
     def _ran(self, function: Any) -> None:
-        # A function that was traced before has run: with the optimizer in it, no step would ever end.
+        # A function that was traced earlier has run. If the optimizer is inside it, no step would ever end.
         held = {private.identity_of(one) for one in function.captured_inputs if hasattr(one, "_id")}
         counters = [private.counter(one) for one in self.options.optimizers]
         if tf.executing_eagerly() and any(identity(one) in held for one in counters):
             self._follow_up()
 
     def _follow_up(self) -> None:
-        # Raise Unsupported where a part of the model has run without what this watch has put in.
+        # Raise Unsupported if a part of the model has run without what this watch installed.
         if not self.before.ran:  # nearly always
             return
         silent = {path: one for one, path in self.known.values() if path not in self.heard and hasattr(one, "weights")}
@@ -183,7 +183,7 @@ class TensorflowWatching(ModelWatching):
         return is_on and self.selection.wants_output(path, at)
 
     def _tied(self, path: str, at: str, tensor: Any) -> Any:
-        # The tensor again, as one whose gradient is heard of; its numbers and gradient are the same.
+        # A new tensor with the same numbers and gradient, for which we are told when the gradient arrives.
         name = named(path, at)
         if self.options.values:
             private.unrecorded(partial(self._measure, name, VALUE), tensor)
@@ -198,7 +198,7 @@ class TensorflowWatching(ModelWatching):
             return tf.identity(one), back
 
         made = tf.custom_gradient(again)(tensor)
-        vars(made).update(vars(tensor))  # such as the mask of Keras
+        vars(made).update(vars(tensor))  # such as Keras's mask
         return made
 
     def _measure(self, name: str, kind: str, tensor: Any, is_replicated: bool = False) -> None:
@@ -243,14 +243,14 @@ class TensorflowWatching(ModelWatching):
     def _updating(
         self, kind: type, following: Callable[..., Any], optimizer: Any, grads: Any, variables: Any, rate: Any
     ) -> Any:
-        # Gradients are as the optimizer uses them: accumulated, averaged and clipped.
+        # Measures gradients as the optimizer uses them: accumulated, averaged and clipped.
         if self.options.gradients and self._is_watched(optimizer, kind, private.UPDATING):
             for name, _, gradient in self._named(variables, grads):
                 self._measure(name, GRADIENT, tf.convert_to_tensor(gradient), True)
         return following(optimizer, grads, variables, rate)
 
     def _is_watched(self, optimizer: Any, kind: type, name: str) -> bool:
-        # Is this the first that hears of a call, where a class calls the method of its base?
+        # Is this the outermost intercepted call, if a class calls its base's method?
         return kind is _owner(type(optimizer), name) and any(optimizer is one for one in self.options.optimizers)
 
     def _named(self, variables: Sequence[Any], gradients: Sequence[Any]) -> list[tuple[str, Any, Any]]:
@@ -268,12 +268,12 @@ class TensorflowWatching(ModelWatching):
 
 
 def _wide(tensor: Any) -> Any:
-    # In float32 at least: a difference may have more digits than its dtype.
+    # In at least float32, because a difference may have more digits than its dtype.
     return tf.cast(tensor, tf.float32) if tensor.dtype.is_floating and tensor.dtype.size < 4 else tensor
 
 
 def _has_stepped(optimizer: Any) -> Any:
-    # Has the gradient that came last changed the parameters? In a graph a tensor, where gradients accumulate.
+    # Has the latest gradient changed the parameters? If gradients are accumulated in a graph, this is a tensor.
     several = optimizer.gradient_accumulation_steps
     if not several:
         return True
@@ -282,12 +282,12 @@ def _has_stepped(optimizer: Any) -> Any:
 
 
 def _owner(kind: type, name: str) -> type:
-    # The class that defines a method of another.
+    # The class in the hierarchy that defines a method.
     return next(base for base in kind.__mro__ if name in vars(base))
 
 
 def _row_now(tensor: Any) -> Any:
-    # The row of a tensor that has its numbers; what a device computes, later.
+    # The row of a tensor that has its numbers. On a device, it is computed there first.
     if "CPU" not in tensor.device:
         return _row(tensor)
     return measured(_real(tensor).numpy())
@@ -300,7 +300,7 @@ def _real(tensor: Any) -> Any:
 
 
 def _row(tensor: Any) -> Any:
-    # The same as a tensor, float64[10], without a branch.
+    # The row as a tensor, float64[10], without a branch.
     numbers = _real(tensor)
     is_finite = tf.math.is_finite(numbers)
     wide = tf.cast(tf.where(is_finite, numbers, tf.zeros_like(numbers)), tf.float64)
@@ -350,7 +350,7 @@ class TensorflowWatches(Watches):
 
 
 def _refuse_others(options: WatchOptions, asked: str) -> None:
-    # Raise BadOption for what is not an optimizer of Keras, and for what is PyTorch's.
+    # Raise BadOption for an optimizer that is not Keras's, and for options that only PyTorch has.
     for optimizer in options.optimizers:
         OPTIMIZER.check(optimizer, asked)
         if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):

@@ -1,7 +1,7 @@
-"""Functions with a backward of their own that a frame runs in.
+"""Finds the custom ``autograd.Function``s whose ``apply()`` runs around a frame.
 
-Up to PyTorch 2.13 ``Function.apply`` has a frame, with what it was given. Since 2.14 it is written in C++, and there is
-only the frame of the function's ``forward``, which the program's line seems to call.
+Up to PyTorch 2.13, ``Function.apply`` has a frame that holds its arguments. Since 2.14 it is written in C++, and only
+the function's ``forward`` has a frame, which appears to be called by the program's line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ APPLY: CodeType | None = getattr(Function.apply, "__code__", None)
 
 @dataclass(frozen=True)
 class Applied:
-    """A call of ``apply()``: the frames that it was called from begin with ``caller``."""
+    """A call of ``apply()``. ``caller`` is the frame that called it."""
 
     frame: FrameType
 
@@ -33,7 +33,7 @@ class Applied:
 
     @property
     def is_asked(self) -> bool:
-        """Does a tensor that it was given require a gradient?"""
+        """Does any tensor that it received require a gradient?"""
         code, held = self.frame.f_code, self.frame.f_locals
         if APPLY:
             return _require(held["args"])
@@ -53,17 +53,17 @@ def _require(given: Any) -> bool:
 
 
 def _rest(code: CodeType) -> str:
-    # The name of ``*args``.
+    # The name of the parameter ``*args``.
     has_rest = bool(code.co_flags & 4)  # inspect.CO_VARARGS
     return code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if has_rest else ""
 
 
 _FORWARDS: dict[str, frozenset[CodeType]] = {}
-"""The code of each ``forward`` of such a function, by PyTorch's count of the functions made."""
+"""The code of each ``forward`` of such a function, cached for PyTorch's count of functions made."""
 
 
 def _is_forward(code: CodeType) -> bool:
-    made = repr(FUNCTIONS_MADE)  # which tells the count, and leaves it as it is
+    made = repr(FUNCTIONS_MADE)  # repr shows the count without advancing it
     if made not in _FORWARDS:
         _FORWARDS.clear()
         _FORWARDS[made] = frozenset(_codes(Function))

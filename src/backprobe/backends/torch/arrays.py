@@ -37,7 +37,7 @@ class TorchArrays(Arrays):
         return torch.ones((), dtype=like.real.dtype, device=like.device)
 
     def version(self, tensor: Any) -> int | None:
-        return None if tensor.is_inference() else int(tensor._version)  # those of inference mode count no writes
+        return None if tensor.is_inference() else int(tensor._version)  # inference tensors do not count writes
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, Tensor)

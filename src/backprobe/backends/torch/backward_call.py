@@ -1,4 +1,4 @@
-"""The calls of ``backward()`` and ``autograd.grad`` that a program makes, as they stand in their frames."""
+"""The calls of ``backward()`` and ``autograd.grad`` that a program makes, read from their frames."""
 
 from __future__ import annotations
 
@@ -22,56 +22,56 @@ from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
 CALLS = CodeOf(torch.autograd, "backward", "grad")
-"""The functions of PyTorch in which backward runs."""
+"""PyTorch's functions that run backward."""
 ASKED = ("create_graph", "allow_unused", "is_grads_batched", "materialize_grads")
-"""Arguments of these that change what they give."""
+"""Arguments of these functions that change the result."""
 STRIDED = torch.strided
 _is_not: Callable[[object, object], bool] = is_not
 
 
 @dataclass(eq=False)
 class BackwardCall:
-    """One call of ``backward()`` or ``grad()``: where it began, with the cotangents, and what limits it.
+    """One call of ``backward()`` or ``grad()``: where it started, its cotangents, and what limits it.
 
-    An edge of the graph may stand in the place of a tensor; one that leads to a leaf is that leaf.
+    An edge of the graph may take the place of a tensor; an edge to a leaf counts as that leaf.
     """
 
     roots: tuple[Tensor, ...] = ()
-    cotangents: tuple[Tensor | None, ...] = ()  # of the roots, and behind them of the edges
+    cotangents: tuple[Tensor | None, ...] = ()  # those of the roots, followed by those of the edges
     inputs: tuple[Tensor, ...] = ()
-    edges: tuple[GradientEdge, ...] = ()  # where it began beside the roots
+    edges: tuple[GradientEdge, ...] = ()  # edges at which it started, besides the roots
     input_edges: tuple[GradientEdge, ...] = ()
     is_limited: bool = False  # to ``inputs=``
     called: str = "backward()"
-    has_cotangents: bool = False  # was it given any?
-    asked: tuple[str, ...] = ()  # other arguments that it was given
-    places: tuple[int, ...] = ()  # the positions of the captures of its inputs, where they are known
+    has_cotangents: bool = False  # were any passed to it?
+    asked: tuple[str, ...] = ()  # other arguments that were passed
+    places: tuple[int, ...] = ()  # positions of the captures of its inputs, if known
     at: Source | None = None  # the line in the user's code
-    keeps_graph: bool = False  # does it free nothing?
-    is_grad: bool = False  # of ``grad()``, which brings no leaf its ``.grad``
+    keeps_graph: bool = False  # does it keep the graph instead of freeing it?
+    is_grad: bool = False  # of ``grad()``, which leaves every ``.grad`` alone
     is_batched: bool = False  # does it run once for many cotangents?
-    is_second: bool = False  # is it the half of a backward that goes on to the weights?
-    is_ours: bool = False  # does a probe run it, as where a function is probed in a block?
-    is_nested: bool = False  # in another pass, as when a reentrant checkpoint differentiates what it computed again
-    before: int = 0  # how many calls had begun
+    is_second: bool = False  # is it the half of a split backward that computes gradients of weights?
+    is_ours: bool = False  # does a probe run it, for example because a function is probed inside a block?
+    is_nested: bool = False  # inside another pass, as when a reentrant checkpoint differentiates what it recomputed
+    before: int = 0  # how many calls had started before
     is_over: bool = False
 
     def end(self) -> None:
         self.is_over = True
 
     def become_half(self, half: str) -> None:
-        """It is one of two halves of a backward: what it brings is added to ``.grad``, whichever function it calls."""
+        """Treat it as one half of a split backward: it adds to ``.grad``, whichever function it calls."""
         self.is_grad = self.is_limited = False
         self.called, self.asked, self.is_second = "backward()", (), half == "weights"
 
     @property
     def leaves_graph(self) -> bool:
-        """May something be left of what the operations have saved that it has come to?"""
+        """May the operations that it reached still hold some of their saved tensors?"""
         return self.keeps_graph or self.is_limited or not self.is_over
 
     @property
     def nodes(self) -> list[Node]:
-        """Where it began in the graph."""
+        """The nodes of the graph at which it started."""
         nodes = [root.grad_fn for root in self.roots if root.grad_fn is not None]
         return nodes + [edge.node for edge in self.edges] if self.edges else nodes
 
@@ -84,7 +84,7 @@ class BackwardCall:
         roots = [pair for pair in pairs if isinstance(pair[0], Tensor)]
         edges = [pair for pair in pairs if isinstance(pair[0], GradientEdge)] if len(roots) < len(pairs) else []
         inputs = given.get("inputs_tuple") or given["inputs"]
-        is_limited = inputs is not None and (is_grad or inputs != ())  # old releases put () in the place of None
+        is_limited = inputs is not None and (is_grad or inputs != ())  # old releases pass () instead of None
         limits = () if inputs is None else _listed(inputs)
         return cls(
             tuple(map(itemgetter(0), roots)),
@@ -106,12 +106,12 @@ class BackwardCall:
 
     @property
     def batch(self) -> int:
-        """For how many cotangents at once it runs; 0 for one."""
+        """The number of cotangents that it runs for at once; 0 for a single one."""
         return len(self.cotangents[0]) if self.is_batched and self.cotangents[0] is not None else 0
 
     @property
     def is_transformed(self) -> bool:
-        """Does it run inside a transform of ``torch.func``? All gradients end with that."""
+        """Does it run inside a transform of ``torch.func``? All gradients end with the transform."""
         return any(map(is_wrapped, self.roots))
 
     def asks_as(self, other: BackwardCall) -> bool:
@@ -125,7 +125,7 @@ class BackwardCall:
 
 
 def _is_same_seed(one: Tensor | None, other: Tensor | None) -> bool:
-    # Are two cotangents of one root the same? None stands for ones.
+    # Are two cotangents of one root equal? None stands for ones.
     if one is other:
         return True
     given: Any = one if other is None else other
@@ -140,8 +140,8 @@ def _is_ours(calling: FrameType | None) -> bool:
 
 
 def _listed(given: Any) -> list[Any]:
-    # What is given as a tensor or several; nothing of an iterator, which only PyTorch itself may read. An edge is a
-    # tuple, and stands for a tensor.
+    # An argument that may be one tensor or several, as a list. An iterator gives an empty list, because only PyTorch
+    # may consume it. An edge is a tuple, but counts as a single tensor.
     if isinstance(given, dict):
         given = [*given.values()]
     if isinstance(given, Tensor | GradientEdge):
@@ -158,8 +158,8 @@ def _leaf_or_given(one: Any) -> Any:
 
 
 def innermost_call(frame: FrameType | None) -> FrameType | None:
-    """The nearest call of ``backward`` or ``grad`` that a frame runs in."""
-    while frame is not None:  # a program may be many frames deep: nothing is called for each
+    """The nearest call of ``backward`` or ``grad`` around a frame."""
+    while frame is not None:  # a program may be many frames deep, so no function is called for each
         if frame.f_code.co_qualname in CALLS.names and frame.f_code in CALLS:
             return frame
         frame = frame.f_back

@@ -1,8 +1,8 @@
-"""The engine's passes, told apart by number, and the gradients that each brings to the edges with a hook.
+"""The engine's passes, identified by number, and the gradients that each one brings to hooked edges.
 
-The calls of ``backward()`` are of one output, and what they bring is summed, as ``.grad`` does. Those of
-``autograd.grad`` that ask for the same derivatives are of one output too, and what the first of them brings stands:
-five calls for five values are one gradient.
+All calls of ``backward()`` count as one output, and their gradients are summed, as in ``.grad``. Calls of
+``autograd.grad`` that ask for the same derivatives also count as one output, but only the first gradient of each value
+is kept: five calls for five values make one gradient.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from backprobe.backends.torch.private import (
 from backprobe.backends.torch.tensors import combined, copied, grad_of
 
 MOST_OUTPUTS = 100
-"""The outputs of ``grad()`` that a block keeps apart: each has a gradient of every value."""
-NO_PASS = -2  # the engine says -1 where none is running
+"""How many outputs of ``grad()`` a block distinguishes. Each has a gradient for every value."""
+NO_PASS = -2  # the engine says -1 if no pass is running
 STRIDED = torch.strided
 VERSION = attrgetter("_version")
 
 
 @dataclass(eq=False)
 class Output:
-    """What the calls of one output have brought, by the number of a place, in the order in which they came there."""
+    """What the calls for one output brought, by the number of a place, in order of arrival."""
 
     calls: list[BackwardCall] = field(default_factory=list)
     arrived: dict[int, Tensor] = field(default_factory=dict)
-    written: dict[int, int] = field(default_factory=dict)  # the versions of the gradients that are held
-    known: frozenset[int] = frozenset()  # the places to which earlier calls have brought the same
+    written: dict[int, int] = field(default_factory=dict)  # versions of the gradients that are held
+    known: frozenset[int] = frozenset()  # places that earlier calls with the same result have reached
     is_grad: bool = False  # are they calls of ``grad()``?
-    batch: int = 0  # for how many cotangents at once they run; 0 for one
-    captures: dict[Any, None] = field(default_factory=dict)  # of what the calls began at
-    apart: set[int] = field(default_factory=set)  # places where what came cannot be added up in one process
+    batch: int = 0  # for how many cotangents at once they run; 0 for a single one
+    captures: dict[Any, None] = field(default_factory=dict)  # the captures at which the calls started
+    apart: set[int] = field(default_factory=set)  # places whose gradients cannot be added up within one process
 
     @property
     def is_cut_short(self) -> bool:
-        """Has a call begun that did not come to its end?"""
+        """Did a call start that has not finished?"""
         return not all(call.is_over for call in self.calls)
 
     def and_also(self, others: Sequence[Output]) -> Output:
-        """This one, with what others have brought beside it."""
+        """This output together with what others have brought to further places."""
         arrived, written = dict(self.arrived), dict(self.written)
         for one in others:
             arrived = {**arrived, **{at: each for at, each in one.arrived.items() if at not in arrived}}
@@ -73,38 +73,38 @@ class Output:
 
 
 class Passing:
-    """What has passed so far. The hooks hold this, and this holds no node: no cycle goes through the engine."""
+    """What has passed so far. The hooks hold this object, and it holds no node, so no cycle goes through the engine."""
 
     quiet: Callable[[], AbstractContextManager[Any]] = nullcontext
-    """Within this context, no mode of the program sees what is done."""
+    """Inside this context, no mode of the program sees what is done."""
 
-    is_open = True  # are passes those of the program?
+    is_open = True  # do passes belong to the program?
 
     def __init__(self, keeps_history: bool, schedules: Schedules = NONE) -> None:
         self.keeps_history = keeps_history
         self.schedules = schedules
         self.began: Callable[[BackwardCall], None] = _ignore
         self.thread = threading.get_ident()
-        self.begins_inside = current_pass() >= 0  # of a pass: all that the block does is nested then
+        self.begins_inside = current_pass() >= 0  # of a pass: everything in the block is nested then
         self.is_elsewhere = False  # has another thread called backward()?
-        self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number; None for another thread's
+        self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number; None for another thread's pass
         self.outputs: list[Output] = []
-        self.left = 0  # calls of ``grad()`` of more outputs than are kept
+        self.left = 0  # calls of ``grad()`` for outputs beyond the limit
         self.output_of: dict[int, Output] = {}  # by the engine's number
-        self._at(Output())  # until one is known, what arrives is of none
-        self.held: set[int] = set()  # by identity: the gradients of values, as they came
-        self.late: set[int] = set()  # the numbers of places that are taken behind the user's hooks
-        self.running = NO_PASS  # the last pass that was found to count
-        self.seeds: set[int] = set()  # by identity: the cotangents that such passes began with
-        self.asked: set[int] = set()  # the numbers of the places whose gradients ``grad()`` returns
+        self._at(Output())  # until an output is known, arriving gradients belong to none
+        self.held: set[int] = set()  # ids of the gradients of values, as they arrived
+        self.late: set[int] = set()  # numbers of places that are read after the user's hooks
+        self.running = NO_PASS  # the latest pass that was found to count
+        self.seeds: set[int] = set()  # ids of the cotangents with which such passes started
+        self.asked: set[int] = set()  # numbers of the places whose gradients ``grad()`` returns
         self.offered: dict[int, Tensor] = {}
-        self.returned: dict[int, ReferenceType[Tensor]] = {}  # by identity: what ``grad()`` returns
+        self.returned: dict[int, ReferenceType[Tensor]] = {}  # by id: what ``grad()`` returns
         self.count = 0
         self.begun = 0  # how many calls so far
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """Within this context no pass is the program's."""
+        """Inside this context, passes do not belong to the program."""
         self.is_open = False
         try:
             yield
@@ -112,24 +112,24 @@ class Passing:
             self.is_open = True
 
     def _at(self, output: Output) -> None:
-        # What arrives from now on is of this output.
+        # From now on, what arrives belongs to this output.
         self.output, self.arrived, self.written = output, output.arrived, output.written
-        self.is_grad = output.is_grad  # looked at for each leaf
+        self.is_grad = output.is_grad  # read for each leaf
         self.batch = output.batch
 
     @property
     def is_cut_short(self) -> bool:
-        """Has a call of backward() begun that did not come to its end?"""
+        """Did a call of backward() start that has not finished?"""
         return not all(call.is_over for call in self.calls)
 
     @property
     def calls(self) -> list[BackwardCall]:
-        """Those of ``backward()``."""
+        """The calls of ``backward()``."""
         return [call for call in self.passes.values() if call is not None and not call.is_grad]
 
     @property
     def freed(self) -> list[BackwardCall]:
-        """The calls of ``backward()`` and ``grad()`` that have freed what they went through, in their order."""
+        """The calls of ``backward()`` and ``grad()`` that have freed the graph they went through, in order."""
         return [call for call in self.passes.values() if call is not None and call.is_over and not call.keeps_graph]
 
     def is_counted(self) -> bool:
@@ -145,14 +145,14 @@ class Passing:
             self.take_early(number, copied(gradient) if is_users else gradient)
 
     def take_early(self, number: int, gradient: Tensor | None) -> None:
-        """A hook of an edge, which is taken off where the user has hooks on the tensor: see ``EdgeHooks``.
+        """A hook of an edge, which is removed if the user has hooks on the tensor: see ``EdgeHooks``.
 
-        The gradient is copied where the user may write into it: in a backward of their own, into what they began with,
-        or into what ``grad()`` returns. Else the very object is held: meanwhile the engine makes no leaf's ``.grad`` of
-        it, to add to in place.
+        The gradient is copied if the user may write into it: in a custom backward, in the cotangent of a pass, or in a
+        result of ``grad()``. Otherwise the object itself is held. While it is held, the engine does not use it as a
+        leaf's ``.grad``, to which later passes would add in place.
         """
         if gradient is None or (current_pass() != self.running and not (self._counts() and number not in self.late)):
-            return  # it may have been taken off just now, as this pass began here
+            return  # the hook may just have been removed, because this pass starts here
         if self.batch:
             gradient = _unbatched(gradient, self.batch)
         if self.asked and number in self.asked:
@@ -162,16 +162,18 @@ class Passing:
         if number in self.arrived or gradient.requires_grad or gradient.layout is not STRIDED:
             self.add(number, gradient)
             return
-        self.arrived[number] = gradient  # as in ``add``; most come here, and a call would cost as much as all this
+        # as in ``add``, but inline: most gradients come here, and the call would double the cost
+        self.arrived[number] = gradient
         self.written[number] = gradient._version
         self.held.add(id(gradient))
         self.count += 1
 
     def take_of_leaf(self, leaf: ListenedLeaf, gradient: Tensor | None) -> None:
-        """What arrives at a leaf becomes its ``.grad``, or is added to that: note a copy, or add to the copy noted.
+        """What arrives at a leaf becomes its ``.grad`` or is added to that: note a copy, or add to the copy.
 
-        The engine makes ``.grad`` of the very object, unless that is held. Held here, it would be copied: where it is a
-        view of the program's own buffer, ``.grad`` would change no longer with that.
+        The engine uses the arriving object itself as ``.grad``, unless someone else holds it. If we held it, the engine
+        would copy it, and a ``.grad`` that is a view of the program's own buffer would no longer change with the
+        buffer.
         """
         if gradient is None or (current_pass() != self.running and not self._counts()):
             return
@@ -185,30 +187,31 @@ class Passing:
         if number != leaf.first and not leaf.is_fresh:
             leaf.is_unclear = True
         own = gradient
-        if number not in self.arrived:  # the plain ones are copied here: a call for each would show in small models
+        # plain ones are copied here: a call for each would be noticeable in small models
+        if number not in self.arrived:
             own = gradient.clone() if type(gradient) is Tensor else copied(gradient)
         if id(gradient) in self.held:
             self._let_go(gradient)
         self.add(number, own)
 
     def take_of_shared_leaf(self, leaf: ListenedLeaf, gradient: Tensor | None) -> None:
-        """Where processes work together, what ``backward()`` leaves in ``.grad`` is looked for when it is over."""
+        """If several processes work together, what ``backward()`` leaves in ``.grad`` is read after the pass."""
         if self._counts() and self.is_grad:
             self.take_of_leaf(leaf, gradient)
 
     def _let_go(self, gradient: Tensor) -> None:
-        # Hold a copy in its place.
+        # Replace the held gradient by a copy.
         own = copied(gradient)
         for number, one in self.arrived.items():
             if one is gradient and self.is_untouched(number):
                 self.arrived[number], self.written[number] = own, own._version
 
     def notice(self, *_: Any) -> None:
-        """A pass has come by."""
+        """A pass has been noticed."""
         self._counts()
 
     def offer(self, number: int, gradient: Tensor) -> None:
-        """What ``grad()`` is about to return for a place at which nothing else may be heard."""
+        """What ``grad()`` is about to return for a place where no hook can run."""
         if self.batch:
             gradient = _unbatched(gradient, self.batch)
         self.returned[id(gradient)] = ref(gradient)
@@ -220,7 +223,7 @@ class Passing:
         return known is not None and known() is tensor
 
     def _take_offered(self) -> None:
-        # A call of ``grad()`` is over.
+        # Use the offered gradients, now that a call of ``grad()`` is over.
         for number, gradient in self.offered.items():
             if number not in self.arrived:
                 self.add(number, gradient)
@@ -233,20 +236,22 @@ class Passing:
             gradient = gradient.detach()
         before = self.arrived.get(number)
         if before is not None:
-            is_dense = before.layout is STRIDED  # PyTorch adds sparse numbers to dense ones, and not the other way
+            # PyTorch adds sparse numbers to dense ones, but not dense ones to sparse
+            is_dense = before.layout is STRIDED
             total = combined(torch.add, *((before, gradient) if is_dense else (gradient, before)))
             if total is None:
                 self.output.apart.add(number)
                 return
             gradient = total
         elif gradient.layout is not STRIDED:
-            gradient = copied(gradient)  # a leaf whose gradient others hold takes a copy, and cannot of every layout
+            # a leaf copies a gradient that others hold, which is not possible for every layout
+            gradient = copied(gradient)
         self.arrived[number] = gradient
         self.written[number] = gradient._version
         self.count += 1
 
     def is_untouched(self, number: int) -> bool:
-        """A backward that the user wrote may write into what it is given, which is what is held here."""
+        """Is a held gradient unchanged? A custom backward may write into its argument, which may be held here."""
         return self.arrived[number]._version == self.written.get(number, self.arrived[number]._version)
 
     def _counts(self) -> bool:
@@ -268,10 +273,9 @@ class Passing:
         return True
 
     def _begin(self, call: BackwardCall) -> None:
-        # A call that has not been heard of so far. One of ``grad()`` in a backward that the program wrote is a part of
-        # that.
+        # A call that is new. A call of ``grad()`` inside a custom backward is a part of that backward.
         call.before = self.begun
-        queue_callback(call.end)  # which the engine does not call where a pass raises
+        queue_callback(call.end)  # the engine does not call it if a pass raises
         if call.is_ours or (call.is_grad and (call.is_transformed or (call.is_nested and not self.begins_inside))):
             return
         if call.is_grad and len(self.outputs) >= MOST_OUTPUTS and self._known(call) is None:
@@ -287,9 +291,9 @@ class Passing:
             queue_callback(self._take_offered)
 
     def told_apart(self) -> list[Output]:
-        """What there is of each output: one without calls where there were none.
+        """The results for each output; one without calls if there were none.
 
-        What one call of ``backward()`` brought is the same as what ``grad()`` did that asked for the same.
+        A single call of ``backward()`` brings the same as a ``grad()`` that asks for the same.
         """
         if len(self.outputs) < 2:
             return self.outputs or [self.output]
@@ -302,12 +306,12 @@ class Passing:
         return [one.and_also(same) if one is summed else one for one in others]
 
     def begin_unnumbered(self, number: int) -> None:
-        """A call of ``backward()`` that nothing was heard of is over."""
+        """A call of ``backward()`` of which nothing was seen is over."""
         self.passes[number] = call = BackwardCall(is_over=True)
         self._belongs(call, number)
 
     def _belongs(self, call: BackwardCall, number: int) -> None:
-        # What the pass of this number brings is of the output of its call.
+        # Assign the pass with this number to the output of its call.
         self.output_of[number] = output = self._output_of(call)
         output.calls.append(call)
         self._at(output)
@@ -322,7 +326,7 @@ class Passing:
         return None
 
     def _output_of(self, call: BackwardCall) -> Output:
-        # What it is differentiated from, as far as it is that of an earlier call.
+        # The output that a call differentiates, which may be that of an earlier call.
         known = self._known(call) if self.outputs else None
         if known is not None:
             return known
@@ -330,9 +334,9 @@ class Passing:
         return found
 
     def _call(self) -> BackwardCall | None:
-        # The call in the probing thread that the running pass belongs to; None for any other pass.
+        # The call in the probing thread to which the running pass belongs; None for any other pass.
         #
-        # What is on a device is run by threads of the engine's own, while the thread that called waits.
+        # Work on a device is run by the engine's own threads, while the calling thread waits.
         call = innermost_call(sys._getframe(1))
         if threading.get_ident() != self.thread:
             self.is_elsewhere |= call is not None
@@ -348,14 +352,14 @@ class Passing:
 
 
 def _unbatched(gradient: Tensor, size: int) -> Tensor:
-    # The gradients of each cotangent, one behind the other, of what PyTorch's vmap holds as one tensor.
+    # The gradients for all cotangents, stacked along a new dimension. PyTorch's vmap holds them as one tensor.
     level = increment_vmap() - 1
     decrement_vmap()
     return remove_batch_dim(gradient, level, size, 0)
 
 
 def _ignore(call: BackwardCall) -> None:
-    """No block listens."""
+    """Used if no block listens."""
 
 
 def _copied(gradient: Tensor | None) -> Tensor | None:
@@ -363,22 +367,22 @@ def _copied(gradient: Tensor | None) -> Tensor | None:
 
 
 class SharedLeaf:
-    """A leaf where processes work together: what backward adds to its ``.grad``."""
+    """A leaf when several processes work together, and what backward adds to its ``.grad``."""
 
     def __init__(self, number: int, tensor: Tensor) -> None:
         self.number, self.tensor = number, tensor
         self.added: Tensor | None = None  # in all passes so far
-        self.is_apart = False  # can that not be told in one process?
+        self.is_apart = False  # can the sum not be computed within one process?
         self.begin(is_first=True)
 
     def begin(self, is_first: bool = False) -> None:
-        """A pass begins. Where the program has changed ``.grad`` since the last, it adds to something else."""
+        """A pass starts. If the program has changed ``.grad`` since the last one, a new sum starts."""
         if is_first or not self.is_untouched:
             self.earlier, self.had = self.added, _copied(grad_of(self.tensor))
             self.seen = self._state()
 
     def take(self) -> Tensor | None:
-        """What all passes have added, now that one is over; None where none has come here."""
+        """What all passes have added, after one has ended; None if none has reached this leaf."""
         grad = grad_of(self.tensor)
         if grad is not None and not self.is_untouched:
             now = copied(grad.detach())
@@ -390,7 +394,7 @@ class SharedLeaf:
 
     @property
     def is_untouched(self) -> bool:
-        """Is ``.grad`` what it was when it was looked at last?"""
+        """Is ``.grad`` the same as when it was last looked at?"""
         (grad, *counts), (now, *counted) = self.seen, self._state()
         return grad is now and counts == counted
 

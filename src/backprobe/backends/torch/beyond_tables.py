@@ -1,4 +1,4 @@
-"""An index beyond the rows of a table, of which PyTorch's error on an embedding names neither."""
+"""Names the index and the table when an embedding gets an index that is too large, which PyTorch's error does not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORDS = "index out of range in self"
 
 
 def beyond_table(error: BaseException, frames: list[FrameType]) -> str | None:
-    """Which index of what, and how many rows there are; None where the failing frame has no such two tensors."""
+    """The index, its place and the number of rows; None if the failing frame does not hold two such tensors."""
     if not isinstance(error, IndexError) or str(error) != WORDS or not frames:
         return None
     held = {name: value for name, value in frames[-1].f_locals.items() if isinstance(value, Tensor)}

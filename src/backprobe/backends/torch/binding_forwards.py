@@ -1,4 +1,4 @@
-"""Forwards that report what they bind, while somebody hears them: shared by all who hear one module in one thread."""
+"""Forwards that report what they bind while somebody listens, shared by all listeners of one module in one thread."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
 
 Bound = dict[str, tuple[weakref.ref[Tensor], int]]
-"""What the names of one entry of a forward hold, and its version."""
+"""For the names bound in one call of a forward: what each holds, and its version."""
 
 
 class Hearer:
-    """One who hears a forward: which locals, and what is called as one is bound."""
+    """A listener of a forward: which locals it wants, and what to call when one is bound."""
 
     def __init__(self, wants: Callable[[str], bool], bound: Callable[[str, Any, Bound], None]) -> None:
         self.wants, self.bound = wants, bound
@@ -33,14 +33,14 @@ class Hearer:
         self.known: tuple[Sequence[Site], list[str | None]] = ((), [])
 
     def locals_of(self, sites: Sequence[Site]) -> list[str | None]:
-        """The locals of a forward's sites, None for those that are not wanted."""
+        """The wanted locals of a forward's sites, with None for the others."""
         if self.known[0] is not sites:
             self.known = sites, [site.local if self.wants(site.local) else None for site in sites]
         return self.known[1]
 
 
 class ForwardEntry(CodeListener):
-    """One entry of a forward, and those who hear it."""
+    """One call of a forward, and its listeners."""
 
     def __init__(self, sites: Sequence[Site], hearers: Sequence[Hearer]) -> None:
         self.sites = sites
@@ -58,7 +58,7 @@ class ForwardEntry(CodeListener):
     name = wrote = bind
 
     def storing(self, at: int, owner: Any, value: Any) -> Any:
-        """A write where the owner is a tensor, a binding elsewhere."""
+        """A write to a tensor; for any other owner, a binding."""
         return value if issubclass(type(owner), Tensor) else self.bind(at, value)
 
     def each(self, template: Any, values: Any) -> Iterator[Any]:
@@ -85,10 +85,10 @@ class ForwardEntry(CodeListener):
 
 
 class BindingForward:
-    """The forward of one module as it reports, and who hears it now."""
+    """The reporting forward of one module, and its current listeners."""
 
     def __init__(self, module: Module, operations: bool) -> None:
-        """With ``operations`` it reports operations without a name as well. Raises NoSource."""
+        """With ``operations``, operations without a name are reported too. Raises NoSource."""
         self.module, self.operations, self.made_from = module, operations, definition(module)
         self.sites: Sequence[Site] = ()
         self.hearers: list[Hearer] = []
@@ -102,10 +102,10 @@ class BindingForward:
         return lambda: ForwardEntry(sites, self.hearers)
 
     def install(self) -> None:
-        """This thread's calls of the module run this forward."""
+        """Make this thread's calls of the module run this forward."""
         if self.owner is not None:
             dispatch(self.module, "forward", self.owner, self.function, is_dynamo_compiling)
-        else:  # a forward that the module itself has
+        else:  # the forward is an attribute of the module itself
             self.standing = replaced([(self.module, "forward", self.function)], is_dynamo_compiling)
             self.standing.__enter__()
 
@@ -118,14 +118,15 @@ class BindingForward:
 
 
 STANDING: dict[tuple[int, int], BindingForward] = {}
-"""Those that are installed, by thread and module."""
+"""The installed forwards, by thread and module."""
 
 
 def hear(forward: BindingForward, hearer: Hearer) -> BindingForward:
-    """Let somebody hear a module from now on. Returns the forward that reports: another's, where one is installed."""
+    """Add a listener to a module. Returns the forward that reports, which may be one that is already installed."""
     key = forward.thread, id(forward.module)
     there = STANDING.get(key)
-    if there is not None and forward.operations and not there.operations:  # one that says all that both want to hear
+    # replace it by one that reports everything both listeners want
+    if there is not None and forward.operations and not there.operations:
         there.remove()
         forward.hearers, there.hearers = there.hearers, []
         del STANDING[key]
@@ -138,7 +139,7 @@ def hear(forward: BindingForward, hearer: Hearer) -> BindingForward:
 
 
 def ignore(forward: BindingForward, hearer: Hearer) -> None:
-    """Let it hear the module no longer."""
+    """Remove a listener."""
     key = forward.thread, id(forward.module)
     there = STANDING.get(key)
     if there is None:
@@ -150,7 +151,7 @@ def ignore(forward: BindingForward, hearer: Hearer) -> None:
 
 
 def definition(module: Module) -> tuple[Any, ...]:
-    """What a module's forward is made from: where that changes, it is another."""
+    """What a module's forward is made from. If it changes, the reporting forward must be made again."""
     found = vars(module).get("forward")
     found = found.original if isinstance(found, Patched) else found
     plain = getattr(original(module, "forward") if found is None else found, "__func__", found)

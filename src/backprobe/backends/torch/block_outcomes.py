@@ -1,4 +1,4 @@
-"""The outcomes of captures: the gradients that the calls of one output brought, or why there is none."""
+"""The outcomes of captures: the gradients that the calls for one output brought, or why there is none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from backprobe.backends.torch.writes import TOGETHER
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
-AROUND = -1  # in the place of an output: what a CopySlices node lets pass around a view
+AROUND = -1  # in place of an output's number: the part of a CopySlices node's gradient that bypasses a view
 IS_LIMITED, LEAVES_GRAPH = attrgetter("is_limited"), attrgetter("leaves_graph")
 CALL = attrgetter("called", "at", "places", "has_cotangents", "asked")
 OVERWRITTEN, APART = Reason("gradient_overwritten"), Reason("gradients_lie_apart")
@@ -39,7 +39,7 @@ UNCLEAR = attrgetter("is_unclear")
 
 
 def with_history(capture: Capture) -> Capture:
-    # A capture as it is where a reentrant checkpoint computed it again, as often as it did.
+    # The capture as a reentrant checkpoint recomputed it, following several recomputations.
     again = None if capture.again is None else with_history(capture.again)
     if again is not None and again.edge is not None:
         return again.but(version=capture.version, alias=capture.alias, snapshot=capture.snapshot, calls=capture.calls)
@@ -55,25 +55,25 @@ def with_history(capture: Capture) -> Capture:
 
 
 class BlockOutcomes(TorchTape, BlockTape):
-    """The part of a block's tape that says what backward gave."""
+    """The part of a block's tape that says what backward returned."""
 
     passing: Passing
     numbers: dict[Key, int]
-    """Of the edges and nodes that are listened to."""
+    """The numbers of the edges and nodes that have hooks."""
 
     census: Census
     kept_gradients: NoneReads
     multiples: list[Begun]
-    """The roots of ``backward()`` that are a multiple of something."""
+    """The roots of ``backward()`` that are a multiple of another value."""
 
     scaled: Scaled
     partials: BlockPartials | None
     births: Births | None
     is_particular: bool
-    """Is there more to do than to take gradients?"""
+    """Is there more to do than to collect gradients?"""
 
     def of_output(self, columns: Columns, output: Output) -> Backward:
-        # What the calls of one output gave.
+        # What the calls for one output brought.
         places = dict(zip(columns.captures, count(), strict=False)) if output.captures else {}
         begun_at = tuple(map(places.__getitem__, filter(places.__contains__, output.captures)))
         columns = self._settled(columns, output)
@@ -122,14 +122,14 @@ class BlockOutcomes(TorchTape, BlockTape):
         return self.births.added_to(passed, with_edges(captures), running)
 
     def _calls(self, output: Output, captures: Sequence[Capture]) -> Sequence[OwnCall]:
-        # The calls of an output with what they asked for.
+        # The calls for an output, with the positions of what they asked for.
         at = {id(capture.tensor): position for position, capture in enumerate(captures)}
         for call in output.calls:
             call.places = tuple([at[id(one)] for one in call.inputs if id(one) in at])
         return [*map(CALL, output.calls)]
 
     def _settled(self, columns: Columns, output: Output) -> Columns:
-        # The captures as the calls of one output left them.
+        # The captures as the calls for one output left them.
         captures, touched = columns.captures, dict.fromkeys(output.touched(), OVERWRITTEN)
         touched |= dict.fromkeys(output.apart, APART)
         if not (touched or columns.rare() or any(map(UNCLEAR, filter(None, columns.listened)))):
@@ -141,7 +141,7 @@ class BlockOutcomes(TorchTape, BlockTape):
         return columns if found == captures else Columns.of(found)
 
     def _in_order(self, there: Sequence[int], numbers: Sequence[int], arrived: Iterable[int]) -> tuple[int, ...]:
-        # Those of some captures that backward came to, in the order in which it did.
+        # Those of some captures that backward reached, in the order in which it did.
         order = dict(zip(arrived, count(), strict=False))
         ranks: list[Any] = [*map(order.get, numbers)]
         return tuple(sorted([at for at in sorted(there) if ranks[at] is not None], key=ranks.__getitem__))
@@ -157,9 +157,9 @@ class BlockOutcomes(TorchTape, BlockTape):
         judged: Judged | None,
         output: Output,
     ) -> dict[int, Outcome]:
-        # The outcomes of captures that lack a gradient, or a value that can be shown as it is.
+        # The outcomes of captures that lack a gradient, or a value that can be shown directly.
         #
-        # Those in ``without`` have a value, and no history.
+        # Those in ``without`` have a value but no history.
         found = {
             at: Outcome((c := captures[at]).status, c.why, values[at], cause=c.in_vain or c.unasked, version=c.version)
             for at in without
@@ -181,7 +181,7 @@ class BlockOutcomes(TorchTape, BlockTape):
                 grads[at] = arrivals.gradient(capture)
             found[at] = outcome(capture, grads[at], edges(inputs[at]), live, why)
         spared = self.census.runs.replaced() if judged is None else judged.spared()
-        for call in output.calls if output.is_grad else ():  # which come to the leaves that they are asked for
+        for call in output.calls if output.is_grad else ():  # such calls reach the leaves that they ask for
             spared |= {*map(id, call.inputs)} & {*map(id, graph.leaves(graph.all_nodes(call.nodes)))}
         return with_leaves(captures, found, self._begun_at(output), spared)
 
@@ -192,13 +192,13 @@ class BlockOutcomes(TorchTape, BlockTape):
         return scales(self.multiples, captures, {**leaves, **recorded}, derivatives, self.scaled)
 
     def _judged(self, capture: Capture, touched: Mapping[int, Reason]) -> Capture:
-        # A capture as backward left it: opaque where what has arrived at its number is not its gradient, and why.
+        # A capture after backward, marked opaque with a reason if what arrived at its number is not its gradient.
         if capture.is_rare or capture.leaf is not None:
             capture = with_history(capture)
         return capture.but(opaque=touched[capture.number]) if capture.number in touched else capture
 
     def _why_of_leaf(self, capture: Capture, output: Output) -> Missing | None:
-        # Of a leaf that was written later, or got its name when a backward() was over: why this version has none.
+        # Why this version of a leaf has no gradient: it was written later, or named after a backward() was over.
         leaf = capture.leaf
         if leaf is None:
             return None
@@ -214,9 +214,9 @@ class BlockOutcomes(TorchTape, BlockTape):
         return updated if leaf.written >= 0 else None
 
     def _named_late(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
-        # By number: the results that got their names when a ``backward()`` had been through their operations.
+        # By number: results that were named after a ``backward()`` had already passed their operations.
         found: dict[int, Missing] = {}
-        through: dict[int, set[Node]] = {}  # by how many calls of backward() there were
+        through: dict[int, set[Node]] = {}  # by the number of backward() calls so far
         for one in lacking:
             if one.calls and one.leaf is None and one.edge is not None:
                 if one.calls not in through:
@@ -227,7 +227,7 @@ class BlockOutcomes(TorchTape, BlockTape):
         return found
 
     def _beside_inputs(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
-        # By number: what ``grad()`` did not come by on its way, though its output is computed from it.
+        # By number: values that ``grad()`` did not pass, although its output is computed from them.
         if not (lacking and output.is_grad) or output.is_cut_short:
             return {}
         call, last = output.calls[0], output.calls[-1]
@@ -242,16 +242,16 @@ class BlockOutcomes(TorchTape, BlockTape):
         }
 
     def _begun_at(self, output: Output) -> list[Node]:
-        # The nodes at which the calls began that went to all leaves behind them.
+        # The nodes at which those calls started that went to all leaves.
         return [node for call in output.calls if not call.is_limited for node in call.nodes]
 
     def _is_alone(self) -> bool:
-        # Was there one backward pass, from one tensor, whose gradient is 1?
+        # Was there a single backward pass, from a single tensor with gradient 1?
         calls = self.passing.calls
         return len(calls) == 1 and len(calls[0].roots) == 1 and calls[0].cotangents[0] is None
 
     def _why_missing(self, output: Output) -> Missing:
-        # Why values have no gradient; where ``backward()`` was limited to inputs of its own, the line of that.
+        # Why values have no gradient. If ``backward()`` was limited by ``inputs=``, includes its line.
         if not output.calls:
             code = "backward_in_other_thread" if self.passing.is_elsewhere else "backward_not_called"
             return GradStatus.BACKWARD_NOT_RUN, Reason(code), None

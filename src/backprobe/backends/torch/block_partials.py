@@ -1,8 +1,8 @@
-"""Local partials in a block, whose program runs backward itself: they are taken just before each of its passes, which
-may free the graph.
+"""Local partials in a block, taken just before each of the program's own backward passes, because these may free the
+graph.
 
-What flows along an edge is the partial times the gradient that the program's own pass brought, so it is known only
-where a value is one number, or ``partials="full"`` asked for the whole block: the graph is gone by then.
+What flows along an edge is the partial times the gradient that the program's pass brings. It is therefore known only if
+the value is a single number, or if ``partials="full"`` requested whole blocks; after the pass the graph is gone.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ WAIT = Reason("partials_wait")
 
 @dataclass
 class Local:
-    """The partials of one value by the edges of its direct inputs, and what is to be noted of it."""
+    """The partials of one value by the edges of its direct inputs, and notes about it."""
 
     blocks: dict[Key, Tensor] = field(default_factory=dict)
     notes: list[Reason] = field(default_factory=list)
 
 
 class BlockPartials:
-    """Those of one block."""
+    """The partials of one block."""
 
     def __init__(self, *, full: bool) -> None:
         self.full = full
@@ -49,9 +49,9 @@ class BlockPartials:
         self.known: dict[Key, Local] = {}
 
     def take(self, is_shared: bool) -> None:
-        """The program is about to run backward: take those of what it has computed since.
+        """The program is about to run backward: take the partials of what was computed since the last time.
 
-        ``is_shared``: processes work together.
+        ``is_shared``: several processes work together.
         """
         captures = with_edges([capture for capture in self.captures if capture.is_followed])
         recorded = by_edge(captures)
@@ -85,9 +85,9 @@ class BlockPartials:
         grads: Sequence[Any],
         begun: Mapping[int, Tensor],
     ) -> Links:
-        """The edges into some captures with what is known of them, once a pass has brought these gradients.
+        """The edges into some captures with what is known of them, given the gradients that a pass brought.
 
-        ``begun`` are the cotangents of what it began at.
+        ``begun`` are the cotangents at which it started.
         """
         found = Links(with_edges(captures), dict(enumerate(grads)), {at: [seed] for at, seed in begun.items()})
         found.unknown.update([at for at, one in enumerate(captures) if one.geometry is not None or one.writes])
@@ -99,10 +99,10 @@ class BlockPartials:
 
 
 def may_wait(edge: GradientEdge, captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) -> bool:
-    """Would processes have to go back from this edge together?
+    """Would going back from this edge need several processes at once?
 
-    What PyTorch computes of tensors that lie in this process alone does not communicate. A ``DTensor`` may, and a
-    backward that is written in Python, as all are that communicate.
+    PyTorch's own operations on tensors of this process do not communicate. A ``DTensor`` may, and so may a backward
+    written in Python, as all communicating ones are.
     """
     is_distributed = any(tensors.is_distributed(capture.tensor) for capture in captures)
     return is_distributed or any(map(graph.is_custom, graph.between(edge, recorded)))
@@ -141,13 +141,13 @@ class Links:
         self.edges[at] = own
 
     def added_to(self, passed: Backward) -> Backward:
-        """What a pass gave, with these."""
+        """The result of a pass, with these edges added."""
         pairs = enumerate(passed.outcomes)
         outcomes = [replace(one, inputs=tuple(self.edges[at])) if at in self.edges else one for at, one in pairs]
         return replace(passed, outcomes=outcomes, sums=self.sums(), notes=(*passed.notes, *self.notes))
 
     def sums(self) -> PathSums | None:
-        """Do the contributions into each value sum to its gradient?"""
+        """Do the contributions into each value add up to its gradient?"""
         arrived = {key(one.edge): self.grads[at] for at, one in enumerate(self.captures) if one.edge is not None}
         recorded = by_edge(self.captures)
         return compare(
@@ -156,13 +156,13 @@ class Links:
 
 
 def fits(block: Tensor, arrived: Tensor, source: Capture) -> bool:
-    """Is it the block between a gradient of one cotangent and this value, and not the base of a view?"""
+    """Is it the block between the gradient for a single cotangent and this value itself, not the base of a view?"""
     return source.geometry is None and block.numel() == arrived.numel() * source.tensor.numel()
 
 
 def seeds(
     captures: Sequence[Capture], begun_at: Sequence[int], cotangents: Sequence[Tensor | None]
 ) -> dict[int, Tensor]:
-    """The cotangents of what a pass began at, by position; ones where none was given."""
+    """The cotangents at which a pass started, by position; ones if none was given."""
     pairs = zip(begun_at, cotangents, strict=False)
     return {at: torch.ones_like(captures[at].tensor) if seed is None else seed for at, seed in pairs}

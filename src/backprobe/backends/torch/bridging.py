@@ -1,4 +1,4 @@
-"""Bridges in PyTorch: an ``autograd.Function`` whose result has the numbers of one argument, and the history of two."""
+"""Bridges in PyTorch: an ``autograd.Function`` whose result has the numbers of one argument and the history of both."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GATES = Gates()
 
 
 class Bridge(torch.autograd.Function):
-    """The first argument, from which gradients also go to the second."""
+    """Returns the first argument; gradients also go to the second."""
 
     generate_vmap_rule = True
 
@@ -46,7 +46,7 @@ class Bridge(torch.autograd.Function):
 
 
 def bridged(value: Any, source: Any) -> Any | None:
-    """A value with the history of others as well: see ``Bridges.bridged``."""
+    """The value, with the history of other values added: see ``Bridges.bridged``."""
     sources = [one for one in opened(source, _is_tensor) if _may_have_history(one) and _is_differentiable(one)]
 
     def one(leaf: Any) -> Any | None:
@@ -72,7 +72,7 @@ class TorchBridges(Bridges):
     """PyTorch's ``Bridges``."""
 
     def __init__(self) -> None:
-        self.known: list[Tensor] = []  # from which bridges go
+        self.known: list[Tensor] = []  # values at which bridges start
 
     def bridged(self, value: Any, source: Any) -> Any | None:
         made = bridged(value, source)
@@ -170,7 +170,7 @@ class TorchBridges(Bridges):
         frame: FrameType,
         watched: Sequence[Any],
     ) -> BridgedPass:
-        # What comes to the leaves behind all bridges, with them and without.
+        # The gradients at the leaves behind all bridges, with the bridges and without.
         from_here = [one for one in watched if _is_tensor(one) and one.requires_grad]
         reached = [*{id(one): one for source in (*self.known, *from_here) for one in _leaves(source)}.values()]
         asked = {id(one) for one in inputs or ()}
@@ -211,7 +211,7 @@ def _elsewhere(tensor: Tensor, by: float) -> Tensor:
 
 
 def _factors(shape: Sequence[int], device: torch.device) -> Tensor:
-    # As many numbers, neither equal nor 0.
+    # Numbers for this shape that are neither equal nor 0.
     count = torch.Size(shape).numel()
     return (1.5 + torch.cos(torch.arange(count, device=device, dtype=torch.float32) * 0.7)).reshape(shape)
 
@@ -225,7 +225,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _may_have_history(tensor: Tensor) -> bool:
-    # Within a transform of torch.func a tensor does not tell.
+    # Inside a transform of torch.func, ``requires_grad`` does not tell.
     return tensor.requires_grad or is_wrapped(tensor)
 
 

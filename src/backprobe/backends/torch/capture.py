@@ -1,4 +1,4 @@
-"""One tensor at one version, from the moment it gets its name until backward has run."""
+"""One tensor at one version, from the moment it is named until backward has run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backprobe.record.source import Source
 
 
 def rare(name: str) -> Any:
-    """An attribute that few captures have: with it set, they are ``is_rare``."""
+    """An attribute that few captures have. Setting it marks the capture as ``is_rare``."""
 
     def put(capture: Capture, value: Any) -> None:
         setattr(capture, f"_{name}", value)
@@ -32,13 +32,13 @@ def rare(name: str) -> Any:
 class Capture:
     """One tensor at one version."""
 
-    opaque: Reason | None = rare("opaque")  # why the gradient at the edge would not be this version's
+    opaque: Reason | None = rare("opaque")  # why the gradient at the edge does not belong to this version
     snapshot: Tensor | None = rare("snapshot")
-    part: Any = rare("part")  # of the program, that runs here without a history and is computed again with one
-    again: Capture | None = rare("again")  # what it is there
-    in_vain: Source | None = rare("in_vain")  # the line of the checkpoint that will not compute it again
-    unasked: Source | None = rare("unasked")  # the line of a function's apply() that was given nothing to differentiate
-    geometry: Geometry | None = rare("geometry")  # set where the edge is that of the base, and this is a view of it
+    part: Any = rare("part")  # the part of the program that runs without a history here, and is recomputed with one
+    again: Capture | None = rare("again")  # the same value in the recomputation
+    in_vain: Source | None = rare("in_vain")  # the line of a checkpoint that will not recompute it
+    unasked: Source | None = rare("unasked")  # the line of a function's apply() that received nothing to differentiate
+    geometry: Geometry | None = rare("geometry")  # set if the edge is that of the base, and this is a view of it
     writes: tuple[ViewWrite, ...] = rare("writes")
     is_changed: bool = rare("is_changed")  # does a hook of ours change its gradient?
     is_rare = False
@@ -46,11 +46,11 @@ class Capture:
     _writes, _is_changed = (), False
 
     edge: GradientEdge | None = None
-    leaf: ListenedLeaf | None = None  # where no edge is held, but the tensor itself listened to
-    number = -1  # of what has arrived at either for this version
+    leaf: ListenedLeaf | None = None  # set if no edge is held, and the tensor itself has a hook
+    number = -1  # the number under which gradients for this version arrive
     unfollowed: Unfollowed | None = None
-    calls = 0  # of backward() before it got its name
-    status = GradStatus.OK  # why there is no edge, decided when the program is over
+    calls = 0  # how many backward() calls came before it was named
+    status = GradStatus.OK  # why there is no edge; decided at the end of the program
     why: Reason | None = None
 
     def __init__(self, tensor: Tensor, version: int, alias: Tensor | None) -> None:
@@ -58,11 +58,11 @@ class Capture:
 
     @property
     def is_followed(self) -> bool:
-        """Does it have a history, in which gradients flow?"""
+        """Does it have a history through which gradients flow?"""
         return self.edge is not None or self.leaf is not None
 
     def but(self, **changed: Any) -> Capture:
-        """Another like this one."""
+        """A copy with these changes."""
         other = copy(self)
         for name, value in changed.items():
             setattr(other, name, value)
@@ -70,32 +70,32 @@ class Capture:
 
 
 def with_edges(captures: Sequence[Capture]) -> list[Capture]:
-    """The captures, leaves that are listened to with the edges at which their gradients arrive."""
+    """The captures, in which leaves with a hook get the edge at which their gradients arrive."""
     return [c if c.leaf is None else c.but(edge=gradient_edge(c.tensor)) for c in captures]
 
 
 class Unfollowed(NamedTuple):
-    """A tensor without history, when it got its name: what will say why it has none."""
+    """A tensor without a history, when it was named: facts that will tell why it has none."""
 
-    mode: str  # that switched gradients off, if one did
-    requires_grad: bool  # as its base does, though nothing leads to it
-    is_beside: bool  # did it share its memory with a capture that has a history?
+    mode: str  # the mode that switched gradients off, or ""
+    requires_grad: bool  # its base does, though autograd leads nothing to it
+    is_beside: bool  # did it share memory with a capture that has a history?
 
 
 @dataclass(eq=False)
 class ListenedLeaf:
-    """A leaf with a hook of ours. What arrives is of the version that it has then, unless older ones may be meant.
+    """A leaf with a hook of ours. What arrives belongs to its current version, unless older ones may be meant.
 
-    ``written`` is the engine's count of the nodes made so far, when it was written last: what uses the numbers from
-    before that has a smaller one.
+    ``written`` is the engine's count of nodes at the last write. Nodes that used the numbers before that have smaller
+    sequence numbers.
     """
 
-    number: int  # of what arrives at its newest version
-    first: int  # at the version that it had when it was listened to first
-    version: int  # the newest that is known
+    number: int  # for what arrives at its newest version
+    first: int  # the version at which it got the hook
+    version: int  # the newest known version
     written: int = -1
-    superseded: int | None = None  # the calls of backward() before its second version
-    is_fresh: bool = False  # does this pass come from uses of its newest numbers alone?
+    superseded: int | None = None  # how many backward() calls came before its second version
+    is_fresh: bool = False  # does this pass come only from uses of its newest numbers?
     is_unclear: bool = False
 
     def write(self) -> None:
@@ -104,14 +104,14 @@ class ListenedLeaf:
 
 @dataclass(eq=False)
 class ViewWrite:
-    """A write through a view: autograd passes its gradient to the base, around the view that it went through."""
+    """A write through a view: autograd passes the gradient on to the base, around the view that was written."""
 
     node: Node  # the base's CopySlices node
-    geometry: Geometry  # of the view written
+    geometry: Geometry  # of the written view
 
 
 def version(tensor: Tensor) -> int:
-    """The version counter; an inference tensor has none, and cannot be written outside of inference mode."""
+    """The version counter. Inference tensors have none, and cannot be written outside of inference mode."""
     try:
         return tensor._version
     except RuntimeError:
@@ -119,26 +119,26 @@ def version(tensor: Tensor) -> int:
 
 
 def memory(tensor: Tensor) -> int:
-    """The same number for tensors that share their memory."""
+    """A number that is equal for tensors that share memory."""
     if tensor.layout is not torch.strided or tensor.is_nested:
         return id(tensor)
     return int(tensor.untyped_storage()._cdata)
 
 
-TOKENS = (None,) * (len(GradientEdge._fields) - 2)  # newer releases: what keeps the node alive
+TOKENS = (None,) * (len(GradientEdge._fields) - 2)  # in newer releases: the objects that keep the node alive
 make = tuple.__new__
 
 
 def edge_at(node: Node, number: int) -> GradientEdge:
-    """``GradientEdge(node, number)``, without the function that a named tuple is made by."""
+    """``GradientEdge(node, number)``, bypassing the named tuple's slower constructor."""
     return make(GradientEdge, (node, number, *TOKENS))
 
 
 def gradient_edge(tensor: Tensor) -> GradientEdge | None:
-    """Where the gradient of a tensor arrives; None for one that requires none.
+    """The edge at which the gradient of a tensor arrives; None if it requires none.
 
-    And for a view made under ``no_grad``, or before its base required a gradient: it says that it requires one, as
-    its base does, and autograd leads nothing to it.
+    Also None for a view that was made under ``no_grad``, or before its base required a gradient. Such a view claims to
+    require one, as its base does, but autograd leads nothing to it.
     """
     if not tensor.requires_grad:
         return None
@@ -147,12 +147,13 @@ def gradient_edge(tensor: Tensor) -> GradientEdge | None:
         return edge_at(node, tensor.output_nr)
     has_views = tensor.layout is torch.strided and not tensor.is_nested
     if has_views and (node is not None or not tensor._is_view()):
-        with torch.inference_mode(False):  # where PyTorch makes a view of a leaf to find its edge
+        with torch.inference_mode(False):  # PyTorch creates a view of a leaf to find its edge
             return get_gradient_edge(tensor)
-    with torch.inference_mode(False), torch.enable_grad():  # sparse and nested tensors have no view, but a copy
+    with torch.inference_mode(False), torch.enable_grad():  # sparse and nested tensors get a copy instead of a view
         following = (tensor.view_as(tensor) if has_views else tensor.clone()).grad_fn
     node, number = following.next_functions[0] if following is not None else (None, 0)
     if node is None:
         return None
-    token = (following,) if "ownership_token" in GradientEdge._fields else ()  # newer releases: it keeps the node alive
+    # in newer releases it keeps the node alive
+    token = (following,) if "ownership_token" in GradientEdge._fields else ()
     return GradientEdge(node, number, *token)

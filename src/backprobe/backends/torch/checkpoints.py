@@ -1,4 +1,6 @@
-"""Reentrant checkpoints, which run a part of a program without a history first: where one runs now, and with what."""
+"""Reentrant checkpoints, which first run a part of a program without a history: whether one is running, and its
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,19 @@ FORWARD = CodeOf(torch.utils.checkpoint, "CheckpointFunction.forward")
 BACKWARD = CodeOf(torch.utils.checkpoint, "CheckpointFunction.backward")
 IN_VAIN = Reason("reentrant_checkpoint")
 AGAIN = "computed again by backward"
-"""In place of a mode, where a checkpoint puts off the history until then."""
+"""Used in place of a mode's name when a checkpoint postpones the history to its recomputation."""
 
 
 def to_compute_again() -> Any:
-    """What the outermost checkpoint that now runs without a history keeps its things on: those in it are not asked."""
+    """The context object of the outermost checkpoint that is running without a history. Checkpoints inside it do not
+    count.
+    """
     frame = _checkpoint(sys._getframe(1))
     return None if frame is None else frame.f_locals["ctx"]
 
 
 def computing_again() -> Any:
-    """What the innermost checkpoint that computes its part again keeps its things on."""
+    """The context object of the innermost checkpoint that is recomputing its part."""
     for frame in callers(sys._getframe(1)):
         if frame.f_code in CALLS:
             break
@@ -41,23 +45,23 @@ def computing_again() -> Any:
 
 
 def without_history(frame: FrameType) -> tuple[str, FrameType]:
-    """The mode that keeps what a frame computes from having a history, and the frame that shows this."""
+    """The mode that keeps the results of a frame from having a history, and the frame that reveals it."""
     inside = _checkpoint(frame)
     if inside is None:
         around = next(applied(frame), None)
         return (mode(), frame) if around is None else (APPLIED, around.caller)
     if inside.f_locals["ctx"].next_functions:
         return AGAIN, frame
-    return (mode() if _requires_gradient(inside) else CHECKPOINT), inside  # was it called where gradients are off?
+    return (mode() if _requires_gradient(inside) else CHECKPOINT), inside  # was it called while gradients were off?
 
 
 def mode() -> str:
-    """The mode that switches gradients off here."""
+    """The name of the mode that switches gradients off here."""
     return "torch.inference_mode()" if torch.is_inference_mode_enabled() else "torch.no_grad()"
 
 
 def _checkpoint(frame: FrameType) -> FrameType | None:
-    # The outermost checkpoint that now runs without a history.
+    # The outermost checkpoint that is running without a history.
     found = None
     for one in callers(frame):
         if one.f_code in BACKWARD:
@@ -68,11 +72,13 @@ def _checkpoint(frame: FrameType) -> FrameType | None:
 
 
 def in_vain() -> Source | None:
-    """The user's line that calls a checkpoint which is given nothing that requires a gradient: it keeps no history."""
+    """The user's line that calls a checkpoint without any argument that requires a gradient, so that no history is
+    kept.
+    """
     frame = _checkpoint(sys._getframe(1))
     return None if frame is None or _requires_gradient(frame) else users_line(frame)
 
 
 def _requires_gradient(checkpoint: FrameType) -> bool:
-    # Does any tensor that a checkpoint is given require a gradient?
+    # Does any tensor argument of a checkpoint require a gradient?
     return any(isinstance(one, Tensor) and one.requires_grad for one in checkpoint.f_locals["args"])

@@ -1,4 +1,4 @@
-"""Code compiled and run before a watch began, which runs on without it: Dynamo does not look for new hooks."""
+"""Code that was compiled before a watch began. It runs on without it, as Dynamo does not check for new hooks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from backprobe.backends.torch.watched_selection import watched_parts
 
 
 class CompiledBefore:
-    """The code that Dynamo had compiled as this was made; ``torch.compiler.reset()`` makes it forget."""
+    """The code that Dynamo had compiled when this was created; ``torch.compiler.reset()`` makes it forget."""
 
     def __init__(self) -> None:
         self.codes = set(compiled_codes())
-        self.well: frozenset[tuple[int, bool]] = frozenset()  # the parts that were in doubt, and nothing was found for
+        self.well: frozenset[tuple[int, bool]] = frozenset()  # parts that were examined without any finding
 
     def around(self, model: Module, heard: Collection[Module]) -> str | None:
-        """What of it has run with a part of a model, none of whose modules was heard: a module or a function.
+        """A module or function, compiled earlier, that ran a part of a model of which no module was observed.
 
-        All objects of the process are looked through, so not again where the same parts are in doubt as in earlier
-        steps: nothing that is made later has run before the watch.
+        This looks through all objects of the process. It is not repeated for the same parts in later steps, because
+        nothing created later can have run before the watch.
         """
         self.codes = {code for code in self.codes if has_compiled(code)}
         if not self.codes:
@@ -48,7 +48,7 @@ class CompiledBefore:
 
 
 def _ran_unheard(module: Module, heard: Collection[Module]) -> bool:
-    # Has it gradients, which the step has left, and was nothing inside of it heard?
+    # Did the step leave gradients in it although no module inside it was observed?
     if any(part in heard for part in module.modules() if part is not module):
         return False
     return any(grad_of(parameter) is not None for parameter in module.parameters())
@@ -63,11 +63,11 @@ def _code(forward: Callable[..., Any]) -> Any:
 
 
 def _reached(function: FunctionType) -> Iterator[Any]:
-    # The objects that the names in a function's code stand for, where they are global or from around it.
+    # The objects behind the global and free names in a function's code.
     for cell in function.__closure__ or ():
         try:
             yield _unwrapped(cell.cell_contents)
-        except ValueError:  # it is empty
+        except ValueError:  # the cell is empty
             continue
     for name in function.__code__.co_names:
         yield _unwrapped(function.__globals__.get(name))

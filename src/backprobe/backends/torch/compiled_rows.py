@@ -1,13 +1,14 @@
-"""The statistics of a tensor in compiled code, merged into a row: what a compiler can do in few and fast operations.
+"""Statistics of a tensor in compiled code, merged into a row, with the few fast operations that a compiler handles
+well.
 
-A row of values is an argument of the graph. One of gradients would be saved for backward then, and autograd refuses it
-if another graph, or another call of the same one, has written to it since. So such rows are found by number: the
-operator says that it has an effect, and names no tensor that it writes to.
+A row for values is an argument of the graph. A row for gradients would have to be saved for backward, and autograd
+refuses that if another graph, or another call of the same one, has written to the row since. Such rows are therefore
+found by number: the operator declares an effect, and names no tensor that it writes to.
 
-On a CPU five reductions are compiled, over numbers as they are: their sum, that of squares, zeros, least and greatest,
-in float32 over some thousands of numbers and in float64 over these. Where there are NaN and infinities, or squares that
-float32 cannot hold, the tensor is measured again as outside of compiled code. That is asked by an operator, which the
-compiler does not look into. On a device, where asking would wait, all is counted by masks.
+On a CPU, five reductions are compiled: the sum of the numbers, the sum of squares, zeros, minimum and maximum. They run
+in float32 over some thousands of numbers, and in float64 over these results. If there are NaN, infinities, or squares
+that float32 cannot hold, the tensor is measured again as outside of compiled code, by an operator that the compiler
+does not look into. On a device, where this decision would wait, everything is counted with masks.
 """
 
 from __future__ import annotations
@@ -29,14 +30,15 @@ from backprobe.record.statistics import COLUMNS, NOTHING, Row, merged
 ADDED = len(COLUMNS) - 2  # the columns before the extremes
 NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
 LEAST = 1e-33
-"""Mean squares below it may have lost their fifth digit in float32, whose least normal number is 1.2e-38."""
+"""Mean squares below this may have lost their fifth digit in float32, whose smallest normal number is 1.2e-38."""
 ABREAST, TOGETHER = 4, 4096
-"""So many numbers are reduced to one before they are added up: an addition waits for the one before it. And so many
-results are added up in float32."""
+"""How many numbers are combined pairwise before they are added up, since each addition waits for the one before it; and
+how many results are added up in float32.
+"""
 
 
 Kept = tuple[str, int]
-"""A row that is kept outside of the graph: in which ``CompiledRows``, and at which place."""
+"""A row outside of the graph: the name of its ``CompiledRows``, and its place."""
 
 
 def merge(row: Tensor | Kept, numbers: Tensor) -> None:
@@ -58,10 +60,11 @@ def _merged_there(row: Tensor, new: Tensor) -> Tensor:
 
 
 def _quick(plain: Tensor) -> Tensor | None:
-    # Zeros, sum, squares and extremes; None where they are not quick.
+    # The number of zeros, sum, squares and extremes; None if there is no fast way.
     if plain.dtype not in NARROW or type(plain.numel()) is not int:
         return None
-    parts = _abreast(plain.double() if plain.numel() <= TOGETHER else plain.float())  # few: exact costs nothing
+    # for few numbers, exact sums cost nothing
+    parts = _abreast(plain.double() if plain.numel() <= TOGETHER else plain.float())
     zeros = _sum([torch.where(part == 0, 1.0, 0.0).to(part.dtype) for part in parts])
     extremes = [_both(torch.minimum, parts).amin(-1).amin(), _both(torch.maximum, parts).amax(-1).amax()]
     sums = [zeros, _sum(parts), _sum([part * part for part in parts])]
@@ -69,7 +72,7 @@ def _quick(plain: Tensor) -> Tensor | None:
 
 
 def _abreast(numbers: Tensor) -> list[Tensor]:
-    # Equal parts of some numbers, in rows of those that are added up in float32.
+    # The numbers in parts of equal size, as rows of those that are added up in float32.
     if not numbers.is_contiguous():
         return [numbers if numbers.dim() else numbers.reshape(1)]
     count = ABREAST if numbers.numel() % ABREAST == 0 else 1
@@ -80,7 +83,7 @@ def _abreast(numbers: Tensor) -> list[Tensor]:
 
 
 def _both(one_of: Callable[[Tensor, Tensor], Tensor], parts: list[Tensor]) -> Tensor:
-    # Parts brought together pair by pair, so that none waits for another.
+    # Combine parts pairwise, so that no operation waits for another.
     while len(parts) > 1:
         parts = [one_of(*parts[at : at + 2]) for at in range(0, len(parts), 2)]
     return parts[0]
@@ -90,25 +93,26 @@ def _sum(parts: list[Tensor]) -> Tensor:
     return _both(torch.add, parts).sum(-1).double().sum()
 
 
-MANY = 64  # rows in an array
+MANY = 64  # rows in one array
 
 
 class CompiledRows:
-    """The rows that compiled code merges into, by their places: on a CPU they lie side by side in arrays of NumPy.
+    """The rows that compiled code merges into, by place. On a CPU they lie next to each other in NumPy arrays.
 
-    Each is a tensor and an attribute: Dynamo guards on those alone that the code uses, and so sees those that were made
-    while it traced. It guards on ``name``, too: code that was compiled for other rows is compiled anew for these.
+    Each row is a tensor and an attribute. Dynamo guards only on the attributes that the code uses, so it accepts rows
+    that are created while it traces. It also guards on ``name``: code compiled for other rows is compiled again for
+    these.
     """
 
     def __init__(self) -> None:
         self.name = str(next(NAMES))
         self.places: dict[int, Tensor] = {}
         self.arrays: list[Any] = []
-        self.there: list[int] = []  # the places of the rows in these arrays
+        self.there: list[int] = []  # places of the rows in these arrays
         KEPT[self.name] = self
 
     def make(self, place: int, device: str) -> None:
-        """A row, unless there is one."""
+        """Create a row, unless it exists."""
         if place in self.places:
             return
         if device == "cpu":
@@ -123,7 +127,7 @@ class CompiledRows:
         setattr(self, f"row{place}", row)
 
     def take(self) -> dict[int, Row | Tensor]:
-        """What has come to the rows since this was last called: those on a CPU that have any, and all others."""
+        """What was merged into the rows since the last call: CPU rows that have numbers, and all others."""
         taken: dict[int, Row | Tensor] = {}
         for place, row in self.places.items() if len(self.there) < len(self.places) else ():
             if not row.is_cpu:
@@ -138,7 +142,7 @@ class CompiledRows:
 
 NAMES = count()
 KEPT: WeakValueDictionary[str, CompiledRows] = WeakValueDictionary()
-"""The rows of all watches that there are, by name."""
+"""The rows of all existing watches, by name."""
 
 
 def _wide(device: str) -> torch.dtype:
@@ -146,28 +150,28 @@ def _wide(device: str) -> torch.dtype:
 
 
 def _merge(row: Tensor, quick: Tensor | None, numbers: Tensor) -> None:
-    # Merge new numbers into a row; their quick statistics are used where they are right.
+    # Merge new numbers into a row, using their fast statistics if these are right.
     new = (None if quick is None else _checked(quick.tolist(), float(numbers.numel()))) or row_of(numbers)
-    if isinstance(new, tuple):  # it is not where a tensor has no numbers
+    if isinstance(new, tuple):  # it is not if a tensor has no numbers
         held = row.numpy()
         held[:] = merged(held.tolist(), new)
 
 
 def _merge_kept(rows: str, place: int, quick: Tensor | None, numbers: Tensor) -> None:
     kept = KEPT.get(rows)
-    if kept is not None:  # else the watch is over
+    if kept is not None:  # otherwise the watch is over
         _merge(kept.places[place], quick, numbers)
 
 
 def _checked(quick: list[float], count: float) -> Row | None:
-    # The row that quick statistics are; None where they are wrong.
+    # The row of fast statistics; None if they are wrong.
     zeros, _, squares, *_ = quick
     if math.isfinite(squares) and (squares >= LEAST * count or zeros == count):
         return (count, count, 0.0, 0.0, 0.0, *quick)
     return None
 
 
-library: Any = torch.library  # whose functions have no types
+library: Any = torch.library  # its functions have no types
 LIBRARY = library.Library("backprobe", "DEF")
 LIBRARY.define("merge_(Tensor(a!) row, Tensor? quick, Tensor numbers) -> ()")
 LIBRARY.impl("merge_", _merge, "CPU")

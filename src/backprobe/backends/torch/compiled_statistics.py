@@ -1,9 +1,9 @@
-"""Statistics of what runs inside compiled code: a part of its graph, merged into tensors that stay where they are.
+"""Statistics inside compiled code, as a part of its graph, merged into tensors that outlive the call.
 
-Dynamo traces the hook on all modules with the code that it compiles. While it does, the hook is told which rows are
-wanted (``CompiledStatistics.place``), and puts ``measure`` into the graph: this merges the statistics of a tensor into
-a row in the forward pass, and those of its gradient into another in the backward pass, by a tensor hook. The tensor
-itself passes by unaltered, so that writes in place and views stay what they are.
+Dynamo traces the hook on all modules together with the code that it compiles. Meanwhile the hook is told which rows are
+wanted (``CompiledStatistics.place``) and puts ``measure`` into the graph. In the forward pass ``measure`` merges the
+statistics of a tensor into a row, and a tensor hook does the same for its gradient in the backward pass. The tensor
+itself is not replaced, so in-place writes and views stay what they are.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from backprobe.record.names import quote
 
 NONE = -1  # no row is wanted
 Places = tuple[int, int]
-"""Where the statistics of a value go, and those of its gradient."""
+"""The places for the statistics of a value and of its gradient."""
 
 
-compiler: Any = torch.compiler  # whose functions have no types
+compiler: Any = torch.compiler  # its functions have no types
 
 
 class CompiledStatistics:
-    """The rows of one model, which ``wanted`` asks for: of a module, by its identity, at a path in what it returns."""
+    """The rows of one model. ``wanted`` returns the places for a module, by id, and a path in what it returns."""
 
     def __init__(self, is_known: Callable[[int], bool], wanted: Callable[[int, str], Places]) -> None:
         self.values, self.gradients = CompiledRows(), CompiledRows()
@@ -40,7 +40,7 @@ class CompiledStatistics:
         def place(module: int, keys: tuple[str, ...], device: str) -> Places:
             return self._place(module, "".join(f".{quote(key)}" for key in keys), device)
 
-        # they run while code is traced, and are not part of its graph
+        # these run during tracing, and are not part of the graph
         self.knows: Callable[[int], bool] = compiler.assume_constant_result(lambda module: is_known(module))
         self.place: Callable[[int, tuple[str, ...], str], Places] = compiler.assume_constant_result(place)
 
@@ -52,7 +52,7 @@ class CompiledStatistics:
         return places
 
 
-# traced by Dynamo: plain code, whose every line it can follow
+# traced by Dynamo: plain code that it can follow line by line
 
 
 def heard(statistics: CompiledStatistics, module: Module, output: Any, keys: tuple[str, ...] = ()) -> None:
@@ -79,11 +79,11 @@ def _row_of_gradient(rows: CompiledRows, place: int, tensor: Tensor) -> Tensor |
     return (rows.name, place) if FINDS_EFFECTS and tensor.is_cpu else getattr(rows, f"row{place}")
 
 
-# a part of the graph
+# part of the graph
 
 
 def measure(tensor: Tensor, value: Tensor | None, gradient: Tensor | Kept | None) -> None:
-    """Merge the statistics of a tensor into a row, and those of its gradient into another when that comes."""
+    """Merge the statistics of a tensor into a row, and those of its gradient into another when it arrives."""
     if not is_floating(tensor) or not tensor.numel():
         return
     if value is not None:
@@ -97,19 +97,21 @@ compiler.allow_in_graph(measure)  # as a whole: Dynamo does not look into it
 
 
 def leave_alone(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that Dynamo traces inside of what it compiles, and does not compile for itself."""
+    """A function that Dynamo traces as part of other code, but does not compile separately."""
     skip_code(function.__code__)
     return function
 
 
 @contextmanager
 def without_warning_of_hooks() -> Iterator[None]:
-    """PyTorch warns at each call of a compiled model that hooks on all modules hear its wrapper too: ours does not."""
+    """Suppresses PyTorch's warning, at each call of a compiled model, that global hooks also see the wrapper; ours does
+    not.
+    """
     warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks", UserWarning)
     filters: Any = warnings.filters
     own = filters[0]
     try:
         yield
     finally:
-        with suppress(ValueError):  # the program has others now
+        with suppress(ValueError):  # the program has set other filters
             filters.remove(own)

@@ -1,6 +1,4 @@
-"""Functions with a backward written in Python: where it returned None or zeros in the place of a gradient, and the
-functions and modules that it calls, which are not recorded.
-"""
+"""Custom functions, whose backward is Python: where it returned None or zeros, and what it calls unrecorded."""
 
 from __future__ import annotations
 
@@ -31,12 +29,12 @@ from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
 OF_OBJECT = ("LOAD_ATTR", "LOAD_METHOD")
-"""Instructions that look a name up in an object, as in ``ctx``."""
+"""Instructions that look up a name in an object, such as ``ctx``."""
 
 
 @dataclass(frozen=True)
 class ByHand:
-    """A function with a backward of its own: what that is called, and its line, if it is the program's own."""
+    """A custom function: its name, and its line if it belongs to the program."""
 
     name: str
     line: Source | None
@@ -44,13 +42,13 @@ class ByHand:
 
 @dataclass
 class Givers:
-    """What gives gradients to the nodes that backward from some nodes may reach."""
+    """Which nodes pass gradients to which, for all nodes that backward may reach from some roots."""
 
     roots: Iterable[Node]
 
     @cached_property
     def of(self) -> dict[Node, list[Node]]:
-        """By node: those that give it gradients; empty where none of them is written in Python."""
+        """For each node, the nodes that pass gradients to it; empty if none of all nodes is written in Python."""
         found: dict[Node, list[Node]] = {}
         nodes = all_nodes(self.roots)
         for node in nodes if any(isinstance(node, BackwardCFunction) for node in nodes) else ():
@@ -60,7 +58,7 @@ class Givers:
         return found
 
     def unrecorded(self) -> list[Reason]:
-        """What each backward of the program's own calls: autograd runs it when nothing is recorded."""
+        """What the program's own backwards call, since autograd runs them when nothing is recorded."""
         found: dict[ByHand, dict[str, None]] = {}
         for node in {giver: None for givers in self.of.values() for giver in givers}:
             code = _own_backward(node)
@@ -69,9 +67,10 @@ class Givers:
         return [reason("backward_unrecorded", [one], names=listed([*names])) for one, names in found.items() if names]
 
     def by_hand(self, node: Node) -> tuple[ByHand, ...]:
-        """The functions with a backward in Python, if each way from a root to a node has one: the nearest of each way.
+        """The nearest custom functions on all paths from the roots to a node, if each path has one.
 
-        Where nothing comes to the node, these returned None: operations of PyTorch itself hand on what comes to them.
+        If nothing arrives at the node, these must have returned None, because PyTorch's own operations pass on what
+        they get.
         """
         found, pending, seen = dict[ByHand, None](), [node], {node}
         while pending:
@@ -94,30 +93,30 @@ NOTHING_GIVEN = Reason("nothing_given")
 
 
 def unasked() -> Source | None:
-    """The user's line that applies a function with a backward of its own, in which this runs, where no tensor that it
-    is given requires a gradient: autograd then keeps no history, whatever it finds in lists and objects.
+    """The user's line that applies the custom function in which this runs, if no tensor argument requires a gradient.
+    Autograd then keeps no history, even for tensors in lists and objects.
     """
     around = [*applied(sys._getframe(1))]
     return None if not around or around[-1].is_asked else users_line(around[-1].caller)
 
 
 def reason(code: str, functions: Sequence[ByHand], **fields: str) -> Reason:
-    """Something about what goes through these functions, with the line of the first that is the program's own."""
+    """A reason about these functions, with the line of the first one that belongs to the program."""
     line = next((one.line for one in functions if one.line is not None), None)
     place = {} if line is None else {"at": f"{line.file}:{line.line}", "text": line.text}
     return Reason(code, {"functions": ", ".join(f"{one.name}()" for one in functions), **place, **fields})
 
 
 _KNOWN: dict[str, ref[type] | None] = {}
-"""The program's own class that was found when they were looked through last, by PyTorch's count of those made."""
+"""The program's own class that was found in the last search, for PyTorch's count of functions at that time."""
 
 
 def are_users() -> bool:
-    """Are there functions of the program's own among those with a backward in Python?
+    """Does the program have custom functions of its own?
 
-    They are looked through again where others were made since, or the one that was found is gone.
+    The search is repeated if functions were made since, or if the class that was found no longer exists.
     """
-    made = repr(FUNCTIONS_MADE)  # which tells the count, and leaves it as it is
+    made = repr(FUNCTIONS_MADE)  # repr shows the count without advancing it
     found = _KNOWN.get(made)
     if made not in _KNOWN or (found is not None and found() is None):
         found = next((ref(one) for one in Function.__subclasses__() if _is_users(one)), None)
@@ -132,9 +131,9 @@ def _is_users(made: type) -> bool:
 
 
 def zero_by_hand(leaves: Iterable[tuple[Any, Node, Tensor]], givers: Givers) -> dict[tuple[ByHand, ...], list[Any]]:
-    """By the functions of the program's own that every way to them goes through: the leaves whose gradient is zero.
+    """The leaves whose gradient is zero, grouped by the program's own functions on all paths to them.
 
-    Of each leaf its node and its gradient are given.
+    For each leaf, its node and its gradient are given.
     """
     found: dict[tuple[ByHand, ...], list[Any]] = {}
     for leaf, node, gradient in leaves:
@@ -145,7 +144,7 @@ def zero_by_hand(leaves: Iterable[tuple[Any, Node, Tensor]], givers: Givers) -> 
 
 
 def is_zero(gradient: Tensor) -> bool:
-    """Is each number of it zero?"""
+    """Is every number in it zero?"""
     return (
         is_there(gradient)
         and gradient.numel() > 0
@@ -162,7 +161,7 @@ def _described(node: Any) -> ByHand:
 
 
 def _own_backward(node: Any) -> FunctionType | None:
-    # The function that computes the gradients of a node, if the program has written it.
+    # The function that computes the gradients of a node, if the program wrote it.
     made_by = getattr(node, "_forward_cls", None)
     for name in ("backward", "vjp"):
         own = getattr(made_by, name, None)
@@ -172,7 +171,7 @@ def _own_backward(node: Any) -> FunctionType | None:
 
 
 def _called(node: Any, function: FunctionType) -> Iterator[str]:
-    # The program's own functions, and modules, that a backward names or that its node holds, as ``ctx.module``.
+    # The program's own functions and modules that a backward uses by name or holds in its node, such as ``ctx.module``.
     held = {f"ctx.{name}": value for name, value in getattr(node, "__dict__", {}).items()}
     cells = zip(function.__code__.co_freevars, map(contents, function.__closure__ or ()), strict=True)
     known = {**function.__globals__, **dict(cells), **held}
@@ -184,7 +183,7 @@ def _called(node: Any, function: FunctionType) -> Iterator[str]:
 
 
 def instructions(code: CodeType) -> Iterator[dis.Instruction]:
-    """Those of a function and of the functions in it."""
+    """The instructions of a function and of the functions inside it."""
     yield from dis.get_instructions(code)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -192,6 +191,6 @@ def instructions(code: CodeType) -> Iterator[dis.Instruction]:
 
 
 def _first_line(code: CodeType) -> int:
-    # That of ``def``, below the decorators: the first line in which something of it is written.
+    # The line of ``def``, after the decorators.
     lines = range(code.co_firstlineno, code.co_firstlineno + 10)
     return next((at for at in lines if source_at(code.co_filename, at).text.startswith("def ")), code.co_firstlineno)

@@ -1,12 +1,12 @@
-"""Names of Dynamo that PyTorch does not document, in one place; another version of PyTorch may lack some.
+"""Names of Dynamo that PyTorch does not document, in one place. Some PyTorch versions may lack some of them.
 
 What a watch does without each of them:
 
-- ``OptimizedModule``, ``WRAPPED_FORWARD``: no module is taken for a compiled one.
-- ``compiled_codes``: nothing is known to be compiled before the watch, and what was goes unnoticed.
-- ``skip_code``: Dynamo may compile a hook for itself, beside the model.
+- ``OptimizedModule``, ``WRAPPED_FORWARD``: no module is recognised as compiled.
+- ``compiled_codes``: nothing counts as compiled before the watch, so such code goes unnoticed.
+- ``skip_code``: Dynamo may compile a hook separately from the model.
 - ``FINDS_EFFECTS``: with the backend "aot_eager", two calls before one backward fail.
-- ``start_callbacks``: a hook cannot be put back before something is compiled, so it never rests.
+- ``start_callbacks``: a hook that rests could not be restored before a compilation, so hooks never rest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from backprobe.backends.private_names import lookup
 
 
 class _NoModule:
-    """The type of a compiled module, where it is not known."""
+    """The type of a compiled module if it is not known: no object has it."""
 
 
 OptimizedModule: Any = lookup("torch._dynamo.eval_frame.OptimizedModule") or _NoModule
@@ -27,20 +27,20 @@ OptimizedModule: Any = lookup("torch._dynamo.eval_frame.OptimizedModule") or _No
 
 _wrap_inline = lookup("torch._dynamo.external_utils.wrap_inline")
 WRAPPED_FORWARD: CodeType | None = _wrap_inline(lambda: None).__code__ if _wrap_inline else None
-"""The frame in which Dynamo compiles those modules whose own forward is PyTorch's."""
+"""The frame in which Dynamo compiles modules whose own forward is PyTorch's."""
 
 _codes = lookup("torch._dynamo.convert_frame.input_codes")
 _entries = lookup("torch._C._dynamo.eval_frame._debug_get_cache_entry_list")
 
 FINDS_EFFECTS = lookup("torch._library.utils.is_impure") is not None
-"""Does every part of the compiler ask whether an operator has an effect? Older ones ask only for what it writes to."""
+"""Does every part of the compiler check if an operator has an effect? Older ones check only what it writes to."""
 
 is_exporting: Callable[[], bool] = lookup("torch.compiler.is_exporting") or (lambda: False)
 """Is ``torch.export`` tracing? Older releases do not tell."""
 
 
 def compiled_codes() -> Iterator[CodeType]:
-    """The code that has compiled versions; ``torch.compiler.reset()`` makes Dynamo forget it."""
+    """The code objects that have compiled versions; ``torch.compiler.reset()`` makes Dynamo forget them."""
     known = (reference() for reference in tuple(getattr(_codes, "seen", ())))
     return (code for code in known if code is not None and has_compiled(code))
 
@@ -50,13 +50,13 @@ def has_compiled(code: CodeType) -> bool:
 
 
 def skip_code(code: CodeType) -> None:
-    """Dynamo does not compile this code by itself; it traces it inside of other code."""
+    """Keep Dynamo from compiling this code by itself; it is still traced inside other code."""
     skip: Any = lookup("torch._dynamo.eval_frame.skip_code")
     if skip is not None:
         skip(code)
 
 
 def start_callbacks() -> list[Callable[..., None]] | None:
-    """What Dynamo calls before it compiles anything; ``torch.compiler.reset()`` empties it."""
+    """Callbacks that Dynamo runs before compiling anything; ``torch.compiler.reset()`` empties the list."""
     found = getattr(lookup("torch._dynamo.callback_handler"), "start_callbacks", None)
     return found if isinstance(found, list) else None

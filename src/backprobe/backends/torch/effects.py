@@ -1,7 +1,7 @@
-"""The effect that a call may have on the memory of its arguments, by the function that is called.
+"""The effect of a call on the memory of its arguments, judged by the function that is called.
 
-PyTorch's own rule is followed: a method or function whose name ends in one underscore writes to its first argument,
-``out=`` names what is written, ``inplace=True`` means the input. Everything outside PyTorch is unknown.
+This follows PyTorch's own conventions: a name that ends in one underscore writes to its first argument, ``out=`` names
+what is written, and ``inplace=True`` means the input. Everything outside of PyTorch is unknown.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ EXPOSING = {"numpy", "__array__", "data_ptr", "untyped_storage", "__dlpack__", "
 FLAGS = {"out", "inplace"}
 NOT_WRITING = {"requires_grad_", "retain_grad", "register_hook"}
 THROUGH_OTHERS = {"max_norm", "running_mean", "distance_function"}
-"""Arguments with which a function may write to more: to a weight, to statistics, to what the user's function does."""
+"""Arguments with which a function may write to more: to a weight, to statistics, or whatever a user's function does."""
 INPLACE = methodcaller("get", "inplace")
 INPLACE_OPERATORS = {"__setitem__", "__set__"} | {
     f"__i{name}__"
@@ -96,7 +96,7 @@ HARMLESS = frozenset(
 
 
 def effect(function: Any, flagged: bool) -> Effect:
-    """What calling ``function`` may do; ``flagged`` if it is called with ``out=``, ``inplace=`` or ``**kwargs``."""
+    """What calling ``function`` may do. ``flagged``: it is called with ``out=``, ``inplace=`` or ``**kwargs``."""
     if type(function) is FunctionType:
         code = function.__code__
         found = _of_function(code, code.co_filename, function.__module__, function.__name__)
@@ -110,9 +110,10 @@ def effect(function: Any, flagged: bool) -> Effect:
 
 
 def _of_other(function: Any) -> Effect:
-    # The effect of what is not a plain function, where no argument says that it writes.
+    # The effect of a callable other than a plain function, if no argument says that it writes.
     if not (isinstance(function, PYTHONS) or type(function).__module__.startswith("torch")):
-        return Effect.UNKNOWN  # the user's object, which is not asked: it may answer with code of its own
+        # the user's object; its attributes are not read, because that might run the program's code
+        return Effect.UNKNOWN
     compiled = not isinstance(function, FunctionType | MethodType | type)
     if is_torchs(function):
         name = _name(function)
@@ -126,15 +127,15 @@ def _of_other(function: Any) -> Effect:
 
 @lru_cache(4096)
 def _of_function(code: CodeType, file: str, module: str | None, name: str) -> Effect:
-    # A function written in Python: PyTorch's own may write by its name, or by an argument ``inplace``.
+    # The effect of a function written in Python. PyTorch's own may write by their name or by an argument ``inplace``.
     #
-    # Those of ``torch.nn.functional`` write to nothing else, but for a few.
+    # Those of ``torch.nn.functional`` write to nothing else, with few exceptions.
     if not (isinstance(module, str) and module.startswith(("torch", "_operator"))):
         return Effect.UNKNOWN
     named, takes = name.partition(".")[0], code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if _writes(named) or named in EXPOSING:
         return Effect.WRITES
-    is_its_own = file == functional.__file__  # what others put around it has its module and its name
+    is_its_own = file == functional.__file__  # wrappers of it share its module and name
     is_pure = is_its_own and THROUGH_OTHERS.isdisjoint(takes)
     if "inplace" in takes:
         return Effect.AS_ASKED if is_pure else Effect.WRITES
@@ -144,7 +145,7 @@ def _of_function(code: CodeType, file: str, module: str | None, name: str) -> Ef
 def targets(
     function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], known: Mapping[torch.nn.Module, Effect]
 ) -> list[Tensor]:
-    """The tensors that this call may write to; the effects of some modules are known."""
+    """The tensors to which this call may write, given the known effects of some modules."""
     if isinstance(function, partial):
         return targets(function.func, (*function.args, *args), {**function.keywords, **kwargs}, known)
     name = _name(function)
@@ -162,14 +163,14 @@ def targets(
 
 
 def _name(function: Any) -> str:
-    # ``mul_`` of a function, method, or ``torch.ops`` overload (``mul_.Tensor``); ``__imul__`` of operator.imul.
+    # ``mul_`` for a function, method, or ``torch.ops`` overload (``mul_.Tensor``); ``__imul__`` for operator.imul.
     name = str(getattr(function, "__name__", "")).partition(".")[0]
     dunder = f"__{name}__"
     return dunder if dunder in INPLACE_OPERATORS and getattr(function, "__module__", None) == "_operator" else name
 
 
 def is_torchs(function: Any) -> bool:
-    """Is it PyTorch's own, or one of Python's operators? Builtin functions of torch belong to an object of torch."""
+    """Is it one of PyTorch's functions or Python's operators? Builtins of torch belong to an object of torch."""
     owner = getattr(function, "__self__", None)
     if isinstance(owner, Tensor) or getattr(function, "__objclass__", None) is TensorBase:
         return True
@@ -191,7 +192,7 @@ def _writes(name: str) -> bool:
 
 
 def _inplace_position(function: Any) -> int | None:
-    # Where among its arguments a Python function of torch takes ``inplace``; None where it does not.
+    # The position of the parameter ``inplace`` of a Python function of torch; None if it has none.
     code = getattr(function, "__code__", None)
     return None if code is None else _position(code, "inplace")
 
@@ -203,14 +204,14 @@ def _position(code: CodeType, name: str) -> int | None:
 
 
 def effects_of(module: torch.nn.Module) -> dict[torch.nn.Module, Effect]:
-    """What calling a module and each module in it may do, by one walk."""
+    """What calling a module, and each module inside it, may do, by one walk."""
     found: dict[torch.nn.Module, Effect] = {}
     modules = structure(module).modules
     kinds = {*map(type, modules)}
     if not (any(map(INPLACE, map(vars, modules))) or any(hasattr(kind, "inplace") for kind in kinds)):  # nearly always
         return dict.fromkeys(modules, Effect.UNKNOWN)
-    for part in reversed(modules):  # those inside it come before it
-        held = vars(part)  # a module says slowly that it has no such attribute
+    for part in reversed(modules):  # inner modules come before outer ones
+        held = vars(part)  # hasattr is slow for a missing attribute of a module
         writes = bool(held["inplace"] if "inplace" in held else getattr(type(part), "inplace", False) and part.inplace)
         for child in part._modules.values():
             writes = writes or (child is not None and found.get(child) is Effect.WRITES)

@@ -1,4 +1,4 @@
-"""Errors of programs that read the ``.grad`` of a tensor and find None: which tensor, and why it has none."""
+"""Errors of programs that read the ``.grad`` of a tensor and find None: which tensor it was, and why it has none."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from backprobe.source.frames import UNKNOWN, value_in
 from backprobe.source.user_code import package
 
 OF_NONE = (TypeError, AttributeError)
-"""What Python and PyTorch raise where something is done with None."""
+"""The errors that Python and PyTorch raise when an operand is None."""
 
 
 def failure(error: BaseException, captures: Sequence[Capture], passing: Passing | None) -> Failure | None:
-    """What an error is about that says that None was found, if the code that raised it reads a ``.grad`` of None.
+    """What an error about None is about, if the failing code reads a ``.grad`` that is None.
 
-    ``passing`` is what has passed in backward so far, where that is known.
+    ``passing`` is what backward has brought so far, if known.
     """
     step = _innermost(error.__traceback__)
     if step is None or not isinstance(error, OF_NONE) or "NoneType" not in str(error):
@@ -48,9 +48,9 @@ def _innermost(step: TracebackType | None) -> TracebackType | None:
 
 
 def _empty(frame: FrameType, site: InstructionSite) -> Iterator[tuple[str, Tensor]]:
-    # The tensors whose ``.grad`` is None and which is read where the error arose, each as the program writes it.
+    # The tensors whose ``.grad`` is None and is read where the error arose, each as the program writes it.
     #
-    # A name that holds None counts as well, if the only assignment to it reads that.
+    # A name that holds None also counts, if its only assignment reads such a ``.grad``.
     for node in ast.walk(site.node):
         read = assigned_once(site, node.id) if isinstance(node, ast.Name) and value_in(frame, node) is None else node
         if isinstance(read, ast.Attribute) and read.attr == "grad":
@@ -59,7 +59,7 @@ def _empty(frame: FrameType, site: InstructionSite) -> Iterator[tuple[str, Tenso
 
 
 def _each(frame: FrameType, site: InstructionSite, node: ast.expr) -> Sequence[Any]:
-    # What an expression stands for; of the variable of a comprehension that has ended, all that it went over.
+    # The value of an expression; for the variable of a finished comprehension, all items that it went over.
     known = value_in(frame, node)
     above: ast.AST = node
     while known is UNKNOWN and above in site.above:
@@ -72,7 +72,7 @@ def _each(frame: FrameType, site: InstructionSite, node: ast.expr) -> Sequence[A
 
 
 def _has_none(tensor: Tensor) -> bool:
-    # Is its ``.grad`` None? PyTorch warns who asks a tensor that is not a leaf.
+    # Is its ``.grad`` None? PyTorch warns about reading it on a tensor that is not a leaf.
     return (tensor.grad is None) if tensor.is_leaf else not tensor.retains_grad
 
 

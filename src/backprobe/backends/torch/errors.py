@@ -1,7 +1,7 @@
-"""The errors of PyTorch's that are about the graph: which values they are about, found in what the program left.
+"""PyTorch's errors about the graph: which of the program's values each one is about.
 
-Reading the saved tensors of a node raises exactly where backward did: that the tensor was written since, or freed. A
-node whose saved tensors have hooks (of a checkpoint) is not read, since that would run them.
+Reading the saved tensors of a node raises exactly where backward did, because a tensor was written since, or freed. A
+node whose saved tensors have hooks, such as a checkpoint's, is not read, since that would run the hooks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ KINDS = {
 """Messages of PyTorch 2.6 to 2.13, and the kind of failure that each means."""
 
 NO_RULE = re.compile(r"derivative for (?:aten::|')(\w+).* is not implemented")
-"""PyTorch's message on an operation that has no derivative, with its name."""
+"""PyTorch's message about an operation that has no derivative, including its name."""
 NOT_IMPLEMENTED = "NotImplemented"
 FREED = "second time"
 VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
@@ -62,11 +62,11 @@ def failure(
     steps: Iterable[OptimizerStep],
     start: int = 0,
 ) -> Failure | str | None:
-    """What an error is about, by positions of captures, or a note on it; None where nothing is known of it here.
+    """What an error is about, by positions of captures, or a note on it; None if nothing is known about it here.
 
-    ``written`` are the tensors that the running statement was about to write to, ``earlier`` the calls that have freed
-    what they went through, ``steps`` those of optimizers' ``step()``, and ``start`` is the engine's count of nodes when
-    the recording began.
+    ``written`` are the tensors that the running statement was about to write to. ``earlier`` are the calls that have
+    freed the graph they went through, ``steps`` are calls of optimizers' ``step()``, and ``start`` is the engine's
+    count of nodes at the start of the recording.
     """
     if "Expected to have finished reduction" in str(error):
         return unused_parameters.of_reduction(error)
@@ -90,7 +90,8 @@ def failure(
     if freed is not None:
         return replace(freed, lines=_line(error))
     if kind == "not_in_graph":
-        return _unused(known, roots, _tensors(call, "t_inputs", "inputs"), error)  # a generator is used up by then
+        # a generator would be exhausted by now
+        return _unused(known, roots, _tensors(call, "t_inputs", "inputs"), error)
     if kind in ("leaf_written", "view_written") or (kind == "inference" and written):
         return _written(kind, error, known, written)
     if kind == "no_history" and _in_custom_backward(error):
@@ -101,7 +102,7 @@ def failure(
 
 
 class KnownCaptures:
-    """The captures of a program, found by their tensors, edges and nodes."""
+    """The captures of a program, found by tensor, edge or node."""
 
     def __init__(self, captures: Sequence[Capture]) -> None:
         self.captures = captures
@@ -115,7 +116,7 @@ class KnownCaptures:
         return tuple(at for at in found if at is not None)
 
     def position(self, tensor: Tensor) -> int | None:
-        """The latest version of a tensor that has a name."""
+        """The latest named version of a tensor."""
         for at in range(len(self.captures) - 1, -1, -1):
             if self.captures[at].tensor is tensor:
                 return at
@@ -124,7 +125,7 @@ class KnownCaptures:
 
 
 def _without_rule(operation: str, known: KnownCaptures) -> Failure | None:
-    # The first value with a name that an operation without a derivative goes into; None where there is none.
+    # The first named value that flows into an operation without a derivative; None if there is none.
     names = (NOT_IMPLEMENTED, f"{operation.title().replace('_', '')}Backward")
 
     def is_it(node: Node) -> bool:
@@ -132,7 +133,7 @@ def _without_rule(operation: str, known: KnownCaptures) -> Failure | None:
 
     for start, at in sorted(known.nodes.items(), key=lambda one: one[1]):
         found = [start]
-        for node in found:  # which grows
+        for node in found:  # it grows during the loop
             if is_it(node):
                 return Failure("no_rule", (at,), text=operation)
             following = (one for one, _ in node.next_functions if one is not None and one not in known.nodes)
@@ -140,13 +141,13 @@ def _without_rule(operation: str, known: KnownCaptures) -> Failure | None:
     return None
 
 
-# a write that is refused
+# refused writes
 
 
 def _written(kind: str, error: BaseException, known: KnownCaptures, pending: Sequence[Tensor]) -> Failure:
-    # What was written to: what the program's own line writes to, or what the framework's innermost function held.
+    # The values that the program's line was about to write to, or that the framework's innermost function held.
     #
-    # In either case only what PyTorch refuses to write: a bystander has been given to the same call.
+    # In either case only those that PyTorch refuses to write count: others are just arguments of the same call.
     frames = _frames(error)
     inside = [frame for frame in frames if package(frame.f_code.co_filename) is not None]
     is_called = bool(frames) and frames[-1] in inside
@@ -202,7 +203,7 @@ def _line(error: BaseException) -> tuple[Source, ...]:
     return () if found is None else (found,)
 
 
-# in place
+# in-place writes
 
 
 def _in_place(text: str, known: KnownCaptures, roots: Sequence[Tensor], steps: Iterable[OptimizerStep]) -> Failure:
@@ -218,11 +219,12 @@ def _in_place(text: str, known: KnownCaptures, roots: Sequence[Tensor], steps: I
         return found
     now, before = map(int, said.groups())
     kept = [saved for _, saved in unread if saved is not None and version(saved) == now]
-    if not kept:  # older releases show nothing of them: of which are they, had these not been written to since?
+    # older releases do not show them, so find out which would be readable if these values had not been written
+    if not kept:
         written = [c.tensor for c in captures if c.version < version(c.tensor) == now]
         written += [tensor for step in steps for tensor, *_ in step.versions if version(tensor) == now]
         kept = [one for tensor in written for node, _ in unread for one in as_they_were(node, tensor, before)]
-    if not kept:  # nor can that be asked: what the savers compute, and what flows into them
+    if not kept:  # if that is impossible too: what the saving operations compute, and what flows into them
         near = {at for node, _ in unread for at in graph.inputs(GradientEdge(node, 0), known.edges)} | saving.keys()
         kept = [captures[at].tensor for at in near if at >= 0 and before <= captures[at].version <= now]
         kept = kept or [tensor for step in steps for tensor, *_ in step.versions if version(tensor) == now]
@@ -236,14 +238,14 @@ def _in_place(text: str, known: KnownCaptures, roots: Sequence[Tensor], steps: I
 
 
 def _start(tensor: Tensor) -> tuple[int, int]:
-    # The same for views of all of a tensor, as of a weight that is transposed.
+    # Equal for all views of a whole tensor, such as a transposed weight.
     return 0 if tensor.layout is not torch.strided else tensor.data_ptr(), tensor.numel()
 
 
 def _carried(known: KnownCaptures, roots: Sequence[Tensor]) -> tuple[int, ...]:
-    # The values from before the last call of backward that what came after it was computed from.
+    # The values from before the last call of backward from which later values were computed.
     #
-    # They are the results of operations: parameters last from step to step in any case.
+    # Only results of operations count, because parameters last from step to step anyway.
     captures = known.captures
     latest = max((capture.calls for capture in captures), default=0)
     found: dict[int, None] = {}
@@ -268,13 +270,13 @@ def _carried(known: KnownCaptures, roots: Sequence[Tensor]) -> tuple[int, ...]:
 
 
 Path = tuple[()] | tuple[int, "Path"]
-"""The named values that a way from the root goes through, the last one first."""
+"""The named values on a path from the root, as a linked list with the last one first."""
 
 
 def _freed(known: KnownCaptures, roots: Sequence[Tensor], calls: Sequence[BackwardCall]) -> Failure | None:
-    # The values that an earlier call of backward has gone through or that lead to such, and what goes on from them.
+    # The values that an earlier call of backward passed, or that lead to such, and what was computed from them.
     #
-    # That a node is freed says nothing: the failing call frees what it runs through.
+    # A freed node alone proves nothing, because the failing call frees what it passes.
     gone_through = _gone_through(calls)
     survivors: dict[int, None] = {}
     users: dict[int, None] = {}
@@ -307,14 +309,14 @@ def _freed(known: KnownCaptures, roots: Sequence[Tensor], calls: Sequence[Backwa
         for at in _carried(known, roots)
         if not gone_through.keys().isdisjoint(graph.nodes(known.captures[at].tensor))
     ]
-    survivors |= dict.fromkeys(beside)  # as the second state of an LSTM
+    survivors |= dict.fromkeys(beside)  # such as the second state of an LSTM
     return Failure("freed", tuple(survivors), users=tuple(users), earlier=passed.at, is_one_forward=not new)
 
 
 def _freed_before(known: KnownCaptures, roots: Sequence[Tensor], start: int) -> Failure | None:
-    # The same where no recorded call has freed anything: then what is older than the recording was freed before it.
+    # The same if no recorded call has freed anything. Then nodes older than the recording were freed before it.
     #
-    # The failing call itself frees what it runs through, but comes to no node behind one that was freed.
+    # The failing call also frees what it passes, but it does not get beyond a freed node.
     survivors: dict[int, None] = {}
     users: dict[int, None] = {}
     seen: set[Node] = set()
@@ -333,10 +335,10 @@ def _freed_before(known: KnownCaptures, roots: Sequence[Tensor], start: int) -> 
 
 
 def _survivor(known: KnownCaptures, freed: int | None, path: Path, number: int) -> tuple[int | None, int | None]:
-    # What is there since before a call of backward and is used after it, on a way to a node that it has freed.
+    # A value from before a call of backward that is used after it, on a path to a node that the call freed.
     #
-    # That may be another result of the operations that are freed, as the last state that an RNN returns beside its
-    # outputs. Where all on the way is as old, it is the freed value itself.
+    # It may be another result of the freed operations, such as the last state that an RNN returns besides its outputs.
+    # If everything on the path is that old, it is the freed value itself.
     user, survivor = None, freed
     while path:
         at, path = path
@@ -347,11 +349,11 @@ def _survivor(known: KnownCaptures, freed: int | None, path: Path, number: int) 
 
 
 def _gone_through(calls: Sequence[BackwardCall]) -> dict[Node, BackwardCall]:
-    # The nodes that these calls have gone through and freed, each with the first that did.
+    # The nodes that these calls passed and freed, each with the first call that did.
     return {node: earlier for earlier in reversed(calls) for node in graph.nodes(*earlier.roots)}
 
 
-# what was not used
+# unused inputs
 
 
 def _unused(
@@ -366,7 +368,7 @@ def _unused(
     return Failure("not_in_graph", values=values, text=text, outputs=outputs, root=root) if values or text else None
 
 
-# reading
+# reading errors
 
 
 def _call(error: BaseException) -> FrameType | None:
@@ -380,6 +382,6 @@ def _call(error: BaseException) -> FrameType | None:
 
 
 def _tensors(call: FrameType | None, *names: str) -> list[Tensor]:
-    # What a call was given under the first of these names that it has.
+    # The tensors that a call received under the first of these names that it has.
     given: Any = next((call.f_locals[name] for name in names if name in call.f_locals), ()) if call is not None else ()
     return [given] if isinstance(given, Tensor) else [one for one in given or () if isinstance(one, Tensor)]

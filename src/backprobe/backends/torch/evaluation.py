@@ -1,6 +1,6 @@
 """Functions of PyTorch that only compute, by name, so that a recorded line can be evaluated again.
 
-None is looked up that is not in the table: what a recording spells is never run as a program.
+Only names in this table are looked up: text from a recording never runs as code.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ KNOWN = frozenset({
 
 
 def evaluate(operation: str, args: Sequence[Any], words: Mapping[str, Any]) -> Any:
-    """What a function gives, of NumPy arrays and as such; None where it is not known, or takes other arguments."""
+    """The function's result for NumPy arrays, as NumPy; None if the name is unknown or the arguments do not fit."""
     for home in HOMES if operation in KNOWN else ():
         function = getattr(home, operation, None)
         if function is None:

@@ -13,7 +13,7 @@ from backprobe.record.training import ModuleCall
 from backprobe.source.user_code import innermost, package
 
 IDLE: CodeType = Module.forward.__code__
-"""That of a module which has no forward of its own, as a ModuleList."""
+"""The code of a module without a forward of its own, such as a ModuleList."""
 
 
 def forward_code(module: Module) -> CodeType:
@@ -22,9 +22,9 @@ def forward_code(module: Module) -> CodeType:
 
 
 def mentioned_by(module: Module, attribute: str) -> Iterator[ModuleCall]:
-    """Where the forward of a module mentions one of its attributes, or a method or property does that forward uses."""
+    """Where a module's forward, or a method or property that it uses, mentions one of the module's attributes."""
     pending, seen = [forward_code(module)], set[CodeType]()
-    for code in pending:  # which grows
+    for code in pending:  # it grows during the loop
         seen.add(code)
         yield from mentions(code, attribute)
         used = (getattr_static(type(module), name, None) for name in code.co_names)

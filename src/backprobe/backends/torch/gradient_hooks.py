@@ -1,7 +1,7 @@
-"""Hooks on nodes of autograd's graph: the gradients that one backward pass brings to the edges of captured values.
+"""Hooks on nodes of autograd's graph, which collect the gradients that one backward pass brings to captured values.
 
-The gradient of a value is what arrives at its edge. Where a view was written in place, autograd leads the gradient
-around the view to its base: that part is taken at the base's CopySlices node, and cut to the view.
+The gradient of a value is what arrives at its edge. After an in-place write to a view, autograd passes part of the
+gradient around the view to its base. This part is taken from the base's CopySlices node and restricted to the view.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HOOKS = attrgetter("_backward_hooks")
 
 @dataclass
 class Arrivals:
-    """The gradients that arrived at each edge, those that the user's tensor hooks made of them, and those around."""
+    """The gradients that arrived at each edge, how the user's hooks changed them, and those led around views."""
 
     arrived: dict[Key, Tensor | None]
     after_hooks: dict[Key, Tensor]
@@ -45,7 +45,7 @@ class Arrivals:
         return self.after_hooks.get(edge, self.arrived.get(edge))
 
     def around_view(self, capture: Capture, write: ViewWrite) -> Tensor | None:
-        """The part of a view's gradient that autograd led around it when this write went through it."""
+        """The part of a view's gradient that autograd led around it because of this write."""
         flowing, base = self.around.get(write.node), capture.tensor._base
         if flowing is None or base is None:
             return None
@@ -57,7 +57,7 @@ class Arrivals:
         return {at: gradient for at, gradient in found.items() if gradient is not None}
 
     def gradient(self, capture: Capture) -> Tensor | None:
-        """What arrived at a capture, as far as it is this version's."""
+        """What arrived at a capture, as far as it belongs to this version."""
         if capture.edge is None or capture.opaque:
             return None
         gradient = self.at(key(capture.edge))
@@ -71,10 +71,10 @@ class Arrivals:
 
 
 def put_hook(leaf: Tensor, hook: Callable[[Tensor], Any]) -> tuple[dict[int, Any], int]:
-    """``leaf.register_hook(hook)``, without the handle: the dictionary that holds the hook now, and its key there.
+    """``leaf.register_hook(hook)`` without the handle: the dictionary that now holds the hook, and the key.
 
-    A handle takes three times as long as all the rest, and a step has one for each parameter. A tensor that may answer
-    for itself is asked.
+    Creating a handle takes three times as long as the rest, and a step needs one for each parameter. Tensors of other
+    types may define ``register_hook`` themselves, so it is called for them.
     """
     if type(leaf) not in ORDINARY:
         handle = leaf.register_hook(hook)  # type: ignore[no-untyped-call]  # it has no type
@@ -89,18 +89,18 @@ def put_hook(leaf: Tensor, hook: Callable[[Tensor], Any]) -> tuple[dict[int, Any
 
 
 MOST_CARRIERS = 64
-"""The outputs of one node that have carriers."""
+"""The most outputs of one node that have carriers."""
 
 CARRIERS: list[dict[int, Tensor]] = []
-"""Tensors that nobody uses, through which a hook is put at an edge, by the number of the output that it is at."""
+"""Unused tensors through which a hook is put at an edge, by the number of the output at which they are."""
 
 
 class EdgeHooks:
     """Hooks at the outputs of nodes, each in a dictionary of its own.
 
-    ``node.register_prehook`` makes a handle, which takes three times as long as all this. So the dictionary is given to
-    the node as PyTorch gives it those of a tensor. What is put there runs before the hooks that the user puts on the
-    tensor later: where there are any when a pass begins, a prehook takes its place, which runs behind them.
+    ``node.register_prehook`` creates a handle, which takes three times as long as all this. So the dictionary is passed
+    to the node in the way in which PyTorch passes a tensor's hooks. Our hook runs before hooks that the user puts on
+    the tensor later. If there are any when a pass starts, a prehook replaces ours and runs after them.
     """
 
     def __init__(self) -> None:
@@ -108,10 +108,13 @@ class EdgeHooks:
             self.carriers = CARRIERS.pop()
         except IndexError:  # no dictionary is free: another thread may have taken the last one
             self.carriers = {}
-        self.hooks: list[Any] = []  # in turns a dictionary, its tensor, node, output and number: no object for each
+        # flat, in groups of five: dictionary, tensor, node, output, number; avoids an object for each
+        self.hooks: list[Any] = []
 
     def put(self, tensor: Tensor, node: Node, at: int, number: int, hook: Callable[[Tensor], Any]) -> bool:
-        """Call a hook with what arrives at an output of a node, of which this is the tensor. Can it be done?"""
+        """Call a hook with what arrives at this output of a node, whose tensor is given. Returns whether that is
+        possible.
+        """
         carrier = self.carriers.get(at)
         if carrier is None:
             if at >= MOST_CARRIERS or (made := _carrier(at)).output_nr != at:
@@ -124,9 +127,9 @@ class EdgeHooks:
         return True
 
     def taken_off(self, late: Collection[int]) -> list[tuple[Node, int, int]]:
-        """Take off the hooks of those tensors that have others now; where, and the numbers of these places.
+        """Remove the hooks of tensors that now have others. Returns the node, output and number of each.
 
-        ``late`` are the numbers of those that were taken off before.
+        ``late`` are the numbers of those that were removed before.
         """
         found = []
         hooks = self.hooks
@@ -138,7 +141,7 @@ class EdgeHooks:
         return found
 
     def release(self) -> None:
-        """Take off all."""
+        """Remove all hooks."""
         for held in self.hooks[::5]:
             held.clear()
         for carrier in self.carriers.values():
@@ -148,7 +151,7 @@ class EdgeHooks:
 
 
 def _carrier(at: int) -> Tensor:
-    # A tensor that is the output of this number of some node, unless a transform of torch.func makes another of it.
+    # A tensor that is output number ``at`` of some node, unless a transform of torch.func replaces it by another.
     if not at:
         return torch.empty(0)
     with torch.inference_mode(False), torch.enable_grad(), disable_current_modes(), DisableTorchFunction():
@@ -158,7 +161,7 @@ def _carrier(at: int) -> Tensor:
 def arrive(options: Options, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]) -> Arrivals:
     """Run backward once, over the edges of all captures."""
     wanted: dict[Key, GradientEdge] = {key(c.edge): c.edge for c in captures if c.edge is not None}
-    if options.nonfinite and wanted:  # NaN on the way to a leaf that was not selected is made in some line, too
+    if options.nonfinite and wanted:  # NaN on the way to a leaf that was not selected is also made in some line
         wanted |= {(node, 0): GradientEdge(node, 0) for node in graph.nodes(output) if node.name() == graph.LEAF}
     around: dict[Node, Tensor] = {}
     after_hooks: dict[Key, Tensor] = {}
@@ -167,15 +170,15 @@ def arrive(options: Options, output: Tensor, cotangent: Tensor | None, captures:
             for write in capture.writes:
                 hooks.callback(write.node.register_hook(partial(_take, around, write.node, 0)).remove)
                 follower, number = write.node.next_functions[0]
-                if follower is not None:  # the engine runs a node only on the way to something wanted
+                if follower is not None:  # the engine runs a node only if it leads to something requested
                     wanted.setdefault((follower, number), GradientEdge(follower, number))
             has_hooks = capture.tensor._backward_hooks or capture.is_changed
             if capture.edge is not None and (
                 isinstance(capture.edge.node, BackwardCFunction)
                 or (has_hooks and capture.edge.node.name() != graph.LEAF)
             ):
-                # the engine hands out what arrives before the user's hooks on the tensor, retain_grad what they return;
-                # and a backward that the user wrote may write into its argument, which is what is handed out
+                # The engine returns what arrives before the user's hooks on the tensor run, while retain_grad shows
+                # what they return. Also, a custom backward may write into its argument, which is the returned object.
                 number = capture.edge.output_nr
                 take = partial(_take, after_hooks, key(capture.edge), number)
                 hooks.callback(capture.edge.node.register_prehook(take).remove)
@@ -195,7 +198,7 @@ def arrive(options: Options, output: Tensor, cotangent: Tensor | None, captures:
 
 
 def _take(into: dict[Any, Tensor], under: Any, number: int, gradients: tuple[Tensor, ...], *_: Any) -> None:
-    # A node's hook or prehook: note the gradient that passes at one of its inputs or outputs.
+    # A hook or prehook of a node: note the gradient at one of its inputs or outputs.
     if gradients[number] is not None:
         is_users = isinstance(under, tuple) and isinstance(under[0], BackwardCFunction)
         into[under] = gradients[number].clone() if is_users else gradients[number]

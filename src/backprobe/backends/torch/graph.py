@@ -44,7 +44,7 @@ def by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
 
 
 def inputs(edge: GradientEdge | None, recorded: Mapping[Key, Sequence[int]]) -> list[int]:
-    """The recorded values that flow into an edge with no other recorded one between."""
+    """The recorded values that flow into an edge without passing another recorded one."""
     found: dict[int, None] = {}
     visited: set[Node] = set()
     pending = [] if edge is None else [edge.node]
@@ -63,7 +63,7 @@ def inputs(edge: GradientEdge | None, recorded: Mapping[Key, Sequence[int]]) -> 
 
 
 def between(edge: GradientEdge, recorded: Mapping[Key, Sequence[int]]) -> set[Node]:
-    """The nodes that a gradient goes through on its way from an edge to the recorded values that flow into it."""
+    """The nodes that a gradient passes between an edge and the recorded values that flow into it."""
     visited = {edge.node}
     pending = [edge.node]
     while pending:
@@ -77,9 +77,9 @@ def between(edge: GradientEdge, recorded: Mapping[Key, Sequence[int]]) -> set[No
 def all_inputs(
     edges: Sequence[GradientEdge | None], recorded: Mapping[Key, int], leaves: Mapping[int, int]
 ) -> list[tuple[int, ...]]:
-    """``inputs`` of many edges, leaves among them: in one loop, for a program may have thousands.
+    """``inputs`` for many edges, including leaves, in a single loop, because a program may have thousands.
 
-    ``recorded`` are those at edges, ``leaves`` are by the identity of the tensor.
+    ``recorded`` are positions by edge, ``leaves`` are positions by the id of the tensor.
     """
     get = recorded.get
     every: list[tuple[int, ...]] = []
@@ -90,7 +90,7 @@ def all_inputs(
         found: set[int] = set()
         visited: set[Node] = set()
         pending: list[Any] = [*edge[0].next_functions]
-        for pair in pending:  # which grows
+        for pair in pending:  # it grows during the loop
             known = get(pair)
             if known is not None:
                 found.add(known)
@@ -107,7 +107,7 @@ def all_inputs(
 
 
 def owners(places: Mapping[Key, Sequence[int]]) -> Mapping[Node, int]:
-    """Which capture each node belongs to: the first in the order of execution whose computation it is a part of."""
+    """The capture to which each node belongs: the first to execute whose computation includes the node."""
     named = {node for node, _ in places}
     found: dict[Node, int] = {}
     for (node, _), (at, *_) in sorted(places.items(), key=lambda place: place[1][0]):
@@ -124,8 +124,8 @@ def owners(places: Mapping[Key, Sequence[int]]) -> Mapping[Node, int]:
 def backward_order(root: GradientEdge, recorded: Mapping[Key, Sequence[int]]) -> list[int]:
     """The recorded values in the order in which the engine's queue reaches them.
 
-    The engine takes, of the nodes whose consumers have all run, the one made last in the forward pass, and leaves
-    first of all (torch/csrc/autograd/engine.cpp, ``CompareNodeTaskTime``); the same queue is run here.
+    Of the nodes whose consumers have all run, the engine takes the one that was made last in the forward pass, and
+    leaves before all others (torch/csrc/autograd/engine.cpp, ``CompareNodeTaskTime``). This reproduces that queue.
     """
     waiting = Counter(follower for node in all_nodes([root.node]) for follower, _ in node.next_functions)
     outputs: dict[Node, list[int]] = {}
@@ -148,7 +148,7 @@ def backward_order(root: GradientEdge, recorded: Mapping[Key, Sequence[int]]) ->
 
 
 def roots(tensors: Iterable[Tensor]) -> list[Node]:
-    """The nodes that the histories of these tensors end in."""
+    """The nodes at which the histories of these tensors end."""
     return [edge.node for tensor in tensors if (edge := gradient_edge(tensor)) is not None]
 
 
@@ -158,7 +158,7 @@ def nodes(*tensors: Tensor) -> list[Node]:
 
 
 def edges(*tensors: Tensor) -> set[Key]:
-    """Every edge that backward from these tensors may bring a gradient to."""
+    """Every edge to which backward from these tensors may bring a gradient."""
     own = {key(edge) for tensor in tensors if (edge := gradient_edge(tensor)) is not None}
     return own | {(n, at) for node in nodes(*tensors) for n, at in node.next_functions if n is not None}
 
@@ -176,19 +176,19 @@ def all_nodes(roots: Iterable[Node]) -> list[Node]:
 
 
 def is_older(output: Tensor, start: int) -> bool:
-    """Does backward lead through nodes from before this count of nodes? The program may go through them again."""
+    """Does backward lead through nodes older than this count of nodes? The program may go through them again."""
     return min([node._sequence_nr() for node in nodes(output)], default=start) < start
 
 
 def leaves(found: Iterable[Node]) -> list[Tensor]:
-    """The leaves that some of these nodes add gradients to."""
+    """The leaves to which some of these nodes add gradients."""
     return [node.variable for node in found if node.name() == LEAF]  # type: ignore[attr-defined]  # nodes of leaves have it, without a stub
 
 
 def first_uses(roots: Iterable[Node]) -> tuple[dict[int, int], float]:
-    """When the first node that uses each leaf was made, by the leaf's identity, in the engine's count of nodes.
+    """The sequence number of the first node that uses each leaf, by the leaf's id.
 
-    And when the first custom function was: the leaves that its backward uses may be none of its followers.
+    Also that of the first custom function, because its backward may use leaves that are not among its followers.
     """
     uses: dict[int, int] = {}
     found = all_nodes(roots)
@@ -201,11 +201,10 @@ def first_uses(roots: Iterable[Node]) -> tuple[dict[int, int], float]:
 def leading_to_lost(
     made: Iterable[Node], reached: Iterable[Node], lost: Iterable[Tensor], spared: Set[int] = frozenset()
 ) -> set[Node]:
-    """The nodes behind those ``made`` that lead to a leaf which backward from those ``reached`` does not come to.
+    """The nodes before ``made`` that lead to a leaf which backward from ``reached`` does not reach.
 
-    ``lost`` are leaves that nothing came to, though the graph may lead there. What a reentrant checkpoint hides may be.
-    A leaf that was frozen since wants no gradient any more.
-    Those that are ``spared``, by identity, count as reached.
+    ``lost`` are leaves at which nothing arrived, although the graph may lead there; a reentrant checkpoint may hide
+    some. A leaf that was frozen since wants no gradient. Leaves in ``spared``, by id, count as reached.
     """
     known = set(map(id, leaves(all_nodes(reached))))
     known.difference_update(map(id, lost))
@@ -230,14 +229,14 @@ def leading_to_lost(
 
 
 def saved(roots: Iterable[Node]) -> Iterator[Tensor]:
-    """What the nodes that backward may reach have saved, where no hook of the program unpacks it."""
+    """What the nodes that backward may reach have saved, unless a hook of the program would unpack it."""
     for node in all_nodes(roots):
         for name in saved_tensors.names(node):
             yield from (one for one in saved_tensors.data(node, name) if isinstance(one, Tensor))
 
 
 def custom_functions(roots: Iterable[Node]) -> list[Node]:
-    """The nodes of ``autograd.Function``s, written in Python or in C++, that backward from these nodes may reach."""
+    """The nodes of ``autograd.Function``s, in Python or C++, that backward from these nodes may reach."""
     return [node for node in all_nodes(roots) if is_custom(node)]
 
 
@@ -246,7 +245,7 @@ def is_custom(node: Node) -> bool:
 
 
 def has_custom(tensors: Sequence[Tensor]) -> bool:
-    """Does a custom derivative, not one of PyTorch's own, lead to one of these tensors?"""
+    """Does a custom derivative, other than PyTorch's own, lead to one of these tensors?"""
     roots = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
     return any(not is_torchs(node) for node in custom_functions(roots))
 
@@ -254,17 +253,17 @@ def has_custom(tensors: Sequence[Tensor]) -> bool:
 def is_torchs(node: Node) -> bool:
     """Is a custom function one of PyTorch's own?
 
-    Of what ``torch.func`` makes of a user's function it is not known whose it is, and what ``torch.library`` makes is
-    a custom operation.
+    Functions that ``torch.func`` wraps around a user's function do not count, since their origin is unknown, nor do
+    custom operations made by ``torch.library``.
     """
     home = getattr(getattr(node, "_forward_cls", None), "__module__", "")
     return home.startswith("torch.") and not home.startswith(("torch._functorch", "torch._library"))
 
 
 def operation(node: Node) -> str:
-    """The class of a custom function, or the operation."""
+    """The class of a custom function, or the name of the operation."""
     made_by = getattr(node, "_forward_cls", None)
     if made_by is not None:
-        return str(made_by.__name__).removeprefix("GeneratedBackwardFor_")  # of an operation of torch.library
+        return str(made_by.__name__).removeprefix("GeneratedBackwardFor_")  # for an operation of torch.library
     named = BACKWARD.fullmatch(node.name())
     return named[1] if named else node.name().rpartition("::")[2]

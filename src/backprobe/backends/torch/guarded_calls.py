@@ -1,4 +1,4 @@
-"""One call of a model as a guard keeps it: what it was given, what it began with, and how it is made again."""
+"""One call of a model as a guard keeps it: its arguments, its initial state, and how to repeat it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ COMPILED = "OptimizedModule"
 
 
 class GuardedModule:
-    """A module that is called, with what its calls begin with. Buffers are copied when they were written to.
+    """A called module, and what its calls start from. Buffers are copied again after they were written to.
 
-    Batch normalisation writes to its running statistics without a new version of them, so numbers are compared too:
+    Batch normalisation writes to its running statistics without a new version, so numbers are compared as well:
     https://github.com/pytorch/pytorch/issues/13402
     """
 
@@ -40,11 +40,12 @@ class GuardedModule:
         known = structure(module)
         self.parts, self.named = known.modules, known.parts
         self.parameters: list[tuple[str, Parameter]] = known.parameters
-        self.copies: dict[int, tuple[Tensor, int, Tensor]] = {}  # by identity of the buffer: it, its version, a copy
-        self.writes_arguments = False  # has it written to what it was given?
+        # by the id of the buffer: the buffer, its version, a copy
+        self.copies: dict[int, tuple[Tensor, int, Tensor]] = {}
+        self.writes_arguments = False  # has it written to its arguments?
 
     def buffers(self) -> list[tuple[Module, str, Tensor]]:
-        """A copy of each buffer as it is now, with its module and name."""
+        """A copy of each buffer in its current state, with its module and name."""
         known, self.copies = self.copies, {}
         found = []
         for part in self.parts:
@@ -68,7 +69,7 @@ def _is_same(buffer: Tensor, copy: Tensor) -> bool:
 
 
 class CallState:
-    """What a call begins with beside its arguments: random numbers, buffers, modes."""
+    """The state that a call starts from besides its arguments: random numbers, buffers, modes."""
 
     def __init__(self, of: GuardedModule) -> None:
         self.random = RandomNumbers(random_states(()))
@@ -79,7 +80,7 @@ class CallState:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Buffers are exchanged and not written to: the program's graphs may still need them."""
+        """Buffers are exchanged rather than written to, because the program's graphs may still need them."""
         with ExitStack() as entered:
             entered.enter_context(torch.set_grad_enabled(self.has_history))
             for kind, is_enabled, dtype in self.autocast:
@@ -93,7 +94,7 @@ class CallState:
 
 
 class GivenTensor:
-    """A tensor that a call was given, without the history that it had. A dataclass would count as a container."""
+    """A tensor argument of a call, without its history. Not a dataclass, since that would count as a container."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.numbers, self.requires_grad, self.version = tensor.detach(), tensor.requires_grad, version(tensor)
@@ -108,7 +109,7 @@ class GivenTensor:
 
     @classmethod
     def copy_of(cls, leaf: Any) -> Any:
-        """The same of a tensor that is about to be written to."""
+        """The same for a tensor that is about to be written to."""
         if not isinstance(leaf, Tensor):
             return leaf
         made = cls(copied(leaf.detach()))
@@ -121,10 +122,10 @@ class GivenTensor:
 
 
 class Before:
-    """For a capture: what a call is given, and the versions of its parameters, before it has run.
+    """For a capture: the arguments of a call and the versions of its parameters, before it runs.
 
-    A hook before all forwards is not told the keywords, which are in the frame that calls it. The tensors are copied
-    where an earlier call of the module has written to them.
+    A hook before all forwards does not receive keywords, so they are read from the calling frame. Tensors are copied if
+    an earlier call of the module has written to its arguments.
     """
 
     def __init__(self, of: GuardedModule, frame: FrameType) -> None:
@@ -136,7 +137,7 @@ class Before:
 
 
 class Seed(torch.autograd.Function):
-    """A zero whose backward begins with given gradients."""
+    """A zero whose backward starts with given gradients."""
 
     @staticmethod
     def forward(ctx: Any, gradients: Sequence[Tensor], *outputs: Tensor) -> Tensor:
@@ -149,23 +150,23 @@ class Seed(torch.autograd.Function):
 
 
 def begun_with(gradients: Sequence[Tensor], outputs: Sequence[Tensor]) -> Any:
-    """A zero whose backward begins at these outputs with these gradients."""
+    """A zero whose backward starts at these outputs with these gradients."""
     return Seed.apply(gradients, *outputs)  # type: ignore[no-untyped-call]  # Function.apply has no type
 
 
 def floating(returned: Any) -> dict[str, Tensor]:
-    """The floating tensors in what a call returned, by their paths."""
+    """The floating-point tensors that a call returned, by path."""
     return {path: leaf for path, leaf in leaves(returned) if isinstance(leaf, Tensor) and is_floating(leaf)}
 
 
 class TorchGuardedCall(PassedCall):
-    """PyTorch's ``PassedCall``. It holds no node of a graph: the nodes hold it."""
+    """PyTorch's ``PassedCall``. It holds no node of a graph; the nodes hold it."""
 
     returned: Mapping[str, GivenTensor] = MappingProxyType({})
-    """What it returned, where a failing step is captured."""
+    """What the call returned, if failing steps are captured."""
 
     fresh: Collection[str] = ()
-    """The parameters that had no gradient when the pass began that runs, by their paths in the guarded model."""
+    """The parameters without a gradient when the running pass started, by their paths in the guarded model."""
 
     writes_parameters = False
 
@@ -179,7 +180,7 @@ class TorchGuardedCall(PassedCall):
         self.handles: list[Any] = []
 
     def keep(self, before: Before, outputs: Mapping[str, Tensor]) -> None:
-        """For a capture: what it was given and its parameters as they were before it, and what it returned."""
+        """For a capture: keep the arguments and parameters as they were before the call, and what it returned."""
         if before.given is not None:
             self.given = before.given
             written = [one for _, one in leaves(self.given) if isinstance(one, GivenTensor) and one.is_written()]
@@ -205,7 +206,7 @@ class TorchGuardedCall(PassedCall):
         return self.state.restored()
 
     def forget(self) -> None:
-        """Keep nothing any longer."""
+        """Release everything."""
         for handle in self.handles:
             handle.remove()
         self.handles.clear()

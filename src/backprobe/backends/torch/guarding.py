@@ -1,7 +1,7 @@
-"""The calls of a model as a guard hears them, and the passes of backward that come to what they return.
+"""Lets a guard see the calls of a model, and the backward passes that reach their outputs.
 
-A call is kept by the hooks on the nodes of its outputs, and so for as long as the program keeps its graph: a guard
-around a whole training holds nothing of a step that is over.
+A call is kept alive by hooks on the nodes of its outputs, and so for as long as the program keeps its graph. A guard
+around a whole training therefore holds nothing of a finished step.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from backprobe.record.nonfinite import Update
 
 @dataclass(eq=False)
 class EnginePass(GuardedPass[TorchGuardedCall]):
-    """A pass of the engine: is it one of ``backward()``, what did it begin at, and which gradients were not there?"""
+    """A pass of the engine: whether ``backward()`` started it, its roots, and the parameters without a gradient."""
 
     is_backward: bool = True
     roots: Sequence[Tensor] = ()
@@ -57,13 +57,13 @@ class EnginePass(GuardedPass[TorchGuardedCall]):
 
 
 WITH_KEYWORDS: dict[int, bool] = getattr(module_file, "_global_forward_hooks_with_kwargs", {})
-"""PyTorch's marks of the hooks on all modules that take keywords."""
+"""PyTorch's marks of global hooks that take keywords."""
 
-PENDING = 16  # passes that have begun and were not seen to end, as when they raise
+PENDING = 16  # passes that have started and were not seen to end, for example because they raised
 
 
 class TorchGuarding(PassGuarding[EnginePass]):
-    """What the hooks on all modules call: it hears the outermost calls of one model's modules, in one thread."""
+    """Called by hooks on all modules: it sees the outermost calls of one model's modules, in one thread."""
 
     unfit = staticmethod(unfit)
 
@@ -71,10 +71,10 @@ class TorchGuarding(PassGuarding[EnginePass]):
         super().__init__(listener)
         self.model, self.thread = model, threading.get_ident()
         self.known: dict[Module, str] = {}
-        self.foreign: WeakSet[Module] = WeakSet()  # none of the model's when they ran first
-        self.has_looked = False  # for those, since a part of the model ran: it may have put one in
-        self.guarded: dict[Module, GuardedModule] = {}  # those that were called
-        self.running: tuple[Module, CallState, Before | None] | None = None  # the outermost call that runs now
+        self.foreign: WeakSet[Module] = WeakSet()  # modules that did not belong to the model when they first ran
+        self.has_looked = False  # a part of the model has run since these were searched, and may have added some
+        self.guarded: dict[Module, GuardedModule] = {}  # modules that were called
+        self.running: tuple[Module, CallState, Before | None] | None = None  # the outermost call that is running
         self.calls: WeakSet[TorchGuardedCall] = WeakSet()
         self.passes: dict[int, EnginePass] = {}  # by the engine's number
         self.handles: list[Any] = []
@@ -88,7 +88,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         ]
 
     def around(self, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
-        """A call that need not run hooks. Where it does, they hear the same call once more, and it counts once."""
+        """A call that may run no hooks. If it does, they see the same call again, and it counts once."""
         self._before(module, args)
         try:
             output = following(module, *args, **kwargs)
@@ -101,7 +101,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
     def rest(self) -> None:
         for handle in self.handles:
             handle.remove()
-            WITH_KEYWORDS.pop(handle.id, None)  # a handle leaves this mark behind
+            WITH_KEYWORDS.pop(handle.id, None)  # removing a handle does not remove this mark
         self.handles.clear()
 
     def stop(self) -> None:
@@ -140,7 +140,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         return self.guarded[module]
 
     def _after(self, module: Module, args: Any, *rest: Any) -> None:
-        # After each call. One that raised has returned None, and comes without its keywords.
+        # Runs after each call. A call that raised has returned None, and is reported without keywords.
         running = self.running
         if running is None or module is not running[0]:
             return
@@ -163,7 +163,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
                 call.handles.append(node.register_prehook(partial(self._come, call, path, number)))
 
     def _stand_aside(self, compiled: Module) -> None:
-        # While a compiled module runs: hooks on all modules would have Dynamo compile it once more, with them.
+        # While a compiled module runs: with global hooks present, Dynamo would compile it again together with them.
         def over(module: Module, args: Any, *rest: Any) -> None:
             handle.remove()
             self.listen()
@@ -175,7 +175,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
     # backward
 
     def _come(self, call: TorchGuardedCall, path: str, number: int, gradients: Sequence[Tensor | None]) -> None:
-        # A pass has come to an output of a call.
+        # A pass has reached an output of a call.
         gradient, running = gradients[number], current_pass()
         if gradient is None or self.is_repeating or running < 0:
             return
@@ -185,7 +185,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
             self.passes[running].come(call, path, gradient)
 
     def _begun(self, running: int) -> EnginePass:
-        # A pass has come to the first of its calls.
+        # A pass has reached the first of its calls.
         for one in [*self.passes][:-PENDING]:
             del self.passes[one]
         frame = innermost_call(sys._getframe(1)) or innermost_call(sys._current_frames().get(self.thread))
@@ -202,7 +202,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         return {f"{path}.{name}" if path else name for path, name, one in named if grad_of(one) is None}
 
     def _ended(self, running: int, again: bool) -> None:
-        # A pass is over, and after what others have queued for that: processes may have to average gradients.
+        # A pass is over. Run after callbacks that others have queued, because processes may have to average gradients.
         if again:
             queue_callback(partial(self._ended, running, False))
             return
@@ -248,7 +248,7 @@ class TorchBlockGuards(BlockGuards):
         found = leaves(all_nodes([root.grad_fn for root in roots if root.grad_fn is not None]))
 
         def ended(again: bool) -> None:
-            if again:  # behind what others have queued for the end
+            if again:  # after what others have queued for the end
                 queue_callback(partial(ended, False))
                 return
             gradients = {str(at): leaf.grad for at, leaf in enumerate(found) if leaf.grad is not None}

@@ -1,4 +1,7 @@
-"""Operations that make NaN or Inf of less, each as PyTorch's dispatcher runs it: also within functions of its own."""
+"""Reports operations that produce NaN or Inf from better operands, as PyTorch's dispatcher runs each of them.
+
+This includes operations inside PyTorch's own functions.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +28,17 @@ FRAME = re.compile(r'^  File "(.*)", line (\d+), in ', re.MULTILINE)
 
 
 class HearingBirths(DispatchMode):
-    """Tells a function of each of them."""
+    """Calls ``heard`` for each such operation."""
 
     def __init__(self, heard: Callable[[HeardBirth], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # PyTorch has no type for it
         self.heard = heard
         with self:
-            torch.zeros(1) + 1  # PyTorch imports what modes need with the first operation in one
+            torch.zeros(1) + 1  # PyTorch imports what modes need when the first operation runs in one
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # PyTorch would import its compiler, to keep it out of here. What is heard runs uncompiled.
+        # PyTorch would import its compiler only to keep it out of here. Nothing is compiled meanwhile.
         return False
 
     def __torch_dispatch__(
@@ -55,7 +58,7 @@ class HearingBirths(DispatchMode):
 
 @contextmanager
 def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
-    """Within this context a function is told of each. PyTorch's anomaly mode notes the lines of forward meanwhile."""
+    """In this context ``heard`` is called for each. PyTorch's anomaly mode records the lines of forward meanwhile."""
     before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
     torch.set_anomaly_enabled(True, False)
     try:
@@ -66,8 +69,8 @@ def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
 
 
 class _Within(Function):
-    # Runs a function within one of PyTorch's own: warnings of its C++ come when that is over, and not when what the
-    # program has called is.
+    # Runs a function inside one of PyTorch's own. Warnings from C++ are then issued when that ends, and not when the
+    # function that the program called ends.
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Any:
         return given[0]()
@@ -76,12 +79,12 @@ class _Within(Function):
 def _unwarned(run: Callable[[], bool]) -> bool:
     with catch_warnings():
         simplefilter("ignore")
-        within: Any = _Within  # whose apply() has no type
+        within: Any = _Within  # its apply() has no type
         return bool(within.apply(run))
 
 
 def _tensors(func: Any, args: Sequence[Any], words: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
-    # What an operation is given that has numbers, by the names of its schema.
+    # The operands of an operation that have numbers, by the names in its schema.
     names = [one.name for one in func._schema.arguments]
     for name, value in (*zip(names, args, strict=False), *words.items()):
         for one in value if isinstance(value, list | tuple) else (value,):
@@ -104,13 +107,13 @@ def _badness(tensor: Tensor) -> int:
 
 
 def _is_written(func: Any, args: Sequence[Any], words: Mapping[str, Any], made: Tensor) -> bool:
-    # Does it compute these numbers that are not finite? An operation may leave its memory as it was, as ``empty`` does:
-    # most others can be given ones to write into.
+    # Did the operation compute these nonfinite numbers? An operation such as ``empty`` may leave memory as it was. Most
+    # others can be run again with memory to write into.
     if torch.Tag.nondeterministic_seeded in func.tags:
         return True  # it would draw other numbers
     names = (f"{func._overloadname}_out", "out")
     into = next((getattr(func.overloadpacket, name) for name in names if hasattr(func.overloadpacket, name)), None)
-    if into is None or torch.Tag.generated in into.tags:  # which copies what the operation itself has given
+    if into is None or torch.Tag.generated in into.tags:  # it copies what the operation itself returned
         return _is_of_operands(func, args, words, made)
     taken = {one.name for one in into._schema.arguments}
     place = torch.ones_like(made)
@@ -122,8 +125,8 @@ def _is_written(func: Any, args: Sequence[Any], words: Mapping[str, Any], made: 
 
 
 def _is_of_operands(func: Any, args: Sequence[Any], words: Mapping[str, Any], made: Tensor) -> bool:
-    # Does what it gives depend on what it is given? PyTorch can fill memory that is left as it was with NaN: it holds
-    # NaN everywhere then, whatever the operation is given.
+    # Does the result depend on the operands? PyTorch can fill memory that stays unwritten with NaN, and then the result
+    # is NaN everywhere for any operands.
     with _unwritten_memory_is_nan():
         if not _is_alike(_first(func(*args, **words)), made):
             return False
@@ -144,7 +147,7 @@ def _as_one(given: Any) -> Any:
 
 @contextmanager
 def _unwritten_memory_is_nan() -> Iterator[None]:
-    memory: Any = deterministic  # whose attribute is a property that PyTorch puts there
+    memory: Any = deterministic  # its attribute is a property that PyTorch adds
     before = torch.get_deterministic_debug_mode(), memory.fill_uninitialized_memory
     try:
         torch.set_deterministic_debug_mode("warn")
@@ -176,7 +179,7 @@ def _birth(func: Any, given: Given, made: Tensor) -> HeardBirth:
 
 
 def _forward_lines() -> list[tuple[str, int]]:
-    # Those that called the operation whose derivative runs, as the anomaly mode has written them down.
+    # The lines that called the operation whose derivative is running, as recorded by the anomaly mode.
     node = current_node()
     metadata: Any = {} if node is None else node.metadata
     written = "".join(metadata.get("traceback_", ()))

@@ -1,7 +1,7 @@
-"""The inputs of captures, looked for when somebody asks: many recordings are read for their gradients alone.
+"""The inputs of captures, computed on demand, because many recordings are read only for their gradients.
 
-Until then the nodes of the graph are held, which backward has freed of what they saved. A thread holds those of one
-recording at most: they are looked through when its next block ends.
+Until then the nodes of the graph are held, although backward has freed what they saved. A thread holds the nodes of at
+most one recording: they are evaluated when its next block ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LaterInputs(Sequence[Inputs]):
         LAST.waiting = ref(self)
 
     def settle(self) -> list[Inputs]:
-        """Look for them, and hold the graph no longer."""
+        """Compute them, and release the graph."""
         if self.find is not None:
             self.found, self.find = self.find(), None
         return self.found
@@ -47,7 +47,7 @@ class LaterInputs(Sequence[Inputs]):
 
 
 class _Last(local):
-    # The inputs that the last block of a thread has left to be looked for.
+    # The inputs that the last block of a thread has not computed yet.
     waiting: ReferenceType[LaterInputs] | None = None
 
 

@@ -1,4 +1,4 @@
-"""Modules in a call that is made again: each holds copies of its tensors meanwhile, and no hooks."""
+"""Modules in a repeated call: each holds copies of its tensors meanwhile, and no hooks."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ HOOKS = (
     "_forward_pre_hooks_with_kwargs",
     *BACKWARD_HOOKS,
 )
-"""The attributes that hold a module's hooks. These may do anything, and were called when the module itself was."""
+"""The attributes that hold a module's hooks. Hooks may have any effect, and were called in the original call."""
 
 GLOBAL_HOOKS = ("_global_forward_", "_global_backward_")
-"""How the names start under which PyTorch keeps the hooks of every module."""
+"""Prefixes of the attributes in which PyTorch keeps the hooks of all modules."""
 
 
 class ModuleState:
-    """A module and those in it as they are now: calls of it may be made again when it has changed."""
+    """A module and its parts in their current state, so that calls can be repeated after they have changed."""
 
     def __init__(self, module: Module | None = None) -> None:
         copies: dict[int, Tensor] = {}
@@ -42,7 +42,7 @@ class ModuleState:
         self.held = {id(part): {name: self._copy(one, copies) for name, one in vars(part).items()} for part in parts}
 
     def of(self, part: Module) -> dict[str, Any]:
-        """What a module holds by its attributes: as it was then, or for any other as it is now."""
+        """The attributes of a module: as they were, or for a module that is not part of this one, as they are now."""
         return self.held.get(id(part)) or dict(vars(part))
 
     def _copy(self, value: Any, copies: dict[int, Tensor]) -> Any:
@@ -51,19 +51,18 @@ class ModuleState:
         return refilled(value, lambda leaf: self._tensor(leaf, copies))
 
     def _tensor(self, leaf: Any, copies: dict[int, Tensor]) -> Any:
-        # Parameters stay what they are: each repetition is given numbers for them.
+        # Parameters stay as they are, because each repetition receives numbers for them.
         if not isinstance(leaf, Tensor) or leaf.requires_grad:
             return leaf
         return copies.setdefault(id(leaf), leaf.detach().clone())
 
 
 class Lent:
-    """The modules that a repetition reaches through its arguments, or through what a function of them closes over.
+    """The modules that a repetition reaches through its arguments, or through the closures of functions among them.
 
-    While this context lasts each holds copies of its tensors, in the wanted precision, and no hooks; afterwards all of
-    them are as they were. A module that this thread calls is lent before its forward runs, wherever it comes from, and
-    no more than its forward runs: no global hook is called. In the place of some tensors, by identity, they hold what
-    is ``given`` for these.
+    Inside this context each module holds copies of its tensors, in the wanted precision, and no hooks; afterwards all
+    are restored. A module that this thread calls is prepared before its forward runs, wherever it comes from, and only
+    its forward runs, without global hooks. Tensors in ``given``, by id, are replaced by other tensors.
     """
 
     def __init__(self, reaching: Any, double: bool, state: ModuleState, given: Mapping[int, Tensor]) -> None:
@@ -86,12 +85,12 @@ class Lent:
         return module.forward(*args, **kwargs)
 
     def _swapping(self, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
-        # ``functional_call`` puts tensors into the copies, and takes them out of these again.
+        # ``functional_call`` puts tensors into the copies, and takes them out again.
         self.lend(module)
         return following(module, *args, **kwargs)
 
     def lend(self, module: Module) -> None:
-        """Put copies into a module and all that are in it."""
+        """Put copies into a module and all modules inside it."""
         if (id(module), "") in self.kept.known:
             return
         for part in list(module.modules()):
@@ -119,7 +118,7 @@ class Lent:
 
 
 def reached(given: Any) -> Iterator[Module]:
-    """The modules among the arguments of a call, and those that functions among them belong to or close over."""
+    """The modules among the arguments of a call, and those to which functions among them belong or refer."""
     for _, leaf in leaves(given):
         if isinstance(leaf, partial):
             yield from reached((leaf.func, leaf.args, leaf.keywords))

@@ -1,7 +1,7 @@
-"""The derivative of one operation at the first element of a gradient that is not finite, asked of autograd's own node.
+"""The derivative of one operation at the first bad element of a gradient, computed by autograd's own node.
 
-A node of autograd can be called while its pass runs: its saved tensors are there, no hook hears of it, and nothing is
-kept. It is given 1 at the one element of the result that the bad element was computed into, and 0 elsewhere.
+A node of autograd can be called while its pass is running: its saved tensors are available, no hook is called, and
+nothing is kept. It receives 1 at the element of the result into which the bad element was computed, and 0 elsewhere.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from backprobe.record.elements import result_of
 from backprobe.record.nonfinite import LocalDerivative
 
 GENERATED = re.compile(r"\w+Backward\d+")
-"""The nodes of PyTorch's own operations. Those of custom functions run the program's code, or communicate."""
+"""The nodes of PyTorch's own operations. Those of custom functions might run the program's code, or communicate."""
 
 
 def local_derivative(
     node: Node, given: Sequence[Tensor | None], made: Sequence[Tensor | None], place: int
 ) -> LocalDerivative | None:
-    """What a bad element of a gradient is the product of; None where the node cannot say.
+    """The factors of a bad element of a gradient; None if the node cannot tell.
 
-    ``given`` are the gradients that came to the node, ``made`` those that it gave, ``place`` the one that is bad.
+    ``given`` are the gradients that the node received, ``made`` those that it returned, ``place`` is the bad one.
     """
     came, grad = given[0] if len(given) == 1 else None, made[place]
     is_own = type(node).__module__ == "builtins" and GENERATED.fullmatch(type(node).__name__) is not None
@@ -47,7 +47,7 @@ def _asked(node: Node, came: Tensor, grad: Tensor, place: int) -> LocalDerivativ
         return None
     alone = torch.zeros_like(came)
     alone[into] = 1.0
-    called: Any = node  # which its stub does not know to be callable
+    called: Any = node  # its stub does not say that it is callable
     answer = called(alone)
     made = answer[place] if isinstance(answer, tuple) else answer
     if made is None or made.shape != grad.shape:

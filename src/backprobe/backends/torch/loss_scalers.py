@@ -1,4 +1,4 @@
-"""Losses that a ``GradScaler`` has multiplied: if a gradient overflows, it skips the step and lowers its scale."""
+"""Losses that a ``GradScaler`` has scaled. If a gradient overflows, the scaler skips the step and lowers its scale."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from backprobe.backends.patching import listening
 from backprobe.record.containers import leaves
 
 SCALER = "backprobe: scaled by"
-"""The key under which the node of a scaled loss has its scaler, and which goes with the node."""
-NEAR = 64  # nodes from the root: losses that were scaled one by one may have been summed
+"""The key under which the node of a scaled loss stores its scaler, for as long as the node exists."""
+NEAR = 64  # nodes from the root, because losses that were scaled one by one may have been summed
 
 
 @contextmanager
 def scales_noted(noted: Callable[[Callable[[], bool]], None] = lambda handles: None) -> Iterator[None]:
-    """Within this context scaled losses are known.
+    """Inside this context, scaled losses are remembered.
 
-    ``noted`` is called as one is scaled, with what says whether its scaler handles an overflow: on a GPU that waits.
+    ``noted`` is called when a loss is scaled, with a function that says whether the scaler handles an overflow. On a
+    GPU that function waits.
     """
     with ExitStack() as patched:
         for kind in _scalers():
@@ -32,7 +33,7 @@ def scales_noted(noted: Callable[[Callable[[], bool]], None] = lambda handles: N
 
 
 def _scalers() -> list[type]:
-    # The classes of scalers that scale in a way of their own.
+    # The classes of scalers that define their own ``scale``.
     found, pending = list[type](), [GradScaler]
     while pending:
         kind = pending.pop()
@@ -55,13 +56,13 @@ def _scale(
 
 
 def _noted(node: Any) -> dict[str, Any]:
-    # What lies with a node, as long as there is the node.
+    # Data that is stored on a node for as long as it exists.
     kept: dict[str, Any] = node.metadata
     return kept
 
 
 def is_handled(roots: Sequence[Tensor]) -> bool:
-    """Did backward begin at a loss whose scaler can still lower its scale? At 1 or below, scaling is not the cause."""
+    """Did backward start at a loss whose scaler can still lower its scale? From 1 down, scaling is not the cause."""
     nodes = [root.grad_fn for root in roots if root.grad_fn is not None]
     for at in range(NEAR):
         if at >= len(nodes):

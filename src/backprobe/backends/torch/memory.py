@@ -1,4 +1,4 @@
-"""Memory in PyTorch: hooks on saved tensors tell what is kept for backward, walks which graphs outlive their step."""
+"""Memory in PyTorch: hooks on saved tensors show what is kept for backward, graph walks what outlives its step."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 
 
 class Packed:
-    """A tensor that is kept for backward; when the graph lets go of it, it is no longer counted."""
+    """A tensor that is kept for backward. It stops counting when the graph releases it."""
 
     __slots__ = ("counts", "node", "place", "tensor", "version")
 
     def __init__(self, tensor: Tensor, counts: StorageBytes, node: int) -> None:
-        # not the tensor itself: where it is the result of the operation, both would hold each other
+        # not the tensor itself: if it is the operation's own result, the two would keep each other alive
         self.tensor, self.version, self.counts, self.node = tensor.detach(), tensor._version, counts, node
         self.place, size = _storage(tensor)
         counts.add(self.place, size)
@@ -53,7 +53,7 @@ class Packed:
 
 
 class CalledOperation(TorchFunctionMode):
-    """Knows the function of PyTorch that the program has called."""
+    """Knows the PyTorch function that the program has called."""
 
     name = ""
 
@@ -76,12 +76,12 @@ class TorchMemory(MemoryHearing):
         self.cuda: Any = torch.cuda
         self.stack: list[Module] = []
         self.optimizers: dict[int, Optimizer] = {}
-        self.bounds: list[int] = []  # the engine's count of nodes when the block began, and after each step
+        self.bounds: list[int] = []  # the engine's count of nodes at the start of the block, and after each step
         self.lines: list[tuple[int, Source | None]] = []  # by node
         self.bytes = StepBytes()
         self.hooks: list[int] = []  # after each step
         self.zeroed: dict[int, tuple[int, Source | None]] = {}
-        self.other: set[int] = set()  # the optimizers whose gradients were not all zero as a step began
+        self.other: set[int] = set()  # optimizers whose gradients were not all zero when a step started
         self.handles: list[Any] = []
 
     # listening
@@ -118,7 +118,7 @@ class TorchMemory(MemoryHearing):
 
     def step(self) -> None:
         if self.bounds[-1] == nodes_made():
-            return  # another optimizer of the same step
+            return  # it was another optimizer in the same step
         self.bytes.end()
         self.bounds.append(nodes_made())
         self.hooks.append(sum(len(hooks) for hooks in self._hooks()))
@@ -127,7 +127,7 @@ class TorchMemory(MemoryHearing):
             self.after_step(len(self.bounds) - 1)
 
     line: Source | None = None
-    """The last line that has ended a step."""
+    """The last line that ended a step."""
 
     def _pack(self, tensor: Tensor) -> Any:
         if not self.bytes.now:
@@ -147,7 +147,7 @@ class TorchMemory(MemoryHearing):
         return self.paths.get(id(module)) or type(module).__name__
 
     def _look_at_gradients(self) -> None:
-        # A step begins: gradients that are there, and were written to be zero each time, are kept to be added to.
+        # A step starts: gradients that exist and were set to zero each time are kept on purpose, to be added to.
         for at, optimizer in self.optimizers.items():
             every = [own.grad for group in optimizer.param_groups for own in group["params"] if own.grad is not None]
             if all(gradient._version and not gradient.count_nonzero() for gradient in every):
@@ -163,7 +163,7 @@ class TorchMemory(MemoryHearing):
         for module in known.values():
             yield from (vars(module)[name] for name in HOOKS if vars(module).get(name))
 
-    # what is left
+    # results
 
     def measured(self) -> MeasuredMemory:
         on_device = self.cuda.max_memory_allocated() if self.cuda.is_initialized() else None
@@ -177,8 +177,8 @@ class TorchMemory(MemoryHearing):
         )
 
     def _alive(self) -> list[Alive]:
-        # The tensors from whose graphs nodes of several earlier steps are reached.
-        if len(self.bounds) < 4:  # with less than three steps nothing grows
+        # The tensors whose graphs reach nodes of several earlier steps.
+        if len(self.bounds) < 4:  # with fewer than three steps nothing grows
             return []
         tensors = [one for one in gc.get_objects() if issubclass(type(one), Tensor)]
         found: list[tuple[Alive, set[Any]]] = []
@@ -195,7 +195,7 @@ class TorchMemory(MemoryHearing):
             if steps:
                 one = Alive(tensor, frozenset(steps), size, step not in steps, self._line(made))
                 (carried if one.is_carried else found).append((one, nodes - {node}))
-        # of those that lead back to earlier steps, what the others are computed from
+        # among tensors that lead back to earlier steps, those from which the others are computed
         first = [one for one, below in carried if not any(other.held.grad_fn in below for other, _ in carried)]
         return [*(one for one, _ in found), *first]
 
@@ -205,8 +205,8 @@ class TorchMemory(MemoryHearing):
         return at if at >= 0 and made < 2**62 else None
 
     def _reached(self, tensor: Tensor) -> tuple[set[int], int, set[Any]]:
-        # The earlier steps that its graph leads to, the bytes that it keeps of these, and its nodes.
-        last = len(self.bounds) - 2  # the step before the end of the block
+        # The earlier steps to which a tensor's graph leads, the bytes that it keeps of these, and its nodes.
+        last = len(self.bounds) - 2  # the last step before the end of the block
         steps: set[int] = set()
         places: dict[int, int] = {}
         seen: set[Any] = set()
@@ -226,13 +226,13 @@ class TorchMemory(MemoryHearing):
         return steps, sum(places.values()), seen
 
     def _line(self, made: int) -> Source | None:
-        # The line of a node: that of the tensors that were kept as it was made, or of the last before it.
+        # The line of a node: that of tensors saved when it was made, or of the last ones before.
         at = bisect.bisect_left(self.lines, made, key=lambda one: one[0])
         near = [one for one in self.lines[max(at - 1, 0) : at + 2] if abs(one[0] - made) <= 1]
         return near[-1][1] if near else None
 
     def _kept_hooks(self) -> list[KeptObject]:
-        # Hooks whose number grows with each step.
+        # Hooks whose number grows in each step.
         grown = [after - before for before, after in zip(self.hooks, self.hooks[1:], strict=False)]
         if len(grown) < 2 or min(grown) < 1:
             return []
@@ -251,13 +251,13 @@ class TorchMemory(MemoryHearing):
 
 
 def _is_parameter(tensor: Tensor) -> bool:
-    # Is it a parameter, or a view of one? Its memory is there in any case.
+    # Is it a parameter, or a view of one? Its memory exists anyway.
     base = tensor if tensor._base is None else tensor._base
     return base.is_leaf and base.requires_grad
 
 
 def _storage(tensor: Tensor) -> tuple[int, int]:
-    # Where its memory is, and how many bytes that has; twice 0 where it has none, as while a program is compiled.
+    # The address and size of its memory; both are 0 if it has none, for example while a program is compiled.
     try:
         storage = tensor.untyped_storage()
         return storage.data_ptr(), storage.nbytes()
@@ -266,7 +266,7 @@ def _storage(tensor: Tensor) -> tuple[int, int]:
 
 
 def _storages(node: Node) -> dict[int, int]:
-    # The storages of what a node keeps, with their bytes; nothing of what was freed.
+    # The storages that a node keeps, with their bytes, except those that were freed.
     found: dict[int, int] = {}
     for name in dir(node):
         if name.startswith("_saved_") or name == "saved_tensors":

@@ -1,4 +1,4 @@
-"""The modules that a block ran, known from the frames that are entered: what they held, and where they were called."""
+"""The modules that a block ran, known from the frames that were entered: what they held, and where they were called."""
 
 from __future__ import annotations
 
@@ -28,22 +28,21 @@ from backprobe.record.training import APPLIED, CHECKPOINT, ModuleCall
 from backprobe.source.frames import name_in
 from backprobe.source.user_code import package
 
-MOST = 8  # of the calls of one module
+MOST = 8  # calls that are kept for one module
 
 
 class ModuleRuns:
     """The modules whose forward was entered, and the calls in the user's code that led there."""
 
     def __init__(self) -> None:
-        self.modules: dict[int, Module] = {}  # by identity
+        self.modules: dict[int, Module] = {}  # by id
         self.calls: dict[int, dict[tuple[Instruction, str], tuple[Instruction, ...]]] = {}
-        self.dropped: dict[ModuleCall, list[Node]] = {}  # calls whose result nothing uses, and what they were given
-        self.held: dict[
-            int, HeldParameter
-        ] = {}  # by identity: the tensors that they had as their parameters when they ran
+        # calls whose result is never used, with the nodes of their arguments
+        self.dropped: dict[ModuleCall, list[Node]] = {}
+        self.held: dict[int, HeldParameter] = {}  # by id: the tensors that modules had as parameters when they ran
 
     def entered(self, frame: FrameType) -> None:
-        """A function called ``forward`` is entered, or the ``setup_context`` of a function with a backward."""
+        """A function called ``forward``, or the ``setup_context`` of a custom function, is entered."""
         code = frame.f_code
         module = name_in(frame, code.co_varnames[0]) if code.co_argcount else None
         if isinstance(module, BackwardCFunction):
@@ -71,9 +70,9 @@ class ModuleRuns:
             calls[at, mode] = tuple(around[:MOST])
 
     def _applied(self, node: Any, frame: FrameType) -> None:
-        # A function with a backward in Python is applied to ``node.next_functions``: keep these if its result is lost.
+        # A custom function is applied to ``node.next_functions``. They are kept in case its result is lost.
         #
-        # One that writes into its arguments gives its result to these.
+        # A function that writes into its arguments returns these, so it is left out.
         if any(node.needs_input_grad) and "mark_dirty" not in frame.f_code.co_names and len(self.dropped) < MOST:
             above = islice(dropwhile(lambda one: one.f_code is APPLY, callers(frame.f_back)), MOST)
             users = takewhile(lambda one: package(one.f_code.co_filename) is None, above)
@@ -82,11 +81,11 @@ class ModuleRuns:
                 self.dropped[called] = [follower for follower, _ in node.next_functions if follower is not None]
 
     def ran_with_others(self, owner: Module, parameter: Tensor) -> bool:
-        """Did a module run, and always with another tensor in the place of its parameter, as in a functional call?"""
+        """Did a module run, but always with another tensor in place of its parameter, as in a functional call?"""
         return id(owner) in self.modules and not self.has_held(parameter)
 
     def dropped_leaves(self) -> dict[ModuleCall, set[int]]:
-        """The calls whose result nothing uses, and by identity the leaves that lead into them."""
+        """The calls whose results are never used, and the ids of the leaves that flow into them."""
         nodes = self.dropped.items()
         return {call: {id(leaf) for leaf in graph.leaves(graph.all_nodes(given))} for call, given in nodes}
 
@@ -96,7 +95,7 @@ class ModuleRuns:
         return known is not None and known.tensor() is tensor
 
     def replaced(self) -> set[int]:
-        """By identity: the parameters in whose place their modules ran with other tensors, as in functional calls."""
+        """The ids of parameters in whose place their modules ran with other tensors, as in functional calls."""
         own = [(one, one.module._parameters.get(one.name)) for one in self.held.values()]
         return {
             id(tensor)
@@ -105,36 +104,37 @@ class ModuleRuns:
         }
 
     def leaves_of(self, module: Module, name: str) -> list[Tensor]:
-        """The leaves that a module had as this parameter when it ran, as far as they are still there."""
+        """The leaves that a module had as this parameter when it ran, as far as they still exist."""
         held = (one.tensor() for one in self.held.values() if one.module is module and one.name == name)
         return [one for one in held if one is not None and one.is_leaf]
 
     def instead_of(self, module: Module, name: str) -> list[Tensor]:
-        """What a module ran with in the place of its own parameter, as far as that is still there."""
+        """What a module ran with in place of its own parameter, as far as it still exists."""
         own = module._parameters.get(name)
         held = (one.whole() for one in self.held.values() if one.module is module and one.name == name)
         return [one for one in held if one is not None and one is not own]
 
     def holding(self, parameter: Tensor) -> list[Tensor]:
-        """What modules ran with in the place of their parameters, and that has the numbers of this one in a row of it,
-        as where the members of an ensemble are stacked.
+        """Tensors that modules used as parameters and that contain this one's numbers as a row, as in a stacked
+        ensemble.
         """
         others = {id(one): one for held in [*self.held.values()] for one in self.instead_of(held.module, held.name)}
         return [one for one in others.values() if _is_row_of(parameter, one)]
 
     def called_with(self, module: Module, around: Sequence[Module]) -> Module:
-        """The outermost of the modules around one that the program's own code calls where the one runs as well."""
+        """The outermost module around this one that the program's own code calls at the same places."""
         places = self.calls.get(id(module), {}).keys()
         return next((one for one in reversed(around) if places & self.calls.get(id(one), {}).keys()), module)
 
     def has_recorded(self, module: Module) -> bool:
-        """Did it run with gradients switched on, or in a checkpoint that was?"""
+        """Did it run with gradients on, or inside a checkpoint that did?"""
         return any(not mode or mode == CHECKPOINT for _, mode, _ in self.of(module))
 
     def of(self, module: Module) -> list[tuple[Instruction, str, Source | None]]:
-        """The calls of a module, each with why it keeps no history, and the line that switched gradients off.
+        """The calls of a module, each with the mode because of which it keeps no history, and the line that set the
+        mode.
 
-        Of what a checkpoint has not computed again, it is not known that anything in it switches them off.
+        If a checkpoint has not recomputed its part, it is unknown whether anything inside it switches gradients off.
         """
         calls = [(at, mode, around) for (at, mode), around in self.calls.get(id(module), {}).items()]
         known = [one for one in calls if one[1] != AGAIN] or [(at, "", around) for at, _, around in calls]
@@ -144,12 +144,12 @@ class ModuleRuns:
         ]
 
     def is_put_off(self, module: Module) -> bool:
-        """Did it run in checkpoints alone, which have not computed it again?"""
+        """Did it run only inside checkpoints that have not recomputed it?"""
         return {mode for _, mode in self.calls.get(id(module), {})} == {AGAIN}
 
 
 def _is_row_of(parameter: Tensor, other: Tensor) -> bool:
-    # Does another tensor have the numbers of a parameter in one of its rows?
+    # Does another tensor contain the numbers of a parameter as one of its rows?
     if parameter.shape != other.shape[1:] or not parameter.numel() or other.device != parameter.device:
         return False
     with quiet(), torch.no_grad():

@@ -1,7 +1,7 @@
-"""Gradients that the program reads of its tensors and finds None: each with what was known when it was read.
+"""Gradients of tensors that the program reads and finds to be None, with what was known at that moment.
 
-PyTorch warns who reads ``.grad`` of a tensor that is not a leaf and retains none. That one is None, unless the program
-has put something there; nothing is read of it here, and the warning stays the program's own.
+PyTorch warns about reading ``.grad`` of a tensor that is not a leaf and does not retain it. It is None unless the
+program has set it. We do not read it, so the warning remains the program's own.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from backprobe.record.none_gradients import NoneRead, WhyEmpty
 from backprobe.record.source import Source
 
 MOST = 64
-"""Tensors that are kept for one place of the program: a loop may read a new one each time."""
+"""Tensors that are kept for one place in the program, because a loop may read a new one each time."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    # One read: the tensor, the place, and how far the program was.
+    # One read: the tensor, the place, and the state of the program.
     #
-    # ``begun`` are the calls of ``backward()`` until then, and ``has_asked`` says whether ``grad()`` had run.
+    # ``begun`` is the number of ``backward()`` calls so far, and ``has_asked`` says whether ``grad()`` had run.
     tensor: Tensor
     text: str
     at: Source
@@ -46,7 +46,7 @@ class _Read:
 
 @dataclass(frozen=True, eq=False)
 class _Clear:
-    # A line that cleared gradients: those of a tensor, or of what an optimizer or a module has.
+    # A line that cleared the gradients of a tensor, or of the parameters of an optimizer or module.
     owner: Any
     at: Source
     begun: int
@@ -61,14 +61,14 @@ class _Clear:
 
 
 class NoneReads(KeptGradients):
-    """Those of one block."""
+    """The reads of one block."""
 
     def __init__(self, passing: Passing) -> None:
         self.passing = passing
         self.reads: dict[Hashable, _Read] = {}
-        self.places: dict[Hashable, int] = {}  # how many tensors were read at each
-        self.cleared: dict[Hashable, _Clear] = {}  # by the line, the last one at the end
-        self.filled = Seen()  # tensors that are not leaves and were given a gradient
+        self.places: dict[Hashable, int] = {}  # how many tensors were read at each place
+        self.cleared: dict[Hashable, _Clear] = {}  # by line, the latest last
+        self.filled = Seen()  # tensors that are not leaves and were assigned a gradient
         self.count = 0
 
     def __len__(self) -> int:
@@ -80,10 +80,10 @@ class NoneReads(KeptGradients):
             return self._is_none(tensor, is_item)
 
     def _is_none(self, tensor: Any, is_item: bool) -> bool:
-        # Will ``tensor.grad`` give None, or that of an item? Not asked of tensors that may answer for themselves.
+        # Will ``tensor.grad``, or an item of it, be None? Not checked for tensor types that may define this themselves.
         if type(tensor) not in ORDINARY or is_wrapped(tensor):
             return False
-        if is_item:  # it is a leaf, or a result that retains nothing
+        if is_item:  # it is a leaf, or a result that does not retain its gradient
             return True
         if tensor.is_leaf or tensor.retains_grad:
             return tensor.grad is None
@@ -111,7 +111,7 @@ class NoneReads(KeptGradients):
         self._keep(_Read(tensor, text, at, why, len(calls), has_asked, cleared[-1] if cleared else None))
 
     def may_give_none(self, frame: FrameType) -> bool:
-        """Is this that of ``torch.autograd.grad``, which was allowed to return None?"""
+        """Is it the frame of ``torch.autograd.grad``, called so that it may return None?"""
         given = frame.f_locals
         return frame.f_code in CALLS and bool(given.get("allow_unused")) and not given.get("materialize_grads")
 
@@ -135,7 +135,7 @@ class NoneReads(KeptGradients):
             self.reads[key] = read
 
     def _why_now(self, tensor: Tensor) -> WhyEmpty | None:
-        # What is sure already; the rest is known when the graphs of all passes are looked at.
+        # A reason that is certain already. Others are known only when the graphs of all passes are examined.
         if not tensor.requires_grad:
             return WhyEmpty.FROZEN
         if not tensor.is_leaf and not tensor.retains_grad:
@@ -143,7 +143,7 @@ class NoneReads(KeptGradients):
         return WhyEmpty.UNKNOWN if current_pass() >= 0 else None
 
     def found(self, captures: Sequence[Capture]) -> tuple[NoneRead, ...]:
-        """All of them as facts, with the positions of their captures: of several versions, one that has a gradient."""
+        """All reads as facts, with positions of their captures. Of several versions, one with a gradient is chosen."""
         if not self.reads:
             return ()
         arrived = {number for output in self.passing.outputs for number in output.arrived}
@@ -156,7 +156,7 @@ class NoneReads(KeptGradients):
         return NoneRead(at, read.text, read.at, why, cause)
 
     def _why(self, read: _Read) -> tuple[WhyEmpty, Source | None]:
-        # Why a tensor that keeps its gradient has none, and the line that is the cause, where one is known.
+        # Why a tensor that keeps its gradient has none, and the line that caused it, if known.
         calls = self.passing.calls[: read.begun]
         if self.passing.is_elsewhere or any(not call.is_over for call in calls):
             return WhyEmpty.UNKNOWN, None
@@ -171,7 +171,7 @@ class NoneReads(KeptGradients):
         return (WhyEmpty.LIMITED, limited[-1].at) if limited else (WhyEmpty.NOT_REACHED, None)
 
     def _taken_away(self, read: _Read, calls: Sequence[BackwardCall]) -> tuple[WhyEmpty, Source | None]:
-        # A pass has come to it; a derivative that the program wrote may have given it none.
+        # A pass has reached the tensor. A derivative that the program wrote may have returned nothing for it.
         if any(map(graph.is_custom, graph.all_nodes(node for call in calls for node in call.nodes))):
             return WhyEmpty.UNKNOWN, None
         return WhyEmpty.CLEARED if read.tensor.is_leaf else WhyEmpty.RETAINED_LATE, read.cause

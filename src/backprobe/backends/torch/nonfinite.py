@@ -1,10 +1,9 @@
-"""NaN and Inf in tensors: found at the speed of memory, and counted only where there are any.
+"""NaN and Inf in tensors: detected at the speed of memory, and counted only if there are any.
 
-A finite sum shows that every number is finite: a NaN or Inf stays one, whatever is added to it. Another sum shows
-nothing, since that of finite numbers may overflow. Then, and on a device, the smallest and the largest number decide:
-``aminmax`` makes no copy and lets NaN through, but takes two or three times as long as a sum; ``isfinite`` writes a
-tensor of its own and is slower still. Nothing is asked of a device before all is over; then all answers come with one
-transfer.
+A finite sum proves that every number is finite, because NaN and Inf survive addition. A sum that is not finite proves
+nothing, since finite numbers may overflow. In that case, and on a device, the smallest and largest number decide:
+``aminmax`` makes no copy and propagates NaN, but takes two or three times as long as a sum. ``isfinite`` creates
+another tensor and is slower still. Devices are asked only at the end, and all answers come in one transfer.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ FINITE: Kind = "finite"
 INF: Kind = "inf"
 NAN: Kind = "nan"
 BADNESS: dict[Kind, int] = {FINITE: 0, INF: 1, NAN: 2}
-NOTHING = -1  # the number of what has no numbers
-SUMMED = -2  # and of what is finite by its sum
-NARROW = 2  # bytes: dtypes of fewer have no extremes of their own, and no sum
+NOTHING = -1  # the number of a tensor that has no numbers
+SUMMED = -2  # the number of a tensor that is finite by its sum
+NARROW = 2  # bytes: narrower dtypes have no extremes of their own, and no sum
 WIDE = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
 Extremes = tuple[Tensor, Tensor]
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    # Can it be summed as it is? Most can, and there are many.
+    # Can it be summed directly? Most tensors can, and there are many.
     return (
         type(tensor) is Tensor
         and tensor.is_cpu
@@ -47,7 +46,7 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 def _floating(tensor: Tensor) -> Tensor | None:
-    # The floating numbers that a tensor holds, without the zeros that a sparse one leaves out.
+    # The floating-point numbers of a tensor, without the zeros that a sparse one omits.
     if tensor.is_meta or not is_floating(tensor):
         return None
     numbers = held(tensor)
@@ -58,9 +57,9 @@ def _floating(tensor: Tensor) -> Tensor | None:
 
 
 def _as_it_lies(numbers: Tensor) -> Tensor:
-    # The same numbers in the order in which memory has them, each once.
+    # The same numbers in memory order, each once.
     #
-    # A transposed tensor is read ten times slower than it is by its strides, and an expanded one again and again.
+    # Reading a transposed tensor by its strides is ten times slower, and an expanded one would be read repeatedly.
     if numbers.is_contiguous():
         return numbers
     steps = numbers.stride()
@@ -69,7 +68,7 @@ def _as_it_lies(numbers: Tensor) -> Tensor:
 
 
 def kinds(found: Sequence[Extremes]) -> list[Kind]:
-    """What each pair of extremes tells: ``finite``, ``inf`` or ``nan``. One transfer for each device."""
+    """``finite``, ``inf`` or ``nan`` for each pair of extremes, with one transfer from each device."""
     told = [FINITE] * len(found)
     groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for at, (low, _) in enumerate(found):
@@ -87,13 +86,13 @@ def kinds(found: Sequence[Extremes]) -> list[Kind]:
 
 
 class FinitenessLook(list[Extremes]):
-    """Tensors that are looked at now, and told about when all is over.
+    """Tensors that are examined now, with results that are read when all is over.
 
-    It holds the extremes of those that are in doubt: what is finite by its sum needs none.
+    It holds the extremes of doubtful tensors. A tensor that is finite by its sum needs none.
     """
 
     def add(self, tensor: Tensor) -> int:
-        """Look at a tensor. Returns the number by which its answer is read later; see ``NOTHING`` and ``SUMMED``."""
+        """Examine a tensor. Returns the number under which its result is read later; see ``NOTHING`` and ``SUMMED``."""
         numbers = tensor if _is_plain(tensor) else _floating(tensor)
         if numbers is None or not numbers.numel():
             return NOTHING
@@ -101,17 +100,17 @@ class FinitenessLook(list[Extremes]):
             return SUMMED
         try:
             self.append(torch.aminmax(numbers))
-        except NotImplementedError:  # of a class of a library that has no such operation
+        except NotImplementedError:  # a library's tensor class without that operation
             return NOTHING
         return len(self) - 1
 
     def kinds(self) -> list[Kind]:
-        """What they are, by their numbers."""
+        """The kinds of all examined tensors, by number."""
         return [*kinds(self), FINITE, FINITE]
 
 
 def nonfinite(tensors: Sequence[Tensor]) -> list[Nonfinite | None]:
-    """How many numbers of each tensor are NaN and Inf: counted only in those that hold one."""
+    """How many numbers of each tensor are NaN and Inf. They are counted only if there are any."""
     judged, numbers, found = FinitenessLook(), dict[Any, int](), list[tuple[Tensor, int]]()
     with torch.no_grad():
         for tensor in tensors:
@@ -124,7 +123,7 @@ def nonfinite(tensors: Sequence[Tensor]) -> list[Nonfinite | None]:
 
 
 def _same_numbers(tensor: Tensor) -> Any:
-    # Equal for tensors that hold the same numbers, such as a view of another shape: these are read once.
+    # Equal for tensors that hold the same numbers, such as views of another shape, so that these are read once.
     is_plain = tensor.layout is torch.strided and type(tensor) is Tensor and not tensor.is_nested and not tensor.is_meta
     if is_plain and tensor.is_contiguous():
         return tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.device
@@ -142,12 +141,12 @@ def _count(tensor: Tensor, told: str) -> Nonfinite:
 
 @lru_cache(1024)
 def _finite(size: int) -> Nonfinite:
-    # The same for all tensors of a size: most are finite, and of few sizes.
+    # Shared by all tensors of one size, because most are finite and sizes repeat.
     return Nonfinite(0, 0, size)
 
 
 def unfit(named: Mapping[str, Tensor]) -> Found:
-    """Those that hold NaN or Inf. Each device is waited for once, and numbers that are finite are read once."""
+    """The tensors that contain NaN or Inf. Each device is waited for once, and finite tensors are read once."""
     with torch.no_grad():
         doubted = _in_doubt(named)
         if not doubted:
@@ -156,7 +155,7 @@ def unfit(named: Mapping[str, Tensor]) -> Found:
 
 
 def _in_doubt(named: Mapping[str, Tensor]) -> list[str]:
-    # The names of those whose sum is not finite.
+    # The names of tensors whose sum is not finite.
     doubted, elsewhere = list[str](), dict[Any, list[tuple[str, Tensor]]]()
     for name, tensor in named.items():
         numbers = tensor if _is_plain(tensor) else _floating(tensor) if is_there(tensor) else None

@@ -1,4 +1,4 @@
-"""The operations of a backward pass that make NaN or Inf of finite gradients, or NaN of Inf."""
+"""The operations of a backward pass that make NaN or Inf from finite gradients, or NaN from Inf."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Look = tuple[int, int, int]
 
 
 class Births:
-    """Looks at what comes to each node of autograd's graph and at what it gives, while backward runs.
+    """Examines what each node of autograd's graph receives and returns while backward runs.
 
-    The hooks hold this and a number, and this holds the nodes until it is released. What comes to a node from one other
-    alone was judged as that gave it, and what a node passes on as it came, such as a view, is what came: neither is
-    read again.
+    The hooks hold this object and a number, and it holds the nodes until it is released. If a node receives gradients
+    from a single other node, they were judged when that node returned them. If it passes a gradient on unchanged, as a
+    view does, the result is known as well. Neither is read again.
     """
 
     def __init__(self, quiet: Callable[[], AbstractContextManager[Any]]) -> None:
@@ -38,18 +38,19 @@ class Births:
         self.counts: Callable[[], bool] = _always  # does the running pass count?
         self.numbers: dict[Node, int] = {}
         self.handles: list[Any] = []
-        self.followers: list[list[tuple[int, int]]] = []  # by number: the places its gradients go to
-        self.givers: dict[tuple[int, int], int] = {}  # how many nodes give to a place
-        self.passing: dict[tuple[int, int], Look] = {}  # what was given to a place, and is on its way
-        self.seen: list[tuple[int, list[int], list[tuple[int, int]]]] = []  # (node, given, (place, made)) into judged
-        self.local: dict[tuple[int, int], LocalDerivative] = {}  # by number among these, and place
+        self.followers: list[list[tuple[int, int]]] = []  # by number: the places to which its gradients go
+        self.givers: dict[tuple[int, int], int] = {}  # how many nodes pass gradients to a place
+        self.passing: dict[tuple[int, int], Look] = {}  # what was passed to a place and has not arrived yet
+        # (node, received, (place, returned)) as numbers of judged gradients
+        self.seen: list[tuple[int, list[int], list[tuple[int, int]]]] = []
+        self.local: dict[tuple[int, int], LocalDerivative] = {}  # by index in ``seen``, and place
         self.nodes: list[Node] = []  # by number
-        self.passes: list[int] = []  # by the engine's number: the pass of each of these
+        self.passes: list[int] = []  # the engine's number of the pass, for each item of ``seen``
         self.judged = FinitenessLook()
 
     def listen(self, roots: Iterable[Node]) -> Sequence[Node]:
-        """Judge what the nodes do from which backward is about to run. Returns them, and all that it comes to."""
-        self.passing.clear()  # what an earlier pass left on its way lies elsewhere by now
+        """Examine the nodes that backward will run from these roots. Returns the nodes, and all that it reaches."""
+        self.passing.clear()  # what an earlier pass left here lies elsewhere by now
         reached = all_nodes(roots)
         new = [node for node in reached if node not in self.numbers]
         for node in new:
@@ -61,12 +62,12 @@ class Births:
             for place in places:
                 self.givers[place] = self.givers.get(place, 0) + 1
             if node.name() != LEAF:
-                is_users = isinstance(node, BackwardCFunction)  # which may write into what it is given
+                is_users = isinstance(node, BackwardCFunction)  # it may write into its arguments
                 self.handles.append(node.register_hook(partial(self._take, self.numbers[node], is_users)))
         return reached
 
     def listen_to_one_pass(self, output: Tensor) -> None:
-        """The same for the next pass alone: those that take local partials say nothing of the gradients."""
+        """The same for the next pass only: passes that take local partials say nothing about gradients."""
         first: list[int] = []
 
         def is_first() -> bool:
@@ -92,9 +93,9 @@ class Births:
                     gave.append((at, look[0]))
                     if self.givers[places[at]] == 1:
                         self.passing[places[at]] = look
-            if any(at >= 0 for _, at in gave):  # else nothing was born, whatever came
+            if any(at >= 0 for _, at in gave):  # otherwise nothing was born, whatever arrived
                 looks = [self._look(*each)[0] for each in came]
-                if all(at < 0 for at in looks):  # what came is finite
+                if all(at < 0 for at in looks):  # everything that arrived is finite
                     self._ask(self.nodes[number], given, made, gave)
                 self.seen.append((number, looks, gave))
                 self.passes.append(current_pass())
@@ -102,14 +103,14 @@ class Births:
     def _ask(
         self, node: Node, given: Sequence[Tensor | None], made: Sequence[Tensor | None], gave: Sequence[tuple[int, int]]
     ) -> None:
-        # What the node is multiplied by where it made NaN or Inf: its saved tensors are there now, and not later.
+        # Ask the node for its factor where it made NaN or Inf, now that its saved tensors still exist.
         for place, look in gave:
             found = local_derivative(node, given, made, place) if look >= 0 else None
             if found is not None:
                 self.local[len(self.seen), place] = found
 
     def _look(self, gradient: Tensor, known: Look | None) -> Look:
-        # Judge a gradient, unless it is known to lie where one does that was judged.
+        # Judge a gradient, unless it lies in the same memory as one that was already judged.
         if gradient.layout is not torch.strided or type(gradient) is not Tensor:
             address, size = 0, 0
         else:
@@ -119,13 +120,15 @@ class Births:
         return self.judged.add(gradient), address, size
 
     def added_to(self, passed: Backward, captures: Sequence[Capture], of: Collection[int] | None = None) -> Backward:
-        """What backward gave, with the operations that made NaN or Inf: in passes of these numbers, or in all."""
+        """The result of backward, with the operations that made NaN or Inf in passes of these numbers, or in all
+        passes.
+        """
         found = self._found(captures, of)
         outcomes = [replace(outcome, made=found.get(at, ())) for at, outcome in enumerate(passed.outcomes)]
         return replace(passed, outcomes=outcomes)
 
     def _found(self, captures: Sequence[Capture], of: Collection[int] | None) -> dict[int, tuple[BackwardOp, ...]]:
-        # The operations that made NaN or Inf of less, by the capture in whose line they are, as backward ran.
+        # The operations that made NaN or Inf from something better, by the capture whose line they belong to, in order.
         if not self.judged:  # nothing is in doubt
             return {}
         told = self.judged.kinds()
@@ -160,7 +163,7 @@ def _always() -> bool:
 
 
 def _first_recorded(edge: tuple[Node | None, int], places: Mapping[Key, Sequence[int]]) -> int | None:
-    # The capture that a gradient flows to: itself, or the only one that it can come to next.
+    # The capture to which a gradient flows: at this edge, or the only one that it can reach next.
     node, number = edge
     if node is None:
         return None

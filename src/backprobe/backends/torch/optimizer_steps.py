@@ -18,7 +18,7 @@ from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
 
-MOST = 16  # calls that are remembered: an error is about one of the last
+MOST = 16  # calls that are remembered, since an error is about one of the latest
 
 
 @dataclass(frozen=True)
@@ -29,30 +29,30 @@ class OptimizerStep:
     at: Source
 
     def wrote(self, places: Container[int], expected: int, now: int) -> bool:
-        """Did it write to some memory between two versions of that?"""
+        """Did it write to any of these places of memory between two versions?"""
         return any(memory(given) in places and expected <= was < after <= now for given, was, after in self.versions)
 
 
 class Steps:
-    """The last calls of ``step()``."""
+    """The latest calls of ``step()``."""
 
     def __init__(self) -> None:
         self.last: deque[OptimizerStep] = deque(maxlen=MOST)
-        self.before: dict[Optimizer, list[tuple[Tensor, int]]] = {}  # of the optimizers that are in step() now
+        self.before: dict[Optimizer, list[tuple[Tensor, int]]] = {}  # of optimizers that are inside step() now
 
     def listen(
         self, expose: Callable[[Tensor], None], look: Callable[[], None], stepped: Callable[[], None]
     ) -> list[Any]:
-        """Hear every call from now on; what is returned ends that. ``stepped`` is called after each.
+        """Observe every call from now on. The returned handles end that. ``stepped`` is called after each.
 
-        PyTorch does not count the writes of a fused step: ``expose`` is given before it what it will write to, and
-        ``look`` is called after it.
+        PyTorch does not count the writes of a fused step. ``expose`` is called before such a step with the tensors that
+        it will write to, and ``look`` after it.
         """
         self.expose, self.look, self.stepped = expose, look, stepped
         return [register_optimizer_step_pre_hook(self._begin), register_optimizer_step_post_hook(self._end)]
 
     def _begin(self, optimizer: Optimizer, *_: Any) -> None:
-        if not torch.compiler.is_compiling():  # which warns of what it cannot compile
+        if not torch.compiler.is_compiling():  # otherwise the compiler warns that it cannot compile this
             self.before[optimizer] = [(tensor, version(tensor)) for tensor in parameters(optimizer)]
             for tensor in _written_uncounted(optimizer):
                 self.expose(tensor)

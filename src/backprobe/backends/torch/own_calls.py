@@ -1,4 +1,6 @@
-"""Modules whose class has a ``__call__`` of its own: it need not run the hooks through which all others are heard."""
+"""Modules whose class defines its own ``__call__``, which may not run the hooks through which other modules are
+observed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from backprobe.backends.patching import patched
 
 CALL, CALLED = "__call__", attrgetter("__call__")
 Over = Callable[[Module, Any, Any], Any]
-"""(the module, what it was given, what it returned) -> what the program gets."""
+"""(the module, its arguments, its result) -> what the program receives."""
 
 
 def has_own_calls(modules: Iterable[Module]) -> bool:
@@ -24,10 +26,10 @@ def has_own_calls(modules: Iterable[Module]) -> bool:
 
 
 def around_own_calls(modules: Iterable[Module], around: Callable[..., Any]) -> AbstractContextManager[None]:
-    """Within this context, such calls in this thread are around(the call, module, *args, **kwargs).
+    """Inside this context, such calls in this thread go through around(call, module, *args, **kwargs).
 
-    PyTorch's own classes run the hooks. So may the program's: then the hooks come first, and with another result, where
-    that is changed behind them.
+    PyTorch's own classes run the hooks. The program's classes may do so too. In that case the hooks run first, and see
+    another result if the class changes it afterwards.
     """
     kinds = [kind for kind in {*map(type, modules)} if kind.__call__ is not Module.__call__]
     owners = dict.fromkeys(map(_owner, kinds))
@@ -37,25 +39,25 @@ def around_own_calls(modules: Iterable[Module], around: Callable[..., Any]) -> A
 
 
 def _owner(kind: type) -> type | None:
-    # The class that defines how modules of a class are called; None for one of PyTorch's.
+    # The class that defines how modules of a class are called; None if that is PyTorch's.
     owner = next(one for one in kind.__mro__ if CALL in vars(one))
     return None if owner.__module__.partition(".")[0] == "torch" else owner
 
 
 class OwnCalls:
-    """Such calls, each given to ``over`` with its result, unless the hooks have heard it before.
+    """Passes such calls with their results to ``over``, unless the hooks have already seen them.
 
-    Whoever has this may be who hears them: it is not held here.
+    ``over`` may belong to the owner of this object, so it is not stored here.
     """
 
     running: Sequence[tuple[Module, list[bool]]] = ()
-    """The innermost last, each with what the hooks heard of it."""
+    """The running calls, innermost last, each with what the hooks have seen of it."""
 
     def listening(self, modules: Iterable[Module], over: Over) -> AbstractContextManager[None]:
         return around_own_calls(modules, partial(self._around, over))
 
     def heard(self, module: Module) -> None:
-        """A hook has heard a call of this module."""
+        """A hook has seen a call of this module."""
         if self.running and self.running[-1][0] is module:
             self.running[-1][1].append(True)
 

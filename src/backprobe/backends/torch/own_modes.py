@@ -1,9 +1,11 @@
-"""The dispatch modes that backprobe itself has pushed: where there are no others, no tensor operation is observed."""
+"""Counts the dispatch modes that backprobe itself has pushed. If there are no others, nobody observes tensor
+operations.
+"""
 
 from backprobe.backends.torch import private
 
 count = 0
-"""How many of them are on the stack of the thread that is probed."""
+"""How many of our modes are on the stack of the probed thread."""
 
 dispatch_modes = private.dispatch_modes
-"""How many there are, these among them."""
+"""How many modes there are, including ours."""

@@ -1,10 +1,10 @@
 """Writes of NaN or Inf into parameters while a block is open, as by an optimizer, and the gradients behind them.
 
-Nothing is hooked into optimizers, whose steps may be compiled with what is. Between one ``backward()`` and the next the
-versions of the leaves that it came to are looked at, wherever the program is looked at anyway. What is written through
-``.data`` leaves no version: it is seen at the statement that reads ``.data``, or by the numbers when the next
-``backward()`` begins, and at the end. Nothing is asked of a device before all is over, but for whether a backward left
-NaN or Inf, until one did: what is written then is kept as it was, so that it is known what made them.
+Nothing is hooked into optimizers, because a compiled step would include the hook. Instead, between one ``backward()``
+and the next, the versions of the leaves that it reached are checked whenever the program is observed anyway. Writes
+through ``.data`` do not change the version. They are noticed at the statement that reads ``.data``, or by the numbers
+when the next ``backward()`` starts, and at the end. A device is asked only at the end, except whether a backward left
+NaN or Inf, until one did. From then on, what is written is copied, so that its cause can be found.
 """
 
 from __future__ import annotations
@@ -37,41 +37,41 @@ Place = tuple[str, int]
 
 @dataclass
 class UpdatedLeaf:
-    """A tensor that gradients come to, at a version that was judged; ``look`` is where its extremes are."""
+    """A tensor that receives gradients, at a version that was judged. ``look`` is the number of its judgement."""
 
     tensor: Tensor
     version: int
     look: int
-    gradient: int | None = None  # the same of what the last backward left there
+    gradient: int | None = None  # the same for the gradient that the last backward left
     is_written: bool = False  # since then
 
 
 @dataclass
 class WritingStatement:
-    """What wrote to leaves: its line if that is known, and the optimizers at hand that have these leaves.
+    """What wrote to leaves: its line if known, and optimizers in reach that own these leaves.
 
-    Of each leaf there is its identity, and the numbers under which it was judged before, its gradient, and it after.
+    For each leaf there are its id, and the numbers under which it was judged before and after, and its gradient.
     """
 
     at: Place | None
     optimizer: str
-    newest: Capture | None  # what got its name last before it
+    newest: Capture | None  # the latest named value before it
     written: Sequence[tuple[int, int, int | None, int]]
 
 
 class Updates:
-    """Looks at leaves, from each ``backward()`` on until they were written to."""
+    """Watches leaves from each ``backward()`` on, until they were written to."""
 
     def __init__(self, quiet: Callable[[], AbstractContextManager[Any]], keep: Callable[[Tensor], object]) -> None:
         self.quiet, self.keep, self.has_kept = quiet, keep, False
         self.newest: Capture | None = None
-        self.leaves: dict[int, UpdatedLeaf] = {}  # by identity
+        self.leaves: dict[int, UpdatedLeaf] = {}  # by id
         self.awaited: list[UpdatedLeaf] = []
-        self.names: dict[int, str] = {}  # by identity of a leaf or buffer that is held here
+        self.names: dict[int, str] = {}  # by id of a leaf or buffer that is kept alive here
         self.held: list[Tensor] = []  # the buffers among these
         self.judged = FinitenessLook()
         self.statements: list[WritingStatement] = []
-        self.first: dict[int, int] = {}  # of each leaf and buffer in doubt, how it was judged when it was first seen
+        self.first: dict[int, int] = {}  # for each doubtful leaf and buffer: how it was judged when first seen
         self._first_seen(buffers(list(users_frames(sys._getframe(1)))))
 
     def backward(self, nodes: Iterable[Node]) -> None:
@@ -95,11 +95,11 @@ class Updates:
                     self.held.append(tensor)
 
     def _name_leaves(self, frames: Sequence[FrameType]) -> None:
-        # Of what is held alone: another object may come to lie where one of the rest was.
+        # Only for objects that are kept alive: the ids of others might be reused.
         self.names |= {at: name for at, name in _names(frames).items() if at in self.leaves}
 
     def _arrived(self) -> None:
-        # Backward is over: it has left gradients, which the program may clear before its next statement is seen.
+        # Backward is over and has left gradients, which the program may clear before its next statement is observed.
         with self.quiet(), torch.no_grad():
             doubted = dict[str, Tensor]()
             for at, leaf in enumerate(self.awaited):
@@ -112,9 +112,9 @@ class Updates:
                 self.has_kept = True
 
     def look(self, at: Place | None, exposed: Iterable[Capture] = ()) -> None:
-        """Were leaves written to? Then by the statement at this line, as far as that is known.
+        """Were leaves written to? If so, by the statement at this line, as far as known.
 
-        It may have written to what was ``exposed`` and left no version.
+        The statement may have written to ``exposed`` captures without changing their version.
         """
         opened = {id(capture.tensor) for capture in exposed}
         written = [leaf for leaf in self.awaited if version(leaf.tensor) != leaf.version or id(leaf.tensor) in opened]
@@ -124,11 +124,11 @@ class Updates:
             self.awaited = [leaf for leaf in self.awaited if not leaf.is_written]
 
     def _look_closely(self) -> None:
-        # Were any written to that were awaited no longer, or where no version tells? Finite ones do not matter.
+        # Were leaves written to that are no longer watched, or without a new version? Finite ones do not matter.
         with self.quiet(), torch.no_grad():
             doubted = [leaf for leaf in self.leaves.values() if self.judged.add(leaf.tensor) >= 0]
         if doubted:
-            self.newest, newest = None, self.newest  # it is not known what was computed before
+            self.newest, newest = None, self.newest  # it is unknown what was computed before
             self._note(None, doubted)
             self.newest = newest
 
@@ -142,7 +142,7 @@ class Updates:
             for leaf in written:
                 before, now = leaf.look, grad_of(leaf.tensor)
                 leaf.version, leaf.look, leaf.is_written = version(leaf.tensor), self.judged.add(leaf.tensor), True
-                gradient = leaf.gradient if at is None or now is None else self.judged.add(now)  # which may be clipped
+                gradient = leaf.gradient if at is None or now is None else self.judged.add(now)  # it may be clipped
                 found.append((id(leaf.tensor), before, gradient, leaf.look))
         self.statements.append(WritingStatement(at, _optimizers(frames, tensors), self.newest, found))
 
@@ -155,7 +155,7 @@ class Updates:
         return known
 
     def found(self, captures: Sequence[Capture]) -> tuple[Update, ...]:
-        """The statements that made leaves worse than they were, with the leaves that this befell."""
+        """The statements that made leaves worse, with the leaves concerned."""
         self.look(None)
         self._look_closely()
         kind = self.judged.kinds()
@@ -185,7 +185,7 @@ class Updates:
 
 
 def held_before(named: Iterable[tuple[str, Kind]]) -> list[Update]:
-    """What held NaN or Inf before anything was seen to write it, where the program has a name for it."""
+    """Values that held NaN or Inf before anything was seen to write them, if the program has names for them."""
     found: dict[Kind, list[str]] = {}
     for name, kind in named:
         if name and BADNESS[kind]:
@@ -197,7 +197,7 @@ def held_before(named: Iterable[tuple[str, Kind]]) -> list[Update]:
 
 
 def held_now(frames: Sequence[FrameType]) -> list[Update]:
-    """The same of the parameters of models, as they are now: a pass has ended, and nothing has written since."""
+    """The same for the current parameters of models, after a pass has ended and before anything is written."""
     models = [(name, value) for name, value in variables(frames) if isinstance(value, torch.nn.Module)]
     named = [pair for prefix, one in models for pair in one.named_parameters(prefix=prefix)]
     judged = FinitenessLook()
@@ -214,7 +214,7 @@ def buffers(frames: Sequence[FrameType]) -> dict[str, Tensor]:
 
 
 def _names(frames: Sequence[FrameType]) -> dict[int, str]:
-    # What the user's code calls leaves: variables, parameters of models, and those of an object's models.
+    # Names of leaves in the user's code: variables, parameters of models, and those of models that an object holds.
     found: dict[int, str] = {}
     for name, value in variables(frames):
         held = value.named_parameters(prefix=name) if isinstance(value, torch.nn.Module) else [(name, value)]
@@ -224,7 +224,7 @@ def _names(frames: Sequence[FrameType]) -> dict[int, str]:
 
 
 def variables(frames: Sequence[FrameType]) -> Iterator[tuple[str, Any]]:
-    """The variables of frames, and the attributes of an object whose method one of them is; the object is not asked."""
+    """The variables of frames, and for methods the attributes of their object. The object's own code is not run."""
     for frame in frames:
         held = [*variables_in(frame).items()]
         forget(frame)
@@ -237,14 +237,14 @@ def variables(frames: Sequence[FrameType]) -> Iterator[tuple[str, Any]]:
 
 
 def _optimizers(frames: Sequence[FrameType], tensors: Sequence[Tensor]) -> str:
-    # ``SGD, lr 0.1``: the optimizers in the user's variables that some of these leaves belong to.
+    # The optimizers in the user's variables that own some of these leaves, as in ``SGD, lr 0.1``.
     wanted = set(map(id, tensors))
     known = {id(value): value for _, value in variables(frames) if isinstance(value, Optimizer)}
     return "; ".join(_described(one) for one in known.values() if not wanted.isdisjoint(map(id, parameters(one))))
 
 
 def _described(optimizer: Optimizer) -> str:
-    # Its type and learning rates; what lies on a device is not asked for.
+    # Its type and learning rates, except rates that lie on a device.
     rates = dict.fromkeys(group.get("lr") for group in optimizer.param_groups)
     told = [f"{rate:.6g}" for rate in rates if isinstance(rate, int | float)]
     return type(optimizer).__name__ + (f", lr {', '.join(told)}" if told else "")

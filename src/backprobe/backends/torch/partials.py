@@ -1,11 +1,11 @@
-"""Local partials on the real graph: what flows from one recorded value into the next, and no further.
+"""Local partials on the real graph: what flows from one recorded value into the next one, and no further.
 
-While ``stopped`` is entered, a prehook on the node of each recorded value lets no gradient pass on. The engine notes
-what arrives at an edge before that node's prehooks run, so one pass from a value gives exactly what flows into its
-direct inputs, and nothing through one of them into another.
+Inside ``stopped``, a prehook on the node of each recorded value blocks all gradients. The engine records what arrives
+at an edge before that node's prehooks run. So a pass from one value yields exactly what flows into its direct inputs,
+and nothing that passes through one of them into another.
 
-All is reckoned by edge. Several captures may share one, a tensor and the views of it that were written in place; the
-first of them stands for the edge.
+Everything is organised by edge. Several captures may share an edge: a tensor, and views of it that were written in
+place. The first of them represents the edge.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from backprobe.record.reasons import Reason
 
 @dataclass
 class Partials:
-    """The links into each capture, by position; whether they sum to the gradients; what was not taken."""
+    """The edges into each capture, by position; whether they add up to the gradients; notes on what was left out."""
 
     links: dict[int, list[Edge]] = field(default_factory=dict)
     sums: PathSums | None = None
@@ -53,15 +53,15 @@ def local_partials(
     create_graph: bool,
     kept: Callable[[int, Any], Any] | None = None,
 ) -> Partials:
-    """One pass from each recorded edge back to its direct inputs; ``seed`` is the output's edge and its cotangent.
+    """One pass from each recorded edge back to its direct inputs. ``seed`` is the output's edge with its cotangent.
 
-    Where ``kept`` makes something else of each contribution, none is held longer, and no sums are compared.
+    If ``kept`` converts each contribution, the contributions are not held afterwards, and path sums are not compared.
     """
     found = Partials()
     flowing: dict[int, list[Tensor]] = {at: [seed[1]] for at in recorded.get(seed[0], [])[:1]}
-    unknown: set[int] = set()  # something more flows into these than was taken
-    coarse: dict[int, float] = {}  # the rounding of the coarsest dtype that flows into these
-    residue: dict[int, float] = {}  # what rounding leaves of the consumers' gradients where they cancel
+    unknown: set[int] = set()  # places that receive more than what was taken
+    coarse: dict[int, float] = {}  # the epsilon of the coarsest dtype that flows into each
+    residue: dict[int, float] = {}  # what rounding leaves where the gradients of consumers cancel
     with stopped(captures, recorded) as stop:
         for edge, positions in recorded.items():
             sources = inputs[positions[0]]
@@ -82,7 +82,7 @@ def local_partials(
             except RuntimeError as error:
                 if arrived is not None:
                     raise
-                # the program may free or overwrite what no path leads from to its output
+                # the program may free or overwrite values that do not lead to its output
                 local, run.notes = {}, [Reason("partials_missing", {"error": said_by(error)})]
             found.notes += [(positions[0], note) for note in run.notes]
             flows = run.contributions(local, arrived)
@@ -107,7 +107,7 @@ def rounding(capture: Capture) -> float:
 
 
 def link(consumer: Capture, at: int, source: Capture, local: Tensor | None, flow: Tensor | None) -> Edge:
-    """The numbers of an edge as its two entries see them; none where the consumer is only a part of what flows on."""
+    """The numbers of an edge as its two entries see them; none if the consumer is only part of what flows on."""
     if consumer.opaque or source.opaque or consumer.geometry is not None:
         return Edge(at)
     if source.geometry is None:
@@ -122,7 +122,7 @@ def _lead_around(
     links: dict[int, list[Edge]],
     kept: Callable[[int, Any], Any] | None,
 ) -> None:
-    # The base's new version, too, contributes to the view that was written.
+    # The base's new version also contributes to the view that was written.
     for at, capture in enumerate(captures):
         for write in capture.writes if not capture.opaque else ():
             term = arrivals.around_view(capture, write)
@@ -131,7 +131,7 @@ def _lead_around(
 
 
 class Stop:
-    """Which edge lets its gradient flow on: the one that the running pass starts from."""
+    """Knows the edge that lets its gradient pass: the one from which the running pass starts."""
 
     def __init__(self) -> None:
         self.open: Key | None = None
@@ -139,7 +139,7 @@ class Stop:
     def hook(
         self, node: Node, numbers: frozenset[int], gradients: tuple[Tensor | None, ...]
     ) -> tuple[Tensor | None, ...]:
-        # None and not zeros: zeros times an infinite derivative would be NaN
+        # None instead of zeros: zeros times an infinite derivative would be NaN
         return tuple(
             None if number in numbers and (node, number) != self.open else gradient
             for number, gradient in enumerate(gradients)
@@ -148,13 +148,13 @@ class Stop:
     def end(
         self, passed_on: tuple[Tensor | None, ...], gradients: tuple[Tensor | None, ...]
     ) -> tuple[Tensor | None, ...] | None:
-        """Nothing comes from nothing: a custom Function is given zeros for None, and may make anything of them."""
+        """Keep None as None: a custom Function receives zeros instead, and may return anything for them."""
         return None if any(gradient is not None for gradient in gradients) else (None,) * len(passed_on)
 
 
 @contextmanager
 def stopped(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) -> Iterator[Stop]:
-    """No gradient flows on from a recorded edge, and the user's hooks on recorded tensors and ``.grad`` see nothing."""
+    """Inside this context no gradient passes a recorded edge, and the user's hooks and ``.grad`` are not affected."""
     numbers: dict[Node, set[int]] = {}
     for node, number in recorded:
         if node.name() != LEAF:
@@ -171,7 +171,7 @@ def stopped(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) 
 
 @contextmanager
 def silent(captures: Sequence[Capture]) -> Iterator[list[int]]:
-    """No hook on these tensors is called, and none keeps a gradient; given are the positions of those with hooks."""
+    """Disable all hooks on these tensors and ``retain_grad``. Yields the positions of tensors with hooks."""
     found = [at for at, capture in enumerate(captures) if _is_hooked(capture)]
     with ExitStack() as undo:
         for tensor in (capture.tensor for capture in captures):
@@ -198,11 +198,11 @@ class PartialsPass:
 
     @property
     def is_nested(self) -> bool:
-        """Autograd does not differentiate a nested tensor by its edge (``_make_grads`` asks for its one shape)."""
+        """Autograd cannot differentiate a nested tensor by its edge (``_make_grads`` reads its single shape)."""
         return any(alias.is_nested for alias in (self.like, *self.likes))
 
     def flow(self, seed: Tensor) -> list[Tensor]:
-        """What arrives at each source: zeros, where nothing does."""
+        """What arrives at each source; zeros if nothing does."""
         self.stop.open = key(self.edge)
         found = torch.autograd.grad(
             [self.edge], self.edges, [seed], allow_unused=True, retain_graph=True, create_graph=self.create_graph
@@ -211,7 +211,7 @@ class PartialsPass:
         return [flow if flow.layout is torch.strided else flow.to_dense() for flow in flows]
 
     def partials(self, full: bool) -> dict[int, Tensor]:
-        """The local partial with respect to each source, of one real number; the whole block if asked for."""
+        """The local partial with respect to each source, for a single real number; full blocks if requested."""
         if self.consumer.geometry is not None or self.like.is_complex() or self.like.layout is not torch.strided:
             return {}
         if self.like.numel() != 1:
@@ -219,11 +219,11 @@ class PartialsPass:
         return dict(enumerate(self.flow(torch.ones_like(self.like))))
 
     def contributions(self, local: Mapping[int, Tensor], arrived: Tensor | None) -> list[Tensor | None]:
-        """The value's gradient times the local partials: as a product for one number, and as autograd flows for more.
+        """The value's gradient times the local partials: a product for single numbers, else what autograd lets flow.
 
-        What autograd makes of the gradient stands where the product is not finite, for it leaves out what it knows to
-        be zero, where zero times infinity would be NaN. The product stands where the two differ by more than rounding:
-        then the backward of some operation is not linear, and the sums have to tell.
+        If the product is not finite, autograd's result is used, because autograd omits terms that it knows to be zero,
+        where zero times infinity would give NaN. If the two differ by more than rounding, the product is used: some
+        operation's backward is not linear then, and the path sums will show it.
         """
         if arrived is None:
             return [None] * len(self.sources)
@@ -238,7 +238,7 @@ class PartialsPass:
         return [_settled(flow, products.get(nth)) for nth, flow in enumerate(self.flow(arrived))]
 
     def blocks(self) -> dict[int, Tensor]:
-        """The whole Jacobian block with respect to each source, one pass an element; what is too large for that."""
+        """The full Jacobian block with respect to each source, one pass per element, unless it is too large."""
         size, wanted = self.like.numel(), []
         for nth, source in enumerate(self.sources):
             note = too_large(size * math.prod(self._shape(nth)))
@@ -263,17 +263,17 @@ class PartialsPass:
         return self.likes[nth].new_zeros(shape + self._shape(nth), layout=torch.strided)
 
     def _shape(self, nth: int) -> tuple[int, ...]:
-        # The shape of what flows to a source's edge, which is that of the base where the source is a view of it.
+        # The shape of what flows to a source's edge, which is the base's shape if the source is a view of it.
         geometry = self.sources[nth].geometry
         return tuple(self.likes[nth].shape) if geometry is None else geometry.base_size
 
 
 Product = tuple[Tensor, Tensor]
-"""A gradient times a Jacobian block, and how far rounding may carry either of that and what autograd flows."""
+"""A gradient times a Jacobian block, and how much rounding may affect this product and autograd's result."""
 
 
 def product(gradient: Tensor, block: Tensor, shape: tuple[int, ...], eps: float) -> Product:
-    """The block has the shape of its value, or none where that is one number, followed by ``shape``."""
+    """The product. The block's shape is that of its value (none for a single number) followed by ``shape``."""
     row, rows = gradient.reshape(1, -1).to(block.dtype), block.reshape(gradient.numel(), math.prod(shape))
     kind = torch.finfo(block.dtype)
     rounding = row.abs() @ (rows.abs() * math.sqrt(max(kind.eps, eps)) + kind.tiny)
@@ -288,12 +288,12 @@ def _settled(flow: Tensor, product: Product | None) -> Tensor:
 
 
 def _is_hooked(capture: Capture) -> bool:
-    # Does its tensor have hooks besides ours, which is on a leaf that is listened to?
+    # Does the tensor have hooks besides ours, which a listened leaf has?
     return len(capture.tensor._backward_hooks or ()) > (capture.leaf is not None)
 
 
 def _is_odd(arrived: Tensor) -> bool:
-    # Can its numbers not be added up as those of other tensors?
+    # Is it a tensor whose numbers cannot simply be added up?
     return arrived.is_mkldnn or arrived.is_meta or arrived.is_nested or is_distributed(arrived)
 
 
@@ -306,9 +306,9 @@ def compare(
     coarse: Mapping[int, float],
     residue: Mapping[int, float],
 ) -> PathSums:
-    """Do the contributions into each edge sum to what arrived there?
+    """Do the contributions into each edge add up to what arrived there?
 
-    What is opaque has no gradient to compare.
+    Opaque captures have no gradient to compare.
     """
     sums: list[GradientSum] = []
     unjudged: list[int] = []

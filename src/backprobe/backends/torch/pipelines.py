@@ -1,8 +1,8 @@
-"""Schedules of ``torch.distributed.pipelining``: their work besides the program's, and backward in two halves.
+"""Schedules of ``torch.distributed.pipelining``: their extra work, and backward passes that they split in two.
 
-A stage first runs once on memory without numbers, to infer shapes: that is not the program. Some schedules take
-the gradients of inputs and of weights apart, by ``autograd.grad``, and add the latter to ``.grad`` as ``backward()``
-does: the two are one backward.
+A stage first runs once on memory without numbers, to infer shapes, which is not part of the program. Some schedules
+compute gradients of inputs and of weights separately, by ``autograd.grad``, and add the latter to ``.grad`` as
+``backward()`` would. Both together are one backward.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ HALVES = {"stage_backward_input": "inputs", "stage_backward_weight": "weights"}
 
 
 def _nothing() -> None:
-    """Nothing is to be done."""
+    """Does nothing."""
 
 
 @dataclass
 class Schedules:
-    """What the schedules of this thread do while this listens. Where none is imported, none runs."""
+    """What the schedules of this thread do while this listens. If none is imported, none runs."""
 
     rest: Callable[[], object] = _nothing  # called before shapes are inferred
-    wake: Callable[[], object] = _nothing  # and after
-    begins: Callable[[], object] = _nothing  # called before a half of a backward
-    added: Callable[[], object] = _nothing  # and after, when it may have added to ``.grad``
+    wake: Callable[[], object] = _nothing  # called after that
+    begins: Callable[[], object] = _nothing  # called before each half of a backward
+    added: Callable[[], object] = _nothing  # called after each half, which may have added to ``.grad``
     is_inferring: bool = False
-    half: str = ""  # which runs of a backward that has two: ``inputs`` or ``weights``
+    half: str = ""  # which half of a split backward is running: ``inputs`` or ``weights``
     notes: dict[Reason, None] = field(default_factory=dict)
 
     def listening(self) -> AbstractContextManager[object]:
-        """Within this context they are known. Afterwards nobody is told of them, nor held here."""
+        """Inside this context schedules are observed. Afterwards the callbacks are no longer called, or held here."""
         stages = sys.modules.get(STAGES)
         stage, base = (getattr(stages, name, None) for name in ("PipelineStage", "_PipelineStageBase"))
         listeners: list[tuple[Any, str, Callable[..., Any]]] = [(base, "scale_grads", self._scaling)]
@@ -86,9 +86,9 @@ class Schedules:
 
 
 NONE = Schedules()
-"""Of a process that has imported none."""
+"""Used in a process that has imported none."""
 
 
 def schedules(**told: Any) -> Schedules:
-    """Those of this process."""
+    """The observer of this process's schedules."""
     return Schedules(**told) if STAGES in sys.modules else NONE

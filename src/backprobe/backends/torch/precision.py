@@ -1,4 +1,4 @@
-"""The precision a function computes in when it is given double precision: the coarsest dtype it casts to."""
+"""The precision in which a function computes when it is given double precision: the coarsest dtype it casts to."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from backprobe.backends.torch.tensors import floating
 
 
 class Coarsest(DispatchMode):
-    """While this is on, ``epsilon`` becomes the rounding of the coarsest that numbers in double precision are cast to.
+    """While this mode is on, ``epsilon`` becomes that of the coarsest dtype to which double-precision numbers are cast.
 
-    Many functions compute in single precision whatever they are given, and give back what they were given: neither
-    their inputs nor their outputs tell.
+    Many functions compute in single precision whatever they receive, and return the dtype that they received. Neither
+    their inputs nor their outputs show it.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""PyTorch's private names, all that backprobe uses of them: each is looked up once, when the backend is imported.
+"""All private names of PyTorch that backprobe uses. Each is looked up once, when the backend is imported.
 
-A capability whose name is gone is refused; without a name that everything needs there is no backend. Those of its
-compiler, which are looked up when a model is watched, are in ``dynamo``.
+If the name for a capability is missing, that capability is refused; if a name that everything needs is missing, there
+is no backend. Names of the compiler, which are looked up when a model is watched, are in ``dynamo``.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ NAMES = PrivateNames("torch", "PyTorch", "torch>=2.6,<=2.15")
 # transforms, modes, subclasses
 
 is_wrapped: Any = NAMES.needed("torch._C._functorch.is_functorch_wrapped_tensor")
-"""Is it a tensor within a transform of ``torch.func``?"""
+"""Is it a tensor inside a transform of ``torch.func``?"""
 unwrapped: Any = NAMES.needed("torch._C._functorch.get_unwrapped")
 innermost_transform: Any = NAMES.needed("torch._C._functorch.peek_interpreter_stack")
 DisableFuncTorch: Any = NAMES.needed("torch._C._DisableFuncTorch")
 DisableTorchFunction: Any = NAMES.needed("torch._C.DisableTorchFunction")
 disable_current_modes: Any = NAMES.needed("torch.utils._python_dispatch._disable_current_modes")
 function_modes: Any = NAMES.needed("torch._C._len_torch_function_stack")
-"""How many modes hear of functions of PyTorch."""
+"""How many modes observe PyTorch's functions."""
 dispatch_modes: Any = NAMES.needed("torch._C._len_torch_dispatch_stack")
-"""How many hear of operations."""
+"""How many modes observe operations."""
 dispatch_mode: Any = NAMES.needed("torch._C._get_dispatch_mode")
-"""The mode of PyTorch's own kinds that runs: one that makes fake tensors, one that removes writes, one that traces."""
+"""The active mode of one of PyTorch's own kinds: for fake tensors, for removing writes, or for tracing."""
 REMOVES_WRITES: Any = NAMES.needed("torch._C._TorchDispatchModeKey.FUNCTIONAL")
 TRACES: Any = NAMES.needed("torch._C._TorchDispatchModeKey.PROXY")
 CONTAINERS: Any = NAMES.needed("torch.utils._pytree.SUPPORTED_NODES")
@@ -45,7 +45,7 @@ queue_callback: Any = NAMES.needed("torch.autograd.Variable._execution_engine.qu
 nodes_made: Any = NAMES.needed("torch.autograd._get_sequence_nr")
 """The engine's count of the nodes that this thread has made so far."""
 FUNCTIONS_MADE: Any = NAMES.needed("torch.autograd.function.AUTOGRAD_FUNCTION_COUNTER")
-"""PyTorch's count of the functions with a backward of their own that were made."""
+"""PyTorch's count of the custom functions that were made."""
 AccumulateGrad: Any = NAMES.needed("torch._C._functions.AccumulateGrad")
 WRITTEN_IN_PYTHON: Any = NAMES.needed("torch._C._FunctionBase")
 """Nodes that may be freed while an edge to them is held."""
@@ -68,7 +68,7 @@ pop_mode: Any = NAMES.optional("torch.utils._python_dispatch._pop_mode", *USELES
 dispatch_mode_at: Any = NAMES.optional("torch._C._get_dispatch_stack_at", *USELESS)
 DisableTorchDispatch: Any = NAMES.optional("torch._C._DisableTorchDispatch", *USELESS)
 TELLS_HOOKS = NAMES.optional("torch._C._autograd.SavedTensor.unpack_hook") is not None
-"""Does a saved tensor tell which hook unpacks it?"""
+"""Does a saved tensor reveal the hook that unpacks it?"""
 current_node: Any = NAMES.optional("torch._C._current_autograd_node", *HEARING)
 tree_map: Any = NAMES.optional("torch.utils._pytree.tree_map", *HEARING)
 tracing_state: Any = NAMES.optional("torch._C._get_tracing_state", "watches")
@@ -78,12 +78,12 @@ _set_version: Any = NAMES.optional("torch._C._autograd._unsafe_set_version_count
 
 
 def set_version(tensor: torch.Tensor, version: int) -> None:
-    """Sets how many writes are counted of a tensor, where PyTorch lets one say so."""
+    """Set the version counter of a tensor, if PyTorch allows it."""
     if _set_version is None:
         return
     try:
         _set_version((tensor,), (version,))
-    except TypeError:  # PyTorch 2.6 takes one of each
+    except TypeError:  # PyTorch 2.6 takes a single tensor and a single version
         _set_version(tensor, version)
 
 
@@ -115,7 +115,7 @@ ATTRIBUTES: dict[str, tuple[Any, tuple[str, ...]]] = {
     ),
     "torch.ops.aten.exp.default": (torch.ops.aten.exp.default, ("_schema", "_overloadname")),
 }
-"""What backprobe reads of objects: where one is gone, there is no backend."""
+"""Attributes that backprobe reads: if one is missing, there is no backend."""
 
 for path, (owner, attributes) in ATTRIBUTES.items():
     NAMES.needed_of(owner, path, *attributes)

@@ -1,4 +1,4 @@
-"""Calls of PyTorch made again: on detached copies in double precision, with the same random numbers."""
+"""Repeats calls of PyTorch on detached copies in double precision, with the same random numbers."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from backprobe.source.user_code import innermost
 
 BACKWARD = FrameworkFunctions(torch.autograd.grad, torch.autograd.backward, Tensor.backward)
 TRANSFORMS = torch.func.__file__.replace("func/__init__.py", "_functorch/")
-"""The folder of the wrappers that ``torch.func`` makes around functions."""
+"""The folder of the wrappers that ``torch.func`` puts around functions."""
 MAPPING = ("vmap", "chunk_vmap", "functionalize", "functional_call", "stack_module_state")
-"""Those of them that do not differentiate."""
+"""The wrappers that do not differentiate."""
 REQUIRES = "inputs of a model are differentiated only if they require a gradient: x.requires_grad_()"
 
 
 class TorchCall(RecordedCall):
-    """A call of PyTorch, made again with the same random numbers."""
+    """A call of PyTorch that can be repeated with the same random numbers."""
 
     def __init__(self, recheck: Recheck, function: Any, pure: Callable[..., Any], given: Given) -> None:
         super().__init__(recheck, function, pure, given)
@@ -112,9 +112,10 @@ class TorchCall(RecordedCall):
 
     @contextmanager
     def _made(self, values: Sequence[Any]) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-        # Make the call at these values: its outputs, and the leaves with respect to which they are differentiated.
+        # Make the call with these values. Yields its outputs, and the leaves with respect to which they are
+        # differentiated.
         #
-        # Within this context they may be differentiated, which may call functions once more.
+        # They are to be differentiated inside this context, because that may call functions again.
         made = dict(self.constants)
         for key, value in zip(self.inputs, values, strict=True):
             made[key] = torch.tensor(value).to(made[key]).requires_grad_()
@@ -124,7 +125,7 @@ class TorchCall(RecordedCall):
         with torch.enable_grad(), put_back(self.random), lent.while_called():
             for (_, write), state in zip(self.random, self.states, strict=True):
                 write(state)
-            # a copy of each, which is not a leaf: a call may write to what it is given
+            # copies, which are not leaves, because a call may write to its arguments
             outputs = self.call({key: tensor.clone() for key, tensor in made.items()})
             yield outputs, [made[key] for key in self.inputs]
 
@@ -136,13 +137,13 @@ class TorchRecheck(Recheck):
 
     def __init__(self) -> None:
         super().__init__()
-        self.inside: dict[torch.nn.Module, bool] = {}  # does it contain the user's own modules?
+        self.inside: dict[torch.nn.Module, bool] = {}  # does it contain modules that the user wrote?
         self.coverage = Coverage()
-        self.is_again = False  # does the last gradient that was asked for go through another one?
+        self.is_again = False  # was the last requested gradient computed through another gradient?
 
     def run(self, program: Program, target: Any, inputs: Mapping[str, Any], undo: list[Callable[[], None]]) -> None:
         with torch.enable_grad():
-            # of a model, the flags of parameters and inputs stand
+            # for a model, the flags of parameters and inputs are kept
             is_model = isinstance(target, torch.nn.Module)
             given = inputs if is_model else lift(inputs, None, undo)
             self.remedy = REQUIRES if is_model else ""
@@ -163,7 +164,7 @@ class TorchRecheck(Recheck):
         return self.inside[function]
 
     def is_whole(self, function: Any) -> bool:
-        """What ``torch.func`` has made around a function: inside, values have no numbers of their own."""
+        """Was it made by ``torch.func`` around a function? Inside it, values have no numbers of their own."""
         code = getattr(function, "__code__", None)
         return code is not None and code.co_filename.startswith(TRANSFORMS)
 
@@ -208,20 +209,22 @@ class TorchRecheck(Recheck):
         return None if is_python_computing(function) or self.is_whole(function) else why_not_python(function)
 
     def _hooked(self, function: Any, tensors: Sequence[Tensor]) -> Iterator[str]:
-        # What has hooks of what a call is made of: they are not called when it is made again.
+        # The parts of a call that have hooks, which are not called when it is repeated.
         if isinstance(function, torch.nn.Module):
             for part in function.modules():
                 if any(vars(part).get(name) for name in HOOKS):
                     yield type(part).__name__
             tables = [table for name, table in vars(module_file).items() if name.startswith(GLOBAL_HOOKS) and table]
-            if any(callable(hook) for table in tables for hook in table.values()):  # some hold flags
+            if any(callable(hook) for table in tables for hook in table.values()):  # some of these tables hold flags
                 yield "nn.Module"
         is_hooking = self.owner(function) is not None and function.__name__ == "register_hook"
         if is_hooking or any(tensor._backward_hooks for tensor in tensors if self.is_differentiated(tensor)):
             yield "a tensor"
 
     def is_copied(self, leaf: Any) -> bool:
-        """Of a random generator the state is put back; a dtype, a device and an operation have none."""
+        """Can the leaf be copied for a repetition? A generator's state is restored; dtypes, devices and operations have
+        none.
+        """
         home = type(leaf).__module__
         is_operation = home == "torch._ops" or home.startswith("torch._library.")
         return isinstance(leaf, Tensor | torch.nn.Module | torch.Generator) or home == "torch" or is_operation
@@ -271,7 +274,7 @@ def _doubled(tensor: Tensor) -> Tensor:
 
 
 def _derives(value: Any) -> bool:
-    # Is there a transform in it that differentiates a function, or that was made of one that does?
+    # Does it contain a transform that differentiates a function, or one that was made from such a transform?
     for one in (*(leaf for _, leaf in leaves(value)), *closed_over(value)):
         code = getattr(one, "__code__", None)
         if code is not None and code.co_filename.startswith(TRANSFORMS):
@@ -283,7 +286,7 @@ def _derives(value: Any) -> bool:
 
 
 def _ends(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[Tensor], list[Tensor]]:
-    # From where to where a call of ``autograd.grad`` or ``backward`` goes back.
+    # The outputs and inputs between which a call of ``autograd.grad`` or ``backward`` goes back.
     owner = getattr(function, "__self__", None)
     if isinstance(owner, Tensor):
         return [owner], []
@@ -293,7 +296,7 @@ def _ends(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tu
 
 
 def _computing(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    # A module and those in it, but for what its parameters are computed by: that is judged with it.
+    # A module and those inside it, except parametrizations, which are judged together with it.
     yield module
     for name, part in module.named_children():
         if name != "parametrizations" or not is_parametrized(module):

@@ -1,4 +1,4 @@
-"""Values and gradients that take the place of a program's own: copies, and hooks on tensors."""
+"""Replaces values and gradients of a program, by copies and by hooks on tensors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Change:
 
 
 def users_hooks(tensor: Tensor) -> int:
-    """How many hooks there are on a tensor, without those that change a gradient for ``replace_grad=``."""
+    """The number of hooks on a tensor, without those that change a gradient for ``replace_grad=``."""
     return sum(type(hook) is not Change for hook in (tensor._backward_hooks or {}).values())
 
 
@@ -92,7 +92,7 @@ class TorchReplaces(Replaces):
         return tensor
 
     def mark_changed(self, captures: Sequence[Capture]) -> None:
-        """Note which captures have a changed gradient: a tensor that was written since knows nothing of its hooks."""
+        """Note which captures have a changed gradient, because a tensor loses its hooks when it is written to."""
         for capture in captures if self.changed else ():
             if capture.edge is not None and key(capture.edge) in self.changed:
                 capture.is_changed = True

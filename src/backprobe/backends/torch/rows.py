@@ -12,7 +12,7 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def rows(tensor: Tensor) -> Rows | None:
-    """The numbers in their own precision, where NumPy can compute in it, else in single; None where there are none."""
+    """The numbers in their own precision if NumPy can compute in it, else in single precision, or None."""
     if not is_there(tensor) or tensor.is_meta or tensor.is_nested:
         return None
     values = dense(tensor)
@@ -22,5 +22,5 @@ def rows(tensor: Tensor) -> Rows | None:
         if values.dtype is torch.bfloat16:
             return Rows(values.view(torch.uint16).cpu().numpy(), BFLOAT16)
         return Rows.of(values.cpu().numpy())
-    except (NotImplementedError, RuntimeError, TypeError):  # two numbers in a byte, or bits that are not numbers
+    except (NotImplementedError, RuntimeError, TypeError):  # two numbers in one byte, or bits that are not numbers
         return None

@@ -1,7 +1,7 @@
-"""Reads the tensors that a node has saved where no hook of the program unpacks them: a checkpoint's runs a part again.
+"""Reads the tensors that a node has saved, unless a hook of the program would unpack them, such as a checkpoint's.
 
-PyTorch tells which hook unpacks a saved tensor. Older releases do not: there it is read, and a hook of the program is
-stopped before its first line.
+Newer releases of PyTorch reveal the hook that unpacks a saved tensor. In older ones the tensor is read, and a hook of
+the program is stopped before its first line.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from torch.autograd.graph import Node
 from backprobe.backends.torch.private import TELLS_HOOKS, set_version
 
 HOOKED: Final = object()
-"""In place of what a hook would unpack."""
+"""Returned in place of what a hook would unpack."""
 
 
 class _Stopped(BaseException):
-    """A function in Python was about to run."""
+    """Raised when a Python function was about to run."""
 
 
 def names(node: Node) -> Iterator[str]:
-    """The attributes that have the tensors which a node has saved."""
+    """The attributes that hold the tensors saved by a node."""
     for name in dir(node):
         if name.startswith("_raw_saved_"):
             yield name.removeprefix("_raw_" if name == "_raw_saved_tensors" else "_raw")
 
 
 def read(node: Node, name: str) -> Any:
-    """A tensor or several, with their history, or ``HOOKED``. Raises RuntimeError of one that was freed or written."""
+    """A saved tensor or several, with history, or ``HOOKED``. Raises RuntimeError if one was freed or written to."""
     if TELLS_HOOKS:
         return HOOKED if any(one.unpack_hook is not None for one in _packed(node, name)) else getattr(node, name)
     if sys.getprofile() is not None:
-        return HOOKED  # or not: a profiler of the program's own runs
+        return HOOKED  # this is unknown, because a profiler of the program is active
     if _stopped(_nothing) is HOOKED:
         return _stopped(partial(getattr, node, name))
-    with ThreadPoolExecutor(1) as other:  # a trace function is running, in whose thread nothing is heard of calls
+    with ThreadPoolExecutor(1) as other:  # a trace function is running, in whose thread calls cannot be observed
         return other.submit(_stopped, partial(getattr, node, name)).result()
 
 
 def data(node: Node, name: str) -> Sequence[Any]:
-    """The memory of these tensors, also of those that were written since; older releases show none of that."""
+    """The memory of these tensors, even if they were written since. Older releases do not show it."""
     with suppress(RuntimeError):
         if TELLS_HOOKS:
             return [one.data for one in _packed(node, name) if one.unpack_hook is None]
@@ -57,7 +57,7 @@ def data(node: Node, name: str) -> Sequence[Any]:
 
 
 def is_hooked(node: Node) -> bool:
-    """Would a hook of the program run where this node does?"""
+    """Would a hook of the program run when this node runs?"""
     for name in names(node):
         with suppress(RuntimeError):
             if read(node, name) is HOOKED:
@@ -66,7 +66,7 @@ def is_hooked(node: Node) -> bool:
 
 
 def tensors(node: Node) -> Iterator[Tensor]:
-    """What a node has saved that can be read."""
+    """The tensors that a node has saved and that can be read."""
     for name in names(node):
         with suppress(RuntimeError):
             found = read(node, name)
@@ -76,7 +76,7 @@ def tensors(node: Node) -> Iterator[Tensor]:
 
 
 def broken(node: Node, words: str) -> Iterator[Tensor | None]:
-    """The tensors of a node that cannot be read any more, for this reason; None for one that is not shown."""
+    """The tensors of a node that can no longer be read for this reason; None for one that is not visible."""
     for name in names(node):
         try:
             read(node, name)
@@ -86,7 +86,7 @@ def broken(node: Node, words: str) -> Iterator[Tensor | None]:
 
 
 def as_they_were(node: Node, written: Tensor, before: int) -> list[Tensor]:
-    """Tensors of a broken node that are whole if this one is counted as written to no more often than before."""
+    """Tensors of a broken node that become readable if ``written`` counts no more writes than ``before``."""
     whole, now = {*map(id, tensors(node))}, written._version
     set_version(written, before)
     try:
@@ -96,7 +96,7 @@ def as_they_were(node: Node, written: Tensor, before: int) -> list[Tensor]:
 
 
 def _stopped(call: Callable[[], Any]) -> Any:
-    # What a call into C returns, or HOOKED as soon as that calls a function in Python.
+    # The result of a call into C, or HOOKED if that starts to run a Python function.
     sys.setprofile(_stop)
     try:
         return call()

@@ -1,4 +1,4 @@
-"""By which numbers losses were multiplied before ``backward()`` ran from them, as where ``GradScaler`` does it."""
+"""The factors by which losses were multiplied before ``backward()`` started from them, as ``GradScaler`` does."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from backprobe.record.reasons import Reason
 DIVISION = "DivBackward0"
 SCALING = ("MulBackward0", DIVISION)
 BY_HAND, BY_SCALER = ("scaled_by", "scaled_itself"), ("scaled_by_scaler", "scaled_itself_by_scaler")
-"""The codes of the notes on what was scaled, and on the product where that has no name."""
+"""Codes of notes on a scaled value, and on the product if it has no name."""
 
 Multiple = tuple[Key, float | None]
-"""A scalar as a multiple of another: the edge of that, and the factor where it is known."""
+"""A scalar as a multiple of another: the edge of the other one, and the factor if known."""
 
 Begun = tuple[Tensor, Multiple, bool]
-"""What a backward pass began at, and whether that had a name then."""
+"""Where a backward pass started, and whether that tensor had a name then."""
 
 Scales = tuple[tuple[float | None, ...], tuple[tuple[int, Reason], ...]]
-"""The different numbers, and a note for each capture that one of them was met at."""
+"""The distinct factors, and a note for each capture at which one was found."""
 
 
 def multiple(root: Tensor) -> Multiple | None:
-    """What a tensor is a multiple of, while its graph is there. None where it is a product of anything else."""
+    """The value of which a tensor is a multiple, while its graph exists. None if it is any other product."""
     node = root.grad_fn
     if node is None or node.name() not in SCALING:
         return None
@@ -49,9 +49,9 @@ def multiple(root: Tensor) -> Multiple | None:
 
 
 def _number(node: Node, name: str) -> float | None:
-    # A single number that a node holds. Not where it has run already, nor where asking would run the user's hooks.
+    # The single number that a node holds; None if the node has run already, or if reading would run the user's hooks.
     #
-    # A block around a model hears of backward only when it has come to the first value that is recorded.
+    # A block around a model notices backward only when it reaches the first recorded value.
     (held,) = data(node, name) or (None,)
     return _single(held) if held is not None and held.device.type == "cpu" else None
 
@@ -61,10 +61,10 @@ def _single(tensor: Tensor | None) -> float | None:
 
 
 class Scaled:
-    """What ``GradScaler`` has scaled while a block was open, with its scale as it was then."""
+    """What ``GradScaler`` has scaled while a block was open, with the scale at that time."""
 
     def __init__(self) -> None:
-        self.outputs: dict[int, tuple[ref[Tensor], Tensor]] = {}  # by identity
+        self.outputs: dict[int, tuple[ref[Tensor], Tensor]] = {}  # by id
         self.listening = ExitStack()
 
     def listen(self) -> None:
@@ -76,7 +76,7 @@ class Scaled:
 
     def _scaling(self, following: Callable[..., Any], scaler: Any, /, *args: Any, **kwargs: Any) -> Any:
         scaled = following(scaler, *args, **kwargs)
-        scale = getattr(scaler, "_scale", None)  # None for one that is switched off
+        scale = getattr(scaler, "_scale", None)  # None if the scaler is switched off
         if isinstance(scaled, Tensor) and isinstance(scale, Tensor):
             self.outputs[id(scaled)] = ref(scaled), scale.detach().clone()
         return scaled
@@ -94,11 +94,12 @@ def scales(
     derivatives: Mapping[int, Tensor],
     scaled: Scaled,
 ) -> Scales:
-    """The numbers by which recorded values were multiplied; each backward pass began at one of these tensors.
+    """The factors by which recorded values were multiplied. Each backward pass started at one of the tensors in
+    ``begun``.
 
-    ``derivatives`` are those of what backward began at: a number that makes the product too large is known from them.
-    A loss that is divided, as by the number of parts that it is accumulated from, or is made smaller, is not a scaled
-    one: nothing is noted. Nor is it where the product has a name of its own: the gradients are those of that.
+    ``derivatives`` are those at these tensors. They reveal a factor that makes the product overflow. A loss that is
+    divided, for example by the number of accumulated parts, or is made smaller, does not count as scaled, so nothing is
+    noted. Neither is anything noted if the product has a name, because the gradients are then those of the product.
     """
     found: dict[int, Reason] = {}
     numbers: dict[float | None, None] = {}
@@ -129,7 +130,7 @@ def _is_divided(root: Tensor) -> bool:
 
 
 def _ratio(root: Tensor, capture: Capture) -> float | None:
-    # How many times a scalar another one is, where their numbers tell.
+    # The ratio of two scalars, if their numbers show it.
     part = capture.alias
     if part is None or root.numel() != 1 or part.numel() != 1 or root.is_complex() or part.is_complex():
         return None

@@ -1,4 +1,4 @@
-"""State that a PyTorch program changes: kept as the program comes to it, and put back when the run is over."""
+"""State that a PyTorch program changes: kept when the program reaches it, and restored when the run is over."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ MODES: tuple[RandomState, ...] = (
     (torch.is_grad_enabled, torch.set_grad_enabled),
     (torch.get_default_dtype, torch.set_default_dtype),
 )
-LARGEST = 2**26  # bytes of a tensor that is no parameter
+LARGEST = 2**26  # bytes of a tensor other than a parameter
 SAMPLE = 2**12  # elements
 CONTAINERS = (dict, list, set, deque)
-KINDS = ("cpu", "cuda")  # of devices, that autocast has a mode for
+KINDS = ("cpu", "cuda")  # kinds of devices for which autocast has a mode
 Autocast = tuple[str, bool, torch.dtype]
 
 
@@ -58,7 +58,7 @@ class TorchState(State):
 
     @staticmethod
     def modes() -> Callable[[], AbstractContextManager[object]]:
-        # without a function between, since each probe asks for it
+        # not in a function of its own, because each probe calls this
         autocast = [
             *zip(KINDS, map(torch.is_autocast_enabled, KINDS), map(torch.get_autocast_dtype, KINDS), strict=True)
         ]
@@ -96,7 +96,7 @@ class TorchState(State):
 
 
 def autocasts() -> list[Autocast]:
-    """What autocast does now, for each kind of device that it has a mode for."""
+    """The current autocast settings, for each kind of device that has a mode."""
     return [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in KINDS]
 
 
@@ -111,7 +111,7 @@ def _in_modes(is_inferred: bool, has_history: bool, autocast: Iterable[Autocast]
 
 
 def _hooks_of(one: Any) -> Iterator[Any]:
-    # The functions that a backward calls as it comes to a tensor, and what was written to it as attributes.
+    # The functions that backward calls when it reaches a tensor, and values that were set as its attributes.
     if isinstance(one, Tensor):
         for hooks in (*_hooks(one), vars(one)):
             yield from (hooks or {}).values()
@@ -124,13 +124,13 @@ def _called(kept: Kept, following: Callable[..., Any], module: Module, /, *args:
 
 
 def _exchanged(kept: Kept, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
-    # ``functional_call`` is about to put other tensors into a module, which are not its own.
+    # ``functional_call`` is about to put foreign tensors into a module.
     keep(module, kept)
     return following(module, *args, **kwargs)
 
 
 def _differentiated(kept: Kept, following: Callable[..., Any], outputs: Any, /, *args: Any, **kwargs: Any) -> Any:
-    # Backward adds to the leaves, whoever runs it; and what the program does to them then, it may do by hand.
+    # Backward adds to the leaves, whoever runs it; afterwards the program may change them by hand.
     if not is_dynamo_compiling():
         roots = [one for one in outputs if isinstance(one, Tensor)]
         own = [one for one in roots if one.grad_fn is None and one.is_leaf]
@@ -139,11 +139,11 @@ def _differentiated(kept: Kept, following: Callable[..., Any], outputs: Any, /, 
     return following(outputs, *args, **kwargs)
 
 
-# what is kept
+# keeping state
 
 
 def keep(one: Any, kept: Kept) -> None:
-    """Keep whatever a run may change of this: of a module with those in it, a leaf, an optimizer."""
+    """Keep whatever a run may change of this: a module with all modules inside it, a leaf, or an optimizer."""
     if isinstance(one, Module):
         for part in list(one.modules()):
             keep_attributes(part, kept)
@@ -163,9 +163,9 @@ def keep(one: Any, kept: Kept) -> None:
 
 
 def keep_attributes(owner: Any, kept: Kept) -> None:
-    """An object goes on with copies of the tensors that it has, such as buffers, until it is put back.
+    """Let an object continue with copies of its tensors, such as buffers, until it is restored.
 
-    They are exchanged and not written to: graphs of the program may still need them.
+    The tensors are exchanged rather than written to, because graphs of the program may still need them.
     """
     if not kept.is_new(owner):
         return
@@ -186,7 +186,7 @@ def keep_attributes(owner: Any, kept: Kept) -> None:
 
 
 def _keep_contents(container: Any, kept: Kept) -> None:
-    # A container of its own, which stays the same object, has copies of the tensors in it.
+    # A container that the object owns stays the same object, and gets copies of the tensors in it.
     content = content_of(container)
     kept.undo.append(lambda: refill(container, content))
     if isinstance(container, dict):
@@ -198,9 +198,9 @@ def _keep_contents(container: Any, kept: Kept) -> None:
 
 
 def keep_tensor(leaf: Tensor, kept: Kept) -> None:
-    """The numbers of a leaf, and whether it is trained; the program goes on with a copy of its ``.grad``.
+    """Keep the numbers of a leaf, and whether it is trained; the program continues with a copy of its ``.grad``.
 
-    Of another tensor its numbers: a history that writes in place give it cannot be taken back.
+    For other tensors only the numbers are kept: history added by an in-place write cannot be removed.
     """
     if is_wrapped(leaf) or not kept.is_new(leaf):
         return
@@ -237,14 +237,14 @@ def _hooks(tensor: Tensor) -> tuple[dict[int, Any] | None, ...]:
 
 
 def _made_lazy(parameter: Any, kind: type) -> None:
-    # A parameter that has got its shape has none again.
+    # Make a parameter lazy again that has received its shape.
     if type(parameter) is not kind:
         parameter.data = parameter.data.new_empty(0)
         parameter.__class__ = kind
 
 
 class Numbers:
-    """The numbers of a leaf, which are put back where it lies, if the program has written to it or moved it."""
+    """The numbers of a leaf, restored in place if the program has written to it or moved it."""
 
     def __init__(self, leaf: Tensor) -> None:
         self.leaf, self.data, self.version = leaf, leaf.data, version(leaf)
@@ -253,14 +253,14 @@ class Numbers:
 
     @classmethod
     def of(cls, leaf: Tensor) -> Numbers | None:
-        """None of a tensor that has no numbers, cannot be copied, or where there is no room for a copy."""
+        """None for a tensor that has no numbers or cannot be copied, or if there is no room for a copy."""
         try:
             return None if leaf.is_meta else cls(leaf)
         except (RuntimeError, NotImplementedError):
             return None
 
     def is_of_now(self) -> bool:
-        """Has it the same numbers, as far as PyTorch counts writes, and in the same place?"""
+        """Does it have the same numbers at the same place, as far as PyTorch counts writes?"""
         return version(self.leaf) == self.version and memory(self.leaf) == memory(self.data)
 
     def put_back(self) -> None:
@@ -269,10 +269,11 @@ class Numbers:
             self.leaf.data = self.data
         if is_moved or version(self.leaf) != self.version or not self._is_same():
             self.data.copy_(self.copy)
-            set_version(self.leaf, self.version)  # whose numbers they are again, which a graph may have saved
+            set_version(self.leaf, self.version)  # they are its numbers again, and a graph may have saved them
 
     def _is_same(self) -> bool:
-        # Writes through ``.data`` are not counted. Few are to single elements of a large tensor.
+        # Writes through ``.data`` are not counted. They rarely concern single elements of a large tensor, so a sample
+        # is enough.
         step = 1 if self.is_stepped or not self.data.is_contiguous() else max(1, self.data.numel() // SAMPLE)
         if step == 1:
             return torch.equal(self.data, self.copy)
@@ -280,7 +281,7 @@ class Numbers:
 
 
 def keep_step(optimizer: Optimizer, kept: Kept) -> None:
-    """All that a step of an optimizer changes."""
+    """Keep everything that a step of an optimizer changes."""
     keep(optimizer, kept)
     if not kept.is_new(optimizer, "state"):
         return
@@ -308,7 +309,7 @@ def _is_exchanged(value: Any) -> bool:
 
 
 def _copy(tensor: Tensor, kept: Kept) -> Tensor:
-    # The same copy for the same tensor, wherever it is held.
+    # One copy for each tensor, wherever it is held.
     if kept.is_new(tensor, "copy"):
         kept.copies[id(tensor)] = copied(tensor.detach())
     copy: Tensor = kept.copies[id(tensor)]
@@ -316,7 +317,7 @@ def _copy(tensor: Tensor, kept: Kept) -> Tensor:
 
 
 def generators(held: Iterable[Any]) -> list[torch.Generator]:
-    """PyTorch's own generators of random numbers, and those among what a program holds."""
+    """PyTorch's own random generators, and those among what a program holds."""
     found = [torch.default_generator, *(one for one in held if isinstance(one, torch.Generator))]
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         found += torch.cuda.default_generators

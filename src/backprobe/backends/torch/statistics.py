@@ -1,6 +1,7 @@
-"""Statistics of tensors: by NumPy where they lie in a CPU's memory, by masks on a device, which is asked nothing.
+"""Statistics of tensors: by NumPy on a CPU, and by masks on a device, without waiting for it.
 
-On a CPU a tensor is read in chunks that stay in the cache. PyTorch adds up faster, NumPy counts and compares faster.
+On a CPU a tensor is read in chunks that fit into the cache. PyTorch is faster at adding up, NumPy at counting and
+comparing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ PLAIN = frozenset({torch.float32, torch.float64})
 
 
 def row_of(tensor: Tensor) -> Row | Tensor | None:
-    """The statistics of a tensor; those on a device as a tensor of them. None where it has no numbers to read."""
+    """The statistics of a tensor, on a device as a tensor; None if it has no numbers that can be read."""
     if (
         type(tensor) is Tensor
         and tensor.is_cpu
@@ -38,17 +39,17 @@ def row_of(tensor: Tensor) -> Row | Tensor | None:
         return None
     try:
         return _row(*_numbers(tensor))
-    except (RuntimeError, TypeError, NotImplementedError):  # a subclass that has none, or bits that are not numbers
+    except (RuntimeError, TypeError, NotImplementedError):  # a subclass without numbers, or bits that are not numbers
         return None
 
 
 def why_unread(tensor: Tensor) -> GapCode:
-    """Why a floating tensor has no row."""
+    """Why a floating-point tensor has no row."""
     return GapCode.PARTIAL if is_partial(tensor) else GapCode.UNREADABLE
 
 
 def _row(numbers: Tensor, zeros: int) -> Row | Tensor:
-    # The row of some numbers, and of zeros that are not among them.
+    # The row of some numbers, and of zeros that are not stored among them.
     if not numbers.is_cpu:
         return masked(numbers, zeros) if numbers.numel() else repeated(ZERO, zeros) if zeros else NOTHING
     once, times = _once(numbers)
@@ -58,7 +59,7 @@ def _row(numbers: Tensor, zeros: int) -> Row | Tensor:
 
 
 def _summed(parts: Iterable[Tensor]) -> Row:
-    # The row of all chunks.
+    # The combined row of all chunks.
     row = NOTHING
     for chunk in parts:
         row = merged(row, measured(chunk.numpy(), float(chunk.sum())))
@@ -66,7 +67,7 @@ def _summed(parts: Iterable[Tensor]) -> Row:
 
 
 def _readable(numbers: Tensor) -> Iterator[Tensor]:
-    # Chunks that NumPy reads as they lie in memory. What has to be copied for that is copied in small parts.
+    # Chunks that NumPy can read where they lie in memory. Others are copied in small parts.
     for chunk in chunks(numbers, CHUNK):
         if chunk.dtype in PLAIN and chunk.is_contiguous():
             yield chunk
@@ -79,7 +80,7 @@ ZERO: Row = (1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def _numbers(tensor: Tensor) -> tuple[Tensor, int]:
-    # The real numbers that a tensor holds in this process, and how many zeros it leaves out.
+    # The real numbers that a tensor holds in this process, and the number of zeros that it omits.
     own = here(tensor)
     if own.is_quantized:
         own = own.dequantize()
@@ -92,7 +93,7 @@ def _numbers(tensor: Tensor) -> tuple[Tensor, int]:
     else:
         try:
             held = own.values()
-        except (RuntimeError, NotImplementedError):  # a layout of its own, such as MKL-DNN's
+        except (RuntimeError, NotImplementedError):  # a special layout, such as MKL-DNN's
             held = own.to_dense()
     zeros = max(size - held.numel(), 0)
     held = held.resolve_conj().resolve_neg()
@@ -102,7 +103,7 @@ def _numbers(tensor: Tensor) -> tuple[Tensor, int]:
 
 
 def _once(numbers: Tensor) -> tuple[Tensor, int]:
-    # Each number of an expanded tensor once, and how many times it is there.
+    # Each number of an expanded tensor once, and how often it occurs.
     steps = numbers.stride()
     if 0 not in steps or not numbers.numel():
         return numbers, 1
@@ -111,7 +112,7 @@ def _once(numbers: Tensor) -> tuple[Tensor, int]:
 
 
 def exponents_of(tensor: Tensor) -> Exponents | None:
-    """The magnitudes of a tensor; None where it has no numbers to read, or they lie on a device."""
+    """The histogram of a tensor; None if it has no numbers that can be read, or if they lie on a device."""
     if tensor.is_meta or not is_floating(tensor) or not is_there(tensor) or is_partial(tensor):
         return None
     try:
@@ -131,9 +132,9 @@ def exponents_of(tensor: Tensor) -> Exponents | None:
 
 
 def masked(numbers: Tensor, left_out: int = 0) -> Tensor:
-    """The same statistics as a tensor, in double precision where the device has it: nothing is waited for.
+    """The same statistics as a tensor, in double precision if the device has it, without waiting.
 
-    ``left_out`` is a number of zeros that are not among the numbers.
+    ``left_out`` is the number of zeros that are not stored.
     """
     wide = torch.float32 if numbers.device.type == "mps" else torch.float64
     if numbers.dtype not in PLAIN:
@@ -154,7 +155,7 @@ def masked(numbers: Tensor, left_out: int = 0) -> Tensor:
 
 
 def fetched(rows: Mapping[int, list[Tensor]]) -> Callable[[], Mapping[int, Row]]:
-    """Rows that lie on devices: one transfer from each is begun now, and what is returned waits for it."""
+    """Rows that lie on devices. One transfer from each device starts now, and the returned function waits for it."""
     places = [place for place, held in rows.items() for _ in held]
     together: dict[torch.device, list[int]] = {}
     tensors = [one for held in rows.values() for one in held]
@@ -174,7 +175,7 @@ def fetched(rows: Mapping[int, list[Tensor]]) -> Callable[[], Mapping[int, Row]]
 
 
 def _transfer(numbers: Tensor) -> tuple[Tensor, Callable[[], object]]:
-    # A copy in this machine's memory, and what waits until it is there.
+    # A copy in this machine's memory, and a function that waits for it.
     if numbers.is_cpu:
         return numbers, tuple
     copy = numbers.to("cpu", non_blocking=True)

@@ -1,7 +1,7 @@
-"""Four ways to get the gradients of captured values, which agree wherever the last three are right.
+"""Four ways to get the gradients of captured values. They agree wherever the last three are correct.
 
 ``edges``: one ``autograd.grad`` over the gradient edges. ``retain_grad``: ``retain_grad`` on each value, then one
-``backward``. ``hooks``: a hook on each value, then one ``backward``. ``separate``: one ``autograd.grad`` a value.
+``backward``. ``hooks``: a hook on each value, then one ``backward``. ``separate``: one ``autograd.grad`` per value.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ HOOKED = Reason("hooked")
 
 
 Missing = tuple[GradStatus, Reason, Source | None]
-"""Why what has a history got no gradient, and the line that is the cause where one is."""
+"""Why a value with a history got no gradient, and the line that caused it, if known."""
 
 Hooked = dict[Capture, Tensor]
-"""What the hooks of the strategy ``hooks`` saw, in the order in which they were called."""
+"""What the hooks of the strategy ``hooks`` received, in the order in which they were called."""
 
 
 def differentiate(
@@ -48,7 +48,9 @@ def differentiate(
     captures: Sequence[Capture],
     flow: Callable[[int, Any], Any] | None = None,
 ) -> Backward:
-    """Run backward as the tape's strategy says; what each capture got, and the order in which backward visits them."""
+    """Run backward with the tape's strategy. Returns what each capture received, and the order in which backward visits
+    them.
+    """
     root = get_gradient_edge(output)
     _refuse_reentrant(output)
     recorded = by_edge(captures)
@@ -104,10 +106,10 @@ def with_leaves(
     reached: Sequence[Node],
     spared: Set[int] = frozenset(),
 ) -> dict[int, Outcome]:
-    """The outcomes, with whether backward from these nodes came to all leaves of what it did not come to, and with the
-    functions that returned None on the way.
+    """Adds to each missing outcome whether backward from ``reached`` came to all leaves before the value, and which
+    functions returned None on the way.
 
-    Leaves that were frozen since they were used want no gradient, nor do those that are ``spared``, by identity.
+    Leaves that were frozen after use do not count, nor do those in ``spared``, by id.
     """
     missing = [at for at, found in outcomes.items() if found.status is GradStatus.NOT_CONNECTED]
     if missing and custom_functions.are_users():
@@ -117,7 +119,8 @@ def with_leaves(
     unmeant = {at for at, leaf in leaves if not leaf.requires_grad or id(leaf) in spared}
     told = {at: replace(found, leaves_reached=True) if at in unmeant else found for at, found in outcomes.items()}
     if made:
-        unused = [leaf for at, leaf in leaves if not captures[at].calls]  # without those named after a backward()
+        # without those that were named after a backward()
+        unused = [leaf for at, leaf in leaves if not captures[at].calls]
         lost = graph.leading_to_lost(made.values(), reached, unused, spared)
         for at, node in made.items():
             told[at] = replace(told[at], leaves_reached=node not in lost)
@@ -125,7 +128,7 @@ def with_leaves(
 
 
 def _silent(captures: Sequence[Capture], outcomes: Mapping[int, Outcome], givers: Givers) -> dict[int, Outcome]:
-    # The outcomes of those that lack a gradient because a backward written in Python returned None.
+    # The outcomes of values that lack a gradient because a custom backward returned None.
     found: dict[int, Outcome] = {}
     for at, one in outcomes.items():
         edge = captures[at].edge or gradient_edge(captures[at].tensor) if one.why is NO_PATH else None
@@ -138,7 +141,7 @@ def _silent(captures: Sequence[Capture], outcomes: Mapping[int, Outcome], givers
 def _zeros(
     captures: Sequence[Capture], there: Sequence[int], gradients: Mapping[int, Tensor], givers: Givers
 ) -> list[tuple[int, Reason]]:
-    # The leaves whose gradients are zero behind functions with a backward of the program's own.
+    # The leaves whose gradients are zero after passing custom backwards of the program.
     edges = [(at, captures[at].edge) for at in there]
     leaves = [(at, edge.node, gradients[at]) for at, edge in edges if edge is not None]
     found = custom_functions.zero_by_hand(leaves, givers)
@@ -146,7 +149,7 @@ def _zeros(
 
 
 def hooks_noted(captures: Sequence[Capture], there: Sequence[int], own: int = 0) -> list[tuple[int, Reason]]:
-    """Those of some captures that have more than our own hooks: on a leaf that is listened to there is one."""
+    """Notes on captures that have hooks besides our own; a listened leaf has one of ours."""
     return [
         (at, HOOKED)
         for at in there
@@ -162,7 +165,7 @@ def outcome(
     live: bool,
     missing: Missing = (GradStatus.NOT_CONNECTED, NO_PATH, None),
 ) -> Outcome:
-    """What is to be said of a capture; ``missing`` is why one that has a history got no gradient."""
+    """The outcome of a capture. ``missing`` says why one with a history got no gradient."""
     value, inputs = _value(capture, live), tuple(links)
     own = None if value is capture.snapshot or isinstance(value, Lost) else capture.version
     if not capture.is_followed:
@@ -171,7 +174,7 @@ def outcome(
         )
     if capture.opaque is not None:
         return Outcome(GradStatus.OPAQUE, capture.opaque, value, inputs=inputs, version=own)
-    # ``detach_()`` makes a leaf of what was computed
+    # ``detach_()`` turns a computed tensor into a leaf
     is_leaf = capture.tensor.is_leaf and (capture.edge is None or capture.edge.node.name() == LEAF)
     if gradient is None:
         status, why, cause = missing
@@ -180,7 +183,7 @@ def outcome(
 
 
 def _value(capture: Capture, live: bool) -> Any:
-    # The value, detached; ``live``, the tensor with its history, where the gradients have theirs as well.
+    # The value, detached; if ``live``, the tensor with its history, so that gradients have histories too.
     if capture.snapshot is not None:
         return capture.snapshot
     if capture.alias is None:
@@ -198,7 +201,7 @@ def _value(capture: Capture, live: bool) -> Any:
 def _separate(
     options: Options, hooked: Hooked, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
 ) -> dict[int, Tensor | None]:
-    # As many passes as values: kept to show what that costs.
+    # As many passes as values. Kept in order to show the cost.
     return {
         at: torch.autograd.grad(
             [output],
@@ -216,7 +219,7 @@ def _separate(
 def _backward(
     options: Options, hooked: Hooked, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
 ) -> dict[int, Tensor | None]:
-    # One ``backward()``. It adds to the ``.grad`` of every leaf it reaches: put back what they held.
+    # One ``backward()``. It adds to the ``.grad`` of each leaf that it reaches, so these are restored.
     leaves = graph.leaves(graph.nodes(output))
     held = [leaf.grad for leaf in leaves]
     for leaf in leaves:
@@ -233,7 +236,7 @@ def _backward(
 
 
 def _refuse_where_wrong(strategy: str, captures: Sequence[Capture]) -> None:
-    # Three of the strategies look at tensors, not at versions of them, and do not agree about the user's hooks.
+    # Three strategies look at tensors rather than versions of them, and treat the user's hooks differently.
     differentiated = [c for c in captures if c.edge is not None]
     own_hooks = 1 if strategy == "hooks" else 0
     if any(c.version != version(c.tensor) or c.geometry for c in differentiated):

@@ -1,4 +1,4 @@
-"""Statistics of a tensor for showing it, read in chunks as it lies in memory."""
+"""Statistics of a tensor for display, read in chunks in memory order."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from backprobe.backends.facts import Summary
 from backprobe.backends.summaries import CHUNK, RunningSummary
 from backprobe.backends.torch.tensors import held, here, wide
 
-ON_DEVICE = 1 << 24  # elements of a chunk elsewhere than on a CPU, where each answer is a transfer
+ON_DEVICE = 1 << 24  # elements of a chunk on a device, where each answer is a transfer
 EASY = {torch.float32: (1e-10, 1e10), torch.float64: (1e-100, 1e100)}
-"""Largest magnitudes between which squares of this dtype, and their sums over a chunk, lose nothing that is shown."""
+"""Magnitudes between which squares of this dtype, and their sums over a chunk, lose no digits that are shown."""
 
 
 def summarize(tensor: Tensor) -> Summary | None:
-    """Size, count of non-finite values, and over the finite ones the rms and largest magnitude; None if not numeric."""
+    """Size, count of non-finite values, and rms and largest magnitude of the finite ones; None if it is not numeric."""
     if tensor.is_meta:
         return None
     own = here(tensor)
@@ -27,13 +27,13 @@ def summarize(tensor: Tensor) -> Summary | None:
     try:
         for chunk in chunks(values, CHUNK if values.is_cpu else ON_DEVICE):
             _add(running, chunk)
-    except NotImplementedError:  # two numbers in a byte, or bits that are not numbers
+    except NotImplementedError:  # two numbers in one byte, or bits that are not numbers
         return None
     return running.summary(zeros=own.numel() - values.numel())
 
 
 def chunks(values: Tensor, most: int) -> Iterator[Tensor]:
-    """The numbers in the order in which memory has them, if they lie there side by side."""
+    """The numbers in memory order, if they are adjacent there."""
     order = sorted(range(values.ndim), key=values.stride().__getitem__, reverse=True)
     values = values.permute(order)
     if values.is_contiguous():
@@ -48,7 +48,7 @@ def chunks(values: Tensor, most: int) -> Iterator[Tensor]:
 
 
 def _add(running: RunningSummary, chunk: Tensor) -> None:
-    chunk = chunk.contiguous()  # else norms are summed naively
+    chunk = chunk.contiguous()  # otherwise norms are summed naively
     if chunk.dtype not in EASY:
         chunk = chunk.float() if chunk.dtype in (torch.float16, torch.bfloat16) else wide(chunk)
     parts = torch.view_as_real(chunk.resolve_conj()) if chunk.is_complex() else chunk
@@ -69,6 +69,6 @@ def _add(running: RunningSummary, chunk: Tensor) -> None:
 
 
 def _largest(parts: Tensor) -> float:
-    # The largest magnitude; NaN where there is one, as ``aminmax`` has it.
+    # The largest magnitude; NaN if there is one, as ``aminmax`` returns it.
     low, high = map(float, torch.aminmax(parts))
     return max(-low, high) if math.isfinite(low) else abs(low)

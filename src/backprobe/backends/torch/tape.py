@@ -1,7 +1,7 @@
-"""Captures of tensors while a program runs: the gradient edge, the value, and what a later write does to both.
+"""Captures tensors while a program runs: the gradient edge, the value, and what later writes do to both.
 
-The gradient edge of a tensor, taken when it gets its name, stays the edge of that version whatever is written later;
-a kept tensor does not. Values are detached aliases, copied just before a write that is seen.
+The gradient edge of a tensor, taken when it is named, remains the edge of that version whatever is written later; a
+kept tensor does not. Values are detached aliases, copied just before a write that is seen.
 """
 
 from __future__ import annotations
@@ -64,33 +64,35 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
     def __init__(self, options: Options) -> None:
         self.options = options
         self.copies = options.values == "copy"
-        self.modules: dict[torch.nn.Module, Effect] = {}  # what calling each does; one walk over it tells
-        self.reporting: dict[int, torch.nn.Module] = {}  # by identity: those whose own forward says what it writes
+        self.modules: dict[torch.nn.Module, Effect] = {}  # the effect of calling each module, from one walk over it
+        self.reporting: dict[int, torch.nn.Module] = {}  # by id: modules whose own forward reports what it writes
         self.undecided: dict[Capture, Unfollowed] = {}
-        self.has_subclasses = False  # is one of them of a type that may answer for itself?
+        self.has_subclasses = False  # is one of them of a type that may define its own behaviour?
         self.unplaced: list[Capture] = []
         self.by_memory: dict[int, list[Capture]] = {}  # current captures by storage
-        self.known_versions: dict[int, int] = {}  # by storage of captures: the version after the last write seen
+        self.known_versions: dict[int, int] = {}  # by storage of captures: the version after the last observed write
         self.pending: list[tuple[Tensor, list[Node], list[Capture]]] = []
         self.exposed: dict[Capture, None] = {}
-        self.saved: set[int] = set()  # by storage: what operations saved for backward, as far as that was looked at
-        self.begun = False  # was it?
-        self.exposed_now: list[Capture] = []  # by the statement that is running
+        self.saved: set[int] = set()  # by storage: what operations saved for backward, as far as that was examined
+        self.begun = False  # whether that was examined
+        self.exposed_now: list[Capture] = []  # exposed by the running statement
         self.found_overwritten: list[Capture] = []
         self.found_detached: list[Capture] = []
         self.together: list[tuple[Capture, Capture]] = []  # before and after a write while gradients are off
-        self.steps = Steps()  # as far as they were seen
-        self.updated: dict[Capture, None] = {}  # written behind autograd, with nothing come to them since
+        self.steps = Steps()  # calls of step() that were observed
+        # written without autograd's notice, and nothing has arrived at them since
+        self.updated: dict[Capture, None] = {}
         self.hooked: Hooked = {}
         self.changed: dict[Key, None] = {}  # see ``TorchReplaces``
-        self.passing = NOTHING_PASSED  # in a block, the passes of its program
+        self.passing = NOTHING_PASSED  # the passes of a block's program
         self.updates: Updates | None = None  # while a block is open, with ``nonfinite``
-        self.hooks: list[Any] = []  # in the program's graph: in turns the dictionary that holds one, and its key
+        # hooks in the program's graph, alternating: the dictionary that holds one, and its key
+        self.hooks: list[Any] = []
 
     def quiet(self) -> AbstractContextManager[Any]:
         return quiet()
 
-    # what a tensor is
+    # tensors
 
     describe = staticmethod(describe)
     is_floating = staticmethod(is_floating)
@@ -104,14 +106,14 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
     disturbed = staticmethod(function_modes)
 
     def is_tensor(self, value: Any) -> bool:
-        return issubclass(type(value), Tensor)  # not ``isinstance``, which asks the object: that may run its own code
+        return issubclass(type(value), Tensor)  # ``isinstance`` would ask the object, which may run its own code
 
     def versions(self, tensors: Sequence[Tensor]) -> list[int]:
         if not self.has_subclasses and not self.disturbed():
             try:
                 return list(map(VERSION, tensors))
             except RuntimeError:
-                pass  # an inference tensor has no version
+                pass  # inference tensors have no version
         with self.quiet():
             return list(map(version, tensors))
 
@@ -135,7 +137,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         previous: Capture | None = None,
         through: bool = False,
     ) -> Capture:
-        if own_modes.dispatch_modes() > own_modes.count:  # which would see a tensor being detached
+        if own_modes.dispatch_modes() > own_modes.count:  # they would see a tensor being detached
             with self.quiet():
                 return self.capture(tensor, around, previous, through)
         if is_wrapped(tensor):
@@ -147,7 +149,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         except RuntimeError:  # see ``version``
             now = 0
         alias = tensor.detach()
-        if is_wrapped(alias):  # a transform of torch.func has made another tensor of that, which has no memory
+        if is_wrapped(alias):  # a transform of torch.func replaced it by a tensor without memory
             with DisableFuncTorch():
                 alias = tensor.detach()
         capture = Capture(tensor, now, alias)
@@ -191,7 +193,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
                 capture.unasked = None
 
     def _written_unseen(self, tensor: Tensor) -> bool:
-        # Has something that was not announced written to this tensor's memory?
+        # Was this tensor's memory written to by something that was not announced?
         self.place()
         return self.known_versions.get(memory(tensor)) != self.version(tensor)
 
@@ -238,14 +240,14 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
             return GradStatus.DETACHED, Reason("no_history")
         if cut:
             return cut[0].status, Reason("inherited", {"status": str(cut[0].status)})
-        if found.requires_grad:  # as its base does, though autograd leads nothing to it
+        if found.requires_grad:  # its base requires one, though autograd leads nothing to this view
             return GradStatus.DETACHED, Reason("view_of_frozen")
         if found.mode:
             return GradStatus.FROZEN, Reason("frozen_no_grad", {"mode": found.mode})
         return GradStatus.FROZEN, Reason("frozen")
 
     def _is_beside(self, tensor: Tensor) -> bool:
-        # Does it share its memory with a capture that has a history?
+        # Does it share memory with a capture that has a history?
         if not self.is_floating(tensor):
             return False
         self.place()
@@ -255,7 +257,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         return False
 
     def late_edge(self, capture: Capture) -> None:
-        """``requires_grad_()`` may have come after the name did."""
+        """``requires_grad_()`` may have been called after the tensor was named."""
         tensor = capture.tensor
         if capture.is_followed or not tensor.requires_grad or capture.unfollowed is None:
             return
@@ -266,7 +268,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
             if capture.is_followed:
                 capture.status, capture.why, capture.unfollowed = GradStatus.OK, None, None
 
-    # what acts while the program runs: strategies, and the block form
+    # effects while the program runs: strategies, and the block form
 
     def _attach(self, capture: Capture) -> None:
         tensor = capture.tensor
@@ -312,13 +314,13 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         return passed if births is None else births.added_to(passed, captures)
 
     def keep_hooks(self, births: Births) -> None:
-        """These hooks are taken off when the recording is over."""
+        """Remove these hooks when the recording is over."""
         for handle in births.handles:
             self.hooks += (handle.hooks_dict_ref(), handle.id)
 
-    start = 0  # the engine's count of nodes when the program began
-    freed: Sequence[BackwardCall] = ()  # by the program's own calls that were seen
-    passed: Passing | None = None  # in those calls
+    start = 0  # the engine's count of nodes when the program started
+    freed: Sequence[BackwardCall] = ()  # by those of the program's own calls that were observed
+    passed: Passing | None = None  # what these calls brought
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
         recorded = graph.by_edge(captures)
@@ -327,7 +329,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         return Backward(found, ())
 
     def settle(self, captures: Sequence[Capture]) -> Columns:
-        """The program is over: what can be known only now."""
+        """The program is over: determine what can be known only now."""
         for capture in self.exposed:
             if capture not in self.updated and not capture.opaque and is_written_past(capture):
                 capture.opaque = self._why_behind(capture)
@@ -341,7 +343,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         return columns
 
     def release(self) -> None:
-        """Keep no tensor, hook or node any longer."""
+        """Release all tensors, hooks and nodes."""
         hooks = iter(self.hooks)
         for held, at in zip(hooks, hooks, strict=True):  # as ``handle.remove()`` does, which takes five times as long
             if held is not None:
@@ -350,11 +352,11 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         held = [*vars(self).values()]
         for container in compress(held, map(CONTAINERS.__contains__, map(type, held))):
             container.clear()
-        vars(self).pop("before_late", None)  # which leads to the trace, and that leads back here
+        vars(self).pop("before_late", None)  # it refers to the trace, which refers back here
 
 
 def quiet() -> AbstractContextManager[Any]:
-    """Within this context no mode of the program, such as one that counts operations, sees what backprobe does."""
+    """Inside this context no mode of the program, such as one that counts operations, sees what backprobe does."""
     if own_modes.dispatch_modes() > own_modes.count:
         return _no_modes()
     return DisableTorchFunction()  # type: ignore[no-any-return]  # has no stub
@@ -372,12 +374,12 @@ def _not_floating(kind: torch.dtype) -> tuple[GradStatus, Reason]:
 
 
 def _mode() -> str:
-    # The mode that switches gradients off, empty where they are on.
+    # The mode that switches gradients off; empty if they are on.
     return "" if torch.is_grad_enabled() else mode()
 
 
 def _is_exchanged(capture: Capture) -> bool:
-    # Does the tensor lie elsewhere than when it was captured? Subclasses may keep no memory of their own.
+    # Does the tensor lie elsewhere than when it was captured? Subclasses may have no memory of their own.
     tensor, alias = capture.tensor, capture.alias
     if type(tensor) is not Tensor or alias is None or tensor.layout is not torch.strided or tensor.is_nested:
         return False

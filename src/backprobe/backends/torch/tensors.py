@@ -21,25 +21,25 @@ from backprobe.record.containers import by_key, leaves
 
 
 def opened(value: Any) -> Any:
-    """A mapping of a class that PyTorch itself takes apart, as a dict; anything else as it is.
+    """A mapping of a class that PyTorch itself takes apart, as a dict; anything else unchanged.
 
-    Other mappings that a program binds are left alone: what they give under a key may be read from a file.
+    Other mappings are left alone, because reading an item may load it from a file.
     """
     kind = type(value)
     return by_key(value) if kind in CONTAINERS and kind is not dict else value
 
 
 def here(tensor: Tensor) -> Tensor:
-    """What of a tensor lies in this process: of a sharded one (DTensor) its own part, detached."""
+    """The part of a tensor that lies in this process, detached; for a sharded tensor (DTensor) that is its own part."""
     own = tensor.detach()
     return own if type(own) is Tensor else getattr(own, "_local_tensor", own)
 
 
 def copied(tensor: Tensor) -> Tensor:
-    """A copy, for which no process waits for another.
+    """A copy that needs no other process.
 
-    ``clone()`` of a ``DTensor`` adds up the parts of a sum: all processes have to take part, and where only one has a
-    probe, it waits for ever. A conversion to the same dtype leaves the parts as they are, and keeps the history.
+    ``clone()`` of a ``DTensor`` adds up parts of a sum, for which all processes must take part; if only one has a
+    probe, it would wait forever. A conversion to the same dtype keeps the parts as they are, and keeps the history.
     """
     if not is_distributed(tensor):
         return tensor.clone()
@@ -47,7 +47,7 @@ def copied(tensor: Tensor) -> Tensor:
 
 
 def combined(operation: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Tensor) -> Tensor | None:
-    """A sum or a difference for which no process waits for another; None where there is none."""
+    """A sum or difference that needs no other process; None if there is none."""
     if not (is_distributed(one) or is_distributed(other)):
         return operation(one, other)
     if not _lie_alike(one, other):
@@ -62,7 +62,7 @@ def is_distributed(tensor: Tensor) -> bool:
 
 
 def _lie_alike(one: Any, other: Any) -> bool:
-    # Do the processes have the same parts of both, which can be added part by part? Parts of a maximum cannot.
+    # Do the processes hold matching parts of both that can be added part by part? Parts of a maximum cannot.
     if not (is_distributed(one) and is_distributed(other)) or one.placements != other.placements:
         return False
     return one.device_mesh == other.device_mesh and all(
@@ -71,19 +71,19 @@ def _lie_alike(one: Any, other: Any) -> bool:
 
 
 def _here_alone(operation: Callable[..., Tensor], *tensors: Any) -> Tensor:
-    # An operation on what lies in this process, in the wrapper that the tensors have.
+    # Apply an operation to the parts in this process, and wrap the result as the tensors are wrapped.
     first = tensors[0].detach()
     own = {}
     for name in (found := first.__tensor_flatten__())[0]:
         parts = [getattr(one, name) for one in tensors]
-        is_part = isinstance(parts[0], Tensor)  # newer releases list the mesh too
+        is_part = isinstance(parts[0], Tensor)  # newer releases also list the mesh
         own[name] = operation(*[part.detach() for part in parts]) if is_part else parts[0]
     made: Tensor = type(first).__tensor_unflatten__(own, found[1], first.shape, first.stride())
     return made
 
 
 def held(tensor: Tensor) -> Tensor:
-    """The numbers that it holds here, without the zeros that a sparse one leaves out."""
+    """The numbers that it holds here, without the zeros that a sparse one omits."""
     values = _unpacked(tensor)
     if values.layout is torch.sparse_coo:
         return values._values()
@@ -101,23 +101,26 @@ def dense(tensor: Tensor) -> Tensor:
 
 
 def _unpacked(tensor: Tensor) -> Tensor:
-    # Of one that holds integers in the place of its numbers, as classes of libraries do too, what these stand for.
+    # The numbers of a tensor; if it stores integers in their place, as some libraries' classes do, what these stand
+    # for.
     own = here(tensor)
     is_packed = own.is_quantized or type(own).dequantize is not Tensor.dequantize
     return own.dequantize() if is_packed else own
 
 
 def wide(values: Tensor) -> Tensor:
-    """In double precision. Raises NotImplementedError for two numbers in a byte, or bits that are not numbers."""
+    """In double precision. Raises NotImplementedError for two numbers in one byte, or bits that are not numbers."""
     return values.to(torch.complex128 if values.is_complex() else torch.float64)
 
 
 ORDINARY: frozenset[type] = frozenset({Tensor, torch.nn.Parameter})
-"""Tensors that are themselves and nothing else: another type may answer for itself."""
+"""Plain tensor types. Other types may define their own behaviour."""
 
 
 def is_there(tensor: Tensor) -> bool:
-    """Has its storage the bytes that it reaches? A program may free them (``resize_(0)``), and reading would crash."""
+    """Does its storage have the bytes that it reaches? A program may free them (``resize_(0)``), and reading would
+    crash.
+    """
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_meta or not tensor.numel():
         return True
     part = getattr(tensor, "_local_tensor", None)
@@ -130,15 +133,15 @@ def is_there(tensor: Tensor) -> bool:
 
 
 def grad_of(tensor: Tensor) -> Tensor | None:
-    """Its ``.grad``; None of a result that retains none, for PyTorch warns whoever reads that of one.
+    """Its ``.grad``; None for a result that does not retain it, because PyTorch warns about reading that.
 
-    A module may hold results in the place of its parameters, as of a step that is differentiated.
+    A module may hold results in place of its parameters, for example after a step that is differentiated.
     """
     return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
 
 
 def is_zero(tensor: Tensor) -> bool:
-    """Is it known to be exactly 0 everywhere? Not of parts in several processes, nor where a mode would see this."""
+    """Is it known to be 0 everywhere? False for parts in several processes, or if a mode would see the check."""
     if type(tensor) not in ORDINARY or tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested:
         return False
     if own_modes.dispatch_modes() > own_modes.count or (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
@@ -146,12 +149,12 @@ def is_zero(tensor: Tensor) -> bool:
     try:
         with DisableTorchFunction():
             return tensor.untyped_storage().nbytes() > 0 and not bool(tensor.any())
-    except (RuntimeError, NotImplementedError):  # of a dtype without that operation, or under vmap
+    except (RuntimeError, NotImplementedError):  # a dtype without that operation, or under vmap
         return False
 
 
 def floating(result: Any) -> list[Tensor]:
-    """The floating tensors in a value."""
+    """The floating-point tensors in a value."""
     return [leaf for _, leaf in leaves(result) if isinstance(leaf, Tensor) and is_floating(leaf)]
 
 
@@ -160,7 +163,7 @@ def is_floating(tensor: Tensor) -> bool:
 
 
 def describe(tensor: Tensor) -> Description:
-    """Shape (None for a nested tensor, which has no single one), dtype without its prefix, device.
+    """The shape (None for a nested tensor, which has no single one), the dtype without its prefix, and the device.
 
     >>> describe(torch.zeros(2, 3)).dtype
     'float32'
@@ -210,7 +213,7 @@ class Geometry:
 
 
 def same_content(a: Tensor, b: Tensor) -> bool:
-    """Equal bit for bit, NaN counting as equal to NaN."""
+    """Equal bit for bit, with NaN equal to NaN."""
     if a.dtype != b.dtype or a.shape != b.shape or a.layout is not torch.strided:
         return a is b or (a.dtype == b.dtype and a.shape == b.shape)
     if is_floating(a):
@@ -219,7 +222,7 @@ def same_content(a: Tensor, b: Tensor) -> bool:
 
 
 def numbers(tensor: Tensor) -> Any:
-    """The numbers as a NumPy array in double precision; None where there are none that can be read."""
+    """The numbers as a NumPy array in double precision; None if they cannot be read."""
     if not is_there(tensor) or tensor.is_meta or tensor.is_nested:
         return None
     try:
@@ -229,7 +232,7 @@ def numbers(tensor: Tensor) -> Any:
 
 
 def sample(tensor: Tensor, most: int) -> Any:
-    """At most so many of the numbers, evenly spaced, with no copy of the others; None for a sparse tensor too."""
+    """At most ``most`` of the numbers, evenly spaced, without copying the others; None for a sparse tensor."""
     if not is_there(tensor) or tensor.is_nested or tensor.layout is not torch.strided:
         return None
     values = here(tensor)
@@ -255,21 +258,21 @@ ALIGNED = 16  # bytes: a multiple of every dtype's size
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """One storage and the tensors of the recording that lie on it, with their layouts; it keeps the storage alive."""
+    """One storage and the tensors of the recording that lie in it, with their layouts. It keeps the storage alive."""
 
     storage: torch.UntypedStorage
     device: torch.device
     users: list[tuple[Tensor, dict[str, Any]]] = field(default_factory=list)
 
     def bytes(self) -> Any:
-        """What the tensors cover, and little else: their layouts are moved to where they lie in it."""
+        """The bytes that the tensors cover, and little else. Their layouts are adjusted to these bytes."""
         users = [(tensor, layout) for tensor, layout in self.users if tensor.numel()]
         ranges = [_covered(tensor) for tensor, _ in users]
         first = min((first for first, _ in ranges), default=0) // ALIGNED * ALIGNED
         last = max((last for _, last in ranges), default=0)
         distinct = {(t.dtype, tuple(t.shape), t.stride(), t.storage_offset()) for t, _ in users}
         if len(distinct) == 1 and last - first > max(4 * users[0][0].nbytes, 4096):
-            alone = users[0][0].contiguous()  # a column of a large matrix nobody else needs: save only itself
+            alone = users[0][0].contiguous()  # a column of a large matrix that nothing else needs: save only the column
             for _, layout in users:
                 layout["stride"], layout["offset"] = list(alone.stride()), 0
             return _flat(alone.untyped_storage(), self.device).cpu().numpy()
@@ -279,14 +282,14 @@ class Memory:
 
 
 def _covered(tensor: Tensor) -> tuple[int, int]:
-    # The bytes of its storage that a tensor reaches: the first, and the one after the last.
+    # The bytes of its storage that a tensor reaches: the first one, and the one after the last.
     first = int(tensor.storage_offset())
     last = first + sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
     return first * tensor.element_size(), (last + 1) * tensor.element_size()
 
 
 def _end(tensor: Tensor) -> int:
-    # The byte of its storage after the last that a tensor reaches.
+    # The end of the bytes of its storage that a tensor reaches.
     if tensor.is_contiguous():  # most are, and then there is nothing to sum
         return (int(tensor.storage_offset()) + tensor.numel()) * tensor.element_size()
     return _covered(tensor)[1]
@@ -297,7 +300,8 @@ def _flat(storage: torch.UntypedStorage, device: torch.device) -> Tensor:
 
 
 def encode(tensor: Tensor, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
-    """Describe a tensor as plain data, adding the memory it lies on to ``blobs`` (once where tensors share it).
+    """Describe a tensor as plain data, and add the memory in which it lies to ``blobs``, once for tensors that share
+    it.
 
     Raises NotSaved for a tensor that has no bytes of its own, or that means more than its numbers.
     """
@@ -353,7 +357,7 @@ def _compressed_parts(tensor: Tensor) -> dict[str, Tensor]:
 
 
 def decode(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Tensor:
-    """The tensor that ``encode`` described, on the CPU; tensors that shared memory share it again."""
+    """The tensor that ``encode`` described, on the CPU. Tensors that shared memory share it again."""
     dtype = getattr(torch, layout["dtype"], None)
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"a dtype {layout['dtype']!r}")
@@ -370,7 +374,7 @@ def decode(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Tensor:
     kind = getattr(torch, layout["layout"], None)
     if kind not in COMPRESSED:
         raise ValueError(f"a layout {layout['layout']!r}")
-    with warnings.catch_warnings():  # that PyTorch's compressed layouts are new, the one who made this tensor knows
+    with warnings.catch_warnings():  # whoever made this tensor knows that compressed layouts are new
         warnings.simplefilter("ignore", UserWarning)
         return torch.sparse_compressed_tensor(
             parts["compressed"], parts["plain"], parts["values"], shape, layout=kind, check_invariants=True
@@ -378,11 +382,11 @@ def decode(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Tensor:
 
 
 def is_partial(tensor: Tensor) -> bool:
-    """Has each process a part of a sum that is not taken yet? A ``DTensor`` says so."""
+    """Does each process hold a part of a sum that has not been computed yet? A ``DTensor`` says so."""
     return any(one.is_partial() for one in getattr(tensor, "placements", ()))
 
 
 def is_replicated(tensor: Tensor) -> bool:
-    """Has each process all of it? A ``DTensor`` says so."""
+    """Does each process hold all of it? A ``DTensor`` says so."""
     placements = getattr(tensor, "placements", ())
     return bool(placements) and all(one.is_replicate() for one in placements)

@@ -19,9 +19,9 @@ from backprobe.backends.user_lines import users_frames
 
 
 class HeldParameter(NamedTuple):
-    """A tensor that a module had as its parameter when it ran: its own, or that of a functional call.
+    """A tensor that a module had as its parameter when it ran: its own, or one from a functional call.
 
-    Within a transformation as ``vmap`` it is a part of another, the ``whole``.
+    Inside a transform such as ``vmap`` it is a part of another tensor, the ``whole``.
     """
 
     tensor: ref[Tensor]
@@ -31,9 +31,9 @@ class HeldParameter(NamedTuple):
 
 
 class TrainedNames:
-    """The names of the parameters of the modules that ran, and of what the running frames hold.
+    """The names of parameters of the modules that ran, and of what running frames hold.
 
-    Frames are looked into only where a name is needed: before Python 3.13 what is read of one stays alive with it.
+    Frames are read only if a name is needed, because before Python 3.13 what was read from one stays alive with it.
     """
 
     def __init__(self, ran: Iterable[Module], held: Mapping[int, HeldParameter]) -> None:
@@ -46,19 +46,19 @@ class TrainedNames:
 
     @cached_property
     def globals(self) -> list[tuple[str, Any]]:
-        """The variables of the modules that these functions stand in."""
+        """The global variables of these functions."""
         modules = {id(frame.f_globals): frame.f_globals for frame in users_frames(sys._getframe(1))}
         return [pair for each in modules.values() for pair in [*each.items()]]
 
     @cached_property
     def models(self) -> list[Module]:
-        """The modules that ran and are part of no other that did."""
+        """The modules that ran and are not part of another one that ran."""
         inside = {id(part) for one in self.ran for part in one.modules() if part is not one}
         return [one for one in self.ran if id(one) not in inside]
 
     @cached_property
     def roots(self) -> list[tuple[str, Module]]:
-        """Models with what the program calls them: variables, or their class; a part of another comes after that."""
+        """Models with the program's names for them: variables, or else their class. Parts of other models come last."""
         named = [(name, held) for name, held in self.variables if isinstance(held, Module)]
         known = {id(held) for _, held in named}
         others = [(type(one).__name__, one) for one in self.models if id(one) not in known]
@@ -67,7 +67,7 @@ class TrainedNames:
 
     @cached_property
     def modules(self) -> dict[int, tuple[str, Module, tuple[Module, ...]]]:
-        """By identity: the path of each module, the module, and those around it, from inside to outside."""
+        """By id: the path of each module, the module, and the modules around it, from inside to outside."""
         found: dict[int, tuple[str, Module, tuple[Module, ...]]] = {}
         for name, root in self.roots:
             by_path = dict(parts(root))
@@ -79,7 +79,7 @@ class TrainedNames:
 
     @cached_property
     def owners(self) -> dict[int, tuple[str, Module]]:
-        """By identity of a parameter: its name and the module that it lies in."""
+        """By the id of a parameter: its name, and the module that holds it."""
         found: dict[int, tuple[str, Module]] = {}
         for path, module, _ in self.modules.values():
             for own, parameter in named(module.named_parameters, recurse=False):
@@ -87,12 +87,12 @@ class TrainedNames:
         return found
 
     def parameters(self) -> Iterator[Tensor]:
-        """Those of the models that ran."""
+        """The parameters of the models that ran."""
         return (one for model in self.models for one in model.parameters())
 
     def only_passed(self, is_reached: Callable[[Iterable[Tensor]], bool]) -> set[int]:
-        """By identity: the parameters of models that no optimizer has, where a variable holds one that has a leaf which
-        backward came to, as the candidates that are moved on a surrogate model.
+        """The ids of model parameters that no optimizer owns, if some variable holds an optimizer that owns a leaf
+        which backward reached. An example are candidates that are optimized through a surrogate model.
         """
         held = [[*parameters(one)] for _, one in self.variables if isinstance(one, Optimizer)]
         given = {id(one) for own in held for one in own}
@@ -102,8 +102,8 @@ class TrainedNames:
         return {one for own in every if given.isdisjoint(own) for one in own}
 
     def of(self, parameter: Tensor) -> str:
-        """The name of a parameter; of one that no model has, that of a variable or of an item of a dict, that which
-        it had in a functional call, or its place in its optimizer.
+        """The name of a parameter. If no model holds it: the name of a variable or of an item of a dict, its name in a
+        functional call, or its place in its optimizer.
         """
         known = self.owners.get(id(parameter))
         if known is not None:
@@ -111,7 +111,7 @@ class TrainedNames:
         return next(self._other_names(parameter), f"a parameter of shape {tuple(parameter.shape)}")
 
     def _other_names(self, parameter: Tensor) -> Iterator[str]:
-        # What the program calls one that lies in no model, the plainest first.
+        # The program's names for a parameter that no model holds, the plainest first.
         yield from (name for name, value in (*self.variables, *self.globals) if value is parameter)
         yield from (
             f"{name}[{key!r}]"
@@ -133,12 +133,12 @@ class TrainedNames:
         )
 
     def owner(self, parameter: Tensor) -> Module | None:
-        """The module that it lies in, or that ran with it in the place of its own."""
+        """The module that holds it, or that ran with it in place of its own parameter."""
         known, called = self.owners.get(id(parameter)), self._called_with(parameter)
         return known[1] if known is not None else called.module if called is not None else None
 
     def _called_with(self, parameter: Tensor) -> HeldParameter | None:
-        # The functional call that had it, of a module that has a name.
+        # The functional call that used it, if its module has a name.
         found = self.held.get(id(parameter))
         is_it = found is not None and found.tensor() is parameter and id(found.module) in self.modules
         return found if is_it else None
@@ -150,7 +150,7 @@ class TrainedNames:
         return self.modules[id(module)][2]
 
     def held_by(self, parameter: Tensor, optimizers: Iterable[Optimizer]) -> str:
-        """The optimizer that has a parameter, by its class and what the program calls it."""
+        """The optimizer that owns a parameter: its class, and the program's name for it."""
         for one in optimizers:
             if any(own is parameter for own in parameters(one)):
                 names = [name for name, held in self.variables if held is one]

@@ -1,7 +1,7 @@
-"""Parameters that a block was to train, and those of them that got no gradient.
+"""Parameters that a block was meant to train, and those of them that got no gradient.
 
-A parameter got none if its ``.grad`` was None at each step of the optimizer that has it, or where no optimizer stepped
-when the block was over, and if no graph that ``backward()`` went through leads to it.
+A parameter got no gradient if its ``.grad`` was None at each step of the optimizer that owns it (or at the end of the
+block, if no optimizer stepped), and if no graph that ``backward()`` went through leads to it.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ from backprobe.record.source import Source
 from backprobe.record.training import ModuleCall, ModuleRan, Training, Untrained
 from backprobe.source.user_code import package
 
-MOST = 8  # of the calls of one module, and of the entries that lead back to one parameter
+MOST = 8  # calls that are kept for one module, and entries that lead back to one parameter
 
 
 class Reached:
-    """The leaves that calls of ``backward()`` came to, looked for when they are asked for."""
+    """The leaves that calls of ``backward()`` reached, computed on demand."""
 
     def __init__(self, calls: Sequence[BackwardCall]) -> None:
         self.calls = calls
-        self.is_whole = bool(calls) and not any(call.is_limited for call in calls)  # to ``inputs=``
+        self.is_whole = bool(calls) and not any(call.is_limited for call in calls)  # not limited to ``inputs=``
 
     @cached_property
     def leaves(self) -> dict[int, Tensor]:
-        """By identity."""
+        """The leaves by id."""
         nodes = graph.all_nodes(node for call in self.calls if not call.is_limited for node in call.nodes)
         return {id(leaf): leaf for leaf in graph.leaves(nodes)}
 
     @cached_property
     def sure(self) -> set[int]:
-        """By identity: those of them to which a way leads past every backward written in Python."""
+        """The ids of those that some path reaches without passing a custom backward."""
         pending = [node for call in self.calls if not call.is_limited for node in call.nodes]
         seen = set(pending)
         while pending:
@@ -78,14 +78,14 @@ class Reached:
 
 @dataclass(frozen=True)
 class Judged:
-    """The parameters that were to be trained, by identity."""
+    """The parameters that were meant to be trained, by id."""
 
     parameters: Mapping[int, Tensor]
     names: TrainedNames
     reached: Reached
 
     def spared(self) -> set[int]:
-        """The other parameters of models that ran, as of a teacher, or of one whose optimizer did not step."""
+        """The other parameters of models that ran, such as a teacher's, or those of an optimizer that did not step."""
         return {id(one) for one in self.names.parameters()}.difference(self.parameters)
 
 
@@ -95,25 +95,25 @@ class Census:
     def __init__(self, passing: Passing | None = None) -> None:
         self.passing = passing  # the calls of ``backward()`` so far
         self.runs = ModuleRuns()
-        self.stepped: dict[Optimizer, Source | None] = {}  # with the line in which each stepped
-        self.empty: dict[int, Tensor] = {}  # by identity: the parameters without a gradient when a step began
-        self.before: dict[int, int] = {}  # how many calls of ``backward()`` had begun then
+        self.stepped: dict[Optimizer, Source | None] = {}  # each with the line of its step
+        self.empty: dict[int, Tensor] = {}  # by id: the parameters without a gradient when a step started
+        self.before: dict[int, int] = {}  # how many calls of ``backward()`` had started by then
         self.filled = Seen()
-        self.zero: dict[int, Tensor] = {}  # by identity: those whose gradient was exactly 0 when a step began
-        self.has_moving = False  # was any gradient another, or is it not known?
+        self.zero: dict[int, Tensor] = {}  # by id: parameters whose gradient was exactly 0 when a step started
+        self.has_moving = False  # was any gradient not 0, or is that unknown?
 
     def listen(self) -> list[Any]:
-        """Look at every step from now on; what is returned ends that."""
+        """Observe every step from now on. The returned handles end that."""
         return [register_optimizer_step_pre_hook(self._look), register_optimizer_step_post_hook(self._look)]
 
     def _look(self, optimizer: Optimizer, *_: Any) -> None:
-        # After the step as well: its closure may have called ``backward()``.
+        # Also runs after the step, because its closure may have called ``backward()``.
         if torch.compiler.is_compiling():
             return
         if self.stepped.get(optimizer) is None:
             self.stepped[optimizer] = users_line(sys._getframe(1))
         for tensor in parameters(optimizer):
-            if not tensor.is_leaf:  # nor is it asked for its gradient: see ``grad_of``
+            if not tensor.is_leaf:  # nor is its gradient read: see ``grad_of``
                 continue
             if tensor.grad is not None:
                 self.filled.add(tensor)
@@ -125,8 +125,8 @@ class Census:
                 self.before[id(tensor)] = 0 if self.passing is None else len(self.passing.calls)
 
     def judged(self, calls: Sequence[BackwardCall]) -> Judged | None:
-        """The parameters that were to be trained: those of the optimizers that stepped, and where none did those of the
-        models that ran with gradients switched on; None where that is not known.
+        """The parameters that were meant to be trained: those of the optimizers that stepped, or if none did, those of
+        models that ran with gradients on. None if that is unknown.
         """
         if not self.stepped and not self.runs.modules:
             return None
@@ -139,9 +139,11 @@ class Census:
         return Judged(found, names, reached) if found else None
 
     def zeros(self, calls: Sequence[BackwardCall]) -> Sequence[Reason]:
-        """Gradients that are 0 everywhere: those of all parameters, as their optimizers stepped or, if nothing has
-        written to them since the engine made them, now; those behind a backward of the program's own. And what such a
-        backward calls.
+        """Notes on gradients that are 0 everywhere: those of all parameters, and those behind custom backwards of the
+        program.
+
+        Gradients are taken from when the optimizers stepped; if none did, they are those of now, unless something has
+        written to them since the engine made them. Also notes on what a custom backward calls.
         """
         for one in () if self.stepped or self.has_moving else self.runs.held.values():
             tensor = one.tensor()
@@ -170,7 +172,7 @@ class Census:
         return [*found, *zeros, *givers.unrecorded()]
 
     def _leaves(self, one: Tensor, names: TrainedNames) -> Iterable[Tensor]:
-        # A parameter, or where the program has put a result in its place, those that its module ran with before.
+        # The parameter itself, or if the program replaced it by a result, those that its module used before.
         if one.is_leaf:
             return (one,)
         name, owner = names.owners.get(id(one), ("", None))
@@ -185,7 +187,7 @@ class Census:
     def found(
         self, judged: Judged, captures: Sequence[Capture], inputs: Sequence[Sequence[int]], compiled: bool
     ) -> Training | None:
-        """What became of the parameters; None where none was to be trained after all."""
+        """What happened to the parameters; None if none was meant to be trained after all."""
         names, reached = judged.names, judged.reached
         trainable = [one for one in judged.parameters.values() if one.requires_grad or one in self.filled]
         cleared, unsent = self._without_at_step(trainable, reached.calls)
@@ -218,7 +220,7 @@ class Census:
         )
 
     def _cut_short(self, trainable: Sequence[Tensor], names: TrainedNames, reached: Reached) -> dict[int, Tensor]:
-        # By identity: those that a ``backward()`` which raised would have come to, perhaps by a checkpoint.
+        # By id: parameters that a failed ``backward()`` would have reached, perhaps through a checkpoint.
         if all(call.is_over for call in reached.calls):
             return {}
         owners = ((one, names.owner(one)) for one in trainable if self._lacks(one))
@@ -231,8 +233,8 @@ class Census:
     def _without_at_step(
         self, trainable: Sequence[Tensor], calls: Sequence[BackwardCall]
     ) -> tuple[list[Tensor], set[int]]:
-        # The parameters behind calls of ``backward()`` that had no gradient at any step that followed: those whose
-        # gradients were cleared, and by identity those that none was sent to, by a backward written in Python.
+        # The parameters before calls of ``backward()`` that had no gradient at any later step: those whose gradients
+        # were cleared, and the ids of those for which a custom backward returned none.
         lacking = [one for one in trainable if id(one) in self.before and one not in self.filled]
         reached = {count: Reached(calls[:count]) for count in {self.before[id(one)] for one in lacking}}
         behind = [one for one in lacking if reached[self.before[id(one)]].any_of([one])]
@@ -296,18 +298,18 @@ class Census:
             yield Untrained(name, path, type(module).__name__, ran, held, tuple(calls), at, own)
 
     def _in_its_place(self, one: Tensor, owner: Module, name: str, ran: ModuleRan) -> list[Tensor] | None:
-        # What its module ran with in the place of a parameter, or another with its numbers; None where none did.
+        # What its module used in place of a parameter, or another tensor with its numbers; None if there was none.
         if self.runs.ran_with_others(owner, one):
             return self.runs.instead_of(owner, name.rpartition(".")[2])
         return (self.runs.holding(one) if ran is ModuleRan.NOT_CALLED else None) or None
 
     def _steps_of(self, one: Tensor) -> tuple[ModuleCall, ...]:
-        # The line in which the optimizer steps that has a parameter of no model.
+        # The line of the optimizer step, for a parameter that belongs to no model.
         own = (line for optimizer, line in self.stepped.items() if any(each is one for each in parameters(optimizer)))
         return tuple([ModuleCall(line, line.text) for line in own if line is not None][:1])
 
     def _ran(self, owner: Module, names: TrainedNames, reached: Reached, compiled: bool) -> tuple[ModuleRan, Module]:
-        # Did the module of a parameter run? With it the module that this is known of, perhaps one around it.
+        # Did the module of a parameter run? Also returns the module for which this is known, perhaps one around it.
         chain = [owner, *names.around(owner)]  # from inside to outside
         at = next((at for at, one in enumerate(chain) if id(one) in self.runs.modules), None)
         if compiled or not self.runs.modules or any(_is_opaque(one) for one in chain):
@@ -318,7 +320,7 @@ class Census:
         if at is None:
             return ModuleRan.UNKNOWN, owner
         called = self.runs.called_with(chain[at], chain[at + 1 :])
-        is_partly = reached.any_of(called.parameters())  # as a MultiheadAttention, which does not call all its parts
+        is_partly = reached.any_of(called.parameters())  # such as MultiheadAttention, which does not call all its parts
         return ModuleRan.PARTLY if is_partly else ModuleRan.CALLED, chain[at]
 
     def _calls(self, module: Module) -> Iterator[ModuleCall]:
@@ -329,19 +331,19 @@ class Census:
 
 
 def _positions(tensors: Sequence[Tensor], captures: Sequence[Capture]) -> tuple[int, ...]:
-    # The first capture of each of these, if it has one.
+    # The first capture of each of these tensors, if it has one.
     firsts = {id(capture.tensor): at for at, capture in reversed([*enumerate(captures)])}
     return tuple([firsts[id(one)] for one in tensors if id(one) in firsts])
 
 
 def _is_of_no_model(one: Untrained) -> bool:
-    # Does an optimizer have a parameter that is of no model that ran?
+    # Does an optimizer own a parameter that belongs to no model that ran?
     is_root = one.ran is ModuleRan.NOT_CALLED and "." not in one.module
     return bool(one.held_by) and (is_root or (not one.module and one.ran is ModuleRan.UNKNOWN))
 
 
 def _silent(parameter: Tensor, givers: Givers) -> tuple[ModuleCall, ...]:
-    # The lines of the backwards in Python that returned None in the place of its gradient.
+    # The lines of the custom backwards that returned None in place of its gradient.
     edge = gradient_edge(parameter)
     functions = () if edge is None else givers.by_hand(edge.node)
     return tuple([ModuleCall(one.line, f"{one.name}()") for one in functions if one.line is not None])
@@ -358,7 +360,7 @@ def _is_opaque(module: Module) -> bool:
 def _carriers(
     lacking: Sequence[Tensor], captures: Sequence[Capture], inputs: Sequence[Sequence[int]]
 ) -> dict[int, tuple[int, ...]]:
-    # By identity of the parameter: the captures that lead back to it, and to no other that does.
+    # By the id of a parameter: the captures that lead back to it, without those that lead to another such capture.
     wanted = {id(one) for one in lacking}
     leads: dict[Any, frozenset[int]] = {}
     found: dict[int, list[int]] = {at: [] for at in wanted}
@@ -373,7 +375,7 @@ def _carriers(
 
 
 def _leading(root: Any, wanted: set[int], known: dict[Any, frozenset[int]]) -> frozenset[int]:
-    # The wanted leaves that a node leads to.
+    # The wanted leaves to which a node leads.
     pending = [root]
     while pending:
         node = pending[-1]

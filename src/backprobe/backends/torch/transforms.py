@@ -15,26 +15,26 @@ from backprobe.backends.torch.private import (
 from backprobe.errors import Unsupported
 
 WITHOUT_LEAVES = {"Vmap": "vmap", "Jvp": "jvp", "Functionalize": "functionalize"}
-"""Those in which PyTorch lets no tensor require a gradient, as it calls them; ``grad`` and ``vjp`` let it."""
+"""Transforms in which PyTorch lets no tensor require a gradient, by PyTorch's names. ``grad`` and ``vjp`` are fine."""
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """What a tensor within a transform is a part of, as one in ``vmap``; itself outside."""
+    """The tensor of which a tensor inside a transform, such as ``vmap``, is a part; outside, the tensor itself."""
     while is_wrapped(tensor):
         tensor = unwrapped(tensor)
     return tensor
 
 
 def is_traced() -> bool:
-    """Is a graph made of what runs here, by AOTAutograd or ``make_fx``? Its tensors stand for others, without numbers.
+    """Is AOTAutograd or ``make_fx`` tracing here? Tensors are then placeholders without numbers.
 
-    Dynamo, which does so too, says it by itself: ``torch.compiler.is_dynamo_compiling()``.
+    Dynamo also traces, but has its own check: ``torch.compiler.is_dynamo_compiling()``.
     """
     return dispatch_mode(REMOVES_WRITES) is not None or dispatch_mode(TRACES) is not None
 
 
 def refuse_inside(asked: str) -> None:
-    """Raise Unsupported where such a transform runs what would be probed."""
+    """Raise Unsupported if the probed code would run inside such a transform."""
     running = innermost_transform()
     name = None if running is None else WITHOUT_LEAVES.get(running.key().name)
     if name is not None:

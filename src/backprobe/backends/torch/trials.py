@@ -1,4 +1,4 @@
-"""Trials of a program in PyTorch: its arguments, and the parameters of the modules that it calls."""
+"""Runs a PyTorch program again for trials, with other arguments and other parameters of the modules that it calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from backprobe.record.containers import leaves
 
 
 class TorchTrials(Trials):
-    """PyTorch's ``Trials``. Modules are those that the first run calls, wherever the program has them from."""
+    """PyTorch's ``Trials``. Modules are those that the first run calls, wherever the program gets them from."""
 
     def __init__(self) -> None:
         self.modules: dict[int, Module] = {}

@@ -1,4 +1,4 @@
-"""The nodes of autograd's graph that a run has made outside of the calls that are accounted for."""
+"""The nodes of autograd's graph that a run made outside of the calls that are accounted for."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from backprobe.backends.torch.private import nodes_made
 
 
 def now() -> int:
-    """The number that the next node of this thread gets: nodes are numbered as they are made."""
+    """The number that the next node of this thread will get: nodes are numbered in order of creation."""
     return int(nodes_made())
 
 
 class Coverage:
-    """The nodes that lead to what calls are given, by number; no node is kept alive."""
+    """The nodes that lead to the arguments of calls, by number; no node is kept alive."""
 
     def __init__(self) -> None:
         self.start = now()
-        self.accounted: list[tuple[int, int]] = []  # one after the other: from which number to which
-        self.differentiated: set[int] = set()  # what gradients with a graph of their own were computed through
-        self.derivatives: list[tuple[int, int]] = []  # from which number to which such gradients were made
-        self.differentiating = -1  # where the last of them begins
-        self.seen: dict[int, tuple[str, bool]] = {}  # what it is called, and whether its derivative was written by hand
+        self.accounted: list[tuple[int, int]] = []  # consecutive ranges of numbers
+        self.differentiated: set[int] = set()  # nodes through which gradients with a graph were computed
+        self.derivatives: list[tuple[int, int]] = []  # ranges of numbers in which such gradients were computed
+        self.differentiating = -1  # the start of the last of these ranges
+        self.seen: dict[int, tuple[str, bool]] = {}  # its name, and whether its derivative is handwritten
 
     def account_for(self, since: int) -> None:
-        """What was made since then was made by a call that is accounted for."""
+        """Nodes made since ``since`` belong to a call that is accounted for."""
         while self.accounted and self.accounted[-1][0] >= since:
             self.accounted.pop()
         self.accounted.append((since, now()))
@@ -36,7 +36,7 @@ class Coverage:
             self.derivatives.append((since, now()))
 
     def look(self, tensors: Iterable[Tensor]) -> None:
-        """Note all that leads to these tensors and was made in this run."""
+        """Note all nodes of this run that lead to these tensors."""
         pending = [node for tensor in tensors if (node := tensor.grad_fn) is not None]
         while pending:
             node = pending.pop()
@@ -46,9 +46,10 @@ class Coverage:
                 pending += [follower for follower, _ in node.next_functions if follower is not None]
 
     def differentiate(self, outputs: Iterable[Tensor], inputs: Iterable[Tensor]) -> bool:
-        """Note all that leads from these inputs to the outputs, or from anywhere. Was any of it noted as a derivative?
+        """Note all nodes between these inputs and the outputs, or all nodes before the outputs. Was any of them a
+        derivative?
 
-        What is made next is one.
+        Nodes made from now on belong to a derivative.
         """
         ends, seen = {one.grad_fn for one in inputs}, set[int]()
         pending = [node for tensor in outputs if (node := tensor.grad_fn) is not None]
@@ -64,7 +65,7 @@ class Coverage:
         return is_again
 
     def unaccounted(self) -> list[tuple[str, bool]]:
-        """What was noted, and is not accounted for."""
+        """The noted nodes that are not accounted for."""
         return [self.seen[at] for at in sorted(self.seen) if not self._is_accounted_for(at)]
 
     def _is_accounted_for(self, number: int) -> bool:

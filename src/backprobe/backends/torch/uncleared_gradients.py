@@ -1,9 +1,9 @@
-"""Gradients of a step that are added to those of the step before, because nobody has cleared these.
+"""Gradients that are added to those of the step before, because nobody has cleared these.
 
-At the end of a step each ``.grad`` is remembered by its identity and version. One that is the same as a pass of
-``backward()`` begins, and another as it ends, was added to. It does not count where it is cleared before its optimizer
-steps, as that of a critic which the loss of a generator went through: whatever touches it between two passes clears
-it, and clipping and unscaling come after the last.
+At the end of a step each ``.grad`` is remembered by id and version. If it is unchanged when a pass of ``backward()``
+starts, and changed when the pass ends, the pass has added to it. This does not count if it is cleared before its
+optimizer steps, as for a critic through which the generator's loss went. Whatever changes a gradient between two passes
+is taken as clearing it; clipping and unscaling come only after the last pass.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import grad_of
 
 State = tuple[int, int]
-"""The identity and version of a gradient."""
-FEW = 3  # gradients that are read: those that ``.grad.data.zero_()`` has cleared have no other version
+"""The id and version of a gradient."""
+FEW = 3  # gradients that are read, because ``.grad.data.zero_()`` clears without a new version
 
 
 class UnclearedGradients:
-    """Those of one training, from step to step."""
+    """The uncleared gradients of one training, from step to step."""
 
     def __init__(self) -> None:
-        self.left: dict[Tensor, State] = {}  # by parameter: what the step before has left
-        self.found: dict[Tensor, State] = {}  # what has been added to that since then
+        self.left: dict[Tensor, State] = {}  # by parameter: what the step before left
+        self.found: dict[Tensor, State] = {}  # gradients that something has been added to since
 
     def step_ended(self, parameters: Iterable[Tensor]) -> None:
-        """These are the parameters whose gradients are left to the next step."""
+        """The step has ended and leaves the gradients of these parameters to the next step."""
         states = [(one, _state(one)) for one in parameters]
         self.left = {one: state for one, state in states if state is not None}
         self.found = {}
 
     def pass_began(self) -> None:
-        """A pass of ``backward()`` begins, and has added to nothing yet."""
+        """A pass of ``backward()`` starts, and has not added to anything yet."""
         self.found = {one: state for one, state in self.found.items() if _state(one) == state}
         self.left = {one: state for one, state in self.left.items() if _state(one) == state}
         if self.left and _are_zero(self.left):
@@ -54,7 +54,7 @@ class UnclearedGradients:
                 self.found |= {} if state is None else {one: state}
 
     def count(self) -> int:
-        """Of how many parameters the gradients are sums, as the step ends."""
+        """The number of parameters whose gradients are such sums when the step ends."""
         states = [(_state(one), known) for one, known in self.found.items()]
         return sum(state is not None and state[0] == known[0] for state, known in states)
 
@@ -65,7 +65,7 @@ def _state(parameter: Tensor) -> State | None:
 
 
 def _are_zero(parameters: Iterable[Tensor]) -> bool:
-    # Has it been cleared in a way that leaves no other version?
+    # Were they cleared in a way that leaves the version unchanged?
     smallest = sorted(parameters, key=lambda one: one.numel())[:FEW]
     gradients = [gradient for one in smallest if (gradient := grad_of(one)) is not None and not gradient.is_sparse]
     with quiet(), torch.no_grad():

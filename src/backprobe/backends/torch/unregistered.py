@@ -1,6 +1,6 @@
-"""Tensors that modules compute with and that no optimizer has, because they are not registered as parameters.
+"""Tensors that modules compute with but no optimizer owns, because they are not registered as parameters.
 
-They lie in plain lists and dicts, or are plain tensors and buffers in the place of parameters.
+They lie in plain lists and dicts, or are plain tensors and buffers used like parameters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from backprobe.record.training import Stray, Unregistered
 from backprobe.source.user_code import innermost, package
 
 OWN_USE = re.compile(r"(?:-=|sub_|add_|=.*-).*\.grad\b|\bgrad\(|\bjacobian\(|\bhessian\(")
-"""A step of gradient descent that the program writes out itself, or a derivative that it takes itself: what requires a
+"""Matches a handwritten step of gradient descent, or a derivative that the program takes itself: tensors that require a
 gradient may be meant for these.
 """
 
@@ -34,7 +34,7 @@ gradient may be meant for these.
 def unregistered(
     names: TrainedNames, leaves: Mapping[int, Tensor], stepped: Iterable[Optimizer]
 ) -> Iterator[Unregistered]:
-    """What lies in attributes of the modules that ran and in no optimizer; ``leaves`` are those that got gradients."""
+    """What lies in attributes of modules that ran, but in no optimizer. ``leaves`` are those that got gradients."""
     held = _held(stepped)
     stray = {at: one for at, one in leaves.items() if at not in held}
     found = [*_in_containers(names.ran, stray), *_tensors(names.ran, stray, names.owners)] if stray else []
@@ -52,7 +52,7 @@ def unregistered(
 
 
 def not_held(names: TrainedNames, leaves: Mapping[int, Tensor]) -> Iterator[Unregistered]:
-    """The parameters of the modules that ran that got gradients, and that no optimizer has."""
+    """The parameters of modules that ran and got gradients, but that no optimizer owns."""
     held = _held(_all_optimizers())
     for at in leaves:
         if at in names.owners and at not in held:
@@ -61,17 +61,17 @@ def not_held(names: TrainedNames, leaves: Mapping[int, Tensor]) -> Iterator[Unre
 
 
 def _held(optimizers: Iterable[Optimizer]) -> set[int]:
-    # By identity: the tensors that optimizers have.
+    # The ids of tensors that optimizers own.
     return {id(one) for optimizer in optimizers for one in parameters(optimizer)}
 
 
 def _all_optimizers() -> list[Optimizer]:
-    # Each that is alive, wherever the program keeps it.
+    # All optimizers that are alive, wherever the program keeps them.
     return [one for one in gc.get_objects() if issubclass(type(one), Optimizer) and hasattr(one, "param_groups")]
 
 
 Found = tuple[Module, str, str, list[tuple[str, Tensor]]]
-"""A module, one of its attributes, what that is, and the tensors in it with the rest of their names."""
+"""A module, one of its attributes, the kind of attribute, and the tensors in it with the rest of their names."""
 
 
 def _in_containers(ran: Iterable[Module], stray: Collection[int]) -> Iterator[Found]:
@@ -88,7 +88,7 @@ def _in_containers(ran: Iterable[Module], stray: Collection[int]) -> Iterator[Fo
 
 
 def _tensors(ran: Iterable[Module], stray: Collection[int], owners: Collection[int]) -> Iterator[Found]:
-    # Plain tensors that got a gradient, and those that were computed once from a tensor of no model.
+    # Plain tensors that got a gradient, and those that were computed once from a tensor that belongs to no model.
     for module in ran:
         for attribute, value in [*vars(module).items(), *module._buffers.items()]:
             if not isinstance(value, Tensor) or not value.requires_grad or not _is_kept(module, attribute):
@@ -115,9 +115,9 @@ def _constants(module: Module) -> Iterator[tuple[str, str]]:
 
 
 def _is_kept(module: Module, attribute: str) -> bool:
-    # Does ``__init__`` alone put something there, and does nothing in that file use gradients by itself?
+    # Is it set only by ``__init__``, in a file that does not use gradients itself?
     #
-    # What another method puts there may be data, such as an input that requires a gradient.
+    # What other methods set may be data, such as an input that requires a gradient.
     kind = type(module)
     codes = [code for base in kind.__mro__[: kind.__mro__.index(Module)] for code in _codes(base)]
     writers = {code.co_name for code in codes if attribute in _stored(code)}
@@ -137,5 +137,5 @@ def _codes(kind: type[Any]) -> Iterator[CodeType]:
 
 @lru_cache(1024)
 def _stored(code: CodeType) -> frozenset[str]:
-    # The attributes that a function writes.
+    # The attributes that a function sets.
     return frozenset(one.argval for one in dis.get_instructions(code) if one.opname == "STORE_ATTR")

@@ -1,4 +1,4 @@
-"""Parameters that a training does not train, as it begins: kept in the run beside its statistics."""
+"""Parameters that are not trained at the start of a training, stored in the run besides its statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backprobe.record.names import quote_path
 
 
 def untrained(model: Module, optimizers: Sequence[Any]) -> dict[str, list[str]]:
-    """The names of parameters that require no gradient (``frozen``), and of others that no optimizer has."""
+    """The names of parameters that require no gradient (``frozen``), and of others that no optimizer owns."""
     names = {parameter: quote_path(path) for path, parameter in reversed(watched_parameters(unwrapped(model)))}
     held = {parameter for optimizer in optimizers for parameter in optimizer_steps.parameters(optimizer)}
     trained = [(one, name) for one, name in reversed(names.items()) if one.requires_grad]

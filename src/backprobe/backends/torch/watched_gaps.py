@@ -1,4 +1,4 @@
-"""Names without a row in a step that had a backward: which there are, and why."""
+"""Names without a row in a step that had a backward, and why they have none."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ NO_FORWARD = Module.forward
 
 
 class WatchedGaps:
-    """Collects in a measured step how modules were called, and says at its end what has no row."""
+    """Collects how modules are called in a measured step, and reports at its end which names have no row."""
 
     def __init__(self, model: Module, options: WatchOptions, listener: StepListener) -> None:
         self.model, self.options, self.listener = model, options, listener
-        self.called: set[int] = set()  # modules, by identity
-        self.came: set[int] = set()  # the places of tensors that were there, whether they have a row or not
-        self.unread: dict[int, GapCode] = {}  # by place: why it has none
+        self.called: set[int] = set()  # ids of modules
+        self.came: set[int] = set()  # places of tensors that existed, whether they have a row or not
+        self.unread: dict[int, GapCode] = {}  # by place: why it has no row
         self.without_grad: weakref.WeakSet[Module] = weakref.WeakSet()
         self.elsewhere: weakref.WeakSet[Module] = weakref.WeakSet()
         self.last: dict[Key, None] = {}
@@ -38,19 +38,19 @@ class WatchedGaps:
         self.own: dict[str, Tensor] = {}
         self.written: Container[int] = ()
         self.forwards: dict[str, WatchedForward] = {}
-        self.held: set[int] = set()  # parameters that optimizers have, by identity
+        self.held: set[int] = set()  # ids of parameters that optimizers own
 
     def step_ends(
         self,
-        heard: Mapping[Module, Any],  # of each module, what has ``path`` and ``places``
+        heard: Mapping[Module, Any],  # for each module, an object with ``path`` and ``places``
         names: Mapping[Tensor, str],
         wants: Callable[[str], bool],
         steps: OptimizerSteps,
         locals: WatchedLocals,
         written: Container[int],
     ) -> None:
-        """All that has no row is said to the listener. ``written``: the places of gradients of views that were written
-        to.
+        """Report everything that has no row to the listener. ``written``: places of gradients of views that were
+        written to.
         """
         self.written, self.steps = written, steps
         self.forwards = {quote_path(one.path): one for one in locals.forwards.values()}
@@ -115,13 +115,13 @@ class WatchedGaps:
         return self.listener.place(name, kind) if self.listener.has(name, kind) else NONE
 
     def _came(self, name: str, missing: Container[Key]) -> bool:
-        # Was the tensor there in this step, of which a gradient is missing?
-        has_row = self.options.values and (name, VALUE) not in missing  # as from code that was compiled
+        # Did the tensor, whose gradient is missing, exist in this step?
+        has_row = self.options.values and (name, VALUE) not in missing  # for example from compiled code
         place = self._place(name, GRADIENT)
         return has_row or (place != NONE and place in self.came)
 
     def _why_local(self, path: str, has_no_gradient: bool, is_called: bool) -> GapCode | None:
-        # Why a local of a forward has no row; None where the forward did not run.
+        # Why a local of a forward has no row; None if the forward did not run.
         forward = self.forwards.get(path)
         if forward is None:
             return GapCode.REMOVED

@@ -1,4 +1,4 @@
-"""Locals of forwards that are watched: which there are, and the forwards that report them in measured steps."""
+"""Watched locals of forwards: which there are, and the forwards that report them in measured steps."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from backprobe.record.names import quote_path
 
 NO_FORWARD = Module.forward
 Take = Callable[["WatchedForward", str, Any, Bound], None]
-"""Takes what a local of a forward is bound to."""
+"""Receives what a local of a forward is bound to."""
 
 
 @dataclass(eq=False)
 class WatchedForward:
-    """A forward of which locals are watched."""
+    """A forward with watched locals."""
 
     module: Module
     path: str
@@ -34,7 +34,7 @@ class WatchedForward:
     """Its selected locals."""
 
     places: dict[str, Any] = field(default_factory=dict)
-    """As of a module, by ``:local`` and the path of a tensor in what that holds."""
+    """As for a module, by ``:local`` and the path of a tensor in its value."""
 
     bound: set[str] = field(default_factory=set)
     """The locals that have been bound."""
@@ -50,11 +50,11 @@ class WatchedLocals:
         self.forwards: dict[Module, WatchedForward] = {}
         self.aliases: dict[str, str] = {}
         self.unread: dict[str, str] = {}  # paths of modules whose source cannot be read, and why
-        self.compiled: set[int] = set()  # modules that have run in compiled code, by identity
+        self.compiled: set[int] = set()  # ids of modules that have run in compiled code
         self.made: dict[Module, BindingForward | None] = {}
 
     def look(self, parts: Sequence[tuple[str, Module]]) -> Mapping[str, str]:
-        """Walk the modules of a model, for those that are not known. Returns the other names of what is shared."""
+        """Walk the modules of a model to find new ones. Returns the other names of shared modules."""
         for path, module in parts:
             known = self.forwards.get(module)
             if (known is not None and known.path == path) or not self.selection.wants_locals(path):
@@ -93,7 +93,7 @@ class WatchedLocals:
         return [_named(path, one) for path, forward in found if forward is not None for one in _locals(forward)]
 
     def refuse_compiled(self, model: Module, asked: str) -> None:
-        """Raise Unsupported where selected locals are in a part that is compiled."""
+        """Raise Unsupported if selected locals are in a part that is compiled."""
         parts = structure(model).parts
         compiled = [
             bare(path) for path, part in parts if is_compiled_module(part) or is_compiled(vars(part).get("forward"))
@@ -104,7 +104,7 @@ class WatchedLocals:
                 self._refuse(one, asked, f"{around[-1]!r} is compiled" if around[-1] else "the model is compiled")
 
     def refuse_seen(self, asked: str) -> None:
-        """The same of what has run in compiled code since."""
+        """The same for parts that have run in compiled code since."""
         for one in self.forwards.values():
             if id(one.module) in self.compiled:
                 self._refuse(one, asked, f"{one.path or 'the model'!r} has run in a function that is compiled")
@@ -119,10 +119,10 @@ class WatchedLocals:
             next="select= without them, for what modules return; or watch the model without torch.compile",
         )
 
-    # through a training
+    # during a training
 
     def wake(self) -> None:
-        """A measured step begins: the forwards report."""
+        """A measured step starts: let the forwards report."""
         for one in self.forwards.values():
             one.hearer.entered = False
             if not one.is_heard:
@@ -131,13 +131,13 @@ class WatchedLocals:
                 hear(one.forward, one.hearer)
 
     def _renew(self, one: WatchedForward) -> None:
-        # The program may have given a module or a class another forward.
+        # Make the reporting forward again if the program has given the module or its class another forward.
         if one.forward.made_from != definition(one.module):
             with suppress(NoSource):
                 one.forward = self.made[one.module] = BindingForward(one.module, self.selection.asks_operations)
 
     def rest(self) -> None:
-        """None reports until ``wake``."""
+        """Let no forward report until ``wake``."""
         for one in self.forwards.values():
             self._ignore(one)
 
@@ -147,7 +147,7 @@ class WatchedLocals:
             ignore(one.forward, one.hearer)
 
     def never_bound(self) -> Iterator[tuple[WatchedForward, str]]:
-        """The selected locals that have held nothing so far."""
+        """The selected locals that have not been bound so far."""
         for one in self.forwards.values():
             for name in one.names:
                 if name not in one.bound:
@@ -155,7 +155,7 @@ class WatchedLocals:
 
 
 def _locals(forward: BindingForward) -> list[str]:
-    # The locals that a forward binds, without what it returns: that is heard from outside.
+    # The locals that a forward binds. Its return value is left out, because that is observed from outside.
     return [one for one in dict.fromkeys(site.local for site in forward.sites) if one not in ("", "return", "self")]
 
 

@@ -1,7 +1,7 @@
-"""The passes of ``autograd.grad`` in one step of a watched training: they count where the step runs no ``backward()``.
+"""Passes of ``autograd.grad`` in one step of a watched training. They count if the step runs no ``backward()``.
 
-Whether it does is known when the step is over, so the statistics of what such a pass brings are kept until then. The
-tensors are not: a graph lives no longer than without a watch.
+Whether it does is known only at the end of the step, so the statistics of such passes are kept until then. Tensors are
+not kept: graphs live no longer than without a watch.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Kept = dict[int, list[Any]]
 
 
 class GradPasses:
-    """Those of the step that runs."""
+    """The passes of the current step."""
 
     def __init__(self) -> None:
         self.rows: dict[int, Kept] = {}  # by the engine's number of the pass
         self.counts: dict[int, Kept] = {}
-        self.first: tuple[tuple[Held, ...], tuple[Held, ...]] | None = None  # what the first call began at
+        self.first: tuple[tuple[Held, ...], tuple[Held, ...]] | None = None  # the outputs and inputs of the first call
         self.are_of_one = True
 
     def begin(self, running: int, frame: FrameType) -> None:
-        """A call of ``grad()`` runs in this frame. One within another pass is a part of that."""
+        """A call of ``grad()`` runs in this frame. One inside another pass is part of that."""
         call = BackwardCall.of(frame)
         if call.is_nested or call.is_ours or call.is_transformed or call.is_batched:
             return
@@ -48,16 +48,17 @@ class GradPasses:
         return are_there and BackwardCall(roots, seeds).asks_as(call)
 
     def add(self, running: int, place: int, row: Any, counted: Any) -> None:
-        """What a pass brought to a place, and its magnitudes where they are counted."""
+        """Record what a pass brought to a place, and its histogram if one is taken."""
         if running in self.rows:
             self.rows[running].setdefault(place, []).append(row)
             if counted is not None:
                 self.counts[running].setdefault(place, []).append(counted)
 
     def of_one_output(self) -> tuple[Kept, Kept]:
-        """What came to each place, if all calls were of one output.
+        """What arrived at each place, if all calls differentiated the same output.
 
-        Those that ask the same output for other inputs bring the same to what they have in common: the first stands.
+        Calls that ask the same output for other inputs bring the same gradients to shared places, so the first one is
+        kept.
         """
         return (_first(self.rows), _first(self.counts)) if self.are_of_one else ({}, {})
 

@@ -1,7 +1,7 @@
-"""A script of which nothing is known: the models that it calls, and the optimizers that it made for them.
+"""Watches a script of which nothing is known: finds the models that it calls, and the optimizers that it made for them.
 
-PyTorch's hooks on all modules say which module is called from outside of any other, before it computes: so the first
-step is whole. Its optimizers are those that hold one of its parameters.
+PyTorch's hooks on all modules show which module is called from outside of all others, before it computes, so the first
+step is complete. A model's optimizers are those that hold one of its parameters.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from backprobe.source.frames import name_in
 T = TypeVar("T")
 
 HOOKS: dict[int, Callable[..., Any]] = getattr(module_file, "_global_forward_pre_hooks", {})
-"""PyTorch's hooks before the forwards of all modules: a call runs those that were there when it began."""
+"""PyTorch's hooks before the forwards of all modules. A call runs those that existed when it started."""
 
 
 class WatchedScript:
-    """Hears one script, in the thread that it runs in."""
+    """Observes one script, in the thread in which it runs."""
 
     def __init__(self, listener: ScriptListener) -> None:
         self.listener = listener
         self.thread = threading.get_ident()
         self.optimizers: list[weakref.ref[Optimizer]] = []
         self.scalers: list[weakref.ref[GradScaler]] = []
-        self.known: weakref.WeakSet[Module] = weakref.WeakSet()  # models that were found, and all in them
+        self.known: weakref.WeakSet[Module] = weakref.WeakSet()  # models that were found, and all modules inside them
         self.running: list[Module] = []
         self.is_open = True
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Within this context its models are heard."""
+        """Inside this context its models are observed."""
         with ExitStack() as installed:
             installed.enter_context(without_warning_of_hooks())
             for kind, made in ((Optimizer, self.optimizers), (GradScaler, self.scalers)):
@@ -69,7 +69,7 @@ class WatchedScript:
         self.is_open = False
 
     def _compiled(self, following: Callable[..., Any], module: Module, *args: Any, **kwargs: Any) -> None:
-        # ``module.compile()``: its calls run no hooks but those that are compiled, so they are heard around it.
+        # After ``module.compile()``, calls run only hooks that were compiled, so the calls are observed from outside.
         following(module, *args, **kwargs)
         call = getattr(module, "_compiled_call_impl", None)
         if call is None:
@@ -93,7 +93,8 @@ class WatchedScript:
         if len(self.running) == 1 and torch.is_grad_enabled() and module not in self.known:
             before = {*HOOKS}
             self._look(module)
-            for hook in [hook for number, hook in HOOKS.items() if number not in before]:  # as of a guard of the model
+            # if these hooks were only added now, for example by a guard of the model, they missed this call
+            for hook in [hook for number, hook in HOOKS.items() if number not in before]:
                 _called(hook, module, args, name_in(sys._getframe(1), "kwargs"))
 
     def _after(self, module: Module, args: Any, output: Any) -> None:
@@ -103,7 +104,7 @@ class WatchedScript:
             pass
 
     def _look(self, module: Module) -> None:
-        # Is it a model that an optimizer has? If none does so far, one may yet be made for it.
+        # Is it a model that an optimizer owns? If no optimizer does so far, one may still be created for it.
         wrapper, module = module, _without_wrapper(module)
         own = set(module.parameters())
         held = [optimizer for optimizer in _there(self.optimizers) if not own.isdisjoint(parameters(optimizer))]
@@ -123,14 +124,14 @@ class WatchedScript:
 
 
 def _without_wrapper(module: Module) -> Module:
-    # The program's own model, inside of what compiles it and of what averages its gradients between processes.
+    # The program's own model, without wrappers that compile it or average its gradients between processes.
     while isinstance(module, OptimizedModule | DistributedDataParallel):
         module = unwrapped(module) if isinstance(module, OptimizedModule) else module.module
     return module
 
 
 def _called(hook: Callable[..., Any], module: Module, args: Any, kwargs: Any) -> None:
-    # A hook as PyTorch calls it: a guard reads what the call is given in the frame that calls its hook.
+    # Calls a hook as PyTorch does, because a guard reads the call's arguments from the frame that calls its hook.
     hook(module, args)
 
 
@@ -139,7 +140,7 @@ def _there(made: Iterable[weakref.ref[T]]) -> list[T]:
 
 
 def _remembering(made: list[weakref.ref[Any]]) -> Callable[..., Any]:
-    # What is called in the place of ``__init__``.
+    # What replaces ``__init__``.
     def init(following: Callable[..., Any], instance: Any, *args: Any, **kwargs: Any) -> Any:
         made.append(weakref.ref(instance))
         return following(instance, *args, **kwargs)

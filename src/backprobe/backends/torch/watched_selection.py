@@ -1,4 +1,4 @@
-"""The modules and parameters of a model that is watched, as if none of it was compiled."""
+"""The modules and parameters of a watched model, named as if none of it was compiled."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from backprobe.backends.torch.dynamo import OptimizedModule
 from backprobe.backends.torch.structure import structure
 
 WRAPPED = "_orig_mod"
-"""What ``torch.compile(module)`` calls the module that it wraps: no name shows it."""
+"""The name under which ``torch.compile(module)`` holds the module that it wraps. It is left out of names."""
 
 
 def unwrapped(model: Module) -> Module:
-    """The module that ``torch.compile(module)`` wraps; any other is itself."""
+    """The module that ``torch.compile(module)`` wraps; any other module itself."""
     return model._orig_mod if isinstance(model, OptimizedModule) else model
 
 
 def watched_parts(model: Module) -> list[tuple[str, Module]]:
-    """The modules of a model by their paths, as if none was compiled."""
+    """The modules of a model by path, as if none was compiled."""
     return [(bare(path), part) for path, part in structure(model).parts if not isinstance(part, OptimizedModule)]
 
 
 def watched_parameters(model: Module) -> list[tuple[str, Parameter]]:
-    """Its parameters by their paths, as if none was compiled."""
+    """The parameters of a model by path, as if none was compiled."""
     return [(bare(path), parameter) for path, parameter in structure(model).parameters]
 
 
 def bare(path: str) -> str:
-    """A path without what wraps a compiled module."""
+    """A path without the wrappers of compiled modules."""
     return ".".join(key for key in path.split(".") if key != WRAPPED) if WRAPPED in path else path

@@ -1,6 +1,6 @@
-"""The ends of a training's steps, and the reads there: gradients before an optimizer uses them, parameters after.
+"""The ends of a training's steps, and what is read there: gradients before an optimizer uses them, parameters after.
 
-A step ends when the last of its optimizers has stepped. With a ``GradScaler`` it ends as the scaler is updated: if it
+A step ends when the last of its optimizers has stepped. With a ``GradScaler`` it ends when the scaler is updated: if it
 found an overflow, no optimizer has stepped.
 """
 
@@ -34,30 +34,30 @@ OPTIMIZER = Option(
 )
 SCALER = Option("scaler", GradScaler, None, "torch.amp.GradScaler()", or_none=True, says="a torch.amp.GradScaler")
 FUSED = ("grad_scale", "found_inf")
-"""What a scaler leaves on an optimizer that divides by the scale itself, and then may not step either."""
+"""What a scaler sets on an optimizer that divides by the scale itself; such an optimizer may also skip a step."""
 
 
 class OptimizerSteps:
-    """Hears the optimizers and the scaler of one training."""
+    """Observes the optimizers and the scaler of one training."""
 
     def __init__(
         self,
         options: WatchOptions,
         listener: StepListener,
         names: Mapping[Tensor, str],
-        ending: Callable[[], None],  # at the end of a step that is measured
-        ended: Callable[[], None],  # when the next has begun
+        ending: Callable[[], None],  # at the end of a measured step
+        ended: Callable[[], None],  # when the next step has started
     ) -> None:
         self.options, self.listener, self.names, self.ending, self.ended = options, listener, names, ending, ended
-        self.before: dict[Tensor, Tensor] = {}  # copies of parameters, for their updates
+        self.before: dict[Tensor, Tensor] = {}  # copies of parameters, for computing updates
         self.uncleared = UnclearedGradients()
         self.stepped = False
-        self.stepped_parameters: set[int] = set()  # in this step, by identity
-        self.unread: dict[tuple[str, str], GapCode] = {}  # in this step: what was there, by name and kind
+        self.stepped_parameters: set[int] = set()  # in this step, by id
+        self.unread: dict[tuple[str, str], GapCode] = {}  # in this step: what existed, by name and kind
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Within this context their steps are heard."""
+        """Inside this context steps are observed."""
         with ExitStack() as installed:
             for optimizer in self.options.optimizers:
                 for handle in (
@@ -128,7 +128,7 @@ class OptimizerSteps:
     # parameters
 
     def measure_gradients(self, tensors: Any, kind: str, *, factor: float = 1.0, replaces: bool = False) -> None:
-        """What is in ``.grad`` of these."""
+        """Measure the ``.grad`` of these parameters."""
         if not self.options.gradients:
             return
         with quiet(), torch.no_grad():
@@ -144,7 +144,7 @@ class OptimizerSteps:
 
     def _difference(self, parameter: Tensor) -> Tensor:
         before = self.before[parameter]
-        if parameter.dtype.itemsize < 4:  # in float32, since a difference may have more digits than its dtype
+        if parameter.dtype.itemsize < 4:  # in float32, because a difference may have more digits than its dtype
             return here(parameter).float() - before.float()
         return torch.sub(here(parameter), before, out=before)
 
@@ -170,12 +170,12 @@ def _itself(parameter: Tensor) -> Tensor:
 
 
 def _is_sharded(parameter: Tensor) -> bool:
-    # Does each process have a part of it?
+    # Does each process hold a part of it?
     return any(one.is_shard() for one in getattr(parameter, "placements", ()))
 
 
 def _closure(args: Any, kwargs: Mapping[str, Any]) -> bool:
-    # Was ``step`` given a closure? The hooks' arguments begin with the optimizer.
+    # Did ``step`` receive a closure? The hooks' arguments start with the optimizer.
     given = kwargs.get("closure", args[1] if len(args) > 1 else args[0] if args else None)
     return callable(given) and not isinstance(given, Optimizer)
 
@@ -191,9 +191,9 @@ def _found_overflow(optimizer: Optimizer) -> bool:
 
 
 def without_wrapper(options: WatchOptions, asked: str) -> WatchOptions:
-    """The options with the optimizers, and the scaler, that others have wrapped, as Accelerate does.
+    """The options with the original optimizers and scaler, if others have wrapped them, as Accelerate does.
 
-    A wrapper whose ``__init__`` has not called that of ``Optimizer`` has no hooks, or they never run.
+    A wrapper whose ``__init__`` did not call that of ``Optimizer`` has no hooks, or they never run.
     """
     scaler, found = options.scaler, []
     for optimizer in options.optimizers:
@@ -206,7 +206,7 @@ def without_wrapper(options: WatchOptions, asked: str) -> WatchOptions:
 
 
 def _only_inside(wrapper: Optimizer, asked: str) -> Optimizer:
-    # The optimizer that another one holds. Raises BadOption if it does not hold exactly one.
+    # The optimizer inside another one. Raises BadOption if there is not exactly one.
     held = {name: one for name, one in vars(wrapper).items() if isinstance(one, Optimizer)}
     if len({*map(id, held.values())}) == 1:
         return next(iter(held.values()))
@@ -224,7 +224,7 @@ def _only_inside(wrapper: Optimizer, asked: str) -> Optimizer:
 
 
 def refuse_others(options: WatchOptions, asked: str) -> None:
-    """Raise BadOption for optimizers and scalers that are none, and for what needs one."""
+    """Raise BadOption for objects that are not optimizers or scalers, and for options that need one."""
     if len({*map(id, options.optimizers)}) < len(options.optimizers):
         raise BadOption(
             "an optimizer is given twice",

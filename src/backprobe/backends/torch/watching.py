@@ -1,7 +1,7 @@
-"""A model that is watched while it trains: hooks on all modules hear what they return, and hooks on autograd's nodes
-the gradients that come back to it.
+"""Watches a model while it trains: hooks on all modules measure what they return, and hooks on autograd's nodes the
+gradients that come back.
 
-Nothing is held of a step: a node's hook knows the places of its rows alone, and goes with the graph.
+Nothing of a step is kept: a node's hook only knows the places of its rows, and disappears with the graph.
 """
 
 from __future__ import annotations
@@ -66,30 +66,30 @@ EMPTY = torch.empty(0)
 
 @dataclass
 class MeasuredTensor:
-    """What a step has measured already: modules may return the very tensor that one inside of them did."""
+    """What a step has measured already, because a module may return the very tensor that an inner one returned."""
 
     tensor: weakref.ref[Tensor]
     version: int
     row: Any
     gradient_places: list[int]
     is_awaited: bool = False  # by a hook on its node
-    counter: Tensor | None = None  # of a view: it has the version of the memory, and none of the memory
+    counter: Tensor | None = None  # for a view: a tensor that shares the version counter but holds no memory
     has_come: bool = False
 
     @property
     def is_written(self) -> bool:
-        """Was a view written to since? Autograd leads the gradient around it then."""
+        """Was a view written to since? Autograd then leads the gradient around it."""
         return self.counter is not None and self.counter._version != self.version
 
 
 @dataclass
 class WatchedModule:
-    """A module that is heard: its name, and by the path of a tensor in what it returns, the places of its rows."""
+    """An observed module: its name, and for each path of a tensor in its output, the places of the rows."""
 
     path: str
     places: dict[str, Places | None] = field(default_factory=dict)  # None for what is not selected
-    has_line: bool = False  # was it asked where it is called?
-    others: list[str] = field(default_factory=list)  # of a module that is shared, the names that are selected too
+    has_line: bool = False  # was its line looked for?
+    others: list[str] = field(default_factory=list)  # for a shared module, its other selected names
 
 
 class TorchWatching(ModelWatching):
@@ -103,11 +103,12 @@ class TorchWatching(ModelWatching):
         self._check()
         self.locals.refuse_compiled(given, asked)
         self.modules: dict[Module, WatchedModule] = {}
-        self.foreign: weakref.WeakSet[Module] = weakref.WeakSet()  # none of the model's when they ran first
-        self.has_looked = False  # for those, in this step: the program may have put one in since
+        # modules that did not belong to the model when they first ran
+        self.foreign: weakref.WeakSet[Module] = weakref.WeakSet()
+        self.has_looked = False  # were these searched in this step? The program may have added some since
         self.parameters: dict[Tensor, str] = {}
-        self.seen: dict[int, MeasuredTensor] = {}  # by identity of the tensor
-        self.passes: dict[int, bool] = {}  # by the engine's number: is it one of backward()?
+        self.seen: dict[int, MeasuredTensor] = {}  # by the id of the tensor
+        self.passes: dict[int, bool] = {}  # by the engine's number: does the pass belong to backward()?
         self.grad_passes = GradPasses()
         self.by_identity: dict[int, WatchedModule] = {}
         self.run_after = compiler.disable(self._run_after)
@@ -117,9 +118,9 @@ class TorchWatching(ModelWatching):
         self.hook, self.own_calls = ModuleHook(self._after), OwnCalls()
         self.schedules = schedules(added=self._half_over)
         self.hook.may_rest &= not self.before.codes
-        self.is_left_out = self.is_idle = False  # is the step not measured, and has it begun?
+        self.is_left_out = self.is_idle = False  # the step is not measured; the step has not started
         self.gaps = WatchedGaps(model, options, listener)
-        self.written: set[int] = set()  # places of gradients that went around what was written to
+        self.written: set[int] = set()  # places of gradients that were led around a written view
         self.views: list[MeasuredTensor] = []
         self.leaf_hooks = ExitStack()
         self.installed = ExitStack()
@@ -156,7 +157,7 @@ class TorchWatching(ModelWatching):
 
     def stop(self) -> None:
         self.installed.close()
-        self.listener.is_measured = False  # for the hooks of graphs that are still there
+        self.listener.is_measured = False  # hooks of graphs that still exist check this
         self.seen.clear()
         self.views.clear()
 
@@ -169,7 +170,7 @@ class TorchWatching(ModelWatching):
         self._add_compiled(self.compiled.values.take())
         gradients = self.compiled.gradients.take()
         if gradients and not any(self.passes.values()):
-            self.listener.passed()  # of a function that was compiled with all of the model
+            self.listener.passed()  # for a function that was compiled together with the whole model
         elif not any(self.passes.values()):
             self._add_of_grad()
         self.grad_passes.clear()
@@ -185,7 +186,7 @@ class TorchWatching(ModelWatching):
         self.leaf_hooks.close()
 
     def _add_of_grad(self) -> None:
-        # The step has run no ``backward()``: the gradients are those that ``autograd.grad`` took of one output.
+        # The step has run no ``backward()``, so the gradients are those that ``autograd.grad`` took of one output.
         rows, counts = self.grad_passes.of_one_output()
         if rows:
             self.listener.passed()
@@ -197,7 +198,7 @@ class TorchWatching(ModelWatching):
                 self.listener.count(place, counted)
 
     def _leave_out_written(self) -> None:
-        # Gradients of views that were written to are not those of what was measured, or only a part of them.
+        # Gradients of views that were written to do not belong to what was measured, or only in part.
         for one in self.views:
             if not one.has_come and one.is_written:
                 self.written.update(one.gradient_places)
@@ -215,7 +216,7 @@ class TorchWatching(ModelWatching):
                 self.locals.wake()
 
     def _follow_up(self) -> None:
-        # Raise Unsupported where a part of the model has run without what this watch has put in.
+        # Raise Unsupported if a part of the model has run without what this watch installed.
         if not self.before.codes:  # nearly always
             return
         found = self.before.around(self.model, {module for module, one in self.modules.items() if one.places})
@@ -230,7 +231,7 @@ class TorchWatching(ModelWatching):
             )
 
     def _look(self) -> None:
-        # Walk the model for parts that are not known: the program may put some in.
+        # Walk the model to find new parts, since the program may add some.
         parts = watched_parts(self.model)
         for alias, name in self.locals.look(parts).items():
             self.listener.alias(alias, name)
@@ -240,7 +241,7 @@ class TorchWatching(ModelWatching):
             if not self.selection.wants_module(path):
                 continue
             if not self.selection.wants_module(first.path):
-                first.path = path  # of the names of a module that is shared, the first that is selected
+                first.path = path  # the first selected name of a shared module
                 first.places.clear()
             if first.path != path:
                 self._share(first, path)
@@ -255,7 +256,7 @@ class TorchWatching(ModelWatching):
                     self.listener.alias(name, first_name)
 
     def _share(self, watched: WatchedModule, path: str) -> None:
-        # A module has another name, under which more of what it returns may be selected.
+        # A module has another name, under which more of its output may be selected.
         if path not in watched.others:
             watched.others.append(path)
             watched.places.clear()
@@ -265,7 +266,7 @@ class TorchWatching(ModelWatching):
 
     @leave_alone
     def _after(self, module: Module, args: Any, output: Any) -> None:
-        # After each call of each module, while gradients are recorded. Dynamo traces this with what it compiles.
+        # Runs after each call of each module while gradients are on. Dynamo traces this with what it compiles.
         if not torch.is_grad_enabled():
             if not torch.compiler.is_compiling() and self.listener.is_measured:
                 self.gaps.without_grad.add(module)
@@ -277,7 +278,7 @@ class TorchWatching(ModelWatching):
             self.run_after(module, output)
 
     def _called(self, module: Module, args: Any, output: Any) -> Any:
-        # After a call that runs no hooks.
+        # Runs after a call that runs no hooks.
         self._after(module, args, output)
         return output
 
@@ -308,10 +309,10 @@ class TorchWatching(ModelWatching):
                     self._measure(watched, path, leaf)
 
     def _counts(self) -> bool:
-        # Is what runs now measured?
+        # Is the running code measured?
         if not self.listener.is_measured or self.schedules.is_inferring or not _has_numbers():
             return False
-        # inside a pass of backward, a checkpoint computes again what was measured in its first run
+        # inside a backward pass, a checkpoint recomputes what its first run has already measured
         return current_pass() < 0 or computing_again() is not None
 
     def _bound(self, forward: WatchedForward, local: str, value: Any, held: Bound) -> None:
@@ -340,7 +341,7 @@ class TorchWatching(ModelWatching):
         return self.modules.get(module)
 
     def _known(self, module: int) -> bool:
-        # Is it a module of this model, which is to run with numbers? Asked while code is compiled.
+        # Is it a module of this model that will run with numbers? Called while code is compiled.
         if is_exporting() or not _has_numbers():
             return False
         if module not in self.by_identity:
@@ -386,7 +387,7 @@ class TorchWatching(ModelWatching):
             seen.gradient_places.append(places[1])
 
     def _await(self, seen: MeasuredTensor, tensor: Tensor) -> None:
-        # Hear what comes back to a tensor.
+        # Observe the gradient that comes back to a tensor.
         if tensor.grad_fn is not None:
             seen.is_awaited = True
             if type(tensor) is Tensor and tensor._is_view():
@@ -407,7 +408,7 @@ class TorchWatching(ModelWatching):
         return place(VALUE) if options.values else NONE, place(GRADIENT, is_scaled=True) if options.gradients else NONE
 
     def _name(self, watched: WatchedModule | WatchedForward, path: str) -> str | None:
-        # The name of a local, or of a part of what a module returns: the first that is selected, or None.
+        # The name of a local, or of a part of a module's output: the first one that is selected, or None.
         if not isinstance(watched, WatchedModule):
             name = f"{quote_path(watched.path)}{path}"
             return name if self.selection.wants(name) else None
@@ -417,7 +418,7 @@ class TorchWatching(ModelWatching):
     # backward
 
     def _arrive(self, seen: MeasuredTensor, number: int, gradients: Sequence[Tensor | None]) -> None:
-        # A pass has come to what a module returned. Its root is heard even where it has no row.
+        # A pass has reached what a module returned. Its root is noted even if it has no row.
         if not self.listener.is_measured:
             return
         running = current_pass()
@@ -447,17 +448,18 @@ class TorchWatching(ModelWatching):
                 self.grad_passes.add(running, place, row, counted)
 
     def _count(self, places: Sequence[int], tensor: Tensor) -> None:
-        # Magnitudes, in the steps in which they are counted.
+        # Take a histogram, in the steps in which that is wanted.
         counted = exponents_of(tensor.detach()) if self.listener.is_counted else None
         for place in places if counted is not None else ():
             self.listener.count(place, counted)
 
     def _begun(self, running: int) -> bool:
-        # Is the pass that has just begun one of ``backward()``, and not of ``autograd.grad``?
+        # Does the pass that has just started belong to ``backward()`` and not to ``autograd.grad``?
         frame = innermost_call(sys._getframe(1)) or innermost_call(sys._current_frames().get(self.thread))
         half = self.schedules.half
         if half == "inputs" or frame is None or frame.f_code.co_name != "grad":
-            if frame is None or innermost_call(frame.f_back) is None:  # not in another: a checkpoint runs its own
+            # not inside another pass: a checkpoint runs its own
+            if frame is None or innermost_call(frame.f_back) is None:
                 self.listener.passed()
                 self.steps.uncleared.pass_began()
                 if self.compiled.values.places:
@@ -466,21 +468,21 @@ class TorchWatching(ModelWatching):
                 if self.options.clipping:
                     queue_callback(partial(self._left, True))
             return True
-        if not half:  # what goes on to the weights comes once more to what modules returned
+        if not half:  # the half for the weights passes the modules' outputs again
             self.grad_passes.begin(running, frame)
         return False
 
     def _drop_repeated(self) -> None:
-        # A pass is over: what compiled code has computed in it belongs to checkpoints, which compute it again.
+        # A pass is over. What compiled code has measured during it belongs to checkpoints that recompute it.
         self.compiled.values.take()
 
     def _half_over(self) -> None:
-        # One of two of a backward has added to ``.grad`` since its pass was over.
+        # One of the two halves of a backward has added to ``.grad`` after its pass was over.
         if self.options.clipping:
             self._left(False)
 
     def _left(self, again: bool) -> None:
-        # A pass is over: what it left in ``.grad``, behind what others have queued for its end.
+        # A pass is over: measure what it left in ``.grad``, after callbacks that others have queued.
         if again:
             queue_callback(partial(self._left, False))
         elif self.listener.is_measured:
@@ -488,5 +490,5 @@ class TorchWatching(ModelWatching):
 
 
 def _has_numbers() -> bool:
-    # Do the tensors of a call have numbers? Those of transforms such as ``vmap``, and of what traces, have none.
+    # Do the tensors of a call have numbers? Not inside transforms such as ``vmap``, or while tracing.
     return innermost_transform() is None and tracing_state() is None and not (dispatch_modes() and is_traced())

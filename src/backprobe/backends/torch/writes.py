@@ -1,6 +1,6 @@
 """Writes into tensors that have names: what a call will write to, and what a write has done to captures.
 
-A value is copied just before a write that is seen. What was written out of sight is found by its contents.
+A value is copied just before a write that is seen. Writes that were not seen are found by comparing contents.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from backprobe.record.reasons import Reason
 TOGETHER, WITHIN = Reason("versions_share_gradient"), Reason("written_within_function")
 BEHIND_AUTOGRAD, UNSAVED = Reason("written_past_autograd"), Reason("written_past_unsaved")
 OTHER_DTYPE = Reason("view_of_other_dtype")
-UNSEEN = -1  # no version of any tensor: what was written to this memory is not known
+UNSEEN = -1  # not the version of any tensor: it is unknown what was written to this memory
 CALL = torch.nn.Module.__call__
 
 
@@ -36,22 +36,22 @@ class TorchWrites(Versions, Writes):
 
     refused: Sequence[models.Refusal]
     modules: dict[torch.nn.Module, Effect]
-    """What calling each does; one walk over it tells."""
+    """The effect of calling each module, from one walk over it."""
     reporting: dict[int, torch.nn.Module]
-    """By identity: those whose own forward says what it writes."""
+    """By id: modules whose own forward reports what it writes."""
     unplaced: list[Capture]
     by_memory: dict[int, list[Capture]]
     """Current captures by storage."""
     known_versions: dict[int, int]
-    """By storage of captures: the version after the last write seen."""
+    """By storage of captures: the version after the last observed write."""
     pending: list[tuple[Tensor, list[Node], list[Capture]]]
     exposed: dict[Capture, None]
     exposed_now: list[Capture]
-    """By the statement that is running."""
+    """Exposed by the running statement."""
     saved: set[int]
-    """By storage: what operations saved for backward, as far as that was looked at."""
+    """By storage: what operations saved for backward, as far as that was examined."""
     begun: bool
-    """Was it?"""
+    """Whether that was examined."""
     found_overwritten: list[Capture]
     found_detached: list[Capture]
     together: list[tuple[Capture, Capture]]
@@ -103,7 +103,8 @@ class TorchWrites(Versions, Writes):
             if target is tensor:
                 del self.pending[at]
                 place = memory(tensor)
-                if self.known_versions.get(place, UNSEEN) != UNSEEN:  # memory of no capture may be another's soon
+                # memory without captures may soon belong to another tensor
+                if self.known_versions.get(place, UNSEEN) != UNSEEN:
                     self.known_versions[place] = self.version(tensor)
                 self._after_write(tensor, nodes, current)
                 return
@@ -132,7 +133,7 @@ class TorchWrites(Versions, Writes):
         self.has_found = True
 
     def overwritten(self) -> Sequence[Capture]:
-        """Only what the running statement took a handle of is looked at: the rest, when the program is over."""
+        """Only captures exposed by the running statement are examined; the others at the end of the program."""
         self.look_at_exposed()
         if self.together and torch.is_grad_enabled():
             self._look_at_together()
@@ -141,7 +142,7 @@ class TorchWrites(Versions, Writes):
         return found
 
     def _look_at_together(self) -> None:
-        # The writes were those of a function with its own backward if its result, ``mark_dirty``, is their tensor now.
+        # The writes belong to a custom function if its result, marked by ``mark_dirty``, is now their tensor.
         for previous, capture in self.together:
             edge = gradient_edge(capture.tensor)
             if edge is not None and capture.edge is not None and key(edge) != key(capture.edge):
@@ -161,7 +162,7 @@ class TorchWrites(Versions, Writes):
         self.has_found = True
 
     def look_at_saved(self, roots: Sequence[Node]) -> None:
-        """Backward begins here: a write out of sight makes gradients wrong where an operation has saved the value."""
+        """Backward starts here. An unseen write makes gradients wrong if an operation has saved the value."""
         written = [one for one in self.exposed if one.leaf is None and one.edge is not None]
         if written:
             self.saved |= {*map(memory, graph.saved(roots))}
@@ -178,7 +179,7 @@ class TorchWrites(Versions, Writes):
         return found
 
     def _kept(self, tensor: Tensor) -> list[Capture]:
-        # The captures whose value lies in this tensor's memory now; they keep it, whatever is written.
+        # The captures whose value currently lies in this tensor's memory and will be copied, whatever is written.
         self.place()
         held = self.by_memory.get(memory(tensor), [])
         held[:] = [capture for capture in held if self.version(capture.tensor) == capture.version]
@@ -188,7 +189,7 @@ class TorchWrites(Versions, Writes):
         return list(held)
 
     def place(self) -> None:
-        # Sort the captures by their memory: only where something is written does that matter.
+        # Sort the captures by their memory. This matters only if something is written.
         for capture in self.unplaced:
             place = memory(capture.tensor)
             self.by_memory.setdefault(place, []).append(capture)
@@ -196,16 +197,16 @@ class TorchWrites(Versions, Writes):
         self.unplaced.clear()
 
     def _lead_around(self, write: ViewWrite) -> None:
-        """Part of a capture's gradient will pass around it at this write."""
+        """Part of a capture's gradient will be led around it because of this write."""
 
 
 def is_copy_slices(base: Tensor) -> bool:
-    """Was a view of this tensor written to, in a way that autograd has seen?"""
+    """Was a view of this tensor written to, in a way that autograd has noticed?"""
     return base.grad_fn is not None and base.grad_fn.name().endswith("CopySlices")
 
 
 def _view_nodes(tensor: Tensor) -> list[Node]:
-    # The nodes of a view and of the views between it and its base: those that a write through it goes around.
+    # The nodes of a view and of the views between it and its base. A write through the view goes around them.
     base = tensor._base if tensor._is_view() else None
     if base is None or not tensor.requires_grad or tensor.grad_fn is None:
         return []
@@ -218,7 +219,7 @@ def _view_nodes(tensor: Tensor) -> list[Node]:
 
 
 def is_written_past(capture: Capture) -> bool:
-    """Has it other contents than it had, and the same version? What is freed is not changed."""
+    """Does it have other contents with the same version? Freed memory does not count as changed."""
     if version(capture.tensor) != capture.version or capture.snapshot is None or capture.alias is None:
         return False
     return is_there(capture.alias) and not same_content(capture.alias, capture.snapshot)

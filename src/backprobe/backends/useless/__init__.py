@@ -1,6 +1,6 @@
-"""Notes about gradients that are there, and useless: facts of a few iterations of a training, in no framework's words.
+"""Notes on gradients that exist but are useless: facts about a few iterations of a training, in neutral words.
 
-What each fact means, how it is found and how often it was wrong is written in docs/useless.md.
+docs/useless.md explains what each fact means, how it is found and how often it was wrong.
 """
 
 from __future__ import annotations
@@ -17,31 +17,33 @@ from backprobe.record.source import Source
 from backprobe.source.user_code import innermost
 
 FLAT, TIMES_ZERO, CANCELS = "zero_flat", "zero_times_zero", "cancels"
-"""Of parameters: exactly 0 behind a flat operation, or times a 0 that is not trained; contributions that cancel."""
+"""On parameters: exactly 0 behind a flat operation, or times a 0 that is not trained; contributions that cancel."""
 
 OUTER, TWICE, UNNORMALISED = "outer_product", "distribution_twice", "not_log_probabilities"
-"""Of an operation: more elements than wanted, softmax of a distribution, picks of what are no log-probabilities."""
+"""On an operation: more elements than intended, softmax of a distribution, picks of numbers that are no
+log-probabilities.
+"""
 
 DROPPED = "result_dropped"
-"""Of an operation: its result is used by nothing, not even given a name."""
+"""On an operation: nothing uses its result, which does not even get a name."""
 
 STILL = "step_without_effect"
-"""Of an optimizer: its steps change next to none of the numbers that have a gradient."""
+"""On an optimizer: its steps change next to none of the numbers that have a gradient."""
 
 USELESS = (OUTER, TWICE, UNNORMALISED, DROPPED, FLAT, TIMES_ZERO, CANCELS, STILL)
-"""All of them; what the loss itself is wrong by comes first, since others may follow from it."""
+"""All of them. Errors in the loss itself come first, because others may follow from them."""
 
 FAR_BELOW = 1e-4
-"""Of the largest number of all gradients: one that is all below that is looked at further."""
+"""A share of the largest number of all gradients: a gradient that is entirely below it is examined further."""
 COARSE, COARSE_ROUNDING, COARSE_ELEMENTS = 1e-4, 2, 8
-"""In a dtype whose unit is larger than the first, as those of 16 bits, contributions cancel if their sum is at most so
-many units of the sum of their norms, in an array of so many elements at least: two numbers of three digits may be the
-same by chance.
+"""In a dtype whose rounding unit exceeds the first number, such as those of 16 bits, contributions cancel if their sum
+is at most so many units of the sum of their norms, and the array has at least so many elements: two numbers with three
+digits may be equal by chance.
 """
 
 
 COARSE_FAR_BELOW = 16
-"""In such a dtype, so many units are far below: what is left of numbers that cancel may be divided by a small one."""
+"""In such a dtype, so many units are far below: the remainder of cancelling numbers may be divided by a small one."""
 
 
 def far_below(unit: float) -> float:
@@ -55,9 +57,9 @@ def far_below(unit: float) -> float:
 
 @dataclass(frozen=True)
 class End:
-    """Where the gradients of a leaf come to nothing: the code of why, and the operation, with its place in the
-    program's order and its line as the backend has it; whether that gives the same whatever it is given; and whether
-    exactly 0 is left, or rounding may be.
+    """Where the gradients of a leaf vanish: the code of the reason; the operation, its place in the program's order,
+    and its line as the backend has it; whether the operation gives the same result for any input; and whether the
+    gradient is exactly 0, or may be rounding.
     """
 
     code: str
@@ -70,9 +72,9 @@ class End:
 
 @dataclass(frozen=True)
 class Observed:
-    """What was found in one gradient of a function: of its operations, and of each parameter by its name.
+    """What was found in one gradient of a function: notes on its operations, and the end of each parameter by name.
 
-    ``is_open`` says that the next gradient may show what the numbers of this one could not tell.
+    ``is_open`` says that the next gradient may show what the numbers of this one could not.
     """
 
     notes: Sequence[Note] = ()
@@ -80,25 +82,25 @@ class Observed:
     is_open: bool = False
 
     def of_zero(self, names: Collection[str]) -> Observed:
-        """The same, where the gradients of these are exactly 0."""
+        """The same, with exactly 0 as the gradients of these names."""
         return replace(self, endings={name: replace(end, is_zero=name in names) for name, end in self.endings.items()})
 
 
 @dataclass(frozen=True)
 class RepeatedCall:
-    """One call of a function or model, which is made again to see what is useless about the gradients of its output."""
+    """One call of a function or model, which is repeated to find useless gradients of its output."""
 
     target: Any
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     wrt: frozenset[str] | None
-    """The arguments that are differentiated, where some were asked for."""
+    """The differentiated arguments, if only some were requested."""
 
     output: Callable[[Any, Tensors], tuple[Any, Any]]
-    """(what it returned, the framework's tensors) -> the one that is differentiated, and its cotangent"""
+    """(what it returned, the framework's tensors) -> the differentiated output, and its cotangent"""
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments by the names of the parameters, those that are given by position first."""
+        """The arguments by the names of the parameters, positional ones first."""
         inner = innermost(self.target)
         names = () if inner is None else inner.__code__.co_varnames[: inner.__code__.co_argcount]
         known = names[1:] if names[:1] == ("self",) else names
@@ -106,7 +108,7 @@ class RepeatedCall:
         return {**dict(zip(given, self.args, strict=False)), **self.kwargs}
 
     def make(self, arguments: Mapping[str, Any]) -> Any:
-        """Make it with these arguments in the places of its own: what it returns."""
+        """Make the call with these arguments instead of its own. Returns its result."""
         values = list(arguments.values())
         named = {name: arguments[name] for name in self.kwargs}
         return self.target(*values[: len(self.args)], **named)
@@ -159,16 +161,16 @@ class UselessGradients(ABC):
 
     @property
     def is_undecided(self) -> bool:
-        """May one more iteration show what the ones so far do not, since they have a part of it?"""
+        """May one more iteration decide what the iterations so far have left open?"""
         return False
 
     @abstractmethod
     def listen(self) -> None:
-        """Observe from now on."""
+        """Begin to observe."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Observe nothing any longer, and keep nothing."""
+        """Stop observing, and release all that is held."""
 
 
 def of_parameters(
@@ -205,7 +207,7 @@ def outer_product(shapes: Sequence[Sequence[int]], result: Sequence[int], at: So
 
 
 def of_operation(code: str, at: Source | None, **fields: str) -> Note:
-    """The note on an operation that is given something else than it is meant for."""
+    """The note on an operation that receives something for which it is not meant."""
     return Note(code, {**fields, **placed(at)})
 
 
@@ -231,19 +233,19 @@ def update_without_effect(names: Sequence[str], dtype: str, share: float, at: So
 
 
 ONE_CALL = "call"
-"""In the place of the iterations of a training: what was found at the arguments of one call alone."""
+"""Used in place of the number of iterations: found with the arguments of one call alone."""
 
 
 def in_one_call(note: Note) -> Note:
-    """The note as what was found in one call, however often that was made again."""
+    """The note, as found in one call, however often that call was repeated."""
     return Note(note.code, {**note.fields, "iterations": ONE_CALL}) if "iterations" in note.fields else note
 
 
 def is_lasting(note: Note) -> bool:
-    """Does it hold for more than the one iteration that was looked at? A gradient may be 0 for a single batch.
+    """Does it hold for more than the one iteration that was examined? A gradient may be 0 for a single batch.
 
-    Of a call it does where the operation gives the same whatever it is given; the next iteration of a training may
-    have another shape.
+    For a call it does if the operation gives the same result for any input; in a training the next iteration may have
+    another shape.
     """
     if note.code not in (FLAT, TIMES_ZERO):
         return True
@@ -260,7 +262,7 @@ def line_of(note: Note) -> Source | None:
 @dataclass(frozen=True, repr=False)
 class InPart(Source):
     """A line that runs much else, as Keras's ``fit`` does, with the part in which an operation ran: a layer's path and
-    class, or a loss's name and no class.
+    class, or a loss's name without a class.
     """
 
     part: tuple[str, str] = ("", "")

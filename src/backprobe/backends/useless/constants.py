@@ -1,4 +1,4 @@
-"""Operations that make the same whatever they are given, as softmax along a dimension of size 1: found by trying."""
+"""Operations with the same result for any input, such as softmax along a dimension of size 1: found by trying."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy
 
 ROUNDED = 4
-"""The units of rounding that results may differ by and be the same."""
+"""Results that differ by at most so many rounding units count as the same."""
 TRIED = 16
-"""The times that an operation is tried: each element of its operands then is of each size and sign."""
+"""How many times an operation is tried, so that each element of its operands takes each size and sign."""
 
 
 def is_constant(make: Callable[[Sequence[Any]], Any], shapes: Sequence[Sequence[int]], unit: float = 0.0) -> bool:
@@ -33,7 +33,7 @@ def _is_same(one: Any, other: Any, unit: float) -> bool:
 
 
 def _numbers(shape: Sequence[int], at: int, place: int) -> Any:
-    # From a thousandth to ten thousand, of both signs: what is flat only here or there is not flat for all.
+    # From a thousandth to ten thousand, of both signs: an operation that is flat only in places is not flat everywhere.
     count = int(numpy.prod(shape))
     step = (numpy.arange(count) + at * (2 * place + 1)) % TRIED
     drawn = numpy.random.default_rng([at, place]).uniform(1, 2, count)

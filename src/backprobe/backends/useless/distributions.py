@@ -1,23 +1,23 @@
-"""Numbers that are probabilities or log-probabilities, and how far they may be from it."""
+"""Numbers that are probabilities or log-probabilities, and the tolerance for this."""
 
 from __future__ import annotations
 
 from typing import Any
 
 MOST = 1_000_000
-"""The elements of the largest array that is looked at."""
+"""The largest array that is examined, in elements."""
 EXACT, HALF = 1e-4, 2e-2
 """How far the sum of probabilities may be from 1, in float32 and wider, and in 16 bits: see docs/useless.md."""
 
 
 SOME, WIDER = 64, 0x1FFF
-"""The elements by which it is seen that they were in 16 bits, and the digits of float32 that these have not."""
+"""How many elements are examined to see if they were in 16 bits, and the digits of float32 that 16-bit numbers lack."""
 BY_CHANCE = 0.5
-"""In 16 bits many rows are that near to it: the share of them below which none is meant."""
+"""In 16 bits many rows are that close to 1 by chance: if their share is below this, no distribution is meant."""
 
 
 def near(itemsize: int) -> float:
-    """How far it may be, in a dtype of so many bytes."""
+    """The tolerance in a dtype of so many bytes."""
     return EXACT if itemsize >= 4 else HALF
 
 
@@ -44,7 +44,7 @@ def is_rarely(share: float, far: float) -> bool:
 
 
 def axes(x: Any, far: float) -> list[int]:
-    """The dimensions along which an array of NumPy is a distribution, each with two elements or more."""
+    """The dimensions along which a NumPy array is a distribution, each with at least two elements."""
     first = x.reshape(-1)[:64]
     if (first < 0).any() or (first > 1 + far).any() or (x < 0).any() or (x > 1 + far).any():
         return []

@@ -1,4 +1,4 @@
-"""Results of operations that no name keeps: by the instruction of the program's own code that ran each."""
+"""Results of operations that no name keeps, found by the instruction of the program's own code that ran each."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from backprobe.source.user_code import package
 
 
 def dropped_by(running: Iterable[Instruction], home: Collection[str]) -> Instruction | None:
-    """Of the instructions that run now, the innermost first, that of the program's own code, if it drops its result.
+    """Of the running instructions, the innermost first, the one in the program's own code, if it drops its result.
 
-    None where another package than those of ``home`` is between: it may be called for what else it does.
+    None if a package other than those of ``home`` is in between: it may be called for its other effects.
     """
     for code, at in running:
         by = package(code.co_filename)

@@ -1,7 +1,7 @@
-"""Numbers that are taken for log-probabilities: of each row one is picked, and minus their mean or sum is the loss.
+"""Numbers that are taken for log-probabilities: one is picked from each row, and minus their mean or sum is the loss.
 
-How they are picked does not matter, by an index or times a one-hot row. All that follows must be linear and of these
-numbers alone: what is added from the same model, as a logsumexp, makes a loss of it.
+How they are picked does not matter: by an index, or times a one-hot row. All further steps must be linear and use these
+numbers alone. If something from the same model is added, such as a logsumexp, this is a proper loss.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Pick:
 
     place: Any
     factor: float
-    is_masked: bool = False  # are the others there, times 0?
+    is_masked: bool = False  # are the other numbers still there, times 0?
 
 
 class Picks(ABC, Generic[Operation]):
-    """Those of one iteration, by the number of what is computed from them alone.
+    """The picks of one iteration, by the number of the value that is computed from them alone.
 
-    A backend says of an operation what its operands and its one result are.
+    The backend tells the operands and the single result of an operation.
     """
 
     def __init__(self) -> None:
@@ -41,15 +41,15 @@ class Picks(ABC, Generic[Operation]):
 
     @abstractmethod
     def given(self, one: Operation) -> Sequence[Any]:
-        """Its operands."""
+        """The operands of an operation."""
 
     @abstractmethod
     def made(self, one: Operation) -> Any:
-        """Its result."""
+        """The result of an operation."""
 
     @abstractmethod
     def number(self, one: Operation) -> int:
-        """That of its result."""
+        """The number of its result."""
 
     @abstractmethod
     def place(self, one: Operation) -> Any:
@@ -57,15 +57,17 @@ class Picks(ABC, Generic[Operation]):
 
     @abstractmethod
     def is_reduction(self, one: Operation) -> bool:
-        """Does it reduce one operand along dimensions?"""
+        """Does it reduce its operand along dimensions?"""
 
     @abstractmethod
     def slopes(self, one: Operation, at: int) -> Any:
-        """The gradient of its result for ones, with respect to one operand, in double precision; None for none."""
+        """The gradient of its result for a cotangent of ones, with respect to one operand, in double precision, or
+        None.
+        """
 
     @abstractmethod
     def is_trained(self, number: int) -> bool:
-        """Is it computed from what is trained?"""
+        """Is this value computed from trained values?"""
 
     @abstractmethod
     def is_float(self, array: Any) -> bool:
@@ -83,7 +85,7 @@ class Picks(ABC, Generic[Operation]):
         """How far the sum of probabilities may be from 1 in its dtype."""
 
     def look(self, one: Operation, numbers: Numbers) -> None:
-        """An operation has run on operands of these numbers."""
+        """An operation has run on operands with these numbers."""
         at = next((at for at, number in enumerate(numbers) if number in self.known), None)
         if at is not None:
             self._follow(one, numbers, at)
@@ -143,7 +145,7 @@ class Picks(ABC, Generic[Operation]):
             self.known[self.number(one)] = Pick(known.place, known.factor * slope, is_masked=False)
 
     def losses(self, targets: Sequence[int]) -> list[Any]:
-        """Where the numbers were picked of which these targets are minus the sum or mean."""
+        """The lines that picked the numbers of which these targets are minus the sum or mean."""
         found = [self.known[target] for target in targets if target in self.known]
         return [one.place for one in found if one.factor < 0 and not one.is_masked]
 

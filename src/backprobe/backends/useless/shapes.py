@@ -15,14 +15,14 @@ class Stretched:
 
     shapes: Sequence[Shape]
     result: Shape
-    number: int  # of the operation, or of what it made, as the backend counts
+    number: int  # of the operation, or of its result, as the backend counts
     place: Any = None  # its line, as the backend has it
     is_reduced: bool = False  # to one number
-    is_used: bool = False  # otherwise than element by element, or with another array that is as large
+    is_used: bool = False  # other than elementwise, or with another array that is as large
 
     @property
     def is_accident(self) -> bool:
-        """Are all of its elements reduced to one number, with only elementwise operations between?"""
+        """Are all of its elements reduced to one number, with only elementwise operations in between?"""
         return self.is_reduced and not self.is_used
 
 

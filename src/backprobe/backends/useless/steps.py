@@ -1,4 +1,4 @@
-"""Steps that change next to nothing, as where the learning rate is below the rounding of the dtype."""
+"""Steps that change next to nothing, for example because the learning rate is below the rounding of the dtype."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 
 SAMPLE = 4096
-"""The elements of each parameter that are compared."""
+"""How many elements of each parameter are compared."""
 LEAST = 0.01
-"""The share of the elements with a gradient that a step changes, or it counts as one without effect."""
+"""A step that changes a smaller share of the elements with a gradient counts as one without effect."""
 
 
 def spread(size: int) -> slice:
-    """Some of so many elements, from all over them."""
+    """A selection of so many elements, evenly spread."""
     return slice(None, None, max(1, size // SAMPLE))
 
 
@@ -42,7 +42,7 @@ class SampledStep:
 
 
 class SampledSteps:
-    """The steps that were made so far, by optimizer."""
+    """The steps made so far, by optimizer."""
 
     def __init__(self) -> None:
         self.steps: MutableMapping[Any, list[SampledStep]] = WeakKeyDictionary()
@@ -51,8 +51,8 @@ class SampledSteps:
         self.steps.setdefault(optimizer, []).append(step)
 
     def without_effect(self) -> list[tuple[Any, SampledStep]]:
-        """The optimizers of which all steps so far had no effect, two at least, and whose learning rate does not grow
-        as in a warm-up; with the last step.
+        """The optimizers whose steps all had no effect so far, at least two of them, and whose learning rate does not
+        grow as in a warm-up; with the last step.
         """
         return [
             (optimizer, steps[-1])
@@ -61,7 +61,7 @@ class SampledSteps:
         ]
 
     def grows(self, steps: Sequence[SampledStep]) -> bool:
-        """Are the steps larger and larger, as in a warm-up?"""
+        """Do the steps become larger, as in a warm-up?"""
         return steps[-1].rate > steps[0].rate
 
     def notes(self) -> Iterator[Note]:
@@ -70,5 +70,5 @@ class SampledSteps:
 
     @property
     def are_undecided(self) -> bool:
-        """Has an optimizer made one step so far, and one without effect?"""
+        """Has an optimizer made only one step so far, which had no effect?"""
         return any(len(steps) == 1 and steps[0].has_no_effect for steps in self.steps.values())

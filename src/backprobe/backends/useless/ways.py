@@ -1,7 +1,7 @@
-"""The way back of gradients that come to nothing: exactly 0 at one operation, or cancelled.
+"""The backward path of gradients that vanish: exactly 0 at one operation, or cancelled.
 
-A backend goes backward through the steps of a program, and says of each operand what came to it; these are the rules
-by which that is judged. A value is anything that can be a key, and a step as well.
+A backend goes backward through the steps of a program, and reports the gradient that each operand received. These are
+the rules for judging that. Any hashable object can be a value or a step.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 
 FAINT = 1e-3
-"""An operation that passes on less than this share of what it is given is tried with other numbers."""
+"""An operation that passes on less than this share of the gradient it receives is tried with other numbers."""
 ROUNDING = 64
 """Contributions cancel if their sum is at most so many units of rounding of the sum of their norms.
 
 In healthy trainings it is above 5e5: see docs/useless.md.
 """
 BY_CHANCE = "trained"
-"""A reason for 0 of which nothing is said: a factor that is trained is 0 now, or the parts of one sum cancel."""
+"""A reason for 0 that is not reported: a trained factor is 0 now, or the parts of one sum cancel."""
 
 Value = TypeVar("Value", bound=Hashable)
 Step = TypeVar("Step", bound=Hashable)
@@ -42,11 +42,11 @@ def is_rounding(left: float, unit: float, norms: float) -> bool:
 
 
 class Sum:
-    """The contributions that come to one value, of which there may be several.
+    """The contributions to the gradient of one value.
 
-    ``norm`` and ``unit`` are those of the framework: the norm of an array, and the unit of rounding of its dtype.
-    Where it is known how many may come yet, what they sum to is kept until the last is over. Of an exact one nothing
-    may be left.
+    ``norm`` and ``unit`` come from the framework: the norm of an array, and the rounding unit of its dtype. If it is
+    known how many contributions are still to come (``left``), their sum is kept until the last of them. ``is_exact``
+    means that the sum only cancels if nothing at all remains.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Sum:
         self.total: Any = None
         self.norms = 0.0
         self.count = 0
-        self.last = -1  # the place in the program's order of the last step that contributes
+        self.last = -1  # the place in the program's order of the last step that contributed
         self.is_over = False
 
     def add(self, gradient: Any, order: int) -> None:
@@ -66,14 +66,14 @@ class Sum:
         self.last = max(self.last, order)
 
     def end(self) -> None:
-        """One of those that may come is over."""
+        """One of the expected contributions is over."""
         self.left -= 1
         if not self.left and self.total is not None:
             self.is_over, self.total = self.cancels, None
 
     @property
     def cancels(self) -> bool:
-        """Is what remains of several contributions but rounding?"""
+        """Is the sum of several contributions nothing but rounding?"""
         if self.total is None:
             return self.is_over
         if self.count < 2 or not self.norms or not math.isfinite(self.norms):
@@ -122,47 +122,49 @@ def notes_on_leaves(
 
 
 class Ways(ABC, Generic[Value, Step]):
-    """One pass backward, as a backend has seen it: a step gives to each of its operands, which have places, and what
-    it gives comes to the value that the operand is.
+    """One backward pass, as a backend has seen it. A step sends gradients to its operands, which are numbered places;
+    each of them goes to the value that is the operand.
     """
 
     @property
     @abstractmethod
     def cancelled(self) -> Collection[Value]:
-        """The values at which what comes cancels."""
+        """The values at which the incoming gradients cancel."""
 
     @abstractmethod
     def maker(self, value: Value) -> Step | None:
-        """The step that made a value."""
+        """The step that computed a value."""
 
     @abstractmethod
     def made(self, step: Step) -> Iterable[Value]:
-        """The values that a step made."""
+        """The values that a step computed."""
 
     @abstractmethod
     def operands(self, step: Step) -> Mapping[int, tuple[Value, bool | None]]:
-        """By place, what a step gives to: that value, and whether what it gives is 0 or rounding; None where that is
-        not known.
+        """By place, the values to which a step sends gradients, each with whether what it sends is 0 or rounding; None
+        if that is not known.
         """
 
     @abstractmethod
     def has_come(self, step: Step) -> bool:
-        """Did anything come to a step that is not 0?"""
+        """Did a step receive any gradient that is not 0?"""
 
     @abstractmethod
     def why(self, step: Step, at: int) -> str:
-        """The code of why a step gives nothing to one of its operands, though something came to it; "" for none."""
+        """The code of the reason why a step sends nothing to one of its operands, though it received a gradient; "" for
+        none.
+        """
 
     @abstractmethod
     def end(self, code: str, step: Step) -> End:
-        """That of a way at a step."""
+        """The end of a path at a step, for the reason with this code."""
 
     @abstractmethod
     def cancelling(self, value: Value) -> End:
-        """That of a way at a value at which what comes cancels."""
+        """The end of a path at a value at which the incoming gradients cancel."""
 
     def reached(self, roots: Iterable[Value]) -> set[Value]:
-        """The values to which something comes from these that is neither 0 nor rounding."""
+        """The values that receive from these roots a gradient that is neither 0 nor rounding."""
         cancelled, pending = self.cancelled, [*roots]
         found = set(pending)
         while pending:
@@ -174,7 +176,7 @@ class Ways(ABC, Generic[Value, Step]):
         return found
 
     def users(self, steps: Iterable[Step]) -> dict[Value, list[tuple[Step, int]]]:
-        """By value, these of the steps and places that give to it."""
+        """For each value, those of the steps, with the place, that send a gradient to it."""
         found: dict[Value, list[tuple[Step, int]]] = defaultdict(list)
         for step in steps:
             for at, (value, _) in self.operands(step).items():
@@ -182,7 +184,7 @@ class Ways(ABC, Generic[Value, Step]):
         return found
 
     def ends(self, leaf: Value, users: Mapping[Value, Collection[tuple[Step, int]]]) -> set[End]:
-        """Where what is on its way to a value comes to nothing, on each way."""
+        """The ends of all paths to a value on which the gradients vanish."""
         cancelled, found, pending, visited = self.cancelled, set[End](), [leaf], {leaf}
         while pending:
             value = pending.pop()

@@ -229,7 +229,7 @@ GIVEN: Mapping[str, Sequence[str]] = {
     "std": SPREADS,
     "var": SPREADS,
 }
-"""What functions over a dimension may be given of what the program gave to the one that they replace."""
+"""Arguments that are taken over into a function over a dimension from the call that it replaces."""
 
 
 def given_to(op: str, found: FormulaMatch) -> dict[str, Term]:

@@ -13,7 +13,7 @@ LARGEST = 512
 """Of matrices with more rows nothing is said: the decomposition would take long."""
 
 CLOSE = 1e-6
-"""By how much of the largest two singular values or eigenvalues may differ and be equal but for rounding."""
+"""If the largest two singular values or eigenvalues differ by a smaller share, they count as equal."""
 
 
 def condition(text: str, numbers: Any, result: Any) -> Iterator[str]:

@@ -64,7 +64,7 @@ CHECKS: Mapping[str, Sequence[Check]] = {
     "cos": TURNING,
     "tan": TURNING,
 }
-"""What makes an operation NaN or Inf, number by number: the first that is so."""
+"""The conditions, number by number, under which an operation gives NaN or Inf; the first that holds counts."""
 BINARY = ("div", "mul", "add", "sub", "pow", "remainder")
 
 LOGARITHMS = {"log": "0", "log2": "0", "log10": "0", "log1p": "-1"}
@@ -96,7 +96,7 @@ LARGEST = {"float16": "65504", "bfloat16": "3.39e38", "float32": "3.40e38", "flo
 
 
 Wide = Callable[[float], Array | None]
-"""The result in a wider type, of operands that are moved by so much; None where that is not known."""
+"""The result in a wider type, with the operands moved by a given amount; None if that is not known."""
 BESIDE = 1e-3
 
 
@@ -265,7 +265,7 @@ POLES: Mapping[str, Pole] = {
 }
 """Where derivatives are not finite. They are looked for at the numbers that were recorded, and nowhere else."""
 SUMS = frozenset({"norm", "std", "cdist", "logsumexp"})
-"""Those of them whose result has another shape than what they are applied to."""
+"""Those whose result has another shape than their operand."""
 
 EXPONENTIALS = frozenset({"exp", "exp2", "expm1", "cosh", "sinh"})
 """Operations whose derivative is not finite wherever they are not."""

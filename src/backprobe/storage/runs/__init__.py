@@ -1,1 +1,1 @@
-"""Runs on disk: what a watched training left, one SQLite file for each rank; nothing in them is ever run."""
+"""Runs on disk: what a watched training wrote, one SQLite file for each rank. Nothing in them is ever executed."""

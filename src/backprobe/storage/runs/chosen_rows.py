@@ -1,4 +1,4 @@
-"""Rows that are asked of a file: which of them it has, and at which places."""
+"""The requested rows of a file: which of them exist, and at which places."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class ChosenRows:
-    """Which rows of the result come from which places of an attempt; names that it has not are left out."""
+    """Which rows of the result are filled from which places of an attempt. Names the attempt lacks are left out."""
 
     to: NDArray[numpy.int64]
     places: NDArray[numpy.int64]
@@ -24,7 +24,7 @@ class ChosenRows:
         return cls(*numpy.array(known, numpy.int64).reshape(-1, 2).T)
 
     def below(self, height: int) -> ChosenRows:
-        """Those that steps of so many rows have."""
+        """Only the rows that exist in a step of this height."""
         if not len(self.places) or self.places.max() < height:
             return self
         there = self.places < height
@@ -32,12 +32,12 @@ class ChosenRows:
 
     @cached_property
     def regular(self) -> tuple[Any, Any]:
-        """Both as slices where they can be: nothing need be copied to take these."""
+        """Both index arrays, as slices where possible, because slicing makes no copy."""
         return _regular(self.to), _regular(self.places)
 
 
 def _regular(numbers: NDArray[numpy.int64]) -> Any:
-    # Numbers as a slice, where each is as much more than the one before.
+    # The numbers as a slice, if the distance between neighbours is constant.
     step = int(numbers[1] - numbers[0]) if len(numbers) > 1 else 1
     if not len(numbers) or step < 1 or (numpy.diff(numbers) != step).any():
         return numbers

@@ -1,8 +1,8 @@
-"""Bins of a long run that are kept beside it: its first picture is then read, and not reduced anew.
+"""Bins of a long run, saved next to it, so that its first picture is read instead of being computed again.
 
-A file is taken only for what it was made of: the steps, their times and attempts, the rows, and the numbers of the last
-step, of all ranks. One that is damaged, or that other steps are in, is as if it were not there; so is a folder in which
-nothing can be written.
+A file is used only if it was made from the same data: the same steps, times, attempts and rows, and the same numbers in
+the last step, on all ranks. A file that is damaged or was made from other steps is treated as missing. If the folder
+cannot be written, nothing is saved.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from backprobe.record.disk import written_whole
 from backprobe.storage.runs.merged import RunReader
 from backprobe.storage.runs.reduced import Binned
 
-FOLDER, ENDING = "bins", ".npz"  # in that of the run
-LONG, MANY = 10_000, 5_000_000  # steps, or names × steps, that take longer to reduce than what is kept to read
-MOST = 8  # files: of each field that was looked at, but for those that were looked at long ago
+FOLDER, ENDING = "bins", ".npz"  # inside the run's folder
+# from this many steps, or names × steps, reading saved bins is faster than computing them
+LONG, MANY = 10_000, 5_000_000
+MOST = 8  # files that are kept: those of the most recently viewed fields
 BEFORE = "nonfinite "
 UNFIT = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
-"""What reading a damaged file raises."""
+"""What reading a damaged file may raise."""
 
 
 def keep(folder: Path, reader: RunReader, field: str, found: Binned) -> None:
-    """Write whole bins from the first step on, where that can be done."""
+    """Save complete bins, starting at the first step, if the folder can be written."""
     arrays: dict[str, Any] = {
         "first": found.first,
         "last": found.last,
@@ -49,12 +50,12 @@ def keep(folder: Path, reader: RunReader, field: str, found: Binned) -> None:
 
 
 def is_long(names: int, steps: int) -> bool:
-    """Are bins of so many names and steps kept?"""
+    """Is the run so large that its bins are saved?"""
     return steps >= LONG or names * steps >= MANY
 
 
 def kept(folder: Path, reader: RunReader, names: Sequence[str], field: str) -> Binned | None:
-    """The bins that were kept of a field of some names; None where there are none of these steps."""
+    """The saved bins of a field; None if there are none that were made from these steps."""
     try:
         with _file(folder, names, field).open("rb") as opened, numpy.load(opened) as file:
             first, last = file["first"], file["last"]
@@ -80,8 +81,8 @@ def _file(folder: Path, names: Sequence[str], field: str) -> Path:
 
 
 def _made_of(reader: RunReader, names: Sequence[str], field: str, last: int) -> bytes:
-    # Another value where a step up to the last, or a row, is another; or a number of the last, which a training that
-    # was begun anew does not make again.
+    # A digest that changes if a step up to ``last`` or a row changes. It includes the numbers of the last step, because
+    # a training that starts again does not reproduce them.
     found = hashlib.sha256(repr([field, *names]).encode())
     found.update(repr(sorted((row.name, row.kind, row.merge) for row in reader.rows().values())).encode())
     found.update(repr(reader.at(last)).encode())

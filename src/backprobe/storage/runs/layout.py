@@ -1,22 +1,23 @@
-"""The layout of a rank's file, and the plain data that goes in and out.
+"""The layout of a rank's file, and the plain data that is written to it and read from it.
 
-The statistics of a step are a matrix of columns × rows in float64: the columns are those of a statistic, and the rows
-belong to names, each with a kind of number (``value``, ``grad``). A row's place is the same in all steps of an attempt:
-names that come later get later places, and a step that has none of their numbers has the row of no numbers.
+The statistics of a step are a matrix of columns × rows in float64. Each column is one part of the statistics, such as a
+count or a sum. Each row belongs to a name and a kind of numbers (``value``, ``grad``). Within an attempt a row keeps
+its place in all steps. Names that appear later get later places, and a step in which a name has no numbers holds the
+values of an empty row.
 
-- ``steps`` holds one blob for each step, as it was committed: the newest steps only.
-- ``chunks`` and ``columns`` hold the older ones: some hundred steps together, a blob for each column, with the numbers
-  of a row side by side. A column that does not change within a chunk, as most counts, is stored once.
+- ``steps`` holds one blob for each of the newest steps, as committed.
+- ``chunks`` and ``columns`` hold older steps, some hundred together: one blob for each column, in which the numbers of
+a row are adjacent. A column that is constant within a chunk, as most counts are, is stored once.
 
-- ``lines`` has the line of the program in which a module is called, or a local is bound, by name.
-- ``exponents`` has a row for each histogram, by row and step.
-- ``gaps`` says which names have no row in a step, and why. What it says holds until it says something else.
+- ``lines`` holds, by name, the line of the program that calls a module or binds a local.
+- ``exponents`` holds one row for each histogram, by row and step.
+- ``gaps`` holds the names that have no row in a step, and why. An entry holds until the next one.
 
-Each row of numbers is written behind a sum of its bits (``sealed``), so that damage is an error and no wrong number.
+Each row is stored with a checksum of its bits (``sealed``), so that damage leads to an error and not to a wrong number.
 
-So ``at`` reads one blob or one chunk, and a series reads a few numbers of each chunk. How many steps are in a chunk is
-chosen so that it holds about ``CHUNK_BYTES``: reading one step of a chunk costs that much, and so does a series in the
-newest steps.
+``at`` therefore reads one blob or one chunk, and a series reads a few numbers from each chunk. The number of steps in a
+chunk is chosen so that it holds about ``CHUNK_BYTES``. Reading one step of a chunk costs that much, and so does a
+series over the newest steps.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from backprobe.record.source import Source
 from backprobe.record.statistics import COLUMNS, NOTHING
 
 APPLICATION = 0x62707277  # "bprw"
-VERSION, OLDEST = 5, 4  # that is written, and that is read still
+VERSION, OLDEST = 5, 4  # the version that is written, and the oldest that can be read
 PAGE = 16384
 CHUNK_BYTES = 4 << 20
 MOST_STEPS = 1024  # in a chunk
@@ -57,28 +58,28 @@ LINES = """
 CREATE TABLE IF NOT EXISTS lines (attempt INTEGER, name TEXT, file TEXT, line INTEGER, text TEXT,
   PRIMARY KEY (attempt, name));
 """
-"""A table that some runs of layout 5 lack: they are read as if it were empty."""
+"""Some runs of layout 5 lack this table; it then counts as empty."""
 
 NO_NUMBERS = numpy.array(NOTHING)[:, None]
 
 INFO = numpy.dtype([("step", "<i8"), ("time", "<f8"), ("backwards", "<i4"), ("skipped", "<i4"), ("uncleared", "<i8")])
-"""What is known of a step beside its statistics; ``time`` is in seconds since 1970.
+"""What is stored for each step beside its statistics; ``time`` is in seconds since 1970.
 
 ``uncleared`` counts the parameters whose gradients were added to those of the step before.
 """
 BEFORE_5 = numpy.dtype(INFO.descr[:-1])
 IS_OPEN = 2
-"""What is in the place of ``skipped`` of a step that no optimizer had ended as the watch did."""
+"""The value of ``skipped`` for a step that no optimizer had finished when the watch ended."""
 
 Missing = tuple[str, str, str]
-"""A name and a kind without a row, and the code of the reason."""
+"""A name and a kind that have no row, and the code of the reason."""
 Merge = Literal["sum", "once"]
-"""How processes' rows of a name become one: their numbers are parts of a whole, or the same in each."""
+"""How the rows of several processes are merged: "sum" if each holds a part, "once" if all hold the same."""
 
 
 @dataclass(frozen=True)
 class RowKey:
-    """What a row is about."""
+    """What a row describes."""
 
     name: str
     kind: str
@@ -87,7 +88,7 @@ class RowKey:
 
 @dataclass(frozen=True)
 class NewRows:
-    """New rows, to be appended; other names of rows; and lines of the program, by name."""
+    """What is added to the file: rows, aliases of rows, and lines of the program by name."""
 
     rows: list[RowKey] = field(default_factory=list)
     aliases: dict[str, str] = field(default_factory=dict)
@@ -96,15 +97,15 @@ class NewRows:
 
 @dataclass(frozen=True)
 class StepData:
-    """One step: its number, what is known of it, and its statistics, a matrix of columns × rows."""
+    """One step: its number, what is stored beside its statistics, and these as a matrix of columns × rows."""
 
     step: int
     matrix: Matrix
     time: float = 0.0
     backwards: int = 0
-    skipped: int = 0  # 1 for a scaler that did, or IS_OPEN
-    exponents: Mapping[int, Exponents] = field(default_factory=dict)  # by place, where they were taken
-    gaps: Sequence[Missing] | None = None  # None where that was not looked at
+    skipped: int = 0  # 1 if the gradient scaler skipped it, or IS_OPEN
+    exponents: Mapping[int, Exponents] = field(default_factory=dict)  # by place, where they were measured
+    gaps: Sequence[Missing] | None = None  # None if gaps were not looked for
     uncleared: int = 0
 
 
@@ -125,12 +126,12 @@ def file_of(folder: Path, rank: int) -> Path:
 
 
 def info_of(steps: Iterable[StepData]) -> NDArray[Any]:
-    """What is known of these steps."""
+    """These steps as an array of INFO."""
     return numpy.array([(one.step, one.time, one.backwards, one.skipped, one.uncleared) for one in steps], INFO)
 
 
 def joined(infos: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """What is known of steps, one after another: as plain bytes, since NumPy compares fields at each array."""
+    """Several INFO arrays, concatenated as plain bytes, since NumPy would compare the fields of each array."""
     return numpy.asarray(numpy.concatenate([one.view(f"V{INFO.itemsize}") for one in infos]).view(INFO))
 
 
@@ -140,37 +141,37 @@ def column_id(chunk: int, column: str) -> int:
 
 
 def nothing(shape: tuple[int, ...], column: str) -> Matrix:
-    """A column for rows of no numbers."""
+    """A column of rows that have no numbers."""
     return numpy.full(shape, NOTHING[COLUMNS.index(column)])
 
 
 def blank(height: int) -> Matrix:
-    """A step of so many rows of no numbers."""
+    """A step of ``height`` rows that have no numbers."""
     found = numpy.empty((len(COLUMNS), height))
     found[...] = NO_NUMBERS
     return found
 
 
 def steps_in_chunk(height: int) -> int:
-    """How many steps of so many rows are put together."""
+    """How many steps go into one chunk, if each has ``height`` rows."""
     return min(MOST_STEPS, max(1, CHUNK_BYTES // (8 * len(COLUMNS) * max(1, height))))
 
 
-# numbers that are sealed
+# checksums
 
 SEAL = numpy.dtype("<u8")
-SEED = numpy.uint64(0x9E3779B97F4A7C15)  # so that zeros all over do not fit
+SEED = numpy.uint64(0x9E3779B97F4A7C15)  # so that a block of zeros is not valid
 
 
 def seals(rows: NDArray[Any], into: NDArray[numpy.uint64] | None = None) -> NDArray[numpy.uint64]:
-    """A sum of the bits of each row, whose numbers have eight bytes."""
+    """The checksum of each row, whose numbers have eight bytes each."""
     found = _by_row(rows, SEAL).sum(axis=1, dtype=SEAL, out=into)
     found += SEED
     return numpy.asarray(found)
 
 
 def sealed(rows: NDArray[Any]) -> memoryview:
-    """Rows of numbers as a blob, in whichever order they lie: the sums of all rows, and then the rows."""
+    """Rows as a blob, for any memory order: first the checksums of all rows, then the rows."""
     blob = numpy.empty(len(rows) + rows.nbytes // SEAL.itemsize, SEAL)
     numbers = blob[len(rows) :].view(rows.dtype).reshape(rows.shape)
     numbers[...] = rows
@@ -179,7 +180,7 @@ def sealed(rows: NDArray[Any]) -> memoryview:
 
 
 def unsealed(blob: bytes, height: int, dtype: Any = numpy.float64) -> NDArray[Any]:
-    """The rows of a blob. Raises ValueError where they are not what was written."""
+    """The rows of a blob. Raises ValueError if they are not what was written."""
     found = numpy.frombuffer(blob, SEAL, height)
     rows = _by_row(numpy.frombuffer(blob, dtype, offset=height * SEAL.itemsize), dtype, height)
     if (found != seals(rows)).any():
@@ -188,13 +189,13 @@ def unsealed(blob: bytes, height: int, dtype: Any = numpy.float64) -> NDArray[An
 
 
 def _by_row(numbers: NDArray[Any], dtype: Any, height: int | None = None) -> NDArray[Any]:
-    # The same bytes as so many rows of numbers, or as many as there are.
+    # The same bytes as ``height`` rows of numbers, or with the number of rows unchanged.
     rows = len(numbers) if height is None else height
     return numpy.asarray(numbers.view(dtype).reshape(rows, -1 if rows else 0))
 
 
 def info_read(blob: bytes, version: int) -> NDArray[Any]:
-    """What is known of some steps, from a file of this version: an older one does not say how many were uncleared."""
+    """The INFO of some steps, from a file of this version. Older files do not have ``uncleared``, which is 0 then."""
     if version >= VERSION:
         return numpy.asarray(unsealed(blob, 1, INFO)[0])
     old = unsealed(blob, 1, BEFORE_5)[0]
@@ -207,7 +208,7 @@ def info_read(blob: bytes, version: int) -> NDArray[Any]:
 def unsealed_rows(
     read: Callable[[int, int], bytes], size: int, height: int, places: Sequence[int]
 ) -> NDArray[numpy.float64]:
-    """Some rows of a blob of this size, read without the others: ``read`` gives so many bytes from a place on."""
+    """Some rows of a blob of ``size`` bytes, without reading the others: ``read(place, count)`` reads bytes."""
     width = size // height - SEAL.itemsize
     found = [read(place * SEAL.itemsize, SEAL.itemsize) for place in places]
     found += [read(height * SEAL.itemsize + place * width, width) for place in places]

@@ -1,8 +1,8 @@
-"""A field over all steps of a run that grows, in bins that are kept: what was reduced once is not read again.
+"""A field over all steps of a growing run, in bins that are kept, so that no step is reduced twice.
 
-Bins are of as many steps each, a power of two, and begin at a multiple of that. New steps fill the last bin and make
-new ones; where these are too many, two become one. The bins of a picture are some of these together. Those of a long
-run are kept beside it too.
+Each bin covers the same number of steps, a power of two. New steps fill new bins. When there are too many bins, each
+two neighbours are merged into one. A picture needs fewer bins than are kept, so it merges some of them. The bins of a
+long run are also saved beside it.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from backprobe.storage.runs.kept_bins import is_long, keep, kept
 from backprobe.storage.runs.merged import RunReader
 from backprobe.storage.runs.reduced import Binned, binned
 
-GROWN = 1.1  # bins are written again when they have so many times the steps that are written
-NUMBERS, FEWEST, MOST = 1 << 20, 256, 4096  # names × bins of a level, and how many bins it has
+GROWN = 1.1  # bins are saved again when they cover this many times the steps that are saved
+NUMBERS, FEWEST, MOST = 1 << 20, 256, 4096  # the most names × bins, and the fewest and most bins
 
 
 class Level:
-    """The bins of one field of some names of a run, which are kept in its ``folder`` too if that is given."""
+    """The bins of one field of some names of a run. If ``folder`` is given, they are also saved there."""
 
     def __init__(self, reader: RunReader, names: Sequence[str], field: str, folder: Path | None = None) -> None:
         self.reader, self.names, self.field, self.folder = reader, names, field, folder
-        self.written = 0  # steps that are in bins on disk
+        self.written = 0  # how many steps the saved bins cover
         self.most = max(FEWEST, min(MOST, NUMBERS // max(1, len(names)))) // 2 * 2
-        self.width, self.known = 1, numpy.empty(0, numpy.int64)  # the steps in whole bins
-        self.made_by = self.known  # by which attempts these were made
+        self.width, self.known = 1, numpy.empty(0, numpy.int64)  # the steps that lie in complete bins
+        self.made_by = self.known  # the attempts that made these steps
         self.whole = _nothing(names)
 
     @property
     def size(self) -> int:
-        """The bytes that it holds."""
+        """The bytes that the bins take."""
         return int(self.whole.least.nbytes + self.whole.greatest.nbytes)
 
     def binned(self, bins: int) -> Binned:
-        """All steps that there are now, in so many bins at most."""
+        """All steps so far, in at most ``bins`` bins."""
         steps = self.reader.info()["step"]
         if not self._goes_on(steps):
             self.width, self.known, self.whole = 1, self.known[:0], _nothing(self.names)
@@ -55,7 +55,7 @@ class Level:
         return _together(_joined(parts), -(-count // bins))
 
     def _take(self, steps: Any) -> None:
-        # Begin with what is on disk.
+        # Start from the saved bins.
         found = None if self.folder is None else kept(self.folder, self.reader, self.names, self.field)
         if found is None:
             return
@@ -71,7 +71,7 @@ class Level:
             self.written = len(self.known)
 
     def _goes_on(self, steps: Any) -> bool:
-        # Are the steps that are known as they were? A training that is resumed makes some anew.
+        # Are the known steps unchanged? A training that is resumed makes some of them anew.
         are_there = numpy.array_equal(self.known, steps[: len(self.known)])
         return are_there and numpy.array_equal(self.made_by, self._made_by())
 
@@ -79,10 +79,10 @@ class Level:
         return self.reader.made_by(int(self.known[-1])) if len(self.known) else numpy.empty(0, numpy.int64)
 
     def _extend(self, steps: Any) -> None:
-        # Read the steps that fill bins.
+        # Read the steps that complete further bins.
         while len(steps) // self.width > self.most:
             self._double()
-        settled = int(numpy.searchsorted(steps, self.reader.settled(), side="right"))  # of all ranks
+        settled = int(numpy.searchsorted(steps, self.reader.settled(), side="right"))  # by all ranks
         end = settled // self.width * self.width
         if end > len(self.known):
             bins = (end - len(self.known)) // self.width
@@ -90,7 +90,7 @@ class Level:
             self.known = steps[:end].copy()
 
     def _double(self) -> None:
-        # Two bins become one; the last of an odd number will be read again.
+        # Merge each two neighbouring bins. If their number is odd, the last one is dropped and read again later.
         even = len(self.whole.first) // 2 * 2
         self.whole = _together(_part(self.whole, even), 2)
         self.width *= 2
@@ -106,7 +106,7 @@ def _nothing(names: Sequence[str]) -> Binned:
 
 
 def _part(found: Binned, end: int) -> Binned:
-    # The first bins.
+    # The first ``end`` bins.
     nonfinite = {kind: counts[:, :end] for kind, counts in found.nonfinite.items()}
     return Binned(
         found.names, found.first[:end], found.last[:end], found.least[:, :end], found.greatest[:, :end], nonfinite
@@ -114,7 +114,7 @@ def _part(found: Binned, end: int) -> Binned:
 
 
 def _joined(parts: Sequence[Binned]) -> Binned:
-    # Bins one after another.
+    # Several series of bins, one after another.
     parts = [part for part in parts if len(part.first)] or [*parts[:1]]
     if len(parts) == 1:
         return parts[0]
@@ -136,7 +136,7 @@ def _joined(parts: Sequence[Binned]) -> Binned:
 
 
 def _together(found: Binned, size: int) -> Binned:
-    # So many bins become one.
+    # Merge each ``size`` neighbouring bins into one.
     if size <= 1 or not len(found.first):
         return found
     begins = numpy.arange(0, len(found.first), size)

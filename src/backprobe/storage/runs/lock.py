@@ -1,4 +1,4 @@
-"""One writer for each file: a lock of the operating system, which ends with its process, however that ends."""
+"""One writer for each file, by a lock of the operating system, which is released whenever the process ends."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 from backprobe.errors import BadRun, Unsupported
 
 HELD: dict[Path, int] = {}
-"""The locks of this process: the system's lock is the process's, and would be given to it twice. A forked child has
-this from its parent, by whose number it knows that they are not its own."""
+"""The locks that this process holds, by path. The system locks per process, so it would grant a second lock to the same
+process. The value is the process's number: a forked child inherits this dict and sees that the locks are not its own.
+"""
 
 
 class WriteLock:
@@ -20,7 +21,7 @@ class WriteLock:
         self.descriptor: int | None = None
 
     def take(self, asked: str) -> None:
-        """Raises BadRun where somebody else has it."""
+        """Take the lock. Raises BadRun if somebody else has it."""
         try:
             import fcntl
         except ImportError as error:  # Windows
@@ -66,9 +67,9 @@ class WriteLock:
 
 
 def is_written(path: Path) -> bool:
-    """Does a process write the file to which this lock belongs?
+    """Does a process hold the lock on this path?
 
-    The file of a lock of this process is not opened: closing it again would give the lock away.
+    If this process holds it, the file is not opened: closing it would release the lock.
     """
     path = path.resolve()
     if HELD.get(path) == os.getpid():
@@ -81,7 +82,7 @@ def is_written(path: Path) -> bool:
         os.lockf(descriptor, os.F_TEST, 0)
     except OSError:
         return True
-    except AttributeError:  # Windows, where nothing is written
+    except AttributeError:  # Windows, where runs cannot be written
         return False
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""All ranks of a run read as one: parts of a whole are added up, and what is the same in each process counts once."""
+"""All ranks of a run, read as one: parts are added up, and what is the same in all processes counts once."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from backprobe.storage.runs.lock import is_written
 from backprobe.storage.runs.reader import Named, RankFile
 
 LOGGED = "logged"
-"""The kind of numbers that the program logs itself, and the field that shows them."""
+"""The kind of numbers that the program logs itself, and the name of the field that shows them."""
 RATIO = "update.ratio"
 MOST_OPEN = 64  # files
 Key = tuple[str, str]
-"""Name and kind of a row."""
+"""The name and kind of a row."""
 
 
 def open_ranks(folder: Path, asked: str) -> RunReader:
-    """The files of a run, opened. Raises BadRun."""
+    """Open the files of a run. Raises BadRun."""
     before, after = FILE.split("{}")
     found = {
         int(one.name[len(before) : -len(after)]): one
@@ -53,12 +53,12 @@ def open_ranks(folder: Path, asked: str) -> RunReader:
         for rank in sorted(found):
             ranks[rank] = RankFile(found[rank], asked, kept_open, named)
             opened.callback(ranks[rank].close)
-        opened.pop_all()  # all could be opened: they stay so
+        opened.pop_all()  # all files could be opened, so they stay open
     return RunReader(ranks)
 
 
 def _no_run(folder: Path, asked: str) -> BadRun:
-    # The error for a folder without a rank's file.
+    # The error for a path that holds no run.
     what = "a folder without one" if folder.is_dir() else "a file" if folder.exists() else "no such folder"
     inside = sorted({one.parent.name for one in folder.glob(f"*/{FILE.format('*')}")})
     known = "the folder that bp.watch(model, folder) was given"
@@ -68,7 +68,7 @@ def _no_run(folder: Path, asked: str) -> BadRun:
 
 
 class RunReader:
-    """The ranks of a run, by their numbers."""
+    """The ranks of a run, by number."""
 
     def __init__(self, ranks: Mapping[int, RankFile]) -> None:
         self.ranks = ranks
@@ -79,17 +79,17 @@ class RunReader:
 
     @property
     def is_written(self) -> bool:
-        """Does a process of this machine write one of the files now?"""
+        """Is a process of this machine writing one of the files now?"""
         return any(is_written(one.path.with_name(LOCK.format(rank))) for rank, one in self.ranks.items())
 
     @property
     def is_of_many(self) -> bool:
-        """Are there so many files that they cannot stay open?"""
+        """Are there too many files to keep all of them open?"""
         return len(self.ranks) > MOST_OPEN
 
     @property
     def how(self) -> str:
-        """How the files are read; see ``opening``."""
+        """How the files were opened; see ``opening``."""
         return ", ".join(dict.fromkeys(rank.how for rank in self.ranks.values()))
 
     def rows(self) -> dict[Key, RowKey]:
@@ -103,7 +103,7 @@ class RunReader:
         return found
 
     def parameters(self) -> dict[str, None]:
-        """The names of parameters: what has numbers of its own in a step, or gradients that each process has whole."""
+        """The names of parameters: rows of kind "param", or gradients that are the same in all processes."""
         rows = self.rows().values()
         return dict.fromkeys(
             row.name for row in rows if row.kind == "param" or (row.kind == "grad" and row.merge == "once")
@@ -116,18 +116,18 @@ class RunReader:
         return found
 
     def lines(self) -> dict[str, Source]:
-        """The line of the program in which a module is called, or a local is bound, by name."""
+        """The line of the program that calls a module or binds a local, by name."""
         found: dict[str, Source] = {}
         for rank in self.ranks.values():
             found = rank.lines() | found
         return found
 
     def attempts(self) -> list[Attempt]:
-        """Those of the first rank."""
+        """The attempts of the first rank."""
         return next(iter(self.ranks.values())).index().attempts
 
     def info(self) -> NDArray[Any]:
-        """What is known of each step, in their order; of a step that several ranks have, by the first."""
+        """The INFO of each step, in order. If several ranks have a step, the first rank's is used."""
         found = [rank.index().info for rank in self.ranks.values()]
         if len(found) == 1:
             return found[0]
@@ -135,12 +135,14 @@ class RunReader:
         return together[numpy.unique(together["step"], return_index=True)[1]]
 
     def made_by(self, last: int) -> NDArray[numpy.int64]:
-        """The attempt of the first rank that made each of its steps up to this one: another makes a step anew."""
+        """The attempt of the first rank that made each step up to ``last``. A step that is made anew has another
+        attempt.
+        """
         index = next(iter(self.ranks.values())).index()
         return index.attempt_of[: int(numpy.searchsorted(index.info["step"], last, side="right"))]
 
     def columns(self, rows: Sequence[RowKey], wanted: Sequence[str]) -> tuple[NDArray[numpy.int64], dict[str, Matrix]]:
-        """The steps, and matrices of rows × steps by column."""
+        """The steps, and for each column a matrix of rows × steps."""
         keys = [(row.name, row.kind) for row in rows]
         if len(self.ranks) == 1:
             (only,) = self.ranks.values()
@@ -151,19 +153,20 @@ class RunReader:
         wanted = list(dict.fromkeys(["count"] * bool(is_once.any()) + [*wanted]))
         total = {column: nothing((len(rows), len(steps)), column) for column in wanted}
         for rank in self.ranks.values():
-            if not is_once.any() and rank.merge_into(total, keys, steps):  # as nearly always
+            if not is_once.any() and rank.merge_into(total, keys, steps):  # the usual case
                 continue
             info, found = rank.columns(keys, wanted)
             at = numpy.searchsorted(steps, info["step"])
             is_known = at < len(steps)
-            is_known[is_known] = steps[at[is_known]] == info["step"][is_known]  # not those written since
+            # without those that were written meanwhile
+            is_known[is_known] = steps[at[is_known]] == info["step"][is_known]
             _add(total, {name: numbers[:, is_known] for name, numbers in found.items()}, at[is_known], is_once)
         return steps, total
 
     def narrow(self, rows: Sequence[RowKey], keys: Sequence[Key], column: str, low: int, high: int) -> Matrix:
         """A column of some rows, whose ``keys`` are given, in the steps from place ``low`` to ``high``: rows × steps.
 
-        It has one step where none differs from another, as in most counts.
+        It is rows × 1 if no step differs from another, as for most counts.
         """
         if len(self.ranks) == 1:
             (only,) = self.ranks.values()
@@ -173,7 +176,7 @@ class RunReader:
     def narrow_of_all(
         self, rows: Sequence[RowKey], keys: Sequence[Key], columns: Sequence[str], low: int, high: int
     ) -> dict[str, Matrix]:
-        """Several columns of all processes: where these are very many, each file is opened once for all of them."""
+        """Several columns of all processes. With very many processes, each file is opened once for all columns."""
         steps = self.info()["step"][low:high]
         is_once = numpy.array([row.merge == "once" for row in rows], bool)
         wanted = list(dict.fromkeys(["count"] * bool(is_once.any()) + [*columns]))
@@ -192,8 +195,8 @@ class RunReader:
     def by_rank(
         self, keys: Sequence[Key], columns: Sequence[str], first: int, last: int
     ) -> Iterator[tuple[int, NDArray[numpy.int64], dict[str, Matrix]]]:
-        """The number of each process, its steps from one to another, both included, and columns of some rows in them:
-        rows × steps. Processes that have none of the steps are left out.
+        """For each process its number, its steps from ``first`` to ``last`` (both included), and columns of some rows
+        in them, as rows × steps. Processes that have none of these steps are left out.
         """
         for number, rank in self.ranks.items():
             steps = rank.index().info["step"]
@@ -205,7 +208,7 @@ class RunReader:
                 yield number, steps[low:high], own
 
     def stretches(self, low: int, high: int, most: int) -> Iterator[tuple[int, int]]:
-        """The places from ``low`` to ``high`` in parts of about so many steps, none of which cuts a chunk in two.
+        """The places from ``low`` to ``high`` in parts of about ``most`` steps, without cutting a chunk in two.
 
         A chunk of more steps is a part by itself.
         """
@@ -218,14 +221,14 @@ class RunReader:
             low = stop
 
     def settled(self) -> int:
-        """The last step that every rank has: what is after it may grow still; the last of all where there is one."""
+        """The last step that every rank has. Later ones may still grow. With a single rank it is the last of all."""
         lasts = [
             int(info["step"][-1]) if len(info) else -1 for info in (rank.index().info for rank in self.ranks.values())
         ]
         return min(lasts)
 
     def field(self, names: Sequence[str], field: str) -> tuple[NDArray[numpy.int64], Matrix]:
-        """The steps, and a field of these names: names × steps, NaN where there is none."""
+        """The steps, and a field of these names as names × steps; NaN if there is no number."""
         if field == LOGGED:
             rows = self._rows(names, LOGGED)
             steps, columns = self.columns(rows, ("count", "finite", "nan", "posinf", "neginf", "sum"))
@@ -241,11 +244,11 @@ class RunReader:
         return steps, statistic(name, columns)
 
     def has_exponents(self) -> bool:
-        """Are there histograms of anything?"""
+        """Does any row have histograms?"""
         return any(rank.has_exponents() for rank in self.ranks.values())
 
     def exponents(self, name: str, kind: str, since: int = -(2**62)) -> dict[int, Exponents]:
-        """The histograms of a name, by step in their order, from a step on."""
+        """The histograms of a name, by step, from ``since`` on."""
         row = self.rows().get((name, kind), RowKey(name, kind))
         found: dict[int, Exponents] = {}
         for rank in self.ranks.values():
@@ -259,9 +262,9 @@ class RunReader:
     def gaps(
         self, codes: Sequence[str] | None = None, low: int = 0, high: int | None = None
     ) -> list[tuple[int, str, str, str]]:
-        """Step, name, kind and code of what has no row in a step, in any rank: of these codes, in these places."""
+        """Step, name, kind and code of each missing row, in any rank, for these codes and the steps at these places."""
         if len(self.ranks) > 1:
-            low, high = 0, None  # of whose steps the places differ
+            low, high = 0, None  # the places of a step differ between ranks
         found = {
             (step, name, kind): code
             for rank in self.ranks.values()
@@ -288,7 +291,7 @@ class RunReader:
         return [known.get((name, kind), RowKey(name, kind)) for name in names]
 
     def at(self, step: int) -> tuple[Any, int, dict[str, dict[str, float]]] | None:
-        """The info of a step, its attempt, and its fields by name; None where it is not there."""
+        """The INFO of a step, its attempt, and its fields by name; None if there is no such step."""
         found = [one for rank in self.ranks.values() if (one := rank.at(step)) is not None]
         if not found:
             return None
@@ -303,7 +306,7 @@ class RunReader:
 
 
 def _add(total: Mapping[str, Matrix], part: Mapping[str, Matrix], at: Any, is_once: NDArray[numpy.bool_]) -> None:
-    # Add the columns of one rank to those of the ranks before, at these steps.
+    # Add the columns of one rank to the sum of the ranks before it, at these steps.
     if is_once.any():
         is_there = (total["count"][:, at] > 0) & is_once[:, None]
         part = {name: numpy.where(is_there, nothing((1, 1), name), numbers) for name, numbers in part.items()}
@@ -311,7 +314,7 @@ def _add(total: Mapping[str, Matrix], part: Mapping[str, Matrix], at: Any, is_on
 
 
 def logged(columns: Mapping[str, Numbers]) -> Numbers:
-    """The mean of what was logged; NaN or Inf where that was logged too."""
+    """The mean of what was logged; NaN or Inf if that was logged."""
     with numpy.errstate(all="ignore"):
         mean = columns["sum"] / columns["finite"]
         infinite = numpy.where(columns["posinf"] > 0, numpy.inf, 0) - numpy.where(columns["neginf"] > 0, numpy.inf, 0)
@@ -320,7 +323,7 @@ def logged(columns: Mapping[str, Numbers]) -> Numbers:
 
 
 def fields(rows: Mapping[Key, Row]) -> dict[str, dict[str, float]]:
-    """Every field of rows, by name: ``value.rms`` and so on."""
+    """Every field of the rows, by name: ``value.rms`` and so on."""
     matrix = numpy.array(list(rows.values())).reshape(len(rows), len(COLUMNS))
     columns = dict(zip(COLUMNS, matrix.T, strict=True))
     found: dict[str, dict[str, float]] = {name: {} for name, _ in rows}

@@ -1,8 +1,8 @@
-"""Opening a rank's file to read it: while it is written, after its writer was killed, and where nothing can be written.
+"""Opening a rank's file for reading: while it is written, after its writer was killed, and in a read-only folder.
 
-A write-ahead log is read through a file of shared memory beside it. Where that cannot be made, as in a read-only
-folder, a file that was closed is read as one that nobody changes (``immutable=1``), and one whose log is not empty as a
-copy.
+SQLite reads a write-ahead log through a file of shared memory beside it. If that file cannot be created, as in a
+read-only folder, a database that was closed is opened as one that nobody changes (``immutable=1``), and one whose log
+is not empty is copied first.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ OF_SYSTEM = frozenset(
 
 
 def opened(path: Path, asked: str) -> tuple[sqlite3.Connection, str]:
-    """A connection that reads, and how: ``live``, ``immutable`` or ``copy``. Raises BadRun."""
-    for how in ("mode=ro", "mode=rw"):  # where a writer without a log was killed, what it left is rolled back first
+    """A connection for reading, and how it was opened: ``live``, ``immutable`` or ``copy``. Raises BadRun."""
+    for how in ("mode=ro", "mode=rw"):  # "rw" rolls back what a killed writer without a log left behind
         try:
             return _checked(_connected(path, how), path, asked), "live"
         except sqlite3.OperationalError as error:
@@ -74,7 +74,7 @@ def _copied(files: Sequence[Path]) -> sqlite3.Connection:
 
 
 class _Connection(sqlite3.Connection):
-    """One that weak references can be made to."""
+    """A connection that can be weakly referenced."""
 
 
 def _checked(connection: sqlite3.Connection, path: Path, asked: str) -> sqlite3.Connection:
@@ -93,7 +93,7 @@ def _checked(connection: sqlite3.Connection, path: Path, asked: str) -> sqlite3.
 
 
 def check_version(connection: sqlite3.Connection, path: Path, asked: str, oldest: int = VERSION) -> None:
-    """Raise BadRun for a database that is not a run, or one whose layout is newer than ours or older than this."""
+    """Raise BadRun if a database is not a run, or if its layout is newer than ours or older than ``oldest``."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = version_of(connection)
     if application != APPLICATION:
@@ -113,20 +113,20 @@ def check_version(connection: sqlite3.Connection, path: Path, asked: str, oldest
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """The version of its layout."""
+    """The version of the file's layout."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def of_system(error: Exception) -> OSError | None:
-    """The system's error behind one of SQLite; None for one that is about what the file holds."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without what newer codes add to it
+    """The system's error behind an error of SQLite; None if the error is about the file's content."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code, without SQLite's extension
     if code == sqlite3.SQLITE_FULL:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     return OSError(str(error)) if code in OF_SYSTEM else None
 
 
 def closed(path: Path, asked: str) -> BadRun:
-    """The error for a file that is read after it was closed."""
+    """The error for reading a file that was closed."""
     return BadRun(
         f"this run of {path.parent} is closed",
         asked=asked,

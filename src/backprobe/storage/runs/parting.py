@@ -1,4 +1,4 @@
-"""The first step at which two runs part: in any bit of a statistic, and by more than a share of it."""
+"""The first step at which two runs differ: in any bit of a statistic, or by more than a given share."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Parting:
 
 
 def partings(first: RunReader, second: RunReader, shares: Sequence[float]) -> list[Parting | None]:
-    """For each share the first of the steps of both runs at which an rms, or a count, differs by more than it.
+    """For each share, the first common step at which an rms or a count differs by more than that share.
 
-    A share of 0 is any bit. None where no step of both does.
+    A share of 0 means any bit. None if no common step differs that much.
     """
     known = second.rows()
     rows = [(row, known[key]) for key, row in first.rows().items() if key in known]
@@ -46,7 +46,7 @@ def partings(first: RunReader, second: RunReader, shares: Sequence[float]) -> li
 
 
 def _columns(reader: RunReader, rows: Sequence[RowKey], places: NDArray[numpy.int64]) -> dict[str, Matrix]:
-    # The columns of some rows at these places, rows × places.
+    # The columns of some rows at these places, as rows × places.
     keys = [(row.name, row.kind) for row in rows]
     low, high = int(places[0]), int(places[-1]) + 1
     found = {column: reader.narrow(rows, keys, column, low, high) for column in COMPARED}

@@ -1,7 +1,7 @@
-"""Looks whether the files of a run being written are still there: what goes to a deleted file goes with the process.
+"""Checks that the files of a run that is being written still exist; what is written to a deleted file is lost.
 
-A folder may be renamed or moved meanwhile, so its files are looked for in the folder and not by their path. One that
-was put in the place of another is not the one that is written.
+The folder may be renamed or moved meanwhile, so the files are looked up in the open folder and not by path. A file that
+replaced the original does not count.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-ENDINGS = ("", "-wal")  # what SQLite commits to
+ENDINGS = ("", "-wal")  # the files to which SQLite commits
 
 
 class Deleted(OSError):
-    """What was written is lost."""
+    """The files of the run are gone, so what is written is lost."""
 
 
 class Presence:
-    """The files that a writer has made in a folder, from its making to ``close``."""
+    """The files that a writer has created in a folder, from its creation to ``close``."""
 
     def __init__(self, path: Path) -> None:
         self.folder: int | None = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -26,13 +26,13 @@ class Presence:
         self.known = {name: found for name in names if (found := self._of(name)) is not None}
 
     def check(self) -> None:
-        """Raise ``Deleted`` where one of them is gone."""
+        """Raise ``Deleted`` if one of the files is gone."""
         gone: Sequence[str] = [name for name, known in self.known.items() if self._of(name) != known]
         if gone:
             raise Deleted(f"{gone[0]} is no longer in it: it was deleted, moved or replaced")
 
     def _of(self, name: str) -> tuple[int, int] | None:
-        # Which file of the system has this name; None if there is none.
+        # The device and inode of the file with this name; None if there is none.
         try:
             found = os.stat(name, dir_fd=self.folder)
         except FileNotFoundError:

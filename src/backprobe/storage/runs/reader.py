@@ -1,4 +1,4 @@
-"""Reading a rank's file: which steps it holds, and the columns of some of its rows over all of them."""
+"""Reading a rank's file: which steps it holds, and the columns of some rows over these steps."""
 
 from __future__ import annotations
 
@@ -38,20 +38,22 @@ from backprobe.storage.runs.layout import (
 from backprobe.storage.runs.opening import closed, not_a_run, opened, version_of
 from backprobe.storage.schema import UNFIT
 
-Places = dict[int, dict[tuple[str, str], int]]  # by attempt, of name and kind
+Places = dict[int, dict[tuple[str, str], int]]  # the place of each name and kind, by attempt
 Keys = dict[tuple[str, str], RowKey]
 Found = TypeVar("Found")
 DAMAGED = (sqlite3.DatabaseError, *(kind for kind in UNFIT if kind is not MemoryError))
-"""What reading a damaged file raises."""
-FEW, PART = 8, 32  # rows of a chunk, or one in so many: they are read alone, and more with all that lies between
+"""What reading a damaged file may raise."""
+FEW, PART = 8, 32  # up to so many rows, or 1/PART of a chunk, are read one by one; else the whole column is read
 
 
-NEWEST = 64  # steps in no chunk that are kept: as many as judging one more step looks back at
+NEWEST = 64  # steps outside chunks that are cached: as many as the rules look back at to judge one more step
 
 
 @dataclass(frozen=True)
 class Stored:
-    """Steps that lie together: a chunk, or one step that is in none. ``height`` is that of a chunk."""
+    """Steps that are stored together: a chunk, or a single step that is in none. ``height`` is the chunk's number of
+    rows.
+    """
 
     id: int
     is_chunk: bool
@@ -62,7 +64,7 @@ class Stored:
 
 @dataclass
 class FileIndex:
-    """What a file holds, at one moment; ``at`` is a number that changes as something is written."""
+    """What a file holds at one moment. ``at`` changes whenever something is written."""
 
     at: Any = None
     attempts: list[Attempt] = field(default_factory=list)
@@ -71,20 +73,22 @@ class FileIndex:
     aliases: dict[str, str] = field(default_factory=dict)
     stored: list[Stored] = field(default_factory=list)
     info: NDArray[Any] = field(default_factory=lambda: numpy.empty(0, INFO))  # of each step that is read, by number
-    attempt_of: NDArray[numpy.int64] = field(default_factory=lambda: numpy.empty(0, numpy.int64))  # of each such step
-    chosen: NDArray[numpy.int64] = field(default_factory=lambda: numpy.empty(0, numpy.int64))  # where it is stored
-    is_plain: bool = True  # are all steps that are stored read, in their order?
+    # which attempt made each of these steps
+    attempt_of: NDArray[numpy.int64] = field(default_factory=lambda: numpy.empty(0, numpy.int64))
+    # where each of these steps is stored
+    chosen: NDArray[numpy.int64] = field(default_factory=lambda: numpy.empty(0, numpy.int64))
+    is_plain: bool = True  # is every stored step read, in stored order?
     ends: list[int] = field(default_factory=list)  # how many steps are stored up to the end of each of ``stored``
 
 
 class Named:
-    """The rows of a file, made once for all files that have the same: most ranks do."""
+    """The rows of a file, shared by all files that have the same rows, as most ranks do."""
 
     def __init__(self) -> None:
         self.last: list[Any] | None = None
 
     def of(self, named: list[Any]) -> tuple[Places, Keys]:
-        """The places of rows by attempt, and what they are about, of all attempts, the last first."""
+        """The place of each row by attempt, and what each row describes, the last attempt first."""
         if named != self.last:
             self.last, self.places, self.keys = named, Places(), Keys()
             for attempt, place, *key in named:
@@ -95,9 +99,9 @@ class Named:
 
 
 class RankFile:
-    """A rank's file, opened to be read; it may be written meanwhile. Raises BadRun.
+    """A rank's file, opened for reading; it may be written meanwhile. Raises BadRun.
 
-    Where it is one of very many, it is not ``kept_open``: a process may open about a thousand files.
+    If there are very many files, they are not ``kept_open``, because a process may open about a thousand files.
     """
 
     def __init__(self, path: Path, asked: str, kept_open: bool = True, named: Named | None = None) -> None:
@@ -105,7 +109,7 @@ class RankFile:
         self.how, self._is_held = "", False
         self._index = FileIndex()
         self._asked_last: tuple[Any, dict[int, tuple[Any, ChosenRows]]] = (None, {})
-        self._newest: dict[tuple[int, int], Matrix] = {}  # by attempt and number: a step never changes
+        self._newest: dict[tuple[int, int], Matrix] = {}  # by attempt and number; a stored step never changes
         self._closing: weakref.finalize[Any, Any] | None = None
         if kept_open:
             self._open()
@@ -127,9 +131,9 @@ class RankFile:
 
     @contextmanager
     def reading(self) -> Iterator[FileIndex]:
-        """Within this context the file is as it is at one moment, whatever is written.
+        """Inside this context the file is seen as it is at one moment, whatever is written.
 
-        What is raised in it is raised: what reads in it is ``_sound``.
+        Errors raised inside it are passed on unchanged; reads inside it go through ``_sound``.
         """
         opens = not self.kept_open and not self._is_held
         if opens:
@@ -141,14 +145,15 @@ class RankFile:
             yield self._index
         finally:
             if self.connection.in_transaction:
-                with suppress(sqlite3.DatabaseError):  # of a damaged file, which what was read of it has said
+                # the file is damaged, and the read inside has already reported that
+                with suppress(sqlite3.DatabaseError):
                     self.connection.execute("COMMIT")
             if opens:
                 self.close()
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Within this context it stays open, also where it is one of very many."""
+        """Inside this context the file stays open, even if it is one of very many."""
         if not self.kept_open:
             self._open()
         self._is_held = True
@@ -160,10 +165,10 @@ class RankFile:
                 self.close()
 
     def _sound(self, read: Callable[..., Found], *given: Any) -> Found:
-        # What is read of the file. Raises BadRun where that does not hold what was written.
+        # The result of a read. Raises BadRun if the file is damaged.
         try:
             return read(*given)
-        except sqlite3.ProgrammingError:  # of whoever has closed it
+        except sqlite3.ProgrammingError:  # the run was closed
             raise
         except DAMAGED as error:
             raise not_a_run(self.path, self.asked, error) from error
@@ -174,9 +179,9 @@ class RankFile:
         self._refresh(changed)
 
     def _changed(self) -> Any:
-        # Another value when the file has been written.
+        # A value that changes when the file has been written.
         if self.kept_open:
-            return None  # the connection knows
+            return None  # SQLite's connection notices changes by itself
         found = []
         for ending in ("", "-wal"):
             with suppress(FileNotFoundError):
@@ -186,7 +191,7 @@ class RankFile:
 
     def _refresh(self, changed: Any) -> None:
         run = self.connection.execute
-        run("SELECT 1 FROM sqlite_master").fetchone()  # the moment begins at the first read
+        run("SELECT 1 FROM sqlite_master").fetchone()  # the snapshot begins at the first read
         now = changed or run("PRAGMA data_version").fetchone()[0]
         if now == self._index.at:
             return
@@ -200,7 +205,7 @@ class RankFile:
         self._index = index
 
     def _stored(self) -> list[Stored]:
-        known = {one.id: one for one in self._index.stored if one.is_chunk}  # which never change
+        known = {one.id: one for one in self._index.stored if one.is_chunk}  # chunks never change
         found = [known[at] for (at,) in self.connection.execute("SELECT id FROM chunks ORDER BY id") if at in known]
         version = version_of(self.connection)
         chunks = self.connection.execute(
@@ -213,7 +218,7 @@ class RankFile:
     # numbers
 
     def columns(self, keys: Sequence[tuple[str, str]], wanted: Sequence[str]) -> tuple[NDArray[Any], dict[str, Matrix]]:
-        """The steps' info, and of each wanted column a matrix of rows × steps for these names and kinds."""
+        """The INFO of all steps, and for each wanted column a matrix of rows × steps for these names and kinds."""
         with self.reading() as index:
             size = sum(len(one.info) for one in index.stored)
             found = {column: nothing((len(keys), size), column) for column in wanted}
@@ -226,7 +231,7 @@ class RankFile:
     def narrow(self, keys: Sequence[tuple[str, str]], column: str, low: int, high: int) -> Matrix:
         """A column of these names and kinds in the steps from place ``low`` to ``high``: rows × steps.
 
-        It has one step where none differs from another, as in most counts.
+        It is rows × 1 if no step differs from another, as for most counts.
         """
         with self.reading() as index:
             chosen = index.chosen[low:high]
@@ -254,7 +259,7 @@ class RankFile:
     def _narrow(
         self, stored: Stored, keys: Sequence[tuple[str, str]], places: Mapping[tuple[str, str], int], column: str
     ) -> Matrix:
-        # A column of steps that lie together, with nothing in the rows that they do not have.
+        # A column of steps that are stored together. Rows that these steps lack hold the values of an empty row.
         rows = self._rows_of(stored.attempt, keys, places)
         if stored.is_chunk:
             rows = rows.below(stored.height)
@@ -270,7 +275,8 @@ class RankFile:
         return found
 
     def _rows_of(self, attempt: int, keys: Any, places: Mapping[tuple[str, str], int]) -> ChosenRows:
-        # Which rows of the keys that were asked last are in an attempt: the same are asked for block by block.
+        # Which rows of the keys exist in an attempt. The answer for the last keys is cached, since callers ask block by
+        # block.
         if keys is not self._asked_last[0]:
             self._asked_last = keys, {}
         known = self._asked_last[1]
@@ -281,7 +287,7 @@ class RankFile:
     def merge_into(
         self, total: Mapping[str, Matrix], keys: Sequence[tuple[str, str]], steps: NDArray[numpy.int64]
     ) -> bool:
-        """Merge its rows into matrices of rows × steps, if it has these steps once each; else nothing is done."""
+        """Add this file's rows to matrices of rows × steps, if it has exactly these steps. Otherwise return False."""
         with self.reading() as index:
             if not index.is_plain or not numpy.array_equal(index.info["step"], steps):
                 return False
@@ -292,9 +298,10 @@ class RankFile:
     def _parts(
         self, index: FileIndex, keys: Sequence[tuple[str, str]], wanted: Sequence[str]
     ) -> Iterator[tuple[str, Any, slice, Matrix]]:
-        # Some rows of all steps, as they lie together: a column, which of these rows, at which of all steps, numbers.
+        # Some rows of all steps, as they are stored: a column, which of the rows, at which of all steps, and the
+        # numbers.
         #
-        # The numbers of rows that do not change are there once.
+        # The numbers have a single step if the rows do not change.
         rows: dict[int, ChosenRows] = {}
         end = 0
         for one in index.stored:
@@ -305,7 +312,7 @@ class RankFile:
                 yield column, to, at, numbers
 
     def _read(self, stored: Stored, rows: ChosenRows, wanted: Sequence[str]) -> Iterator[tuple[str, Any, Matrix]]:
-        # Some rows of steps that lie together.
+        # Some rows of steps that are stored together.
         if not stored.is_chunk:
             matrix = self._sound(self._step, stored)
             rows = rows.below(matrix.shape[1])
@@ -317,7 +324,7 @@ class RankFile:
             yield column, rows.regular[0], self._of_chunk(stored, column, rows)
 
     def _step(self, stored: Stored) -> Matrix:
-        # One that is in no chunk: each column of it is asked for, and it is unsealed once.
+        # A step that is in no chunk. It is verified once and cached, since each of its columns is requested in turn.
         key = stored.attempt, stored.id
         if key not in self._newest:
             data = self.connection.execute("SELECT data FROM steps WHERE id = ?", (stored.id,)).fetchone()[0]
@@ -327,19 +334,19 @@ class RankFile:
         return self._newest[key]
 
     def _of_chunk(self, stored: Stored, column: str, rows: ChosenRows) -> Matrix:
-        # A column of a chunk, of some of its rows: rows × steps, or rows × 1 where it does not change.
+        # A column of a chunk for some rows: rows × steps, or rows × 1 if it is constant.
         if 0 < len(rows.places) <= max(FEW, stored.height // PART):
             return self._sound(self._rows_alone, stored, column, rows.places.tolist())
         return numpy.asarray(self._sound(self._column, stored, column)[rows.regular[1]])
 
     def _column(self, stored: Stored, column: str) -> Matrix:
-        # A column of a chunk: rows × steps, or rows × 1 where it does not change.
+        # A column of a chunk: rows × steps, or rows × 1 if it is constant.
         at = column_id(stored.id, column)
-        with self.connection.blobopen("columns", "data", at, readonly=True) as blob:  # a select takes six times as long
+        with self.connection.blobopen("columns", "data", at, readonly=True) as blob:  # a SELECT takes six times as long
             return _of_steps(stored, unsealed(blob.read(), stored.height))
 
     def _rows_alone(self, stored: Stored, column: str, places: Sequence[int]) -> Matrix:
-        # Some rows of it, without the others.
+        # Some rows of a column, without reading the others.
         with self.connection.blobopen("columns", "data", column_id(stored.id, column), readonly=True) as blob:
 
             def read(start: int, size: int) -> bytes:
@@ -349,7 +356,7 @@ class RankFile:
             return _of_steps(stored, unsealed_rows(read, len(blob), stored.height, places))
 
     def at(self, step: int) -> tuple[Any, int, dict[tuple[str, str], tuple[float, ...]]] | None:
-        """The info of a step, its attempt, and its rows by name and kind; None where it is not there."""
+        """The INFO of a step, its attempt, and its rows by name and kind; None if there is no such step."""
         with self.reading() as index:
             found = int(numpy.searchsorted(index.info["step"], step))
             if found == len(index.info) or index.info["step"][found] != step:
@@ -367,23 +374,23 @@ class RankFile:
             return index.info[found], stored.attempt, rows
 
     def lines(self) -> dict[str, Source]:
-        """The line in which a module is called, or a local is bound, by name: of the last attempt that has one."""
+        """The line that calls a module or binds a local, by name, from the last attempt that has one."""
         with self.reading():
             return self._sound(self._lines)
 
     def _lines(self) -> dict[str, Source]:
         run = self.connection.execute
-        if run("SELECT 1 FROM sqlite_master WHERE name = 'lines'").fetchone() is None:  # an older run
+        if run("SELECT 1 FROM sqlite_master WHERE name = 'lines'").fetchone() is None:  # a run of an older version
             return {}
         return {name: Source(*line) for name, *line in run("SELECT name, file, line, text FROM lines ORDER BY attempt")}
 
     def has_exponents(self) -> bool:
-        """Are there histograms of anything?"""
+        """Does the file hold any histograms?"""
         with self.reading():
             return self._sound(self.connection.execute, "SELECT 1 FROM exponents LIMIT 1").fetchone() is not None
 
     def exponents(self, key: tuple[str, str], since: int = -(2**62), until: int = 2**62) -> dict[int, Exponents]:
-        """The histograms of a name and kind, by step, from a step on, up to another."""
+        """The histograms of a name and kind by step, from ``since`` to ``until``."""
         with self.reading() as index:
             return self._sound(self._exponents, index, key, since, until)
 
@@ -404,9 +411,9 @@ class RankFile:
     def gaps(
         self, codes: Sequence[str] | None = None, low: int = 0, high: int | None = None
     ) -> Iterator[tuple[int, Missing]]:
-        """The names and kinds without a row, with the step, in each measured step that had a backward.
+        """For each measured step that had a backward, the names and kinds that have no row.
 
-        ``codes`` are the reasons that count, and the steps those from place ``low`` to ``high``.
+        Only the reasons in ``codes`` count, and only the steps from place ``low`` to ``high``.
         """
         with self.reading() as index:
             by_attempt = self._sound(self._gaps)
@@ -427,13 +434,13 @@ class RankFile:
                 yield from ((step, one) for one in (known[at - 1][1] if at else ()))
 
     def said_of_gaps(self) -> list[tuple[int, int, list[Missing]]]:
-        """What is said of missing rows: by attempt, from which step on, and what."""
+        """The entries about missing rows: the attempt, the step from which the entry holds, and the missing rows."""
         with self.reading():
             found = self._sound(self._gaps)
         return [(attempt, *one) for attempt, said in found.items() for one in said]
 
     def _gaps(self) -> dict[int, list[tuple[int, list[Missing]]]]:
-        # What is said by attempt, each with the step from which on that holds.
+        # The entries about missing rows by attempt, each with the step from which it holds.
         found: dict[int, list[tuple[int, list[Missing]]]] = {}
         said = self.connection.execute("SELECT attempt, step, gaps FROM gaps ORDER BY attempt, step")
         for attempt, step, text in said:
@@ -442,7 +449,7 @@ class RankFile:
         return found
 
     def _matrix(self, stored: Stored, within: int) -> Matrix:
-        # Columns × rows of one of the steps that lie together.
+        # One of the steps that are stored together, as columns × rows.
         if not stored.is_chunk:
             return self._step(stored)
         columns = [self._column(stored, column) for column in COLUMNS if stored.height]
@@ -452,14 +459,14 @@ class RankFile:
 
 
 def _of_steps(stored: Stored, numbers: Matrix) -> Matrix:
-    # The numbers of rows of a chunk. Raises ValueError where they are those of other steps.
+    # The numbers of some rows of a chunk. Raises ValueError if they belong to another number of steps.
     if numbers.shape[-1] not in (1, len(stored.info)):
         raise ValueError(f"it has the numbers of {numbers.shape[-1]} steps, and {len(stored.info)} steps")
     return numbers
 
 
 def _joined(stored: Sequence[Stored]) -> tuple[list[Stored], NDArray[Any]]:
-    # The same with the info of each as a part of one array, which holds that of all: of a long run it is some MB.
+    # The same steps, with each INFO as a view into one array of all of them, which takes some MB for a long run.
     if not stored:
         return [], numpy.empty(0, INFO)
     info, end = joined([one.info for one in stored]), 0
@@ -467,7 +474,7 @@ def _joined(stored: Sequence[Stored]) -> tuple[list[Stored], NDArray[Any]]:
 
 
 def _choose(index: FileIndex, info: NDArray[Any]) -> None:
-    # Of a step that several attempts made, the last is read.
+    # If several attempts made a step, the last one is read.
     if not index.stored:
         return
     attempts = numpy.repeat([one.attempt for one in index.stored], [len(one.info) for one in index.stored])

@@ -1,7 +1,7 @@
-"""A run in bins of whole steps: least and greatest of a field in each, and in how many steps numbers are not finite.
+"""A run in bins of whole steps: the least and greatest of a field in each bin, and the number of nonfinite steps.
 
-What is read at once is a few chunks, so that memory grows with names and bins, and not with steps. The columns of all
-ranks are merged before a statistic is taken of them.
+Only a few chunks are read at once, so memory grows with names and bins and not with steps. The columns of all ranks are
+merged before a statistic is computed from them.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from backprobe.storage.runs.layout import Matrix, RowKey
 from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader, logged
 
 Counts = NDArray[numpy.int64]
-NUMBERS = 1 << 18  # of a column that are read at once
+NUMBERS = 1 << 18  # numbers of a column that are read at once
 SPECIAL = ("nan", "posinf", "neginf")
 
 
 @dataclass(frozen=True)
 class Binned:
-    """A field of some names in bins of steps; all matrices are names × bins.
+    """A field of some names in bins of steps. All matrices are names × bins.
 
-    ``first`` and ``last`` are the numbers of the first and last step of each bin. ``least`` and ``greatest`` are in
-    float32, NaN where no step of a bin has a number, and infinite where one is. ``nonfinite`` has, by kind of numbers,
-    in how many steps fewer numbers of a name were finite than there were: of every kind that the names have, whatever
-    the field.
+    ``first`` and ``last`` are the numbers of the first and last step of each bin. ``least`` and ``greatest`` are
+    float32: NaN if no step of the bin has a number, and infinite if one is infinite. ``nonfinite`` counts, by kind of
+    numbers, the steps in which some of a name's numbers were NaN or Inf. It covers every kind that the names have,
+    whatever the field.
     """
 
     names: Sequence[str]
@@ -43,7 +43,7 @@ class Binned:
 def binned(
     reader: RunReader, names: Sequence[str], field: str, bins: int, first: int | None = None, last: int | None = None
 ) -> Binned:
-    """A field of these names in so many bins at most, from one step to another, both included."""
+    """A field of these names in at most ``bins`` bins, from step ``first`` to ``last``, both included."""
     steps = reader.info()["step"]
     low = 0 if first is None else int(numpy.searchsorted(steps, first))
     high = len(steps) if last is None else int(numpy.searchsorted(steps, last, side="right"))
@@ -57,7 +57,7 @@ def binned(
 
 
 class _Reading:
-    """The columns that a field of some names is computed from."""
+    """The columns from which a field of some names is computed."""
 
     def __init__(self, reader: RunReader, names: Sequence[str], field: str) -> None:
         self.reader, self.names = reader, names
@@ -70,7 +70,7 @@ class _Reading:
         self.rows = {kind: [known.get(key, RowKey(*key)) for key in keys] for kind, keys in self.keys.items()}
         self.kinds = [kind for kind, keys in self.keys.items() if any(key in known for key in keys)]
         self.last: tuple[int, int] = 0, 0
-        self.held: dict[tuple[str, str], Matrix] = {}  # columns already read: counts are requested twice
+        self.held: dict[tuple[str, str], Matrix] = {}  # columns that were already read: counts are requested twice
 
     def _columns(self, kind: str, wanted: Sequence[str], start: int, stop: int) -> dict[str, Matrix]:
         if kind not in self.rows:
@@ -86,7 +86,7 @@ class _Reading:
         return self.held[kind, column]
 
     def _logged(self, start: int, stop: int) -> Matrix:
-        # What was logged. Where all of it is finite, three columns have no need to be read.
+        # What was logged. If all of it is finite, three columns need not be read.
         columns = self._columns(LOGGED, ("count", "finite", "sum"), start, stop)
         if (columns["finite"] == columns["count"]).all():
             columns |= dict.fromkeys(SPECIAL, numpy.zeros((1, 1)))
@@ -95,12 +95,13 @@ class _Reading:
         return numpy.asarray(logged(columns))
 
     def extremes(self, start: int, stop: int, cuts: Counts) -> tuple[Matrix, Matrix]:
-        """The least and greatest of the field between cuts: names × cuts, or names × 1 where it does not change."""
+        """The least and greatest of the field between cuts: names × cuts, or names × 1 if it is constant."""
         if self.kind == LOGGED:
             return _extremes(self._logged(start, stop), cuts)
         columns = self._columns(self.kind, columns_for([self.which]), start, stop)
         if self.which == "rms" and not self.is_ratio and columns["finite"].shape[1] == 1:
-            ends = _extremes(columns["squares"], cuts)  # before the root of fewer numbers: it grows with these
+            # reduced before the root is taken: it has fewer numbers then, and keeps their order
+            ends = _extremes(columns["squares"], cuts)
             least, greatest = (statistic("rms", {**columns, "squares": one}) for one in ends)
             return numpy.asarray(least), numpy.asarray(greatest)
         found = numpy.asarray(statistic(self.which, columns))
@@ -110,7 +111,7 @@ class _Reading:
         return _extremes(found, cuts)
 
     def nonfinite(self, start: int, stop: int) -> Iterator[tuple[str, NDArray[numpy.bool_]]]:
-        """By kind, in which steps numbers of which names are not finite."""
+        """For each kind, in which steps some of a name's numbers are not finite."""
         for kind in self.kinds:
             part = self._columns(kind, ("count", "finite"), start, stop)
             is_so = part["finite"] < part["count"]
@@ -119,7 +120,7 @@ class _Reading:
 
 
 class _Found:
-    """What was found so far in the bins between ``edges``."""
+    """The results so far, in the bins between ``edges``."""
 
     def __init__(self, height: int, edges: Counts) -> None:
         self.edges, self.shape = edges, (height, len(edges) - 1)
@@ -127,7 +128,7 @@ class _Found:
         self.nonfinite: dict[str, Counts] = {}
 
     def add(self, start: int, stop: int, read: _Reading) -> None:
-        """Add the steps from one place to another, each at once in all bins that it lies in."""
+        """Add the steps from place ``start`` to ``stop`` to the bins in which they lie."""
         begin = int(numpy.searchsorted(self.edges, start, side="right")) - 1
         cuts = numpy.maximum(self.edges[begin:-1], start)
         cuts = cuts[cuts < stop] - start
@@ -144,7 +145,7 @@ class _Found:
 
 
 def _extremes(numbers: Matrix, cuts: Counts) -> tuple[Matrix, Matrix]:
-    # The least and greatest between cuts, NaN left out, which takes longer where there is one.
+    # The least and greatest between cuts, ignoring NaN, which is slower if there is one.
     if numbers.shape[1] == 1:
         return numbers, numbers
     least = numpy.minimum.reduceat(numbers, cuts, axis=1)
@@ -155,7 +156,7 @@ def _extremes(numbers: Matrix, cuts: Counts) -> tuple[Matrix, Matrix]:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Steps that follow each other in which numbers of a kind, of a name, are not finite."""
+    """Successive steps in which numbers of one name and kind are not finite."""
 
     name: str
     kind: str
@@ -165,19 +166,19 @@ class Stretch:
 
 
 def stretches_of_nonfinite(reader: RunReader, first: int = 0, most: int = 2000) -> tuple[list[Stretch], int | None]:
-    """Stretches that begin at a step or later, by their first step: so many or a few more, and the step to go on at.
+    """Stretches that begin at step ``first`` or later, in order: about ``most``, and the step at which to continue.
 
-    Those of one step are all there. The step is None where there are no more.
+    All stretches that begin at the same step are returned together. The step is None if there are no more.
     """
     steps, rows = reader.info()["step"], list(reader.rows().values())
     keys = [(row.name, row.kind) for row in rows]
     low = int(numpy.searchsorted(steps, first))
     found: list[Stretch] = []
-    before = numpy.zeros(len(rows), bool)  # is a row, at the last step that was looked at
-    begun = numpy.zeros(len(rows), numpy.int64)  # the place at which it began to be
+    before = numpy.zeros(len(rows), bool)  # was a row nonfinite in the last step that was read?
+    begun = numpy.zeros(len(rows), numpy.int64)  # the place at which that began
     if 0 < low < len(steps):
         before = _is_nonfinite(reader, rows, keys, low - 1, low)[:, 0]
-        begun[before] = -1  # it began before what is asked for
+        begun[before] = -1  # it began before the first requested step
     for start, stop in reader.stretches(low, len(steps), max(1, NUMBERS // max(1, len(rows)))) if rows else ():
         is_so = numpy.broadcast_to(_is_nonfinite(reader, rows, keys, start, stop), (len(rows), stop - start))
         changes = numpy.diff(numpy.concatenate([before[:, None], is_so], axis=1).astype(numpy.int8), axis=1)
@@ -205,7 +206,7 @@ def _stretch(row: RowKey, steps: Any, begin: int, end: int) -> Stretch:
 
 
 def _whole(found: list[Stretch], most: int, is_over: bool) -> tuple[list[Stretch], int | None]:
-    # The first of them, without a part of those that begin at one step.
+    # At most ``most`` stretches, but never only some of those that begin at one step.
     if len(found) <= most:
         return found, None if is_over else (found[-1].first + 1 if found else None)
     cut = found[most].first

@@ -1,4 +1,4 @@
-"""A run as tables: one long one with all numbers, and one of steps × names with one field."""
+"""A run as a table: a long one with all numbers, or one of steps × names with a single field."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from backprobe.storage.runs.merged import LOGGED, RunReader, logged
 
 
 def table(reader: RunReader) -> dict[str, Any]:
-    """Columns of equal length: step, name, kind, and all statistics; one row for each row of each step.
+    """Columns of equal length: step, name, kind and all statistics, one row for each stored row of each step.
 
-    What was logged has its number as ``logged``, which is NaN for all others.
+    Logged numbers are in the column ``logged``, which is NaN for all other rows.
     """
     rows = list(reader.rows().values())
     steps, columns = reader.columns(rows, COLUMNS)
@@ -30,9 +30,9 @@ def table(reader: RunReader) -> dict[str, Any]:
 
 
 def wide(reader: RunReader, names: Sequence[str], field: str) -> dict[str, Any]:
-    """Columns of equal length: ``step``, and the field of each name, masked where it has no row in a step.
+    """Columns of equal length: ``step``, and the field of each name, masked if the name has no row in a step.
 
-    Where a name is ``step`` the first column has underscores below it.
+    If a name is ``step`` itself, underscores are appended to the name of the first column.
     """
     steps, numbers = reader.field(names, field)
     _, counts = reader.field(names, f"{field.partition('.')[0]}.count")

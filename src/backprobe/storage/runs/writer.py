@@ -1,4 +1,4 @@
-"""Writing a rank's file: steps are appended, committed, and put together by column as they grow old."""
+"""Writing a rank's file: steps are appended and committed, and older ones are put together by column."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from backprobe.storage.runs.lock import WriteLock
 from backprobe.storage.runs.opening import check_version, not_a_run, of_system
 from backprobe.storage.runs.presence import Presence
 
-BUSY = 30.0  # seconds that a reader may hold the file, where there is no write-ahead log
+BUSY = 30.0  # seconds that a reader may block the file if there is no write-ahead log
 
 
 class RunWriter:
-    """The one writer of a rank's file, from its making to ``close``. Its methods are called by one thread at a time.
+    """The only writer of a rank's file, from its creation to ``close``. Only one thread may call its methods at a time.
 
-    ``next_step`` is the number after the last step of all attempts so far. Raises BadRun, and OSError where nothing can
-    be written, as on a full disk.
+    ``next_step`` is the number after the last step of all attempts so far. Raises BadRun, and OSError if nothing can be
+    written, as on a full disk.
     """
 
     def __init__(self, folder: Path, rank: int, facts: Mapping[str, Any], asked: str) -> None:
@@ -75,7 +75,7 @@ class RunWriter:
             else:
                 check_version(self.connection, self.path, asked)
             self.journal = self._journal()
-            run("PRAGMA synchronous = NORMAL")  # no commit waits for the disk; the file stays whole at a power cut
+            run("PRAGMA synchronous = NORMAL")  # commits do not wait for the disk; the file stays intact if power fails
             run("BEGIN IMMEDIATE")
             if is_new:
                 for statement in filter(str.strip, TABLES.split(";")):
@@ -89,7 +89,7 @@ class RunWriter:
             raise of_system(error) or not_a_run(self.path, asked, error) from error
 
     def _journal(self) -> str:
-        # A write-ahead log where there can be one: it needs memory that processes share, as network folders lack.
+        # A write-ahead log if possible. It needs memory that processes share, which network folders do not have.
         try:
             return str(self.connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
         except sqlite3.OperationalError:
@@ -99,13 +99,13 @@ class RunWriter:
         run = self.connection.execute
         self.attempt = run("SELECT coalesce(max(attempt) + 1, 0) FROM attempts").fetchone()[0]
         self.facts = facts
-        self.gaps: Sequence[Missing] | None = None  # of the last step that is written
+        self.gaps: Sequence[Missing] | None = None  # of the last step that was written
         run("INSERT INTO attempts VALUES (?, ?)", (self.attempt, json.dumps(facts)))
         blobs = [info for table in ("steps", "chunks") for (info,) in run(f"SELECT info FROM {table}")]
         self.next_step = max((int(unsealed(blob, 1, INFO)["step"].max()) + 1 for blob in blobs), default=0)
         self.height = 0
         self.new = NewRows()
-        self.tail: list[StepData] = []  # committed, and not in a chunk
+        self.tail: list[StepData] = []  # committed, but not yet in a chunk
         self.pending: list[StepData] = []
         self.next_id, self.next_chunk = (
             run(f"SELECT coalesce(max(id) + 1, 0) FROM {table}").fetchone()[0] for table in ("steps", "chunks")
@@ -117,26 +117,26 @@ class RunWriter:
         aliases: Mapping[str, str] | None = None,
         lines: Mapping[str, Source] | None = None,
     ) -> None:
-        """Rows that the steps from now on have after those that there are, other names of rows, and lines by name."""
+        """Add rows for the steps from now on, aliases of rows, and lines by name."""
         self.new.rows.extend(rows)
         self.new.aliases.update(aliases or {})
         self.new.lines.update(lines or {})
 
     def append(self, step: StepData) -> None:
-        """A step, whose numbers are on disk after the next ``commit``."""
+        """Add a step; its numbers are on disk after the next ``commit``."""
         self.pending.append(step)
 
     def commit(self, is_last: bool = False) -> None:
-        """All that was appended is on disk when this returns: a process that is killed does not take it away.
+        """Write everything that was appended to disk, so that it survives if the process is killed.
 
-        After the last one no step is left outside of the chunks.
+        After the last commit every step is in a chunk.
 
-        Raises sqlite3.Error, as where the disk is full; then nothing of it was written, and it can be tried again. And
-        Deleted where the files are no longer there.
+        Raises sqlite3.Error, as on a full disk; then nothing was written, and the commit can be tried again. Raises
+        Deleted if the files no longer exist.
         """
         height = self.height + len(self.new.rows)
         size, waiting = steps_in_chunk(height), [*self.tail, *self.pending]
-        is_all = is_last or 2 * len(self.pending) >= size  # so many at once are written once
+        is_all = is_last or 2 * len(self.pending) >= size  # many steps at once go straight into a chunk
         old = len(waiting) if is_all else len(waiting) - len(waiting) % size
         written = waiting[old:] if old else self.pending
         run = self.connection.execute
@@ -219,7 +219,7 @@ class RunWriter:
             self.connection.execute("INSERT INTO columns VALUES (?, ?)", (column_id(chunk, column), sealed(kept.T)))
 
     def close(self) -> None:
-        """Commit, and let others write. Where nobody reads at this moment, the file needs no log from now on."""
+        """Commit, and release the file for other writers. If nobody reads it now, its write-ahead log is removed."""
         try:
             self.commit(is_last=True)
             ended = json.dumps({**self.facts, "ended": time.time()})
@@ -231,7 +231,7 @@ class RunWriter:
             self.abandon()
 
     def abandon(self) -> None:
-        """Write nothing more: what was not committed is lost."""
+        """Close without writing: what was not committed is lost."""
         try:
             self.connection.close()
         finally:
@@ -240,6 +240,6 @@ class RunWriter:
 
 
 def _of_height(matrix: Matrix, height: int) -> Matrix:
-    # The matrix with rows of no numbers for what got its name later.
+    # The matrix, extended by empty rows for names that were added later.
     missing = height - matrix.shape[1]
     return matrix if not missing else numpy.concatenate([matrix, blank(missing)], axis=1)

@@ -1,6 +1,6 @@
-"""A recording as a circuit to explore: boxes open and close, each value shows all that is known of it.
+"""A recording as an interactive circuit: boxes open and close, and each value shows its details.
 
-It is a page by itself, or a part of the page that shows runs; the scripts are those of tools/page/viewer/circuit.
+It is a page by itself, or a part of the page that shows runs. The scripts are in tools/page/viewer/circuit.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from backprobe.view.template import assembled, script_of, text_of, zipped
 
 
 def circuit(captions: Captions, depth: int | None = None, opened: Collection[str] = ()) -> Shown:
-    """What is shown of a recording, in the words of ``captions``.
+    """The data of a recording's circuit, with the texts of ``captions``.
 
-    ``depth`` closes the boxes that lie this deep, but for those that are ``opened``, by their full names. Without
-    either, as many are open as fit.
+    ``depth`` closes boxes from this depth on, except those in ``opened``, by full name. Without either, as many boxes
+    are open as fit.
     """
     data = Content(captions, depth, opened).data()
     names = [name for one in data["values"] for name in (one["name"], *one["aliases"])]
@@ -35,13 +35,13 @@ def circuit(captions: Captions, depth: int | None = None, opened: Collection[str
 
 
 def captions_of(record: Record) -> Captions:
-    """The words of a recording; of one with several outputs, about the one that was asked for first."""
+    """The captions of a recording; if it has several outputs, those of the default output."""
     own = record.default_output
     return Captions(record if own is None else of_output(record, own), load_arrays(record.backend))
 
 
 def page(shown: Shown) -> str:
-    """The whole text of a page that shows a circuit and nothing else."""
+    """The whole text of a page that shows one circuit and nothing else."""
     data = json.dumps(plain(shown.data), separators=(",", ":"), allow_nan=False).encode()
     script, style = script_of("circuit"), text_of("circuit.css")
     return assembled(f"backprobe: {shown.title}", {"circuit": zipped(data)}, style, script)[0]

@@ -1,4 +1,4 @@
-"""The content of a page, as plain data: names, places, numbers in words, histograms, and no tensor."""
+"""The content of a circuit's page as plain data: names, places, numbers as text and histograms, without tensors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from backprobe.show.flows import NUMBERS, flows_of
 from backprobe.show.text import describe, forms
 from backprobe.view.circuit.histogram import statistics
 
-SHORT = 16  # characters of a value beside another
+SHORT = 16  # characters of a value that is shown beside another
 
 
 class Content:
-    """The data of one page. Values are meant by their positions in the record, boxes by their places in the list."""
+    """The data of one page. Values are identified by position in the record, boxes by place in the list."""
 
     def __init__(self, captions: Captions, depth: int | None, opened: Collection[str]) -> None:
         self.captions, self.arrays, self.record, self.depth = captions, captions.arrays, captions.record, depth
@@ -58,12 +58,12 @@ class Content:
 
     @cached_property
     def drawn(self) -> list[Flow]:
-        """The lines between what is shown."""
+        """The edges between values that are shown."""
         return [flow for flow in self.flows if {flow.source, flow.target} <= self.shown]
 
     @cached_property
     def shown(self) -> set[int]:
-        """All tensors, and the plain numbers that expressions read."""
+        """All tensors, and the plain numbers that expressions use."""
         read = {flow.source for flow in self.flows}
         return {
             at
@@ -105,7 +105,7 @@ class Content:
         return found | self._first(at) | self._source(entry.source)
 
     def _first(self, at: int) -> dict[str, Any]:
-        # Of a comparison: the value of the first recording, and the gradient of both in words.
+        # In a comparison: the first recording's value, and both gradients as text.
         partner = self.captions.partner(at)
         if partner is None:
             return {}
@@ -142,17 +142,17 @@ class Content:
         return found
 
     def _back(self, contribution: Any) -> str:
-        # What flows back along an edge: of a large tensor its rms, for its shape is that of the value.
+        # The contribution that flows back along an edge; for a large tensor its rms, since it has the value's shape.
         summary = self.captions.summary(contribution)
         return forms(contribution, self.arrays)[2 if summary is not None and summary.size > SMALL else 0]
 
     def _unsummed(self) -> list[int]:
-        # The values of which it is not known that the recorded paths sum to their gradients.
+        # The values for which it is unknown whether the recorded paths add up to their gradients.
         sums = self.record.path_sums
         return list(self.shown) if sums is None or not sums.agree else list(sums.unjudged_at)
 
     def _number(self, tensor: Any) -> float | None:
-        # The number of a tensor that holds one real number.
+        # The number in a tensor that holds a single real number.
         summary = self.arrays.summary(tensor)
         numbers = self.arrays.numbers(tensor) if summary is not None and summary.size == 1 else None
         return None if numbers is None or numbers.dtype.kind == "c" else float(numbers.reshape(()))
@@ -183,7 +183,7 @@ def _gradient(entry: Entry, arrays: Arrays) -> str:
 
 
 def _short(entry: Entry, arrays: Arrays) -> str:
-    # A value in a few signs: its numbers, or the rms of many.
+    # A short form of a value: its numbers, or the rms if there are many.
     held = None if isinstance(entry.held, Lost) else entry.held
     if entry.status is GradStatus.NOT_TENSOR:
         return plain_text(held)[:SHORT]

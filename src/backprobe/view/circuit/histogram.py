@@ -1,4 +1,4 @@
-"""The numbers of a tensor in few words and bars: what a page keeps of it."""
+"""Statistics and a histogram of a tensor, which a page keeps in place of the tensor."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from backprobe.record.brief import SMALL
 
 BARS = 24
 MOST_READ = 1 << 15
-"""Numbers that a histogram is made of; of a larger tensor so many, evenly spaced."""
+"""The most numbers that go into a histogram. From larger tensors this many are taken, evenly spaced."""
 
 
 def statistics(tensor: Any, arrays: Arrays) -> dict[str, Any] | None:
-    """Of all numbers of a tensor the size, rms and largest magnitude, and of some the histogram.
+    """The size, rms and largest magnitude of all numbers of a tensor, and the histogram of some.
 
-    None where it holds no numbers that can be read, or so few that they are shown in full.
+    None if its numbers cannot be read, or are so few that they are shown in full.
     """
     summary = None if tensor is None else arrays.summary(tensor)
     if summary is None or summary.size <= SMALL:
@@ -28,8 +28,8 @@ def statistics(tensor: Any, arrays: Arrays) -> dict[str, Any] | None:
 
 
 def _histogram(numbers: Any) -> dict[str, Any]:
-    # Bars of equal width from the least to the greatest finite number; of complex ones, of their magnitudes.
-    import numpy  # here, because the command line's help needs none
+    # Bars of equal width from the least to the greatest finite number. For complex numbers, of their magnitudes.
+    import numpy  # not at the top: the command line's help needs no NumPy
 
     read = numbers.size
     if numbers.dtype.kind == "c":
@@ -45,10 +45,10 @@ def _histogram(numbers: Any) -> dict[str, Any]:
         "median": float(numpy.median(numbers)),
         "zeros": int((numbers == 0).sum()),
     }
-    if not math.isfinite(greatest - least):  # a range that is not a number itself
+    if not math.isfinite(greatest - least):  # the range overflows
         return found
     width = (greatest - least) / BARS
-    if not width > 0:  # all are equal, or differ by less than a double holds
+    if not width > 0:  # all numbers are equal, or closer than a double can resolve
         return found
     at = ((numbers - least) / width).astype(int).clip(0, BARS - 1)
     return found | {"bars": numpy.bincount(at, minlength=BARS).tolist()}

@@ -1,1 +1,1 @@
-"""The files of the page, as browsers read them: ``make page`` makes them of the sources in ``tools/page``."""
+"""The files of the page as browsers read them. ``make page`` builds them from ``tools/page``."""

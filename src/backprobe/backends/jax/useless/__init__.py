@@ -1,4 +1,4 @@
-"""Gradients that are there, and useless, of a function that a JAX program differentiates: from shapes and numbers."""
+"""Finds useless gradients of a function that a JAX program differentiates, from shapes and numbers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from backprobe.backends.useless import TWICE, UNNORMALISED, Observed, of_operati
 from backprobe.backends.useless.dropped import notes_on_dropped
 
 MOST = 20_000
-"""The equations of the largest function that is looked at."""
+"""The most equations of a function that is examined."""
 
 
 def observed(closed: ClosedJaxpr, inputs: Sequence[Any], names: Sequence[str], suspicious: Collection[str]) -> Observed:
-    """What is found in a function of these named inputs: where the gradients of the suspicious ones come to nothing."""
+    """What is found in a function of these named inputs: where the gradients of suspicious inputs come to nothing."""
     if sum(1 for _ in private.equations(closed.jaxpr)) > MOST:
         return Observed()
     program = RecordedProgram.run(closed, inputs)

@@ -1,7 +1,7 @@
-"""Calls in a function of a JAX program that give the same whatever they are given, as softmax along a dimension of
-size 1.
+"""Finds calls in a JAX program whose result does not depend on their input, such as softmax along a dimension of size
+1.
 
-JAX runs what a program calls as several equations. Those of one call are run again on other numbers, together.
+JAX splits a call into several equations. The equations of one call are run again together, on other numbers.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from backprobe.backends.useless.ways import FAINT
 def constants(
     program: RecordedProgram, steps: Sequence[EquationStep], norms: Mapping[int, float]
 ) -> Iterator[tuple[int, EquationStep]]:
-    """The values that are given to such calls alone, each with the call's last step.
+    """The values that are used only by such calls, each with the call's last step.
 
-    ``norms`` are those of the gradients that came to values: only calls that pass on next to nothing are tried.
+    ``norms`` are those of the gradients that arrived at values. Only calls that pass on almost nothing are tried.
     """
     uses: dict[int, set[EquationStep]] = {}
     for step in steps:
@@ -45,7 +45,7 @@ def constants(
 
 
 def _call(step: EquationStep) -> object:
-    # Where the program calls what made it, and what that is.
+    # Identifies the call: where the program calls the function that made this step, and which function that is.
     places: list[CodePlace] = step.places
     users = max((at for at, one in enumerate(places) if one.package is None), default=-1)
     return tuple(places[: users + 2])
@@ -54,7 +54,7 @@ def _call(step: EquationStep) -> object:
 def _gives_the_same(
     program: RecordedProgram, call: Sequence[EquationStep], given: Sequence[int], results: Sequence[int]
 ) -> bool:
-    kept = {at for at in given if _is_infinite(program.values[at])}  # what a largest number begins with
+    kept = {at for at in given if _is_infinite(program.values[at])}  # a maximum starts from such a number
     changed = [at for at in given if at not in kept]
     if any(step.equation.effects for step in call) or not results:
         return False

@@ -1,7 +1,7 @@
-"""Probabilities that are given to softmax, by numbers: no operation is known by its name.
+"""Finds probabilities that are passed to softmax, by their numbers and without looking at names of operations.
 
-A value is softmax or log-softmax of another if it has the numbers of that, and logsumexp of it likewise, which a
-cross-entropy subtracts the picked logits from.
+A value counts as the softmax, log-softmax or logsumexp of another one if it has the numbers of that. A cross-entropy
+uses logsumexp, from which it subtracts the picked logits.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from backprobe.backends.jax.useless.program import EquationStep, RecordedProgram
 from backprobe.backends.useless.distributions import EXACT, MOST, axes, near_of
 
 APART, APART_COARSE = 10, 2
-"""Probabilities that are all alike are softmax of themselves: how many times that far the others have to be from it,
-and how many times in 16 bits.
+"""Equal probabilities are their own softmax. A distribution is told apart from its softmax if the two differ by more
+than this many times the tolerance; the second number is for 16 bits.
 """
 
 CHANCE = 1e-7
-"""How probable it may be that the numbers of one row each are near others by chance."""
+"""The accepted probability that rows of one number each agree with others by chance."""
 
 
 class AxisDistribution(NamedTuple):
-    """A value that is a distribution along an axis, and what softmax and its like make of it."""
+    """A value that is a distribution along an axis, and the results of softmax and similar functions for it."""
 
     value: int
     far: float
@@ -33,7 +33,7 @@ class AxisDistribution(NamedTuple):
 
 
 class Twice(NamedTuple):
-    """An operation that applies softmax to a distribution; or may, where all probabilities are alike."""
+    """An operation that applies softmax to a distribution, or may do so if all probabilities are equal."""
 
     step: EquationStep
     applied: str
@@ -41,9 +41,11 @@ class Twice(NamedTuple):
 
 
 def twice(program: RecordedProgram) -> list[Twice]:
-    """What the output is computed from and is softmax of a distribution, each once for a distribution."""
+    """Operations on the way to the output whose result is the softmax of a distribution, at most one for each
+    distribution.
+    """
     known: list[AxisDistribution] = []
-    derived: dict[int, set[int]] = {}  # by value: the distributions that it is computed from
+    derived: dict[int, set[int]] = {}  # by value: the distributions from which it is computed
     found: dict[int, Twice] = {}
     for step in program.live():
         sources = set().union(*(derived.get(at, ()) for at in step.given))
@@ -65,7 +67,7 @@ def _numbers(program: RecordedProgram, at: int) -> Any:
 
 
 def _distribution(program: RecordedProgram, at: int) -> Iterator[AxisDistribution]:
-    # Along each axis along which it is one.
+    # The distributions that a value is, one for each axis.
     if program.size(at) < 2:
         return
     held, x = numpy.asarray(program.values[at]), _numbers(program, at)
@@ -82,7 +84,7 @@ def _distribution(program: RecordedProgram, at: int) -> Iterator[AxisDistributio
 
 
 def _applied(program: RecordedProgram, at: int, one: AxisDistribution) -> str:
-    # What was applied, if a value has the numbers of that.
+    # The function that was applied, if a value has the numbers of its result.
     shape, y = program.shape(at), None
     for name, wanted in one.wanted.items():
         if shape != wanted.shape and (name in ("softmax", "log-softmax") or program.size(at) != wanted.size):

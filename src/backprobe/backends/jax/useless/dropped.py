@@ -1,4 +1,4 @@
-"""Results in a function of a JAX program that nothing uses, not even a name."""
+"""Finds results in a function of a JAX program that nothing uses and no name holds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backprobe.source.user_code import package
 
 
 def dropped(program: RecordedProgram) -> Iterator[Instruction]:
-    """The instructions that drop what they compute from what is differentiated."""
+    """The instructions that drop what they compute from differentiated values."""
     used = {at for step in program.steps for at in step.given} | {program.output}
     for step in program.steps:
         if used.isdisjoint(step.made) and _is_new(program, step):
@@ -26,13 +26,13 @@ def dropped(program: RecordedProgram) -> Iterator[Instruction]:
 
 
 def _own(equations: Iterable[Any]) -> set[CodeType]:
-    # The code of the program's own functions in which these equations were made.
+    # The code of the program's own functions that made these equations.
     codes = (code for one in equations for code, _ in private.instructions(one))
     return {code for code in codes if package(code.co_filename) is None}
 
 
 def _is_new(program: RecordedProgram, step: EquationStep) -> bool:
-    # Does it compute one array, other than what it is given, by nothing that may do more than that?
+    # Does it compute a new array, different from its inputs and without side effects?
     if len(step.made) != 1 or step.equation.effects:
         return False
     (at,) = step.made

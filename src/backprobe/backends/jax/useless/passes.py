@@ -1,4 +1,4 @@
-"""The way back of gradients that come to nothing: exactly 0 at one operation, or cancelled."""
+"""The backward path of gradients that come to nothing: exactly 0 after one operation, or cancelled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from backprobe.backends.useless.ways import BY_CHANCE, Sum, Ways, decisive
 
 @dataclass
 class Passed:
-    """What one step was given and gave, as backward went through it."""
+    """What one step received and passed on during backward."""
 
     cotangents: Sequence[Any]
     gave: dict[int, bool] = field(default_factory=dict)  # by the place of the operand: is it exactly 0?
@@ -33,7 +33,7 @@ class BackwardThroughSteps(Ways[int, EquationStep]):
 
     def __init__(self, program: RecordedProgram) -> None:
         self.program, self.steps = program, program.live()
-        self.passed: dict[EquationStep, Passed] = {}  # the steps that something came to that is not 0
+        self.passed: dict[EquationStep, Passed] = {}  # the steps that received something other than 0
         output = program.values[program.output]
         ones = jnp.ones(jnp.shape(output), output.dtype)
         self.makers = {at: step for step in self.steps for at in step.made}
@@ -44,7 +44,7 @@ class BackwardThroughSteps(Ways[int, EquationStep]):
             self._through(step)
 
     def endings(self, inputs: Collection[int]) -> dict[int, End]:
-        """By the position of each input that gets no gradient: where on the way to it the gradient becomes zero."""
+        """For each input position without a gradient: where on its path the gradient becomes zero."""
         arriving, users = self.reached([self.program.output]), self.users(self.steps)
         ended = {position: at for position in inputs if (at := self.program.inputs[position]) not in arriving}
         found = {position: decisive(self.ends(at, users)) for position, at in ended.items()}
@@ -56,7 +56,7 @@ class BackwardThroughSteps(Ways[int, EquationStep]):
 
     @cached_property
     def constant(self) -> dict[int, EquationStep]:
-        """The values that are given to what gives the same whatever it is given, with the last step of that."""
+        """The values that are used only by calls with a constant result, each with the last step of that call."""
         return dict(constants(self.program, self.steps, self._norms))
 
     @cached_property
@@ -104,12 +104,12 @@ class BackwardThroughSteps(Ways[int, EquationStep]):
         self.sums[at].add(gradient, step.number)
 
     def _places(self, step: EquationStep) -> list[int]:
-        # The operands that a derivative may go on to.
+        # The operands through which a derivative may continue.
         program = self.program
         return [place for place, at in enumerate(step.given) if program.moving[at] and program.is_floating(at)]
 
     def _back(self, step: EquationStep, cotangents: Sequence[Any], instead: Mapping[int, Any]) -> dict[int, Any]:
-        # What a step gives its operands, by their places; with some of them exchanged.
+        # What a step passes back to each operand, by place, optionally with some operands exchanged.
         places, program = self._places(step), self.program
         values = [program.values[at] for at in step.given]
         for place, value in instead.items():
@@ -129,22 +129,22 @@ class BackwardThroughSteps(Ways[int, EquationStep]):
         return dict(zip(places, pull(seeds), strict=True))
 
     def why(self, step: EquationStep, at: int) -> str:
-        """Nothing is said of one that never gives anything."""
+        """The reason why a step passes nothing back to an operand; empty if it never passes anything back."""
         program, name, place, passed = self.program, step.equation.primitive.name, at, self.passed[step]
         if is_flat(step.equation, [at == place for at in range(len(step.given))]):
             return ""
         if (name in OPAQUE and name != "custom_jvp_call") or name == private.SCAN:
-            return BY_CHANCE  # what is in there is not known
+            return BY_CHANCE  # the function inside is unknown
         is_chosen = not all(is_zero for other, is_zero in passed.gave.items() if other != place)
         if is_chosen or self._gives(step, place, _drawn(passed.cotangents), {}):
-            return BY_CHANCE  # it goes on to another operand, or where nothing came from
+            return BY_CHANCE  # it goes to another operand, or nothing had arrived
         zeros = [other for other in range(len(step.given)) if self._is_factor(step, place, other, passed.cotangents)]
         if any(program.moving[step.given[other]] for other in zeros):
             return BY_CHANCE
         return TIMES_ZERO if zeros else FLAT
 
     def _is_factor(self, step: EquationStep, place: int, other: int, cotangents: Sequence[Any]) -> bool:
-        # Is one operand 0 everywhere, and would more come to another, the more that one were?
+        # Is one operand 0 everywhere, and would more flow to the other if it were larger?
         value = jnp.asarray(self.program.values[step.given[other]])
         is_number = value.dtype == bool or jnp.issubdtype(value.dtype, jnp.inexact)
         if not is_number or _is_any(value):
@@ -162,7 +162,7 @@ class BackwardThroughSteps(Ways[int, EquationStep]):
 
 
 def _drawn(cotangents: Sequence[Any]) -> list[Any]:
-    # Other numbers, none of which is 0.
+    # Random numbers, none of which is 0.
     drawn = numpy.random.default_rng(0)
     return [None if one is None else jnp.asarray(_away_from_zero(drawn, one.shape), one.dtype) for one in cotangents]
 
@@ -172,7 +172,7 @@ def _away_from_zero(drawn: numpy.random.Generator, shape: Sequence[int]) -> Any:
 
 
 def _is_any(array: Any) -> bool:
-    # Is any number of it not 0?
+    # Is any number in it not 0?
     return bool(numpy.asarray(array).any())
 
 

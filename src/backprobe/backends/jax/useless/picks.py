@@ -1,4 +1,4 @@
-"""Numbers that a function of a JAX program takes for log-probabilities."""
+"""Finds numbers that a function of a JAX program uses as log-probabilities although they are not."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from backprobe.record.source import Source
 
 
 def unnormalised(program: RecordedProgram) -> list[Source | None]:
-    """The lines that picked the numbers of which the output is minus the sum or mean, if they are no
-    log-probabilities.
-    """
+    """The lines that picked the numbers whose negative sum or mean is the output, if they are not log-probabilities."""
     found = Picks(program)
     for step in program.live():
         if len(step.made) == 1 and program.is_floating(step.made[0]):
@@ -28,7 +26,7 @@ def unnormalised(program: RecordedProgram) -> list[Source | None]:
 
 
 class Picks(picks.Picks[EquationStep]):
-    """Those of one function."""
+    """The picks in one function."""
 
     def __init__(self, program: RecordedProgram) -> None:
         super().__init__()
@@ -72,7 +70,7 @@ class Picks(picks.Picks[EquationStep]):
             super()._by_mask(one, numbers)
 
     def _has_weights(self, number: int) -> bool:
-        # Are the scores made of trained weights? Those of an attack, or of a generator, are of trained samples alone.
+        # Are the scores computed with trained weights? In an attack or a generator, only samples are trained.
         program = self.program
         first, pending = program.shape(number)[:1], [number]
         while pending:
@@ -85,7 +83,7 @@ class Picks(picks.Picks[EquationStep]):
         return False
 
     def _narrow(self, at: int) -> int:
-        # What an array was before it was broadcast.
+        # An array before it was broadcast.
         step = self.makers.get(at)
         while step is not None and len(step.given) == 1 and self.program.size(step.given[0]) < self.program.size(at):
             at = step.given[0]

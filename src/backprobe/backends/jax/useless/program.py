@@ -1,4 +1,4 @@
-"""A function's equations, run one by one: calls, checkpoints and branches are replaced by what is in them."""
+"""Runs a function's equations one by one, with calls, checkpoints and branches replaced by their contents."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
 HOMES = (jnp, jax.nn)
-"""Where the functions of JAX are that a program calls."""
+"""Where JAX's functions live that a program calls."""
 
 
 @dataclass(frozen=True)
 class CodePlace:
-    """A line of the code that made an equation, and the function that it is in."""
+    """A line of code that made an equation, and the function that contains it."""
 
     file: str
     function: str
@@ -35,7 +35,7 @@ class CodePlace:
 
     @property
     def is_bind(self) -> bool:
-        """Does it bind a primitive to operands?"""
+        """Is it the frame that binds a primitive to its operands?"""
         bind = Primitive.bind.__code__
         return (self.file, self.function) == (bind.co_filename, bind.co_name)
 
@@ -68,7 +68,7 @@ class EquationStep:
 
     @property
     def operation(self) -> str:
-        """What the program calls it: the function of JAX that its line calls, or the function of its own."""
+        """The name under which the program knows it: the JAX function that its line calls, or its own function."""
         places = self.places
         users = max((at for at, one in enumerate(places) if one.package is None), default=-1)
         called = [one.function for one in places[users + 1 :]]
@@ -80,7 +80,7 @@ class EquationStep:
 
 @dataclass(eq=False)
 class RecordedProgram:
-    """The steps of one run. ``values`` are those of all variables, and ``moving`` says which depend on the inputs."""
+    """The steps of one run. ``values`` are those of all variables; ``moving`` says which depend on the inputs."""
 
     inputs: Sequence[int] = ()
     output: int = -1
@@ -108,7 +108,7 @@ class RecordedProgram:
         return int(numpy.prod(self.shape(at), dtype=int))
 
     def live(self) -> list[EquationStep]:
-        """The steps that the output is computed from, in order."""
+        """The steps from which the output is computed, in order."""
         needed, found = {self.output}, []
         for step in reversed(self.steps):
             if not needed.isdisjoint(step.made):
@@ -136,7 +136,7 @@ class RecordedProgram:
         return [*map(read, jaxpr.outvars)]
 
     def _inside(self, equation: Any, given: list[int]) -> tuple[Any, Sequence[Any], list[int]] | None:
-        # The jaxpr that an equation runs as it stands, with its constants and operands.
+        # The jaxpr that an equation runs directly, with its constants and operands.
         name, inner = equation.primitive.name, private.inner_jaxprs(equation)
         if name == "cond":
             taken = numpy.clip(int(self.values[given[0]]), 0, len(inner) - 1)

@@ -1,8 +1,8 @@
-"""Operands that broadcasting has stretched to more elements than the program asked for, as [N, 1] - [N] is [N, N].
+"""Finds operands that broadcasting stretched beyond what the program meant, as [N, 1] - [N] gives [N, N].
 
-Where JAX's NumPy gives an operand the rank of another it inserts dimensions by itself. A dimension of size 1 that the
-program inserted says that broadcasting is meant. One that came as it is, as from a layer with one output, meets another
-array by accident where all elements of the result are then reduced to one number.
+JAX's NumPy inserts dimensions by itself to give an operand the rank of another. If the program inserted a dimension of
+size 1 itself, it wants broadcasting. If the dimension came with the value, as from a layer with one output, and all
+elements of the result are then reduced to one number, the broadcasting is an accident.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ PRIMES = (2, 3, 5, 7, 11, 13, 17)
 
 
 class KnownShape(NamedTuple):
-    """What is known of a value."""
+    """What is known about a value."""
 
     is_asked: bool = False  # did the program ask for its dimensions of size 1?
-    stretched: tuple[Stretched, ...] = ()  # what it is computed from, element by element
+    stretched: tuple[Stretched, ...] = ()  # stretched operations from which it is computed, element by element
 
 
 def stretched(program: RecordedProgram) -> list[Stretched]:
-    """The operations by which the output has more elements in it than any operand, and which nothing else reads."""
+    """Operations that make the output from more elements than any operand has, and whose result nothing else reads."""
     shapes = _Shapes(program)
     for step in program.live():
         shapes.look(step)
@@ -65,16 +65,16 @@ class _Shapes:
             self.known[made] = KnownShape(asked or bool(new), kept)
 
     def _is_one_number(self, at: int) -> bool:
-        # Is it made of single numbers, as one that was broadcast for this operation?
+        # Is it a single number that was broadcast for this operation?
         maker = self.made_by.get(at)
         return maker is not None and all(self.program.size(one) == 1 for one in maker.given)
 
     def _is_asked(self, step: EquationStep, given: int, known: KnownShape) -> bool:
-        # Are the dimensions of size 1 asked for, of what is made of one array?
+        # For a result of one array: did the program ask for its dimensions of size 1?
         made = step.made[0]
         before, after = self.program.shape(given), self.program.shape(made)
         if 1 not in after:
-            return self.program.size(made) > self.program.size(given)  # expanded
+            return self.program.size(made) > self.program.size(given)  # it was expanded
         is_same = self.program.size(made) == self.program.size(given)
         is_own = not _is_of_another(step)
         is_inserted = (
@@ -83,7 +83,7 @@ class _Shapes:
         return is_inserted or (known.is_asked and len(after) == len(before))
 
     def _stretched(self, given: Sequence[int], step: EquationStep) -> tuple[Stretched, ...]:
-        # The operation, if it has stretched two operands that no dimension was asked for of.
+        # The operation, if it stretches two operands without the program having asked for a dimension.
         program, result = self.program, self.program.shape(step.made[0])
         operands = [one for at in given if program.shape(one := self._before(at, step)) != result]
         shapes = [*dict.fromkeys(map(program.shape, operands))]
@@ -96,7 +96,7 @@ class _Shapes:
         return (found,)
 
     def _before(self, at: int, user: EquationStep) -> int:
-        # The operand before JAX's NumPy has given it the rank or shape of another for this operation.
+        # The operand before JAX's NumPy gave it the rank or shape of another one for this operation.
         maker = self.made_by.get(at)
         if maker is None or len(maker.made) != 1:
             return at
@@ -107,7 +107,7 @@ class _Shapes:
 
 
 def _is_of_another(step: EquationStep) -> bool:
-    # Is it a part of another operation, as a transposition is that vmap adds to a product?
+    # Is it part of another operation, like a transposition that vmap adds to a product?
     outside = max((at for at, one in enumerate(step.places) if one.package != "jax"), default=-1)
     inside = step.places[outside + 1 :]
     first = next((at for at, one in enumerate(inside) if one.is_bind), 0)
@@ -115,7 +115,7 @@ def _is_of_another(step: EquationStep) -> bool:
 
 
 def _is_promotion(maker: EquationStep, user: EquationStep) -> bool:
-    # Was it made by the same call of a function of JAX that then runs the operation itself?
+    # Was it made by the same call of a JAX function that then runs the operation itself?
     first, then = maker.places, user.places
     common = 0
     for one, other in zip(first, then, strict=False):
@@ -127,11 +127,12 @@ def _is_promotion(maker: EquationStep, user: EquationStep) -> bool:
     called = inner[users + 1 :]
     if not called or called[-1].package != "jax" or any(one.is_bind for one in called):
         return False
-    return any(one.is_bind for one in then[common:][:2])  # it runs the operation, by no further function of JAX's NumPy
+    # the operation is run directly, without another function of JAX's NumPy
+    return any(one.is_bind for one in then[common:][:2])
 
 
 def _is_elementwise(step: EquationStep, shapes: Sequence[Shape]) -> bool:
-    # Does it take operands of any one shape, and give that?
+    # Does it take operands of one common shape and return that shape?
     if len(step.made) != 1:
         return False
     dtypes = [getattr(var.aval, "dtype", None) for var in step.equation.invars]
@@ -143,7 +144,7 @@ def _is_elementwise(step: EquationStep, shapes: Sequence[Shape]) -> bool:
 
 
 class _Once:
-    # An equation, which is the same as another of the same primitive with the same parameters.
+    # An equation that equals any other with the same primitive and parameters.
     def __init__(self, equation: Any) -> None:
         self.equation = equation
         self.key = equation.primitive, str(equation.params)

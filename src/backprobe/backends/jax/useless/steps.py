@@ -1,10 +1,11 @@
-"""Steps from one gradient of a function of a JAX program to its next, by the operations that run between.
+"""Follows the operations between one gradient of a function and the next, in a JAX program.
 
-There is no optimizer to hear: new parameters are what the old ones became by some operations. Each of these is judged
-by its numbers: it adds something, or it leaves the numbers as they are, as a conversion does. Where something other
-than 0 was added and the next gradient is taken at just the same numbers, that is below the rounding of the dtype.
+There is no optimizer to observe: parameters become new ones by some operations. Each operation is judged by its
+numbers: it adds something, or it keeps the numbers, as a conversion does. If something nonzero was added and the next
+gradient is taken at exactly the same numbers, the addition was below the rounding of the dtype.
 
-A program that puts new and old numbers together may keep what is lost, as in a compensated sum: nothing is said then.
+A program that also uses new and old numbers together may recover what is lost, as in a compensated sum. Then nothing is
+reported.
 """
 
 from __future__ import annotations
@@ -28,33 +29,33 @@ from backprobe.backends.user_lines import source_at, users_frames
 from backprobe.record.reasons import Note
 
 LONGEST, MOST = 16, 10_000
-"""The operations between an array and the next, and the arrays that are followed."""
+"""The most operations between an array and the next one, and the most arrays that are followed."""
 GROWN = 1.5
-"""What is added grows, as in a warm-up, if it is that many times what was added before."""
+"""Updates count as growing, as in a warm-up, from this factor on."""
 
 Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
 class RanOperation:
-    """An operation that ran on an array and others, and the line that called it."""
+    """An operation that ran on the followed array and others, and the line that called it."""
 
     primitive: Any
     params: Mapping[str, Any]
     given: Sequence[Any]
-    at: int  # the place of the array that is followed
+    at: int  # the place of the followed array among the inputs
     made: Any
     place: Place | None
 
     def on(self, array: Any) -> Any:
-        """What it makes of another array in the place of that one."""
+        """Its result with another array in place of the followed one."""
         given = [array if place == self.at else one for place, one in enumerate(self.given)]
         return private.run(self.primitive, given, self.params)
 
 
 @dataclass(frozen=True)
 class Followed:
-    """What was made of an array that the program has differentiated a function at."""
+    """An array at which the program differentiated a function, and what has become of it."""
 
     origin: Any
     held: Any
@@ -63,37 +64,37 @@ class Followed:
 
 @dataclass(frozen=True)
 class SmallUpdate(SampledStep):
-    """From one gradient of a function to its next; ``rate`` is how large what was added is beside the gradient."""
+    """A step from one gradient of a function to the next. ``rate`` is the update's size relative to the gradient."""
 
-    size: float = 0.0  # of what was added
-    names: tuple[str, ...] = ()  # of the arrays that it was added to
+    size: float = 0.0  # of the update
+    names: tuple[str, ...] = ()  # of the arrays to which it was added
 
 
 class Function:
-    """What is differentiated, which has steps as an optimizer has."""
+    """A function that is differentiated repeatedly, so that it has steps like an optimizer."""
 
     def __init__(self) -> None:
-        self.arrays: Mapping[str, Any] = {}  # at which it was differentiated, by name
+        self.arrays: Mapping[str, Any] = {}  # where it was differentiated, by name
         self.gradients: Mapping[str, Any] = {}
 
 
 class JaxSteps(SampledSteps):
-    """The steps from one gradient of each function to its next."""
+    """The steps from one gradient to the next, for each function."""
 
     def __init__(self) -> None:
         super().__init__()
         self.functions: dict[Any, Function] = {}
-        self.known: dict[int, Followed] = {}  # by identity of the array
-        self.compared: set[int] = set()  # arrays, by identity, that were put together with what became of them
+        self.known: dict[int, Followed] = {}  # by the id of the array
+        self.compared: set[int] = set()  # ids of arrays that an operation combined with their own later versions
         self.is_off = False
 
     def listening(self) -> AbstractContextManager[None]:
-        """Within this context it hears of operations that are not transformed."""
+        """Inside this context, operations outside of transformations are followed."""
         return private.hearing_evaluations(self._ran)
 
     @contextmanager
     def resting(self) -> Iterator[None]:
-        """What runs within this context is no step of the program."""
+        """What runs inside this context is not a step of the program."""
         was, self.is_off = self.is_off, True
         try:
             yield
@@ -123,7 +124,9 @@ class JaxSteps(SampledSteps):
         return known if known is not None and known.held is array else None
 
     def gradient(self, function: Any, arrays: Mapping[str, Any], gradients: Mapping[str, Any]) -> None:
-        """The program has differentiated a function at arrays, by name. The first error ends all this."""
+        """The program has differentiated a function at these arrays. After the first error nothing is followed any
+        more.
+        """
         try:
             with self.resting():
                 self._gradient(function, arrays, gradients)
@@ -144,7 +147,8 @@ class JaxSteps(SampledSteps):
         self.known |= {id(array): Followed(array, array) for array in one.arrays.values()}
 
     def _update(self, one: Function, arrays: Mapping[str, Any]) -> SmallUpdate | None:
-        # From the arrays of the last gradient to these; None where it is not known, or there was none.
+        # The update between the arrays of the last gradient and these; None if it is unknown or there was no last
+        # gradient.
         pairs = {name: (old, arrays[name]) for name, old in one.arrays.items() if name in arrays}
         pairs = {
             name: (old, new)
@@ -178,7 +182,7 @@ class JaxSteps(SampledSteps):
         live: Mapping[str, Any],
         moved: Mapping[str, Any],
     ) -> SmallUpdate | None:
-        # A step that changes next to nothing, if something was added at all.
+        # A step that changes almost nothing, if anything was added at all.
         there = {name: live[name] & (_sample(more) != 0) for name, (more, _) in added.items()}
         names = [name for name, each in there.items() if each.any()]
         if not names:
@@ -203,7 +207,7 @@ class JaxSteps(SampledSteps):
         return bool(last.rate > GROWN * first.rate or last.size > GROWN * first.size)
 
     def is_open(self, function: Any) -> bool:
-        """Has a function one step so far, and one without effect?"""
+        """Has a function had a single step so far, and did that have no effect?"""
         steps = self.steps.get(self.functions.get(function), ())
         return len(steps) == 1 and steps[0].has_no_effect
 
@@ -215,7 +219,7 @@ class JaxSteps(SampledSteps):
 
 
 def _compared(given: Sequence[Followed]) -> Iterator[int]:
-    # The arrays, by identity, of which an operation is given old and new numbers that are alike.
+    # Ids of arrays whose old and new versions, with almost equal numbers, are inputs of the same operation.
     for one, other in combinations(given, 2):
         is_of_one = one.origin is other.origin and one.held is not other.held
         if is_of_one and all(_is_left(each.origin, each.held) for each in (one, other)):
@@ -223,7 +227,7 @@ def _compared(given: Sequence[Followed]) -> Iterator[int]:
 
 
 def _added(known: Followed) -> tuple[Any, Place | None] | None:
-    # What was added to an array, and by which line first; None where something else was done with it.
+    # What was added to an array, and the first line that did so; None if anything else was done with it.
     total, place = numpy.zeros(known.origin.shape), None
     for ran in known.ran:
         before = ran.given[ran.at]
@@ -241,12 +245,12 @@ def _added(known: Followed) -> tuple[Any, Place | None] | None:
 
 
 def _is_twice(one: Any, other: Any) -> bool:
-    # An operation that adds a number gives twice that of the number itself.
+    # Is one result twice the other? For an operation that adds a number, twice the number gives twice the change.
     return bool((abs(one - 2 * other) <= 0.05 * abs(other)).mean() >= 1 - LEAST)
 
 
 def _is_left(before: Any, made: Any) -> bool:
-    # Are the numbers those that they were, to the rounding of the coarser dtype?
+    # Are the numbers unchanged, within the rounding of the coarser dtype?
     unit = max(float(jnp.finfo(one.dtype).eps) for one in (before, made))
     old, new = _sample(before).astype(numpy.float64), _sample(made).astype(numpy.float64)
     return bool((abs(old - new) <= unit * abs(old)).mean() >= 1 - LEAST)
@@ -265,7 +269,7 @@ def _wide(array: Any) -> Any:
 
 
 def _sample(array: Any) -> Any:
-    # Some of the elements, spread over all of the array.
+    # Some of the elements, spread over the whole array.
     return numpy.asarray(array).reshape(-1)[spread(array.size)]
 
 

@@ -1,4 +1,4 @@
-"""Gradients that are there, and useless, in a TensorFlow program: from shapes, numbers and the operations that ran."""
+"""Finds useless gradients in a TensorFlow program, from shapes, numbers and the operations that ran."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TensorflowUselessGradients(UselessGradients):
         self.operations, self.passes, self.steps = Operations(), Passes(), TensorflowSteps()
 
     def listen(self) -> None:
-        """Each block tells what runs in it: see ``observing``."""
+        """Nothing to do: each block reports what runs in it, see ``observing``."""
 
     def stop(self) -> None:
         self.operations, self.passes, self.steps = Operations(), Passes(), TensorflowSteps()
@@ -38,14 +38,14 @@ class TensorflowUselessGradients(UselessGradients):
 
     @contextmanager
     def observing(self, log: OperationLog) -> Iterator[None]:
-        """Within this context, an iteration runs and is logged."""
+        """Inside this context an iteration runs and is logged."""
         self.operations.begin(log, self.passes.suspicious())
         with self.operations.listening():
             yield
 
     @contextmanager
     def backward(self) -> Iterator[None]:
-        """Within this context a tape of the program runs backward."""
+        """Inside this context a tape of the program runs backward."""
         was, self.operations.is_backward = self.operations.is_backward, True
         try:
             yield
@@ -53,7 +53,7 @@ class TensorflowUselessGradients(UselessGradients):
             self.operations.is_backward = was
 
     def gave(self, targets: Sequence[tuple[Any, Any]], sources: Any, gradients: Any) -> None:
-        """A tape of the program has given gradients of targets, each of them with the gradient that it began with."""
+        """A tape of the program returned gradients of these targets, each paired with its initial gradient."""
         operations = self.operations
         with operations.looking():
             begun = {identity(one): tf.ones_like(one) if seed is None else seed for one, seed in targets}
@@ -61,7 +61,7 @@ class TensorflowUselessGradients(UselessGradients):
             self.passes.gave(begun, [(one, by) for one, by in pairs if is_tensor(one)], operations)
 
     def updating(self, pairs: Sequence[tuple[Any, Any]], optimizer: Any, rate: Any, update: Callable[[], Any]) -> Any:
-        """An optimizer writes into Variables, of these gradients."""
+        """An optimizer updates Variables with these gradients."""
         sampled = []
         with self.operations.looking():
             sampled = self.steps.before([(one, by) for one, by in pairs if is_eager(by)])
@@ -75,12 +75,12 @@ class TensorflowUselessGradients(UselessGradients):
         return updated
 
     def found(self, label: Callable[[Any], str]) -> Sequence[Note]:
-        """The iteration is over: what was found in it; ``label`` names a Variable."""
+        """The iteration is over: return what was found. ``label`` names a Variable."""
         loss = self.operations.log.before(self.passes.targets)
         return [*self._of_operations(loss), *self._of_parameters(label), *self.steps.notes()]
 
     def _of_operations(self, loss: Collection[int]) -> Iterator[Note]:
-        # Of those which the loss was computed by; one in each line, as in a loop.
+        # Notes on operations from which the loss was computed, at most one for each line, because of loops.
         seen, said = self.operations, set[tuple[str, Spot | None]]()
 
         def is_new(number: int, code: str, place: Spot | None) -> bool:

@@ -1,4 +1,4 @@
-"""Gradients of one call that are there, and useless: the call is made under a tape, as a script would make it."""
+"""Finds useless gradients of a single call, by running it under a tape as a script would."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backprobe.record.reasons import Note
 
 
 def of_call(call: RepeatedCall) -> Sequence[Note]:
-    """What is found in one call; the Variables are those that it reads."""
+    """What is found in one call. The Variables are those that it reads."""
     observer, tensors, undo = TensorflowUselessGradients(), list[Any](), list[Callable[[], None]]()
 
     def own(tensor: Any) -> Any:
@@ -27,7 +27,7 @@ def of_call(call: RepeatedCall) -> Sequence[Note]:
     try:
         given = lift(call.arguments(), call.wrt, undo, own)
         found = _found(observer, call, given, tensors)
-        if observer.passes.suspicious():  # these are looked at as it is made again
+        if observer.passes.suspicious():  # these are examined in a second run
             found = _found(observer, call, given, tensors)
     finally:
         for put_back in reversed(undo):
@@ -38,7 +38,7 @@ def of_call(call: RepeatedCall) -> Sequence[Note]:
 def _found(
     observer: TensorflowUselessGradients, call: RepeatedCall, given: Mapping[str, Any], tensors: Sequence[Any]
 ) -> Sequence[Note]:
-    # What is found where the call is made with these tensors in the places of its floating arguments.
+    # What is found if the call runs with these tensors in place of its floating-point arguments.
     tape = TensorflowTape(Options())
     held = [(f"{name}{path}", leaf) for name, value in given.items() for path, leaf in leaves(value)]
     names = {identity(leaf): name for name, leaf in held if is_tensor(leaf)}

@@ -1,7 +1,7 @@
-"""Probabilities that are given to what expects logits, and logits that are taken for probabilities, by numbers.
+"""Finds probabilities where logits are expected, and logits used as probabilities, by their numbers.
 
-No operation is known by its name: one that gives what softmax or log-softmax gives is that, and one that gives the
-gradient of a cross-entropy of softmax is that.
+Names of operations do not matter. An operation counts as softmax or log-softmax if it returns the same numbers, and as
+a cross-entropy of softmax if its gradient has the same numbers.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from backprobe.backends.tensorflow.useless.spots import Spot, spot
 from backprobe.backends.useless.distributions import EXACT, MOST, axes, near_of
 
 OUTSIDE = 0.25
-"""Of the numbers that are clipped to probabilities, the share outside of [0, 1] above which they are none."""
+"""If a larger share of the clipped numbers lies outside of [0, 1], they are not probabilities."""
 RECENT = 32
-"""How many clipped values are kept."""
+"""How many clipped values are remembered."""
 
 
 class Distributions:
-    """Those of one iteration, by the number of what an operation made."""
+    """The distributions of one iteration, by the number of an operation's result."""
 
     def __init__(self, is_computed: Callable[[int], bool], is_undone: Callable[[str], bool]) -> None:
-        self.is_computed = is_computed  # is it differentiated, and not what a Variable holds?
-        self.is_undone = is_undone  # does the loss that runs undo this kind of operation where the program is compiled?
-        self.twice: dict[int, tuple[str, Spot | None]] = {}  # what is applied to a distribution
+        self.is_computed = is_computed  # is it differentiated, and not the value of a Variable?
+        self.is_undone = is_undone  # would the running loss drop this kind of operation if the program were compiled?
+        self.twice: dict[int, tuple[str, Spot | None]] = {}  # softmax applied to a distribution
         self.outside: dict[int, tuple[float, Spot | None]] = {}  # the share that is clipped
-        self.again: set[int] = set()  # distributions that softmax is applied to
-        self.kinds: dict[int, str] = {}  # of the operations that made a tensor of one other
+        self.again: set[int] = set()  # distributions to which softmax is applied
+        self.kinds: dict[int, str] = {}  # kinds of operations that made a tensor from a single other one
         self.clipped: deque[tuple[int, Operation]] = deque(maxlen=RECENT)
 
     def look(self, one: Operation, numbers: Sequence[int]) -> None:
-        """An operation has run on operands of these numbers."""
+        """An operation has run on inputs with these numbers."""
         if not one.inputs or not is_float(one.inputs[0]) or not is_float(one.outputs[0]):
             return
         given, made = one.inputs[0], one.outputs[0]
@@ -57,7 +57,7 @@ class Distributions:
             self.clipped.append((identity_of(made), one))
 
     def _is_run(self, number: int) -> bool:
-        # A loss that takes softmax off does so once.
+        # Is softmax really applied? A loss that drops softmax does so only once.
         return number in self.again or number not in self.kinds or not self.is_undone(self.kinds[number])
 
     def _look_at_logarithm(self, one: Operation, number: int) -> None:
@@ -77,7 +77,7 @@ class Distributions:
 
 
 def _clipped_from(number: int, made_by: dict[int, Operation]) -> Iterator[tuple[Any, list[float]]]:
-    # What a value may be clipped from, with the numbers that it met on the way.
+    # The values from which a value may be clipped, with the numbers used on the way.
     bounds: list[float] = []
     while number in made_by:
         one = made_by[number]
@@ -105,7 +105,7 @@ def _softmax(x: Any, axis: int) -> Any:
 
 
 def _softmax_of_distribution(given: Any, made: Any) -> str:
-    # What was applied, if it is softmax or log-softmax along a dimension along which the operand is a distribution.
+    # "softmax" or "log-softmax", if one was applied along a dimension along which the input is a distribution.
     for axis in _axes(given):
         wanted, y, far = _softmax(wide(given), axis), wide(made), 10 * near(given)
         for name, each in (("softmax", wanted), ("log-softmax", numpy.log(wanted))):
@@ -115,7 +115,7 @@ def _softmax_of_distribution(given: Any, made: Any) -> str:
 
 
 def _is_cross_entropy(given: Any, labels: Any, gradient: Any) -> bool:
-    # Is the gradient that of a cross-entropy of softmax, and the operand a distribution already?
+    # Is the gradient that of a cross-entropy of softmax, although the input is a distribution already?
     last = len(shape_of(given)) - 1
     if last not in _axes(given):
         return False

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from backprobe.backends.call_sites import Instruction
 from backprobe.backends.tensorflow import layers, private
+from backprobe.backends.tensorflow.hearing import also_hearing
 from backprobe.backends.tensorflow.operation_log import RESOURCE, OperationLog
 from backprobe.backends.tensorflow.private import dtype_number, identity_of, is_stopped, shape_of
 from backprobe.backends.tensorflow.useless.distributions import Distributions
@@ -25,17 +26,17 @@ from backprobe.backends.user_lines import callers
 from backprobe.source.user_code import package
 
 MOST = 20_000
-"""The operations that are kept in one iteration."""
+"""The most operations that are kept of one iteration."""
 SMALL, SMALL_ELEMENTS = 2_000, 5_000_000
-"""Those of a small program, and the elements of what they make: going through them once more takes no time there."""
+"""Limits of a small program, in operations and in elements that they make: examining it again costs almost no time."""
 HOMES = ("tensorflow", "backprobe")
-"""The packages between the program and an operation that it runs by itself."""
+"""The packages between the program and an operation that the program runs itself."""
 UNDONE = "Softmax"
-"""The kind of operation that Keras leaves out in a graph, where a loss is given what it has made."""
+"""The operation that Keras drops in a graph if its result is passed to a loss."""
 
 
 class Operations:
-    """Looks at each operation as it has run, and changes nothing."""
+    """Looks at each operation after it has run, and changes nothing."""
 
     def __init__(self) -> None:
         self.elementwise = Elementwise()
@@ -43,8 +44,8 @@ class Operations:
         self.begin(OperationLog(), ())
 
     def begin(self, log: OperationLog, suspicious: Collection[int] | None) -> None:
-        """An iteration begins. What is computed from suspicious Variables is kept; of small programs from all if that
-        is None, as in the first iteration, when it is not known yet which are.
+        """An iteration begins. What is computed from suspicious Variables is kept. In the first iteration it is not
+        known yet which these are (None); then everything is kept if the program is small.
         """
         self.log = log
         self.shapes = Shapes(self.elementwise, self._is_held)
@@ -54,17 +55,19 @@ class Operations:
         self.suspicious, self.leading = frozenset(suspicious or ()), set(suspicious or ())
         self.recorded: list[RecordedOperation] = []
         self.dropped: dict[int, Instruction] = {}  # by the number of a result: the instruction that drops it
-        self.trained: set[int] = set()  # what is computed from Variables that are followed, and differentiated
+        self.trained: set[int] = set()  # what is differentiated and computed from followed Variables
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Within this context it hears of operations."""
-        with private.also_hearing(self._ran, self._has_own_gradient):
+        """Inside this context operations are observed."""
+        with also_hearing(self._ran, self._has_own_gradient):
             yield
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Within this context what runs is no part of the program; the first error ends all this, and is not raised."""
+        """What runs inside this context is not part of the program. The first error ends all observation, and is not
+        raised.
+        """
         try:
             with self.log.muted(), private.all_stopped():
                 yield
@@ -98,7 +101,7 @@ class Operations:
                 self.picks.look(one, numbers)
 
     def _look_at_use(self, one: Operation, numbers: Sequence[int]) -> None:
-        # Is its result dropped at once? Another operation of the same call may use it yet.
+        # Is its result dropped at once? Another operation of the same call may still use it.
         if len(one.outputs) != 1 or identity_of(one.outputs[0]) not in self.trained:
             return
         running = ((frame.f_code, frame.f_lasti) for frame in callers(sys._getframe()))
@@ -107,7 +110,7 @@ class Operations:
             self.dropped[identity_of(one.outputs[0])] = at
 
     def _is_one_given(self, one: Operation) -> bool:
-        # Is it run for what else it does, as a check that passes on what it is given?
+        # Does it run for its side effect, like a check that passes its input on?
         if private.is_stateful(one.kind) or any(dtype_number(given) == RESOURCE for given in one.inputs):
             return True
         made = one.outputs[0]
@@ -137,12 +140,13 @@ class Operations:
             self.recorded.clear()
 
     def _is_held(self, number: int) -> bool:
-        # Is it what a Variable holds?
+        # Is it the value of a Variable?
         given = self.log.inputs(number)
         return bool(given) and all(one in self.log.variables for one in given)
 
     def _is_computed(self, number: int) -> bool:
-        # Is it computed from Variables, and none? One of these may start as a distribution by chance, as 1/N each.
+        # Is it computed from Variables, and not the value of one? A Variable may start as a distribution, such as 1/N
+        # each.
         return number in self.trained and not self._is_held(number)
 
     def is_trained(self, tensor: Any) -> bool:
@@ -151,7 +155,7 @@ class Operations:
 
 
 def _is_undone(kind: str) -> bool:
-    # Does a loss of Keras run now that leaves this operation out where the program is compiled, as it is by itself?
+    # Is a Keras loss running that would drop this operation if the program were compiled, but does not drop it eagerly?
     outside = (package(one.f_code.co_filename) for one in callers(sys._getframe()))
     by = next((one for one in outside if one not in ("backprobe", "tensorflow")), None)
     if kind != UNDONE or by != "keras":

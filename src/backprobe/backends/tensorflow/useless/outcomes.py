@@ -1,4 +1,4 @@
-"""Facts about kinds of operations, found out by running one again on other numbers."""
+"""Facts about kinds of operations, found by running one again on other numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backprobe.backends.useless.distributions import MOST
 
 
 class Operation(NamedTuple):
-    """One that has run."""
+    """An operation that has run."""
 
     kind: str
     inputs: Sequence[Any]
@@ -28,7 +28,7 @@ class Operation(NamedTuple):
 
     @property
     def floats(self) -> list[Any]:
-        """Its operands that can be differentiated."""
+        """Its inputs that can be differentiated."""
         return [one for one in self.inputs if is_float(one)]
 
     def keeps_dimensions(self) -> bool:
@@ -37,11 +37,11 @@ class Operation(NamedTuple):
         return any(name == "keep_dims" and bool(value) for name, value in zip(attrs[::2], attrs[1::2], strict=True))
 
     def is_reduction(self) -> bool:
-        """Does it reduce one operand along dimensions?"""
+        """Does it reduce a single input along dimensions?"""
         return "keep_dims" in (self.attrs or ())[::2] and len(self.floats) == 1
 
     def is_constant(self) -> bool:
-        """Does it make the same of other numbers, whatever they are, as softmax of single elements?"""
+        """Does it return the same for any other numbers, like softmax of single elements?"""
         if (
             private.is_stateful(self.kind)
             or len(self.outputs) != 1
@@ -67,16 +67,16 @@ def is_float(tensor: Any) -> bool:
 
 
 class Elementwise:
-    """Whether each element of what an operation makes is computed from one element of each operand, by its kind.
+    """Whether an operation computes each element of its result from one element of each input, by kind of operation.
 
-    It is run on numbers of ours, and then on the same ones in another order and in one dimension.
+    The operation runs on numbers of ours, and then on the same numbers in another order and in one dimension.
     """
 
     def __init__(self) -> None:
         self.known: dict[str, bool] = {}
 
     def __call__(self, one: Operation) -> bool:
-        """Raises nothing; what has a state of its own, as a generator of random numbers, is not run."""
+        """Never raises. Operations with state, such as random generators, are not run."""
         known = self.known.get(one.kind)
         if known is None:
             known = self.known[one.kind] = self._is(one)
@@ -106,7 +106,7 @@ class Elementwise:
 
 
 def _flat(numbers: Any, shape: Sequence[int]) -> Any:
-    # An operand as it meets each element of the result, the last first; None where it has another shape.
+    # The elements of an input as they meet those of the result, in reverse order; None if it has another shape.
     try:
         return numpy.broadcast_to(numbers, shape).reshape(-1)[::-1]
     except ValueError:
@@ -118,6 +118,6 @@ def near(tensor: Any) -> float:
 
 
 def wide(tensor: Any) -> Any:
-    """Its numbers in double precision."""
+    """The tensor's numbers in double precision."""
     numbers = tensor.numpy()
     return numbers if numpy.iscomplexobj(numbers) else numbers.astype(numpy.float64)

@@ -1,7 +1,7 @@
-"""The gradients that come to each Variable, iteration after iteration, and where they come to nothing.
+"""The gradients that arrive at each Variable, iteration after iteration, and where they come to nothing.
 
-What is computed from the Variables to which exactly 0 came before, or far less than to the others, is kept in the next
-iteration, and gone through once more. In the first iteration, all that a small program computes is.
+If a Variable's gradient was exactly 0 or far smaller than the others, what is computed from it in the next iteration is
+recorded and differentiated again. In the first iteration this is done for all Variables if the program is small.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from backprobe.backends.useless import End
 from backprobe.backends.useless.leaves import Leaves
 
 SMALL = 1e-5
-"""What comes to a Variable is looked at further as well if it is at most this."""
+"""A gradient whose largest number is at most this is examined further."""
 
 
 class Passes:
-    """The passes of all iterations, and the Variables that they came to, by number."""
+    """The passes of all iterations, and the Variables that they reached, by number."""
 
     def __init__(self) -> None:
         self.leaves: Leaves[int] = Leaves(SMALL)
-        self.endings: dict[int, list[set[End]]] = defaultdict(list)  # of each pass of this iteration
-        self.targets: set[int] = set()  # of this iteration
+        self.endings: dict[int, list[set[End]]] = defaultdict(list)  # for each pass of this iteration
+        self.targets: set[int] = set()  # the targets of this iteration
 
     @property
     def iterations(self) -> int:
         return self.leaves.iterations
 
     def suspicious(self) -> list[int] | None:
-        """The Variables that are looked at further in this iteration, by number; None for all in the first."""
+        """The Variables that are examined further in this iteration, by number; None means all, in the first one."""
         if not self.iterations:
             return None
         return [number for number, known in self.leaves.known.items() if known.is_suspicious]
 
     def gave(self, targets: Mapping[int, Any], came: Sequence[tuple[Any, Any]], operations: Operations) -> None:
-        """A tape has given gradients of targets, whose own are given with their numbers."""
+        """A tape has returned gradients of these targets, given by number with their initial gradients."""
         self.targets.update(targets)
         given = {}
         for source, gradient in came:
@@ -62,7 +62,7 @@ class Passes:
             self.endings.update({number: [set()] for number in wanted})
 
     def found(self) -> dict[int, set[End]]:
-        """The iteration is over. By number of a Variable: where its gradients came to nothing, in every pass of it."""
+        """The iteration is over. For each Variable, by number: where its gradients came to nothing in every pass."""
         came = self.leaves.reached()
         found = {number: each[0].union(*each) for number, each in self.endings.items() if all(each)}
         self.leaves.end_iteration()
@@ -72,7 +72,7 @@ class Passes:
 
 
 def _largest(gradient: Any) -> float:
-    # Of its numbers, whatever their sign: 0 where it is 0 everywhere, or has none.
+    # The largest magnitude in a gradient: 0 if it is 0 everywhere or empty.
     held = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
     if not is_eager(held):
         return float("inf")

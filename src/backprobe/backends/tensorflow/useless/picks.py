@@ -1,4 +1,4 @@
-"""Numbers that a TensorFlow program takes for log-probabilities."""
+"""Finds numbers that a TensorFlow program uses as log-probabilities although they are not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backprobe.backends.useless.shapes import Shape
 
 
 class Picks(picks.Picks[Operation]):
-    """Those of one iteration."""
+    """The picks of one iteration."""
 
     def __init__(self, is_trained: Callable[[int], bool]) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""The way back of gradients that come to nothing: exactly 0 at one operation, or cancelled.
+"""The backward path of gradients that come to nothing: exactly 0 after one operation, or cancelled.
 
-The operations on the way from a loss to some Variables are differentiated once more, one after another, by the same
-functions as a gradient tape calls. So what each is given is known, what it passes on to each operand, and what it would
-pass on if it were given other numbers.
+The operations between a loss and some Variables are differentiated again, one after another, by the same functions that
+a gradient tape calls. This shows what each operation receives, what it passes on to each input, and what it would pass
+on if it received other numbers.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from backprobe.backends.useless.ways import BY_CHANCE, FAINT, Sum, Ways, is_roun
 
 @dataclass(frozen=True, eq=False)
 class RecordedOperation:
-    """An operation on the way from a Variable: itself, the numbers of its operands, its line, and its own gradient
-    function if it has one.
+    """An operation on the path from a Variable: the operation, the numbers of its inputs, its line, and its own
+    gradient function, if it has one.
     """
 
     operation: Operation
@@ -39,7 +39,7 @@ class RecordedOperation:
     own_gradient: Callable[..., Any] | None = None
 
     def gradients(self, given: Sequence[Any], inputs: Sequence[Any] | None = None) -> list[Any]:
-        """Of its operands, or of these in their place, for the gradients of what it made."""
+        """The gradients of its inputs (or of ``inputs`` in their place), given the gradients of its outputs."""
         if self.own_gradient is not None:
             found = self.own_gradient(*given)
         else:
@@ -52,17 +52,18 @@ class RecordedOperation:
 
 @dataclass
 class SeenByBackward:
-    """What an operation was given and gave, as backward went through it."""
+    """What an operation received and passed on during backward."""
 
     given: Sequence[Any] = ()
-    came: bool = False  # was any of that not 0?
-    gave: dict[int, bool] = field(default_factory=dict)  # by the place of an operand: is it exactly 0, or rounding?
-    hidden: set[int] = field(default_factory=set)  # where that is rounding: it takes away just what comes
+    came: bool = False  # was anything that it received not 0?
+    gave: dict[int, bool] = field(default_factory=dict)  # by the place of an input: is it exactly 0, or only rounding?
+    # places where it is only rounding, because the operation removes just what arrived
+    hidden: set[int] = field(default_factory=set)
 
 
 class OperationReplay(Ways[int, RecordedOperation]):
-    """One pass over the recorded operations, which are in the order in which they ran, from the numbers of the targets
-    with their gradients to the numbers of Variables.
+    """One pass over the recorded operations, which are in the order in which they ran. It leads from targets with their
+    gradients to Variables, all by number.
     """
 
     def __init__(
@@ -104,8 +105,8 @@ class OperationReplay(Ways[int, RecordedOperation]):
                 self._add(number, gradient, one, counts=not is_nothing)
 
     def _takes_away(self, one: RecordedOperation, at: int, gradient: Any) -> bool:
-        # Is what it passes on rounding, though it passes on other numbers of the same size? Then it removes just these.
-        # Or does it pass on rounding whatever it is given? A softmax of single elements does on some processors.
+        # Does it pass on only rounding, although it would pass on other numbers of the same size? Then it removes just
+        # these. Or does it pass on only rounding for any numbers? A softmax of single elements does on some processors.
         given = [*filter(_is_gradient, self.seen[one].given)]
         size, largest = math.hypot(*map(_norm, given)), max(each.shape.num_elements() for each in given)
         if one.own_gradient is not None or gradient.shape.num_elements() < largest or _norm(gradient) > FAINT * size:
@@ -130,17 +131,17 @@ class OperationReplay(Ways[int, RecordedOperation]):
         self.gradients[number] = self.sums[number].total
 
     def endings(self, leaf: int) -> set[End]:
-        """Where what is on its way to a Variable comes to nothing, on each way; nothing where some of it arrives."""
+        """Where the gradient comes to nothing on each path to a Variable; empty if some of it arrives."""
         return set() if leaf in self.arriving else self.ends(leaf, self.giving)
 
     @cached_property
     def arriving(self) -> set[int]:
-        """The values to which something comes that is neither 0 nor rounding."""
+        """The values that receive something other than 0 or rounding."""
         return self.reached(self.targets)
 
     @cached_property
     def giving(self) -> dict[int, list[tuple[RecordedOperation, int]]]:
-        """The operations that gave to each value, with the place of the operand that it is."""
+        """The operations that passed something back to each value, with the place of that input."""
         return self.users(self.seen)
 
     @cached_property
@@ -169,13 +170,13 @@ class OperationReplay(Ways[int, RecordedOperation]):
         return End(CANCELS, _named(self.makers[value]), self.order[last], last.place)
 
     def _is_read(self, number: int) -> bool:
-        # Is it what a Variable holds?
+        # Is it the value of a Variable?
         return all(each in self.leaves or each not in self.makers for each in self.makers[number].numbers) and any(
             each in self.leaves for each in self.makers[number].numbers
         )
 
     def why(self, step: RecordedOperation, at: int) -> str:
-        """It is asked again, with other numbers."""
+        """The reason is found by asking the operation again with other numbers."""
         one = step
         if one.own_gradient is not None:
             return BY_CHANCE
@@ -208,7 +209,7 @@ def _is_gradient(given: Any) -> bool:
 
 
 def _drawn_like(gradient: Any, drawn: numpy.random.Generator, is_signed: bool = False) -> Any:
-    # Other numbers everywhere: an operation that passes some of these on is not flat.
+    # Random numbers: an operation that passes some of them on is not flat.
     if not _is_gradient(gradient):
         return gradient
     numbers = drawn.normal(size=gradient.shape) if is_signed else drawn.uniform(0.5, 1.5, gradient.shape)
@@ -216,7 +217,7 @@ def _drawn_like(gradient: Any, drawn: numpy.random.Generator, is_signed: bool = 
 
 
 def _named(one: RecordedOperation) -> str:
-    # As the program may call it.
+    # The name of an operation as a program may write it.
     name = one.operation.kind.removesuffix("V2").removesuffix("V3")
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
@@ -228,7 +229,8 @@ def _dense(gradient: Any) -> Any:
 def _norm(gradient: Any) -> float:
     numbers = gradient.numpy().reshape(-1)
     if numbers.dtype != numpy.float32 or not (size := float(numpy.linalg.norm(numbers))):
-        size = float(numpy.linalg.norm(numbers.astype(numpy.float64)))  # squares of what is tiny are 0 before
+        # squares of tiny numbers would be 0 in single precision
+        size = float(numpy.linalg.norm(numbers.astype(numpy.float64)))
     return size
 
 
@@ -237,5 +239,5 @@ def _rounding(tensor: Any) -> float:
 
 
 def unit(dtype: Any) -> float:
-    """The unit of rounding of a dtype."""
+    """The rounding unit of a dtype."""
     return float(ml_dtypes.finfo(dtype.as_numpy_dtype).eps)

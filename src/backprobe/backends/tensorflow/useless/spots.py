@@ -1,4 +1,4 @@
-"""The place of an operation: the user's line, and the layer or loss of Keras that runs it, as within ``fit``."""
+"""The place of an operation: the user's line, and the Keras layer or loss that runs it, for example inside ``fit``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_PART = ("", "")
 
 
 class Spot(NamedTuple):
-    """A line, and the part in which it runs an operation: a layer's path and class, or a loss's name."""
+    """A line, and the part that runs an operation there: a layer's path and class, or a loss's name."""
 
     place: Place
     part: tuple[str, str]
@@ -29,8 +29,8 @@ class Spot(NamedTuple):
 
 
 def spot() -> Spot | None:
-    """That of the operation that runs now."""
-    running: dict[int, Any] = {}  # by identity: Keras goes through two methods of that name
+    """The spot of the operation that is running."""
+    running: dict[int, Any] = {}  # by id: Keras runs two methods of that name
     for frame in callers(sys._getframe(1)):
         code = frame.f_code
         if package(code.co_filename) is None:
@@ -47,8 +47,8 @@ def source_of(one: Spot | None) -> Source | None:
 
 
 def _part(running: Sequence[Any]) -> tuple[str, str]:
-    # The innermost of the callables that run, if it is a layer within a model, or a loss that compile() was given. What
-    # the line itself calls is no part.
+    # The innermost running callable, if it is a layer inside a model or a loss that was passed to compile(). What the
+    # line itself calls does not count.
     keras = sys.modules.get("keras")
     if keras is None:
         return NO_PART

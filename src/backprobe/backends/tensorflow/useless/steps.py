@@ -1,4 +1,6 @@
-"""Steps of an optimizer that change next to nothing, as where the learning rate is below the rounding of the dtype."""
+"""Steps of an optimizer that change almost nothing, for example because the learning rate is below the dtype's
+rounding.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ from backprobe.backends.useless.steps import SampledStep, SampledSteps, spread
 from backprobe.backends.user_lines import users_line
 
 Sampled = tuple[Any, Any, Any]
-"""A Variable, some of its numbers, and for which of them there is a gradient other than 0."""
+"""A Variable, some of its numbers, and which of them have a nonzero gradient."""
 
 
 class TensorflowSteps(SampledSteps):
     """The steps of all optimizers."""
 
     def before(self, pairs: Sequence[tuple[Any, Any]]) -> list[Sampled]:
-        """A step is about to write into these Variables, of these gradients."""
+        """A step is about to update these Variables with these gradients."""
         found = []
         for given, gradient in pairs:
             variable = variable_of(given)
@@ -42,13 +44,13 @@ class TensorflowSteps(SampledSteps):
 
 
 def _sample(tensor: Any) -> Any:
-    # Some of the elements, spread over all of the tensor.
+    # Some of the elements, spread over the whole tensor.
     flat = tf.reshape(tensor, [-1])
     return flat[spread(int(flat.shape[0]))].numpy()
 
 
 def _number(rate: Any) -> float:
-    # A learning rate; 0 where it is not one number.
+    # A learning rate; 0 if it is not a single number.
     variable = variable_of(rate)
     held = unrecorded(read, variable) if variable is not None else rate
     number = held.numpy() if is_eager(held) else held

@@ -1,4 +1,4 @@
-"""Gradients that are there, and useless, in a PyTorch program: from shapes, numbers and the graph."""
+"""Finds useless gradients in a PyTorch program, from shapes, numbers and the graph."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TorchUselessGradients(UselessGradients):
         self.passes = Passes(self.operations.is_constant_in)
 
     def listen(self) -> None:
-        if dispatch_modes() == 0:  # else the program's own mode would see what this does
+        if dispatch_modes() == 0:  # otherwise the program's own mode would see our operations
             mode: Any = self.operations  # it has no types
             mode.__enter__()
             own_modes.count += 1
@@ -87,7 +87,7 @@ class TorchUselessGradients(UselessGradients):
         self.operations.keeps_pointwise = True
         self.listen()
         try:
-            for _ in range(2):  # a large graph is looked at where the first time has shown something
+            for _ in range(2):  # a large graph is examined again where the first run has shown something
                 leaves = CallLeaves(call)
                 run_backward(
                     call, leaves, lambda output: self.passes.begins([node for node in [output.grad_fn] if node])
@@ -106,14 +106,14 @@ class TorchUselessGradients(UselessGradients):
             self.passes.begins(call.nodes)
 
     def found(self, trained: Collection[Tensor], names: TrainedNames | CallLeaves) -> Sequence[Note]:
-        """The iteration is over: what was found in it, of the parameters that were to be trained."""
+        """The iteration is over: return what was found for the parameters that were meant to be trained."""
         numbers = self.passes.numbers
         found = [*self._of_operations(numbers), *self._of_parameters(trained, names), *self.steps.notes()]
         self.operations.begin()
         return found
 
     def _of_operations(self, numbers: Collection[int]) -> Iterator[Note]:
-        # Of those which the loss was computed by.
+        # Notes on operations from which the loss was computed.
         seen, line = self.operations, self.operations.line
         for one in seen.shapes.found:
             if one.number in numbers and one.is_accident:
@@ -145,7 +145,7 @@ class TorchUselessGradients(UselessGradients):
 
 
 def _take_off(mode: DispatchMode) -> None:
-    # Also from below a mode that the program has entered and not left.
+    # Remove the mode, even from below modes that the program has entered and not left.
     above = []
     while dispatch_mode_at(dispatch_modes() - 1) is not mode:
         above.append(pop_mode())

@@ -1,4 +1,4 @@
-"""One operation that has run, without the numbers that it was given: it can run again on others."""
+"""An operation that has run, without its numbers, so that it can run again on others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device)
 
 
 class Applied:
-    """What was called, with what is no tensor of its arguments; it holds none."""
+    """What was called, with those arguments that are not tensors. It holds no tensor."""
 
     def __init__(self, function: Any, args: Sequence[Any], given: Sequence[Tensor], made: Tensor) -> None:
         self.function = function
@@ -38,7 +38,7 @@ class Applied:
         )
 
     def _has_numbers(self) -> bool:
-        # Is a Python number an operand, as a factor, and not a dimension? What it is stays open.
+        # Is a Python number used as an operand, such as a factor, rather than as a dimension? It may be either.
         kinds = [one.type.kind() for one in self.function._schema.arguments]
         return any(
             kind in ("TensorType", "NumberType") and isinstance(value, int | float)
@@ -46,15 +46,15 @@ class Applied:
         )
 
     def is_constant(self) -> bool:
-        """Does it make the same of other numbers, whatever they are?"""
+        """Does it return the same for any other numbers?"""
         if not self.is_known:
             return False
         return self._is_same(self._make, [shape for shape, _, _ in self.kinds])
 
     def is_constant_in(self, nth: int) -> bool:
-        """Does it make the same whatever this one of its tensors is, as a normalization of single elements does?
+        """Does it return the same whatever this one of its tensors is, like a normalization of single elements?
 
-        In double precision: what is left of such an element may be rounding times a large number.
+        Checked in double precision: what remains of such an element may be rounding times a large number.
         """
         if not self.is_known or nth >= len(self.kinds):
             return False
@@ -66,7 +66,7 @@ class Applied:
         with torch.no_grad():
             try:
                 return is_constant(make, shapes, self.unit)
-            except (RuntimeError, TypeError, ValueError, IndexError):  # what an operation may raise on such numbers
+            except (RuntimeError, TypeError, ValueError, IndexError):  # an operation may raise these for such numbers
                 return False
 
     def _make(self, given: Sequence[Any], precise: torch.dtype | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""Gradients of one call that are there, and useless: the call is made as a script would make it, and run backward."""
+"""Finds useless gradients of a single call, by making the call as a script would and running backward."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from backprobe.source.user_code import innermost
 
 
 class Writable(torch.autograd.Function):
-    """The numbers of a leaf, which the program may write to, as PyTorch does not allow of a leaf."""
+    """The numbers of a leaf as a tensor that the program may write to, which PyTorch does not allow for a leaf."""
 
     @staticmethod
     def forward(ctx: Any, leaf: Tensor) -> Tensor:
@@ -46,11 +46,11 @@ class CallLeaves:
             self._add(parameter, name)
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments anew, each floating one that is differentiated a leaf of its own."""
+        """New arguments, in which each differentiated floating-point tensor is a leaf of its own."""
         return {name: self._argument(name, one) for name, one in self.call.arguments().items()}
 
     def of(self, leaf: Tensor) -> str:
-        """What the program calls it."""
+        """The program's name for a leaf."""
         return self.names.get(id(leaf), f"a parameter of shape {tuple(leaf.shape)}")
 
     def _argument(self, name: str, value: Any) -> Any:
@@ -78,7 +78,7 @@ class CallLeaves:
 
 
 def _parameters(target: Any) -> Iterator[tuple[str, Tensor]]:
-    # Those of a model, or of the models that a function finds, with names as a recording has them.
+    # The parameters of a model, or of the models that a function uses, named as in a recording.
     if isinstance(target, Module):
         yield from ((".".join(map(quote, path.split("."))), one) for path, one in target.named_parameters())
         return
@@ -93,7 +93,7 @@ def _parameters(target: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def _variables(target: Any) -> Iterator[tuple[str, Any]]:
-    # What a function closes over and names, by these names.
+    # The values that a function closes over or refers to by name.
     function = innermost(target)
     if function is None:
         return
@@ -101,14 +101,14 @@ def _variables(target: Any) -> Iterator[tuple[str, Any]]:
     for name, cell in cells.items():
         try:
             yield name, cell.cell_contents
-        except ValueError:  # it is empty
+        except ValueError:  # the cell is empty
             continue
     known = function.__globals__
     yield from ((name, known[name]) for name in function.__code__.co_names if name in known)
 
 
 def run_backward(call: RepeatedCall, leaves: CallLeaves, begins: Callable[[Tensor], None]) -> None:
-    """Make the call, and run backward from its output; ``begins`` is given what that begins at."""
+    """Make the call, and run backward from its output. ``begins`` is called with that output."""
     with torch.enable_grad():
         output, cotangent = call.output(call.make(leaves.arguments()), TorchTape(Options()))
         begins(output)

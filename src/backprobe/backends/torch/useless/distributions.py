@@ -1,7 +1,7 @@
-"""Probabilities that are given to what expects logits, and numbers that are taken for log-probabilities, by numbers.
+"""Finds probabilities where logits are expected, and numbers used as log-probabilities, by their numbers.
 
-No operation is known by its name: one that gives what softmax or log-softmax gives is that, and one that gives minus
-the picked elements is a negative log-likelihood.
+Names of operations do not matter. An operation counts as softmax or log-softmax if it returns the same numbers, and as
+a negative log-likelihood if it returns minus the picked elements.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from backprobe.backends.useless.distributions import MOST, is_rarely, near
 
 
 class Distributions:
-    """Those of one iteration, by the number of the operation's node."""
+    """The distributions of one iteration, by the number of the operation's node."""
 
     def __init__(self) -> None:
-        self.twice: dict[int, str] = {}  # what is applied to a distribution
+        self.twice: dict[int, str] = {}  # softmax applied to a distribution
         self.unnormalised: list[int] = []
 
     def look(self, given: Sequence[Tensor], made: Tensor, number: int) -> None:
-        """An operation that is not elementwise has made a tensor of others."""
+        """An operation that is not elementwise has made a tensor from others."""
         if not given or not 1 < given[0].numel() <= MOST or not _is_computed(given[0]):
             return
         first = given[0]
@@ -37,7 +37,7 @@ class Distributions:
 
 
 def _is_computed(tensor: Tensor) -> bool:
-    # Is it differentiated, and no leaf? A leaf may start as a distribution by chance, as 1/N each.
+    # Is it differentiated and not a leaf? A leaf may start as a distribution by chance, such as 1/N each.
     return tensor.is_floating_point() and tensor.requires_grad and not tensor.is_leaf
 
 
@@ -46,7 +46,7 @@ def _near(tensor: Tensor) -> float:
 
 
 def _normalised(given: Tensor, made: Tensor) -> str:
-    # What was applied, if it is softmax or log-softmax along a dimension along which the operand is a distribution.
+    # "softmax" or "log-softmax", if one was applied along a dimension along which the input is a distribution.
     far = _near(given)
     x = given.detach().double()
     if bool((x < 0).any()) or bool((x > 1 + far).any()):
@@ -62,7 +62,7 @@ def _normalised(given: Tensor, made: Tensor) -> str:
 
 
 def _picks(given: Tensor, at: Tensor, others: Sequence[Tensor], made: Tensor) -> bool:
-    # Is the result minus what is picked along the second dimension, their mean or sum, or that with weights of classes?
+    # Is the result minus the elements picked along the second dimension, their mean or sum, possibly weighted by class?
     is_shaped = given.ndim >= 2 and given.shape[:1] + given.shape[2:] == at.shape and at.dtype == torch.int64
     if not is_shaped or (made.ndim and made.shape != at.shape):
         return False

@@ -1,4 +1,4 @@
-"""The operations of a program as PyTorch dispatches them: the line of each node, and operands that are not as meant."""
+"""The operations of a program as PyTorch dispatches them: the line of each node, and unintended operands."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from backprobe.backends.user_lines import source_at, users_frames
 from backprobe.record.source import Source
 
 MOST = 200_000
-"""The nodes whose lines are kept."""
+"""The most nodes whose lines are kept."""
 
 
 class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no types
-    """Looks at each operation that keeps a history, as it runs, and changes nothing."""
+    """Looks at each operation that keeps a history when it runs, and changes nothing."""
 
     def __init__(self) -> None:
         made: Any = super().__init__  # it has no types
         made()
         self.lines: dict[int, tuple[str, int]] = {}  # by the number of a node
         self.pointwise: dict[Any, bool] = {}
-        self.calls: dict[int, Applied] = {}  # by the number of a node; pointwise ones if so wanted
+        self.calls: dict[int, Applied] = {}  # by the number of a node; pointwise ones only on request
         self.keeps_pointwise = False
         self.is_paused = False
         self.failed: Exception | None = None
@@ -41,12 +41,13 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # it would import the compiler, which takes a second or two; nothing is compiled meanwhile
+        # it would import the compiler, which takes a second or two, although nothing is compiled meanwhile
+        return False
 
     def begin(self) -> None:
-        """An iteration begins."""
+        """An iteration starts."""
         self.shapes, self.distributions = Shapes(), Distributions()
-        self.dropped: dict[Instruction, None] = {}  # those that drop the result of an operation
+        self.dropped: dict[Instruction, None] = {}  # instructions that drop the result of an operation
         self.calls.clear()
         if len(self.lines) > MOST:
             self.lines.clear()
@@ -96,13 +97,13 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
         return None if known is None else source_at(*known)
 
     def is_constant(self, number: int) -> bool:
-        """Does the operation that made a node make the same of any numbers, as softmax of single elements?"""
+        """Does the operation of a node return the same for any numbers, like softmax of single elements?"""
         known = self.calls.get(number)
         with self._pausing():
             return known is not None and known.is_constant()
 
     def is_constant_in(self, number: int, nth: int, count: int) -> bool:
-        """Does it make the same whatever the nth of its so many tensors is?"""
+        """Does it return the same whatever the nth of its ``count`` tensors is?"""
         known = self.calls.get(number)
         with self._pausing():
             return known is not None and len(known.kinds) == count and known.is_constant_in(nth)
@@ -125,7 +126,7 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 
 
 def _makes_another(function: Any, given: Sequence[Tensor], made: Tensor) -> bool:
-    # Does it make a tensor with a history that lies nowhere yet, and write to none?
+    # Does it make a tensor with a history in new memory, without writing to any other?
     is_new = not function._schema.is_mutable and made.data_ptr() not in map(Tensor.data_ptr, given)
     return is_new and any(one.requires_grad for one in given)
 
@@ -135,8 +136,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _with_tensors(function: Any, args: Sequence[Any]) -> list[Any]:
-    # The arguments with tensors where the operation takes some and no numbers: PyTorch hands a mode the number that a
-    # tensor was made of, and does not always take it back.
+    # The arguments, with tensors where the operation takes tensors only. PyTorch passes a mode the number from which a
+    # tensor was made, and does not always accept it back.
     kinds = [one.type.kind() for one in function._schema.arguments]
     return [
         torch.tensor(value) if kind == "TensorType" and _is_number(value) else value
@@ -145,5 +146,5 @@ def _with_tensors(function: Any, args: Sequence[Any]) -> list[Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    # May its numbers be read? Not where that would reach other processes, or where there are none.
+    # May its numbers be read? Not if that would involve other processes, or if there are none.
     return type(value) in ORDINARY and value.layout is torch.strided and not (value.is_meta or value.is_nested)

@@ -1,7 +1,7 @@
-"""The way back of gradients that come to nothing: exactly 0 at one operation, or cancelled.
+"""The backward path of gradients that come to nothing: exactly 0 after one operation, or cancelled.
 
-Each node between the loss and the leaves is looked at. Of a large graph this is done from the second iteration on,
-and for those leaves alone to which exactly 0 came before, or far less than to the others.
+Each node between the loss and the leaves is examined. For a large graph this is done from the second iteration on, and
+only for leaves whose gradient was exactly 0 before, or far smaller than the others.
 """
 
 from __future__ import annotations
@@ -28,38 +28,39 @@ from backprobe.backends.useless.leaves import Leaves
 from backprobe.backends.useless.ways import BY_CHANCE, FAINT, Sum, Ways, is_rounding
 
 SQUARED = 1e15
-"""A number up to this, and its inverse, has a square in single precision."""
+"""Numbers up to this one, and their inverses, have squares in single precision."""
 GIVEN = "WritableBackward"
-"""The node of what a call is given in the place of a leaf: see ``calls``."""
+"""The node of what replaces a leaf in a single call: see ``calls``."""
 MOST = 20_000
-"""The nodes of the largest graph that is looked at."""
+"""The most nodes of a graph that is examined."""
 SMALL, SMALL_NODES = 1_000_000, 2_000
-"""The elements of the leaves and the nodes of a graph that is looked at whole in each iteration, also the first."""
+"""A graph with at most so many elements in its leaves, and so many nodes, is examined fully in each iteration."""
 
 
 DoesWithout = Callable[[int, int, int], bool]
-"""Does the result of an operation, by the number of its node, not depend on this one of its so many tensors?"""
+"""Does an operation's result not depend on one of its tensors? (the number of its node, which tensor, how many)"""
 
 
 @dataclass
 class SeenByBackward:
-    """What one node was given and gave, as backward went through it."""
+    """What one node received and passed on during backward."""
 
-    came: bool = False  # was any of what it was given not 0?
-    size: int = 0  # the elements of what it was given
+    came: bool = False  # was any number that it received not 0?
+    size: int = 0  # the elements that it received
     gave: dict[int, bool] = field(default_factory=dict)  # by the place of the edge: is it exactly 0?
-    smaller: set[int] = field(default_factory=set)  # the places of the edges with fewer elements
+    smaller: set[int] = field(default_factory=set)  # places of edges with fewer elements
     has_zero: bool = False  # does it multiply by a saved tensor that is 0 and is not trained?
     has_trained_zero: bool = False
-    norm: float = 0.0  # of what it was given
-    is_tiny: bool = False  # is that so little that a part of it may be 0 in this dtype?
-    gains: Mapping[int, float] = field(default_factory=dict)  # by place, of random numbers: see ``_tried``
-    faint: set[int] = field(default_factory=set)  # the places where it gave next to nothing of what it was given
-    hidden: set[int] = field(default_factory=set)  # those where that is rounding: it takes away just what comes
-    without: set[int] = field(default_factory=set)  # those of operands that its result does not depend on
+    norm: float = 0.0  # of what it received
+    is_tiny: bool = False  # is that so small that a part of it may be 0 in this dtype?
+    gains: Mapping[int, float] = field(default_factory=dict)  # by place, for random numbers: see ``_tried``
+    faint: set[int] = field(default_factory=set)  # places where it passed on almost nothing of what it received
+    # places where that is only rounding, because it removes just what arrived
+    hidden: set[int] = field(default_factory=set)
+    without: set[int] = field(default_factory=set)  # places of inputs on which its result does not depend
 
     def is_over(self, at: int) -> bool | None:
-        """Is what it gave at this place 0, or rounding? None where it gave nothing."""
+        """Is what it passed on at this place 0 or rounding? None if it passed on nothing."""
         return self.gave[at] or at in self.hidden or at in self.without if at in self.gave else None
 
 
@@ -89,7 +90,9 @@ class ObservedPass(Ways[Key, Node]):
         self.handles: list[Any] = []
 
     def listen(self, arrived: Callable[[Tensor, Tensor], None], leaves: Iterable[Tensor] | None) -> None:
-        """Measure what comes to the leaves, and look at each node on the way to these; to all if it is None."""
+        """Measure what arrives at the leaves, and examine each node on the way to ``leaves``, or to all if that is
+        None.
+        """
         for node, leaf in self.leaves.items():
             self.handles.append(node.register_prehook(self._guarded(partial(_take, arrived, leaf))))
         wanted = {*map(id, self.leaves.values() if leaves is None else leaves)}
@@ -102,7 +105,7 @@ class ObservedPass(Ways[Key, Node]):
                 self.handles += [node.register_prehook(self._guarded(given)), node.register_hook(self._guarded(gave))]
 
     def _guarded(self, hook: Callable[..., None]) -> Callable[..., None]:
-        # The program's backward goes on whatever becomes of a hook; then no more is said of the pass.
+        # If a hook fails, the program's backward continues, and nothing more is reported about the pass.
         def guarded(*gradients: Any) -> None:
             try:
                 if not self.is_spoiled:
@@ -115,7 +118,7 @@ class ObservedPass(Ways[Key, Node]):
     is_spoiled = False
 
     def faint(self) -> set[tuple[int, str]]:
-        """The places of the nodes in the graph that give next to nothing of what they are given, with their names."""
+        """The places in the graph of nodes that pass on almost nothing of what they receive, with their names."""
         return {(at, node.name()) for at, node in enumerate(self.nodes) if node in self.seen and self.seen[node].faint}
 
     def _leading(self, ends: set[Node]) -> list[Node]:
@@ -132,7 +135,7 @@ class ObservedPass(Ways[Key, Node]):
         return [node for node in self.nodes if node in found]
 
     def _given(self, node: Node, is_tried: bool, gradients: Sequence[Tensor | None]) -> None:
-        # About to run: afterwards it has nothing saved any longer.
+        # The node is about to run; afterwards its saved tensors are gone.
         seen = self.seen[node]
         plain = [one for one in gradients if one is not None and _is_plain(one)]
         seen.came = any(map(_largest, plain))
@@ -167,7 +170,8 @@ class ObservedPass(Ways[Key, Node]):
                 seen.without.add(at)
             one = self.sums.get((follower, place))
             if one is not None and one.is_exact and not any(_is_like(gradient, each) for each in given):
-                del self.sums[follower, place]  # a batch is summed up there, as for a bias: its parts may well cancel
+                # a batch is summed up there, as for a bias, and its parts may well cancel
+                del self.sums[follower, place]
             elif one is not None and not seen.gave[at] and gradient.is_floating_point():
                 one.add(gradient.detach(), node._sequence_nr())
         for edge in node.next_functions:
@@ -178,13 +182,13 @@ class ObservedPass(Ways[Key, Node]):
         return not graph.is_custom(node) and self.does_without(node._sequence_nr(), at, len(node.next_functions))
 
     def stop(self) -> None:
-        """Take off all hooks."""
+        """Remove all hooks."""
         for handle in self.handles:
             handle.remove()
         self.handles.clear()
 
     def endings(self) -> dict[int, set[End]]:
-        """By the identity of each leaf without a gradient: the places where, on each way to it, the gradient ends."""
+        """By the id of each leaf without a gradient: the places where the gradient ends, on each path to it."""
         arriving, users = self.reached((root, 0) for root in self.roots), self.users(self.seen)
         ended = {id(leaf): (node, 0) for node, leaf in self.leaves.items() if (node, 0) not in arriving}
         return {leaf: self.ends(key, users) for leaf, key in ended.items() if key in users}
@@ -223,14 +227,14 @@ class ObservedPass(Ways[Key, Node]):
 
 
 def _factors(node: Node) -> Iterator[Tensor]:
-    # What a node has saved of its operands, where no hook of the program unpacks it: not its own result.
+    # The inputs that a node has saved, except its own result, and unless a hook of the program would unpack them.
     for one in saved_tensors.tensors(node):
         if one.grad_fn is not node and one.is_floating_point() and _is_plain(one):
             yield one
 
 
 def _tried(node: Node, gradients: Sequence[Tensor | None]) -> Mapping[int, float]:
-    # An experiment: how large is what a node gives of random numbers, as a share of these? It is linear in them.
+    # An experiment: how much of random numbers does a node pass on, as a share of their norm? It is linear in them.
     with torch.no_grad(), DisableTorchDispatch():
         given = [None if one is None else _random(one) for one in gradients]
         size = math.hypot(*(_norm(one) for one in given if one is not None))
@@ -241,18 +245,18 @@ def _tried(node: Node, gradients: Sequence[Tensor | None]) -> Mapping[int, float
 
 
 def _random(like: Tensor) -> Tensor:
-    # From a generator of its own: the program's random numbers stay as they are.
+    # From a generator of its own, so that the program's random numbers are not affected.
     generator = torch.Generator(like.device).manual_seed(0)
     return torch.randn(like.shape, generator=generator, device=like.device).to(like.dtype)
 
 
 def _operation(node: Node) -> str:
-    # As the program may call it.
+    # The name of the operation as a program may write it.
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", graph.operation(node)).lower()
 
 
 def _why(seen: SeenByBackward, at: int) -> str:
-    # Why does a node give exactly 0 at one of its edges?
+    # Why does a node pass on exactly 0 at one of its edges?
     if at in seen.without:
         return CANCELS
     if seen.has_trained_zero:
@@ -274,13 +278,13 @@ def _take(arrived: Callable[[Tensor, Tensor], None], leaf: Tensor, gradients: Se
 
 
 class Passes:
-    """The passes of all iterations, and the leaves that they came to."""
+    """The passes of all iterations, and the leaves that they reached."""
 
     def __init__(self, does_without: DoesWithout) -> None:
         self.does_without = does_without
-        self.leaves: Leaves[int] = Leaves()  # by identity
+        self.leaves: Leaves[int] = Leaves()  # by id
         self.passes: list[ObservedPass] = []  # of this iteration
-        self.faint: dict[int, set[tuple[int, str]]] = {}  # of the passes of the last iteration, by their order
+        self.faint: dict[int, set[tuple[int, str]]] = {}  # for each pass of the last iteration, in order
 
     @property
     def iterations(self) -> int:
@@ -301,7 +305,7 @@ class Passes:
         self.leaves.came(id(leaf), ref(leaf), largest, _unit(leaf))
 
     def found(self) -> dict[int, set[End]]:
-        """The iteration is over. By identity of a leaf: where its gradients came to nothing, in every pass of it."""
+        """The iteration is over. By the id of a leaf: where its gradients came to nothing, in every pass."""
         for one in self.passes:
             one.stop()
         came = self.leaves.reached()
@@ -314,16 +318,16 @@ class Passes:
 
     @property
     def numbers(self) -> set[int]:
-        """Those of the nodes that the passes of this iteration go through."""
+        """The numbers of the nodes that the passes of this iteration go through."""
         return {number for one in self.passes for number in one.numbers}
 
     @property
     def are_whole(self) -> bool:
-        """Is each node of the passes of this iteration looked at?"""
+        """Was each node of the passes of this iteration examined?"""
         return all(one.is_small for one in self.passes)
 
     def is_zero(self, leaf: Tensor) -> bool:
-        """Was exactly 0 all that came to a leaf, in each iteration so far?"""
+        """Was everything that arrived at a leaf exactly 0, in each iteration so far?"""
         known = self.leaves.known.get(id(leaf))
         return known is not None and known.held() is leaf and self.leaves.is_zero(id(leaf))
 
@@ -333,7 +337,7 @@ def _unit(tensor: Tensor) -> float:
 
 
 def _least(tensor: Tensor) -> float:
-    # Below this, a number times the unit of rounding is no normal number any longer.
+    # Below this, a number times the rounding unit is no longer a normal number.
     known = torch.finfo(tensor.dtype)
     return known.tiny / known.eps
 
@@ -343,7 +347,7 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 def _largest(tensor: Tensor) -> float:
-    # Of the numbers of a tensor, whatever their sign: 0 where it is 0 everywhere.
+    # The largest magnitude in a tensor; 0 if it is 0 everywhere.
     if not tensor.numel():
         return 0.0
     with torch.no_grad(), DisableTorchDispatch():
@@ -353,7 +357,8 @@ def _largest(tensor: Tensor) -> float:
 
 
 def _norm(tensor: Tensor) -> float:
-    # In its own precision, which is ten times faster, unless squares may have been too small or too large for that.
+    # The norm in the tensor's own precision, which is ten times faster, unless squares may have been too small or too
+    # large.
     with torch.no_grad(), DisableTorchDispatch():
         if tensor.dtype in (torch.float32, torch.float64):
             found = float(torch.linalg.vector_norm(tensor))

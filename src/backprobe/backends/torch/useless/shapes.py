@@ -1,8 +1,8 @@
-"""Operands that broadcasting has stretched to more elements than the program asked for, as [N] - [N, 1] is [N, N].
+"""Finds operands that broadcasting stretched beyond what the program meant, as [N] - [N, 1] gives [N, N].
 
-A dimension of size 1 that the program inserted, kept or moved says that broadcasting is meant. One that came as it is,
-as from a layer with one output, meets another tensor by accident where all elements of the result are then reduced to
-one number: each would have been used with one element alone.
+If the program inserted, kept or moved a dimension of size 1 itself, it wants broadcasting. If the dimension came with
+the value, as from a layer with one output, and all elements of the result are then reduced to one number, the
+broadcasting is an accident: each element was meant to meet only one other.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from backprobe.backends.useless.shapes import Shape, Stretched, meet_elsewhere, 
 
 
 class KnownShape(NamedTuple):
-    """What is known of a tensor."""
+    """What is known about a tensor."""
 
     tensor: ref[Tensor]
     is_asked: bool  # did the program ask for its dimensions of size 1?
     rank: int  # how many dimensions it had before it was expanded
-    stretched: tuple[Stretched, ...] = ()  # what it is computed from, element by element
+    stretched: tuple[Stretched, ...] = ()  # stretched operations from which it is computed, element by element
 
 
 class Shapes:
     """The tensors of one iteration."""
 
     def __init__(self) -> None:
-        self.known: dict[int, KnownShape] = {}  # by identity
+        self.known: dict[int, KnownShape] = {}  # by id
         self.found: list[Stretched] = []
 
     def look(self, is_pointwise: bool, given: Sequence[Tensor], made: Tensor, number: int) -> None:
-        """An operation has made a tensor of some others."""
+        """An operation has made a tensor from some others."""
         own = [self._of(one) for one in given]
         asked, rank = is_pointwise and any(one.is_asked for one in own if one), made.ndim
         if len(given) == 1 and not is_pointwise:
@@ -61,7 +61,7 @@ class Shapes:
     def _stretched(
         self, is_pointwise: bool, given: Sequence[Tensor], own: Sequence[KnownShape | None], made: Tensor, number: int
     ) -> tuple[Stretched, ...]:
-        # The operation, if it has stretched two operands that no dimension was asked for of.
+        # The operation, if it stretches two operands without the program having asked for a dimension.
         pairs = [(one, known) for one, known in zip(given, own, strict=True) if one.numel() > 1]
         if not is_pointwise:  # such as a loss, whose operands were expanded to one shape before
             pairs = pairs[:2] if pairs and all(one.shape == pairs[0][0].shape for one, _ in pairs[:2]) else []
@@ -79,12 +79,12 @@ class Shapes:
 
 
 def _of_one(given: Tensor, made: Tensor, known: KnownShape | None) -> tuple[bool, int]:
-    # Are the dimensions of size 1 asked for, of what is made of one tensor? And its rank before it was expanded.
+    # For a tensor made from one other: did the program ask for its dimensions of size 1, and its rank before expansion.
     is_same, ones = made.numel() == given.numel(), made.shape.count(1)
     was_asked, rank = (known.is_asked, known.rank) if known else (False, given.ndim)
     is_view = made._is_view() or made.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
     if made.numel() > given.numel() and is_view:
-        return was_asked, rank  # expanded
+        return was_asked, rank  # it was expanded
     if not ones:
         return False, made.ndim
     is_inserted = is_same and (ones > given.shape.count(1) or (made.ndim == given.ndim and made.shape != given.shape))

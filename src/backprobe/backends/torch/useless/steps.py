@@ -1,4 +1,6 @@
-"""Steps of an optimizer that change next to nothing, as where the learning rate is below the rounding of the dtype."""
+"""Steps of an optimizer that change almost nothing, for example because the learning rate is below the dtype's
+rounding.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,10 @@ class TorchSteps(SampledSteps):
 
     def __init__(self) -> None:
         super().__init__()
-        self.before: dict[Optimizer, list[tuple[Tensor, Tensor, Tensor]]] = {}  # while one steps
+        self.before: dict[Optimizer, list[tuple[Tensor, Tensor, Tensor]]] = {}  # while an optimizer steps
 
     def listen(self) -> list[Any]:
-        """Look at every step from now on; what is returned ends that."""
+        """Observe every step from now on. The returned handles end that."""
         return [register_optimizer_step_pre_hook(self._begin), register_optimizer_step_post_hook(self._end)]
 
     def _begin(self, optimizer: Optimizer, *_: Any) -> None:
@@ -50,13 +52,13 @@ class TorchSteps(SampledSteps):
 
 
 def _rate(group: dict[str, Any]) -> float:
-    # The learning rate of a group; 0 where it has none.
+    # The learning rate of a group; 0 if it has none.
     rate = group.get("lr", 0.0)
     return float(rate) if isinstance(rate, int | float) or (isinstance(rate, Tensor) and rate.numel() == 1) else 0.0
 
 
 def _sample(tensor: Tensor) -> Tensor:
-    # Some of the elements, spread over all of the tensor.
+    # Some of the elements, spread over the whole tensor.
     flat = tensor.detach().flatten()
     return flat[spread(flat.numel())]
 

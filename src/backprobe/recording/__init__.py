@@ -19,11 +19,11 @@ from backprobe.errors import (
     UnknownName,
 )
 from backprobe.findings.phrasing import listed
-from backprobe.record.brief import cut, kind, written
+from backprobe.record.brief import written
 from backprobe.record.entries import Entry, GradStatus, Record, unknown_output
 from backprobe.record.inputs import PathSums
 from backprobe.record.lookup import Index
-from backprobe.record.names import nearest, of_graph, split, strip
+from backprobe.record.names import nearest
 from backprobe.record.options import Option, check_folder
 from backprobe.record.passes import Pass
 from backprobe.record.patterns import compile_pattern, refuse_unmatched, texts_of
@@ -31,6 +31,7 @@ from backprobe.record.several import of_output
 from backprobe.record.stamp import Stamp
 from backprobe.record.typed import Generic, R, T
 from backprobe.record.weights import weights_of
+from backprobe.recording.asked_names import asked_entry, counted
 from backprobe.show import table
 from backprobe.source.tracebacks import leave_out_ours
 from backprobe.storage.recordings import read, save
@@ -76,7 +77,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is copied or pickled: the record, and not what it would be made of."""
+        """For copying and pickling: the finished record, rather than the parts from which it would be made."""
         self._known = self._index
         return {name: held for name, held in vars(self).items() if name != "_rerun"}
 
@@ -334,7 +335,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
     def __repr__(self) -> str:
         outputs = ", ".join(entry.name for entry in self.outputs) or "nothing"
-        return f"<backprobe.Recording of {outputs}: {_entries(self)}, {len(self.missing())} without gradient>"
+        return f"<backprobe.Recording of {outputs}: {counted(self)}, {len(self.missing())} without gradient>"
 
     def __str__(self) -> str:
         return table.text(self.record)
@@ -437,36 +438,16 @@ def load(path: str | os.PathLike[str], *, to: BackendName | Literal["numpy"] | N
 
 
 def opened(path: str | os.PathLike[str]) -> Recording:
-    """The same for reading alone: its arrays are NumPy's, and stay on disk until they are looked at."""
+    """The same, for reading only: arrays are NumPy's, and stay on disk until they are used."""
     return Recording(read(path, is_mapped=True)[0])
 
 
 def entry_of(recording: Recording[Any, T], name: str, asked: str = "rec[{}]") -> Entry[T]:
-    """The entry of this name, for a verb that is asked so: messages have the name between the braces.
+    """The entry of this name, for a verb that is called in the way ``asked``: messages fill the name in at the braces.
 
     Raises UnknownName, AmbiguousName, or BadName.
     """
-    if not isinstance(name, str) or not name:
-        found = f"a name is a string, not {kind(name)}" if name != "" else "a name is not empty"
-        raise UnknownName(found, asked=_filled(asked, written(name)), next=_filled(asked, "'u'"))
-    names, record = recording._index.names, recording.record
-    readings = names.readings(name)
-    positions = names.at(full for found in readings for full in found)
-    tensors = {at for at in positions if record.entries[at].status is not GradStatus.NOT_TENSOR}
-    if len(tensors) == 1:
-        positions = tensors  # loss = None, and later a tensor: the tensor is meant
-    if len(positions) == 1:
-        return record.entries[positions.pop()]
-    if not positions:
-        _refuse_unknown(recording, name, asked)
-    choices = list(dict.fromkeys(record.printed[full] for found in readings for full in found))
-    raise AmbiguousName(
-        f"{name!r} means several values",
-        asked=_filled(asked, repr(name)),
-        found=listed(choices, 12),
-        why="the name was bound more than once, holds several tensors, or has several readings",
-        next=_filled(asked, repr(choices[-1])),
-    )
+    return asked_entry(recording._index, name, asked)
 
 
 def unknown_attribute(recording: Recording, name: str) -> UnknownAttribute:
@@ -486,31 +467,3 @@ def unknown_attribute(recording: Recording, name: str) -> UnknownAttribute:
         why="names are looked up in brackets",
         next=instead,
     )
-
-
-def _refuse_unknown(recording: Recording, name: str, asked: str) -> NoReturn:
-    scopes = [scope for scope, local in map(split, recording._index.names.stripped) if scope and local]
-    names = [written for entry in recording.values() for written in (entry.name, *entry.aliases)]
-    known = list(dict.fromkeys([*names, *scopes]))
-    close = nearest(name, known)
-    local = {strip(name).lstrip(":"), strip(of_graph(name)).lstrip(":")}
-    unseen = [text for text in recording.record.unseen if strip(text).lstrip(":") in local]
-    raise UnknownName(
-        f"no value is named {cut(name)!r}",
-        asked=_filled(asked, repr(cut(name))),
-        found=f"{_entries(recording)}, the nearest: {listed(close)}" if close else f"names: {listed(known, 12)}",
-        why="the program has this value, but the probe did not select it" if unseen else "",
-        next=f"bp.probe(..., [{unseen[0].lstrip(':')!r}])"
-        if unseen
-        else _filled(asked, repr(close[0]))
-        if close
-        else "print(rec), for every name",
-    )
-
-
-def _entries(recording: Recording) -> str:
-    return f"{len(recording):,} {'entry' if len(recording) == 1 else 'entries'}"
-
-
-def _filled(asked: str, name: str) -> str:
-    return asked.replace("{}", name)
