@@ -58,7 +58,7 @@ def of_one_sample():
 
 
 def sparse():
-    model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Dropout(0.9), nn.Linear(64, 1))
+    model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 1))
     model[0].bias.data -= 1.0
     return model, lambda: torch.randn(16, 4)
 
