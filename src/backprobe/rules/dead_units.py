@@ -23,7 +23,7 @@ ZERO = (
 
 
 @dataclass(frozen=True)
-class Layer:
+class BiasedLayer:
     """The rows of a bias, of its weight, and of what was returned by the module that ran next, or by its own."""
 
     bias: int
@@ -55,7 +55,7 @@ class DeadUnits:
             if layer is not None:
                 self._judge(window, layer, window.wide(is_part[at : at + 1]))
 
-    def _judge(self, window: Window, layer: Layer, is_part: Mask) -> None:
+    def _judge(self, window: Window, layer: BiasedLayer, is_part: Mask) -> None:
         bias, weight = (window.used.some([row]) for row in (layer.bias, layer.weight))
         zeros, units = (window.wide(bias.column(column)) for column in ("zeros", "count"))
         least, is_often = _least(zeros)
@@ -73,7 +73,7 @@ class DeadUnits:
                     rows = int(window.wide(table.column("count"))[0, at] / units[0, at])
                     self._note(window, layer, row, (int(least[0, at]), int(units[0, at]), rows))
 
-    def _note(self, window: Window, layer: Layer, row: int, numbers: tuple[int, int, int]) -> None:
+    def _note(self, window: Window, layer: BiasedLayer, row: int, numbers: tuple[int, int, int]) -> None:
         off, units, rows = numbers
         names = window.used.names
         seen = ZERO.format(steps=LASTING, bias=names[layer.bias], weight=names[layer.weight], rows=rows)
@@ -96,7 +96,7 @@ def _least(zeros: Matrix) -> tuple[Matrix, Mask]:
     return least, is_often
 
 
-def _layer(window: Window, bias: int) -> Layer | None:
+def _layer(window: Window, bias: int) -> BiasedLayer | None:
     # Its other parameter, and the value of its module and of the one that ran next.
     used, values = window.used, window.values
     module = used.names[bias].rpartition(".")[0]
@@ -105,4 +105,4 @@ def _layer(window: Window, bias: int) -> Layer | None:
     if len(own) != 1 or not ran:
         return None
     behind = [at for at in (ran[-1], ran[-1] + 1) if at < len(values.names)]
-    return Layer(bias, own[0], tuple(behind))
+    return BiasedLayer(bias, own[0], tuple(behind))

@@ -17,7 +17,9 @@ FEWEST = 8  # numbers
 IS_DEAD = "'{name}' is dead: a share of {number} of what it returns is 0"
 OF_DEAD = "the bias before it, a lower learning rate, or leaky_relu"
 OF_INPUTS = "the scale of the inputs: subtract their mean and divide by their standard deviation"
-OF_OWN = "the first values of '{}', which are as large: initialise it with zeros, or with values near 1"
+OF_OWN = (
+    "smaller first values of '{}', which are as large themselves: those that its layer is initialised with by default"
+)
 LASTING = 4  # steps: what begins at zero, as LoRA's second factor, is trained in the second or third
 LOWER = 1 / 3  # of what it was in the first step
 ROUNDED = 1e-6
