@@ -38,7 +38,7 @@ def words():
     return model, torch.optim.Adam(model.parameters(), 0.01), loss
 
 
-def from_zero(kind=torch.optim.Adam):
+def from_zero(kind=torch.optim.Adam, rate=0.05):
     model, w = nn.Linear(6, 1), torch.randn(6, 1)
     nn.init.zeros_(model.weight)
     nn.init.zeros_(model.bias)
@@ -47,7 +47,7 @@ def from_zero(kind=torch.optim.Adam):
         x = torch.randn(8, 6)
         return F.mse_loss(model(x), x @ w + torch.randn(8, 1))
 
-    return model, kind(model.parameters(), 0.05), loss
+    return model, kind(model.parameters(), rate), loss
 
 
 def mlp(kind, rate):
@@ -65,7 +65,7 @@ HEALTHY = {
     "factors near zero": lambda: factors(0.001, 0.005),
     "words": words,
     "from zero": from_zero,
-    "from zero by SGD": lambda: from_zero(torch.optim.SGD),
+    "from zero by SGD": lambda: from_zero(torch.optim.SGD, 0.01),
     "a network": lambda: mlp(torch.optim.Adam, 3e-3),
 }
 FAULTY = {

@@ -142,9 +142,10 @@ RULES = {
         ),
         Rule(
             "large_updates",
-            "the norm of all updates is above a quarter of that of all weights, in 3 steps on end, and the loss has "
-            "not fallen from each of these to the next",
-            0.25, "about 1/1000 is usual, CS231n", ("param", "update"),
+            "the norm of all updates is above a quarter of that of all weights, and of weights with a norm of 1 for "
+            "each unit, in 3 steps on end, and the loss has not fallen from each of these to the next",
+            0.25, "about 1/1000 is usual, CS231n; a norm of 1 preserves the size of values, LeCun 1998",
+            ("param", "update"),
         ),
         Rule(
             "small_updates",
