@@ -1,5 +1,5 @@
 # from: own
-# ask: explain --nonfinite
+# ask: explain
 # exit: 0
 # never: 1\.19e-07
 """A rate behind relu is exactly 0, and the library's loss adds a small number to it."""

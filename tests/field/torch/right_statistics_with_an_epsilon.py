@@ -1,5 +1,5 @@
 # from: own
-# ask: explain --nonfinite
+# ask: explain
 # exit: 0
 # never: 1\.19e-07
 """A feature that never changes is standardised with the library's own small number."""

@@ -1,5 +1,5 @@
 # from: own
-# ask: explain --nonfinite
+# ask: explain
 # exit: 0
 # never: 1\.19e-07
 """A step is scaled by second moments of which none is 0."""
