@@ -23,8 +23,8 @@ WHY = (
 )
 NEXT = "model.eval(), or LayerNorm in its place; a random key for each sample, as an argument"
 NEXT_OF_LINE = (
-    "what that line takes of the whole batch, as a mean, other samples or a random key, as an argument that holds no "
-    "samples: bp.per_sample({name}, ..., batch={batch})"
+    "a random key for each sample, as an argument; what else that line takes of the whole batch, as a mean or other "
+    "samples, as an argument that holds none: bp.per_sample({name}, ..., batch={batch})"
 )
 
 
