@@ -25,9 +25,9 @@ def of_twins(flow: Dataflow, twins: Sequence[tuple[str, str]], one: Untrained) -
     if bound is not None and made is not None:
         facts.append(say("optimizer_made", at=location(made)))
     code = "replaced.twins" if bound is None else "replaced.twins_made"
-    words = {"model": repr(model), "optimizer": one.held_by or "the optimizer"}
     line = step if bound is None else bound
-    return finding(code, one.name, line, flow.record.framework, facts=facts, **words)
+    optimizer = one.held_by or "the optimizer"
+    return finding(code, one.name, line, flow.record.framework, facts=facts, model=repr(model), optimizer=optimizer)
 
 
 def _common(names: Sequence[str]) -> str:

@@ -49,8 +49,8 @@ class DeadUnits:
         biases = [at for at, name in enumerate(used.names) if is_bias(name)]
         zeros, count = (used.some(biases).column(column) for column in ("zeros", "count"))
         is_part = (zeros > HALF * count) & (zeros < count)
-        candidates = numpy.flatnonzero(window.new(is_part).any(axis=1)) if biases else []
-        for at in candidates:
+        candidates = numpy.flatnonzero(window.new(is_part).any(axis=1)) if biases else numpy.empty(0, int)
+        for at in candidates.tolist():
             layer = _layer(window, biases[at])
             if layer is not None:
                 self._judge(window, layer, window.wide(is_part[at : at + 1]))
