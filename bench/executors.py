@@ -85,7 +85,13 @@ def measured(work, executor=None) -> tuple[float, list[float]]:
     return wall, [after - one for one, after in zip(before, busy(executor), strict=True)]
 
 
+def load() -> str:
+    """How much else the machine does: the processes that ran or waited, on average of the last minute."""
+    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+
+
 def main(patches: int) -> None:
+    print(f"before: {load()}")
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model, x = Mid(), torch.randn(8, patches // 4, 256)
@@ -115,6 +121,7 @@ def main(patches: int) -> None:
             own + max(others) for _, (own, *others) in found["two workers"]
         )
         print(f"two workers with a core each: {ratio:.2f} x, by processor time")
+        print(f"after: {load()}, of which two workers make up to 2")
         assert swept().effects == swept(two).effects
 
 

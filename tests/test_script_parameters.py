@@ -198,7 +198,8 @@ def test_a_layer_that_was_replaced_after_the_optimizer_was_made_is_found(script)
     text = with_forward("return self.head(self.mid(self.enc(x) * self.scale))")
     text = text.replace("    data, labels", "    net.head = nn.Linear(8, 2)\n    data, labels")
     out = script(text, 1)
-    assert "the optimizer has parameters of no model that ran" in out
+    assert "'net.head' is made anew after optimizer (Adam), which keeps the parameters of the one before" in out
+    assert "next:  make the optimizer after this line" in out
     assert "optimizer.param_groups[0]['params'][5]" in out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -98,6 +99,8 @@ class AttributionRuns:
         corrupt, record = self._side(recording, self.asked.select), without_values(recording.record)
         del recording  # with its graph, before the other run
         clean = self._side(self.recorded(self.asked.clean_args, self.asked.select), self.asked.select)
+        self._note_nonfinite(clean.output, "clean")
+        self._note_nonfinite(corrupt.output, "corrupt")
         compared(self.asked, corrupt.values, clean.values)
         values, outputs = corrupt.values, (clean.output, corrupt.output)
         self.keys = {value.name: value.key for value in values}
@@ -170,6 +173,14 @@ class AttributionRuns:
         numbers = {value.full: self.sums.numbers(value.entry.value) for value in values}
         output = float(self.arrays.numbers(recording.outputs[0].value).item())
         return RunSide([value.without_tensors() for value in values], numbers, output)
+
+    def _note_nonfinite(self, output: float, side: str) -> None:
+        if not math.isfinite(output):
+            call = f"bp.explain(bp.probe({name_of(self.asked.target)}, nonfinite=True)(*{side}))"
+            self.notes.append(
+                f"the output of the {side} run is {output}, so no attribution adds up to its change: {call} says where "
+                "that begins"
+            )
 
     # the way from the corrupt run to the clean one
 

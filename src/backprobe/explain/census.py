@@ -19,6 +19,7 @@ from backprobe.explain.cut_findings import with_hooks
 from backprobe.explain.missing import taken_away
 from backprobe.explain.module_calls import of_call, said
 from backprobe.explain.text import finding, say
+from backprobe.explain.twins import of_twins
 from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed, location, plural
 from backprobe.findings.report import Finding, grouped
@@ -83,7 +84,10 @@ def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding
     stray = training.unregistered
     found = sorted([*new.values(), *known], key=lambda one: -len(one.lost))  # the causes that explain most come first
     others = (*_cleared(training, framework), *_unregistered(stray, framework))
-    return [*frozen, *_not_held(stray, framework), *found, *others]
+    twin_of = dict(training.twins)
+    paired = {twin_of[one.name] for cause, one in causes if cause.kind == "replaced" and one.name in twin_of}
+    alone = [one for one in stray if one.name not in paired]
+    return [*frozen, *_not_held(alone, framework), *found, *others]
 
 
 def _place(found: Finding) -> object:
@@ -142,7 +146,10 @@ def _cutting(causes: Sequence[Finding]) -> list[Finding]:
 
 def _by_facts(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
     # Did its module run? Is another tensor in its place? Was the result differentiated?
-    if one.ran is ModuleRan.NOT_CALLED:
+    training = flow.record.training
+    if training is not None and one.name in dict(training.twins):
+        yield of_twins(flow, training.twins, one)
+    elif one.ran is ModuleRan.NOT_CALLED:
         yield said(flow, "not_executed.untrained", one.name, None, module=repr(one.module), kind=one.kind)
     elif one.ran is ModuleRan.REPLACED:
         yield from _by_others(flow, one)

@@ -60,6 +60,13 @@ SENTENCES = {
     "unknown.parameters_next": "use them in what the loss is computed from; or freeze them with {freeze}",
     "replaced.held": "the optimizer has parameters of no model that ran",
     "replaced.held_next": "make the optimizer after the last change of the model: it keeps the parameters it was given",
+    "replaced.twins": "{optimizer} has the parameters of another model, which did not run: those of {model}, which "
+    "ran, are in no optimizer",
+    "replaced.twins_next": "give it the parameters of {model}; or run the model whose parameters it has",
+    "replaced.twins_made": "{model} is made anew after {optimizer}, which keeps the parameters of the one before",
+    "replaced.twins_made_next": "make the optimizer after this line, and it has the new parameters",
+    "twins_of": "these run and get gradients, and no optimizer has them: {names}",
+    "optimizer_made": "the optimizer is made before: {at}",
     "cleared": "optimizer.step() found no gradient in {parameters}: they were cleared after backward()",
     "cleared_next": "call zero_grad() before backward() or after step(), and not between the two",
     "not_held.inside": "{place} is a plain {kind}: its parameters get gradients, but no optimizer has them",

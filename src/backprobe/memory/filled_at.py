@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import copy
 import itertools
 import linecache
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from backprobe.memory.holders import Holder
 from backprobe.record.source import Source
@@ -123,13 +125,28 @@ def _without_graph(
         return f"{without.format(f'({ast.unparse(value)})')} there"
     begin, end = value.col_offset, value.end_col_offset
     instead = f"{ast.unparse(value)}.with_traceback(None)" if is_error else _detached(value, without)
-    if is_inside and not isinstance(value, ast.Tuple):
+    if is_inside and not isinstance(value, ast.Tuple | ast.Lambda):
         return f"{without.format('one')} for each tensor `one` of {ast.unparse(value)}"
     return (text[:begin] + instead + text[end:]).strip()
 
 
+def put_into(name: str, made: Source | None, without: str) -> str:
+    """What to write where no line is known that puts something into a container: of what was made, by its name."""
+    statement = None
+    with suppress(SyntaxError):
+        statement = ast.parse(made.text).body[:1] if made is not None else None
+    match statement:
+        case [ast.Assign(targets=[ast.Name(id=own)])]:
+            return f"{without.format(own)} where {own} is put into {name}"
+    return f"{without.format('one')} where the tensor `one` is put into {name}"
+
+
 def _detached(value: ast.expr, without: str) -> str:
     text = ast.unparse(value)
+    if isinstance(value, ast.Lambda) and any(value.args.defaults):
+        arguments = copy.deepcopy(value.args)
+        arguments.defaults = [ast.Name(_detached(one, without)) for one in arguments.defaults]
+        return ast.unparse(ast.Lambda(arguments, value.body))
     if isinstance(value, ast.Tuple):
         return f"({', '.join(_detached(one, without) for one in value.elts)})"
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):  # of a running sum, what is added

@@ -11,7 +11,7 @@ from typing import Any
 from backprobe.backends.memory import Alive, MeasuredMemory, MemoryHearing, Saved
 from backprobe.errors import BadOption
 from backprobe.markup import Html, Printed, element, shown
-from backprobe.memory.filled_at import filled_at
+from backprobe.memory.filled_at import filled_at, put_into
 from backprobe.memory.holders import Holder, Holders
 from backprobe.memory.text import about_cycle, about_gradients, about_hooks, heading, size, where
 from backprobe.record.options import Option
@@ -190,6 +190,8 @@ def _held(holder: Holder, own: Sequence[Alive]) -> Held:
     kept = sum(map(together, of_step.values()))
     made = own[-1].source
     source, remedy = filled_at(holder, made, own[0].without, is_carried=own[0].is_carried)
+    if not remedy and source is None and own[0].without:
+        remedy = put_into(holder.name, made, own[0].without)
     at = source or made
     line = "" if at is None else f" at {where(at)}"
     text = f"`{holder.path}`, {holder.kind}, keeps {own[0].called} {len(steps):,} earlier steps, {size(kept)}{line}" + (

@@ -29,6 +29,9 @@ class Batch:
     tensors: tuple[Any, ...]
     """What these arguments hold: the first axis of each counts the samples."""
 
+    names: tuple[str, ...] = ()
+    """What the program calls these arguments."""
+
     def __len__(self) -> int:
         return len(self.tensors[0])
 
@@ -85,7 +88,14 @@ def batch_of(asked: AskedSamples[...], backend: Backend, args: tuple[Any, ...], 
     ]
     chosen = _named(asked, every) if asked.batch is not None else _found(asked, every)
     tensors = [vectorized.tensor(tensor) for one in chosen for tensor in one.tensors]
-    return Batch(args, kwargs, frozenset(one.place for one in chosen), is_tensor, tuple(tensors))
+    return Batch(
+        args,
+        kwargs,
+        frozenset(one.place for one in chosen),
+        is_tensor,
+        tuple(tensors),
+        tuple([one.name for one in chosen]),
+    )
 
 
 def _names(asked: AskedSamples[...], backend: Backend, args: Sequence[Any]) -> list[str]:
@@ -132,8 +142,13 @@ def _found(asked: AskedSamples[...], every: Sequence[_Argument]) -> list[_Argume
         why="their first axes have different lengths"
         if chosen
         else "samples are in the arguments that hold tensors and are not selected",
-        next=f"bp.per_sample({name_of(asked.target)}, ..., batch={names[-1:] if len(names) > 1 else names[0]!r})",
+        next=_as_many(asked, names) if chosen else f"bp.per_sample({name_of(asked.target)}, ..., batch={names[0]!r})",
     )
+
+
+def _as_many(asked: AskedSamples[...], names: Sequence[str]) -> str:
+    call = f"bp.per_sample({name_of(asked.target)}, ..., batch={[*names[:1]]!r})"
+    return f"as many samples in each; or, where one holds no samples, the names of those that do, as in {call}"
 
 
 def _is_selected(name: str, texts: Sequence[str]) -> bool:

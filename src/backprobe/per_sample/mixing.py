@@ -22,6 +22,10 @@ WHY = (
     "as in a batch normalisation, or numbers drawn for all of it"
 )
 NEXT = "model.eval(), or LayerNorm in its place; a random key for each sample, as an argument"
+NEXT_OF_LINE = (
+    "a random key for each sample, as an argument; what else that line takes of the whole batch, as a mean or other "
+    "samples, as an argument that holds none: bp.per_sample({name}, ..., batch={batch})"
+)
 
 
 def everything(runs: SampleRuns, tensors: Sequence[Any], *, backward: bool = False) -> Recording:
@@ -68,8 +72,15 @@ def refuse(runs: SampleRuns, found: Sequence[Entry]) -> NoReturn:
         asked=runs.asked.call,
         found=said or "neither a sum nor a mean over samples",
         why=WHY if said else "another loss has none of one sample, such as a sum with a penalty on weights",
-        next=NEXT if said else "of=..., the part of the loss that is a sum or a mean",
+        next=_next(runs, found[0]) if said else "of=..., the part of the loss that is a sum or a mean",
     )
+
+
+def _next(runs: SampleRuns, first: Entry) -> str:
+    # A layer of a library has another way to run; a line of the program has to be written in another way.
+    if first.source is None or package(first.source.file) is not None:
+        return NEXT
+    return NEXT_OF_LINE.format(name=name_of(runs.asked.target), batch=[*runs.batch.names[:1]] or ["x"])
 
 
 def users_lines(found: Sequence[Entry]) -> list[str]:

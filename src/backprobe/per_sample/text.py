@@ -43,11 +43,23 @@ def remarks(samples: Any) -> list[str]:
         (samples.dominant, "has half of all gradient norm", "have half of all gradient norm"),
         (samples.opposing, "opposes the sum", "oppose the sum"),
     )
-    return [
+    said = [
         (f"one sample {one}" if len(every) == 1 else f"{plural(len(every), 'sample')} {several}") + f": {_some(every)}"
         for every, one, several in found
         if every
     ]
+    return [*said, *_next(samples)]
+
+
+def _next(samples: Any) -> list[str]:
+    # The call that shows where the NaN or Inf of the first such sample begins.
+    if not samples.nonfinite:
+        return []
+    at = samples.nonfinite[0]
+    batch = samples.runs.batch
+    cut = ", ".join(f"{name}[{at}:{at + 1}]" for name in batch.names)
+    given = cut if len(batch.places) == len(batch.args) + len(batch.kwargs) else f"..., {cut}"
+    return [f"next: bp.explain(bp.probe({samples.target}, nonfinite=True)({given})), for the line where it begins"]
 
 
 def _some(every: Sequence[int]) -> str:

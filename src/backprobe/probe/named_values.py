@@ -36,6 +36,10 @@ class OfNamedValues(Waiting[P, R]):
         """Raises BadOption."""
         refuse_uncallable(self.target, self.verb, self.options)
         refuse_several(self.of, f"bp.{self.verb}({name_of(self.target)}, ..., ", self.one_output)
+        if isinstance(self.select, list | tuple) and not self.select:
+            raise BadOption(
+                "select is empty, and selects nothing", asked=f"bp.{self.verb}(..., [])", next=self.all_names
+            )
         # raises for options that ``probe`` itself refuses
         probe(self.target, self.select, of=self.of, backend=self.backend)
         if self.select is None:

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -80,6 +80,15 @@ def random_states(names: Collection[str]) -> Sequence[RandomState]:
     return [*OF_PYTHON, *(state for name in names for state in load_backend(name).state(None).random_states())]
 
 
+@dataclass(frozen=True)
+class HeardRun:
+    """The losses of a run, the operations that made NaN or Inf, and how many of these each backward pass ended with."""
+
+    losses: Sequence[float | None]
+    births: Sequence[HeardBirth]
+    counts: Sequence[int]
+
+
 class ScriptExperiments:
     """Runs one script again, after it ended or was stopped.
 
@@ -141,11 +150,8 @@ class ScriptExperiments:
         except Exception as error:  # noqa: BLE001  what is known stays known, whatever an experiment comes to
             return not_tried(report, error)
 
-    def hearing(
-        self, edits: Sequence[Edit] = (), passes: int | None = None
-    ) -> tuple[Sequence[float | None], Sequence[HeardBirth]] | None:
-        """The losses of another run of the script with these edits, and the operations that made NaN or Inf from better
-        operands.
+    def hearing(self, edits: Sequence[Edit] = (), passes: int | None = None) -> HeardRun | None:
+        """Another run of the script with these edits, and the operations that made NaN or Inf from better operands.
 
         It ends after ``passes`` backward passes, or else after the step that follows the script's last pass. None if
         the script cannot run again, or if its framework reports no operations.
@@ -153,10 +159,16 @@ class ScriptExperiments:
         if self.backend.hear_births is None:
             return None
         heard: list[HeardBirth] = []
+        counts: list[int] = []
         most = self.passes + 1 if passes is None else passes
         within = self.backend.hear_births(heard.append)
-        run = self._run(BridgingPlan(frozenset()), lambda losses: len(losses) >= most, edits, within)
-        return None if run is None else (run.losses, heard)
+
+        def is_over(losses: Sequence[float | None]) -> bool:
+            counts.append(len(heard))
+            return len(losses) >= most
+
+        run = self._run(BridgingPlan(frozenset()), is_over, edits, within)
+        return None if run is None else HeardRun(run.losses, heard, counts)
 
     def may_try(self) -> bool:
         """May the script run again?"""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from backprobe.backends.heard_births import HeardBirth
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Finding, Report
-from backprobe.probe.script_experiments import ScriptExperiments
+from backprobe.probe.script_experiments import HeardRun, ScriptExperiments
 from backprobe.source.edits import Edit
 
 if TYPE_CHECKING:
     from backprobe.remedies.numerics import Cure
 
-RUNS = 8  # runs with remedies
+RUNS = 12  # runs with remedies
 
 
 def with_numbers(report: Report, again: ScriptExperiments) -> Report:
@@ -38,19 +38,18 @@ def _heard(report: Report, again: ScriptExperiments) -> Iterator[Report]:
     as_it_is = again.hearing()
     if as_it_is is None:
         return
-    losses, heard = as_it_is
-    shown = with_heard(report, heard)
+    shown = with_heard(report, as_it_is.births)
     yield shown
-    yield with_cures(shown, _Trials(again, losses, heard), again.backend.name, again.names_of)
+    yield with_cures(shown, _Trials(again, as_it_is), again.backend.name, again.names_of)
 
 
 @dataclass
 class _Trials:
-    # Runs the script with remedies, given the losses and births of an unchanged run.
+    # Runs the script with remedies, and compares with an unchanged run.
     again: ScriptExperiments
-    losses: Sequence[float | None]
-    heard: Sequence[HeardBirth]
+    before: HeardRun
     left: int = RUNS
+    known: dict[tuple[Edit, int | None], HeardRun | None] = field(default_factory=dict)
 
     def __call__(self, finding: Finding, edit: Edit) -> Cure | str:
         """What a remedy cures of a birth, judging by the operations observed up to where the script was stopped."""
@@ -59,23 +58,37 @@ class _Trials:
         from backprobe.remedies.numerics import CLOSE, FAILED, Cure
 
         count = self.again.passes
-        made = self.again.hearing([edit], count) if self.left else None
-        self.left -= 1
-        if made is None or len(made[0]) < count:
+        made = self._run(edit, None if self._is_after_backward(finding) else count)
+        if made is None or len(made.losses) < count:
             return ""
-        losses, heard = made
+        losses, heard = made.losses, made.births
         if finding.kind == "born":
             if any(is_at(finding, one.lines) for one in heard):
                 return FAILED
-        elif not _in_backward(heard) < _in_backward(self.heard):
+        elif not _in_backward(heard) < _in_backward(self.before.births):
             return ""  # the same operations may belong to another line
         is_whole = not heard and all(map(_is_finite, losses))
-        pairs = list(zip(self.losses, losses, strict=False))
+        pairs = list(zip(self.before.losses, losses, strict=False))
         finite = [(was, now) for was, now in pairs if was is not None and now is not None and math.isfinite(was)]
         is_equal = all(math.isclose(was, now, rel_tol=CLOSE, abs_tol=1e-12) for was, now in finite)
         equal = say("losses_equal" if is_equal else "losses_changed") if finite else ""
         code, iterations = "cured_script" if is_whole else "cured_script_here", plural(count, "iteration")
         return Cure(say(code, iterations=iterations, equal=equal), is_whole, is_equal and bool(finite))
+
+    def _is_after_backward(self, finding: Finding) -> bool:
+        # Is it born in the step that follows the last backward pass? A run that ends with that pass does not show it.
+        from backprobe.explain.nonfinite.second_look import is_at  # these import NumPy
+
+        until = [*self.before.counts, len(self.before.births)][self.again.passes - 1]
+        places = [at for at, one in enumerate(self.before.births) if is_at(finding, one.lines)]
+        return finding.kind == "born" and bool(places) and places[0] >= until
+
+    def _run(self, edit: Edit, passes: int | None) -> HeardRun | None:
+        # A run with the edit, which is made once; None if it could not be made.
+        if (edit, passes) not in self.known:
+            self.known[edit, passes] = self.again.hearing([edit], passes) if self.left > 0 else None
+            self.left -= 1
+        return self.known[edit, passes]
 
 
 def _in_backward(heard: Sequence[HeardBirth]) -> set[str]:

@@ -83,6 +83,7 @@ class Untrained:
     carriers: tuple[Position, ...] = ()
     own: Position | None = None
     dropped: tuple[ModuleCall, ...] = ()
+    twins: tuple[tuple[str, str], ...] = ()
     instead: tuple[Position, ...] = ()
 
 
@@ -118,7 +119,9 @@ class Training:
 
     ``count`` is how many of them require a gradient, and ``frozen`` how many do not. ``cleared`` are the names of
     parameters that ``backward()`` reached and whose ``.grad`` was None when their optimizer stepped. ``dropped`` are
-    calls as in ``Untrained``, but of parameters that do get their gradient.
+    calls as in ``Untrained``, but of parameters that do get their gradient. ``twins`` are pairs of names: an untrained
+    parameter that an optimizer holds and no model that ran, and the parameter of the same place and shape that ran,
+    gets a gradient, and is held by no optimizer.
     """
 
     count: int
@@ -128,3 +131,4 @@ class Training:
     unregistered: tuple[Unregistered, ...] = ()
     cleared: tuple[str, ...] = ()
     dropped: tuple[ModuleCall, ...] = ()
+    twins: tuple[tuple[str, str], ...] = ()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 
 from backprobe.backends.protocol import Backend
-from backprobe.explain.nonfinite.generic import ways
+from backprobe.explain.nonfinite.generic import epsilon_of, nudges, ways
 from backprobe.explain.nonfinite.text import say
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import GradStatus, Record
@@ -91,7 +91,26 @@ def _with_cure(finding: Finding, tried: Tried, framework: str, names: Callable[[
             if isinstance(outcome, Cure) and outcome.is_whole and outcome.is_equal:
                 remedy = say("tried_instead", instead=other, formula=part)
                 return replace(finding, remedy=remedy, tried=(outcome.said,), edits=(edit,))
-    return finding
+    return _with_nudge(finding, tried, names)
+
+
+def _with_nudge(finding: Finding, tried: Tried, names: Callable[[str], Mapping[str, Any]]) -> Finding:
+    # The finding with the one value given to a call of its line that, moved by rounding, makes everything finite.
+    statement, dtype = "" if finding.source is None else finding.source.statement, finding.fields.get("dtype", "")
+    outcomes = [
+        (value, instead, edit, tried(finding, edit))
+        for formula, instead, value in nudges(statement, dtype)
+        for edit in edits_for(finding, formula, instead, names)
+    ]
+    cured = [one for one in outcomes if isinstance(one[3], Cure) and one[3].is_whole]
+    if len(cured) != 1:
+        return finding
+    value, instead, edit, outcome = cured[0]
+    is_alone = len(outcomes) > 1 and all(other[3] for other in outcomes)
+    facts = (*finding.facts, *([say("nudged", value=f"`{value}`", eps=epsilon_of(dtype))] if is_alone else ()))
+    remedy = say("tried_instead", instead=instead, formula=edit.what)
+    said = outcome.said if isinstance(outcome, Cure) else ""
+    return replace(finding, facts=facts, remedy=remedy, tried=(said,), edits=(edit,))
 
 
 def _outcome(finding: Finding, edit: Edit, trials: EditTrials, before: Mapping[str, Any]) -> Cure | str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from backprobe.rules.accumulated import Accumulated
 from backprobe.rules.alert import Alert
+from backprobe.rules.dead_units import DeadUnits
 from backprobe.rules.depth import Depth
 from backprobe.rules.initial import Initial
 from backprobe.rules.loss import Loss
@@ -37,6 +38,7 @@ KINDS = (
     Initial,
     Depth,
     Units,
+    DeadUnits,
     ParametersRule,
     NothingLeft,
     Stillness,

@@ -142,9 +142,10 @@ RULES = {
         ),
         Rule(
             "large_updates",
-            "the norm of all updates is above a quarter of that of all weights, in 3 steps on end, and the loss has "
-            "not fallen from each of these to the next",
-            0.25, "about 1/1000 is usual, CS231n", ("param", "update"),
+            "the norm of all updates is above a quarter of that of all weights, and of weights with a norm of 1 for "
+            "each unit, in 3 steps on end, and the loss has not fallen from each of these to the next",
+            0.25, "about 1/1000 is usual, CS231n; a norm of 1 preserves the size of values, LeCun 1998",
+            ("param", "update"),
         ),
         Rule(
             "small_updates",
@@ -233,8 +234,10 @@ RULES = {
         Rule(
             "dead_units",
             "more than half of a layer's ReLU units, and not all, are 0 for the whole batch, of at least 8 distinct "
-            "rows, by which a healthy unit is 0 for all of them by chance in 1 batch of 256",
-            0.5, "the usual rule", ("units",),
+            "rows, by which a healthy unit is 0 for all of them by chance in 1 batch of 256; in a run as many of the "
+            "gradients of its bias and of the rows of its weight are exactly 0 in 10 steps on end, in 6 of them the "
+            "same number, and in none fewer",
+            0.5, "the usual rule", ("value", "grad"),
         ),
         Rule(
             "zero_derivative", "every number of a local partial is exactly 0 (`partials=`)", 0.0, NONE, ("graph",),

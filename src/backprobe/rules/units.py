@@ -16,6 +16,10 @@ DEAD, FLAT, LARGE = (RULES[kind].threshold for kind in ("dead", "saturated", "la
 FEWEST = 8  # numbers
 IS_DEAD = "'{name}' is dead: a share of {number} of what it returns is 0"
 OF_DEAD = "the bias before it, a lower learning rate, or leaky_relu"
+OF_INPUTS = "the scale of the inputs: subtract their mean and divide by their standard deviation"
+OF_OWN = (
+    "smaller first values of '{}', which are as large themselves: those that its layer is initialised with by default"
+)
 LASTING = 4  # steps: a factor that starts at zero, such as LoRA's second one, is trained in the second or third step
 LOWER = 1 / 3  # of what it was in the first step
 ROUNDED = 1e-6
@@ -28,6 +32,7 @@ class Units:
     def __init__(self, rows: RunRows) -> None:
         self.dead, self.saturated = Firsts(), Firsts()
         self.large: list[Sighting] = []
+        self.of_own = ""  # the parameter of that module that is as large itself
         self.slope: Matrix | None = None  # in the first step
 
     def look(self, window: Window) -> None:
@@ -54,6 +59,7 @@ class Units:
         first = values["rms"][:EARLY, 0]
         large = [(name, float(size)) for name, size in zip(values.names, first, strict=False) if size > LARGE][:1]
         self.large = [Sighting(int(window.steps[0]), name, size) for name, size in large]
+        self.of_own = _large_own(window, large[0][0]) if large else ""
 
     def _saturated(self, window: Window, values: Table, rows: Any) -> None:
         table = values.some(rows)
@@ -73,8 +79,16 @@ class Units:
         remedy = "smaller weights before it, normalisation, or the scale of the inputs"
         yield from alert("saturated", self.saturated.all, "value.rms", headline, remedy)
         headline = "the first values are large: '{name}' has an rms of {number}"
-        remedy = "the scale of the inputs: subtract their mean and divide by their standard deviation"
+        remedy = OF_OWN.format(self.of_own) if self.of_own else OF_INPUTS
         yield from alert("large_values", self.large, "value.rms", headline, remedy)
+
+
+def _large_own(window: Window, name: str) -> str:
+    # The parameter of the module of a value whose own numbers are that large; empty if there is none.
+    module, table = name.partition(":")[0], window.parameters
+    own = [at for at, one in enumerate(table.names) if one.rpartition(".")[0] == module] if table else []
+    sizes = table.some(own)["rms"][:, 0] if own else numpy.empty(0)
+    return table.names[own[int(sizes.argmax())]] if len(sizes) and sizes.max() > LARGE else ""
 
 
 def dead(share: Matrix, least: Matrix, count: Matrix) -> Mask:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy
 
 from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.correlation import surely
+from backprobe.rules.parameters import is_bias
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import Matrix, RunRows, Steps, Table, Window, first_of, lasting
 
@@ -38,7 +40,7 @@ class UpdatesRule:
         known = set(window.parameters.names)
         weights = window.parameters.part([name for name in updates.names if name in known])
         share = ratio(window, updates, weights)
-        self._large(window, share)
+        self._large(window, share, weights)
         if self.next_end is not None:
             self.share = numpy.append(self.share, share[window.fresh :])
             self.steps = numpy.append(self.steps, window.steps[window.fresh :])
@@ -48,11 +50,14 @@ class UpdatesRule:
         if self.shrinks:
             self._shrinking(window)
 
-    def _large(self, window: Window, share: Matrix) -> None:
-        held, loss = lasting((share > LARGE)[None], LASTING)[0], window.loss_by_step
+    def _large(self, window: Window, share: Matrix, weights: Table) -> None:
+        if not (share[window.fresh :] > LARGE).any() or "large" in self.found:
+            return
+        is_large = (share > LARGE) & (_of_usual(window, window.updates, weights) > LARGE)
+        held, loss = lasting(is_large[None], LASTING)[0], window.loss_by_step
         fell = numpy.append(False, loss[1:] < loss[:-1])  # steps that lower the loss are as large as they should be
         at = first_of(window, held & ~lasting(fell[None], LASTING - 1)[0])
-        if at is not None and "large" not in self.found:
+        if at is not None:
             most = window.wide(window.updates["squares"])[:, at]
             name = window.updates.names[int(numpy.nanargmax(most))]
             self.found["large"] = _said(int(window.steps[at]), name, float(share[at]), "large")
@@ -111,6 +116,21 @@ def ratio(window: Window, updates: Table, weights: Table) -> Matrix:
         moved, all_of_them = updates.column("squares").sum(axis=0), weights.column("squares").sum(axis=0)
         share: Matrix = numpy.where(updates.is_nonfinite.any(axis=0), numpy.nan, numpy.sqrt(moved / all_of_them))
     return numpy.asarray(window.wide(share))
+
+
+def _of_usual(window: Window, updates: Table, weights: Table) -> Matrix:
+    # The norm of all updates divided by that of weights that keep the size of values: 1 for each unit (LeCun 1998).
+    #
+    # Weights that begin near zero, as factors do, have to grow: their updates are large beside them alone. A matrix
+    # without a bias, whose units are not known, is taken for a square one.
+    counts = dict(zip(weights.names, weights.column("count").max(axis=1).tolist(), strict=True))
+    units = 0.0
+    for name, count in counts.items():
+        module, dot, _ = name.rpartition(".")
+        bias = next((counts[one] for one in (f"{module}{dot}bias", f"{module}{dot}b") if one in counts), 0.0)
+        units += bias if 0 < bias < count else 0.0 if is_bias(name) or bias == count else math.sqrt(count)
+    with numpy.errstate(all="ignore"):
+        return numpy.asarray(window.wide(numpy.sqrt(updates.column("squares").sum(axis=0) / units)))
 
 
 def _said(step: int, name: str, number: float, how: str) -> list[Alert]:

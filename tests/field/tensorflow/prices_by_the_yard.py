@@ -3,6 +3,8 @@
 # exit: 1
 # says: (?i)diverg|grew|grow|learning rate|step
 # never: 0/0|log\(0\)
+# says: next: a smaller learning rate; or the optimizer.s clipnorm=1.0
+# never: next: bp.probe
 """A line through large numbers that are not scaled: each step of SGD overshoots by more than the one before."""
 
 import os

@@ -31,7 +31,7 @@ from backprobe.backends.torch.module_runs import ModuleRuns
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.tensors import grad_of, is_zero
 from backprobe.backends.torch.trained_names import TrainedNames
-from backprobe.backends.torch.unregistered import not_held, unregistered
+from backprobe.backends.torch.unregistered import not_held, twins, unregistered
 from backprobe.backends.user_lines import users_line
 from backprobe.backends.zero_gradients import all_zero
 from backprobe.findings.phrasing import listed
@@ -201,7 +201,8 @@ class Census:
         frozen = {id(one) for one in (*judged.parameters.values(), *names.parameters()) if not one.requires_grad}
         untrained = [*self._untrained(lacking, late, names, captures, inputs, reached, compiled)] if lacking else []
         stray = [*unregistered(names, reached.leaves, self.stepped)] if self.stepped and self.runs.modules else []
-        if any(_is_of_no_model(one) for one in untrained):
+        replaced = [one for one, each in zip(lacking, untrained, strict=True) if _is_of_no_model(each)]
+        if replaced:
             stray += not_held(names, reached.leaves)
         dropped, lost = self.runs.dropped_leaves(), {id(one) for one in lacking}
         spare = [call for call, leaves in dropped.items() if lost.isdisjoint(leaves)]
@@ -217,6 +218,7 @@ class Census:
             tuple(stray),
             tuple(map(names.of, cleared)),
             tuple(spare),
+            tuple([(names.of(one), names.of(other)) for one, other in twins(names, reached.leaves, replaced)]),
         )
 
     def _cut_short(self, trainable: Sequence[Tensor], names: TrainedNames, reached: Reached) -> dict[int, Tensor]:

@@ -9,7 +9,7 @@ import dis
 import gc
 import linecache
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -58,6 +58,19 @@ def not_held(names: TrainedNames, leaves: Mapping[int, Tensor]) -> Iterator[Unre
         if at in names.owners and at not in held:
             name, owner = names.owners[at]
             yield Unregistered(name, names.path(owner), Stray.PARAMETER)
+
+
+def twins(
+    names: TrainedNames, leaves: Mapping[int, Tensor], lacking: Sequence[Tensor]
+) -> Sequence[tuple[Tensor, Tensor]]:
+    """What an optimizer has and no model that ran, each with the parameter that ran and that no optimizer has.
+
+    They are pairs where all have the same shapes in the same order: those of two modules that were made alike.
+    """
+    held = _held(_all_optimizers())
+    ran = [one for one in names.parameters() if id(one) in leaves and id(one) not in held]
+    is_alike = [(one.shape, one.dtype) for one in lacking] == [(one.shape, one.dtype) for one in ran]
+    return [*zip(lacking, ran, strict=True)] if is_alike else []
 
 
 def _held(optimizers: Iterable[Optimizer]) -> set[int]:

@@ -42,7 +42,9 @@ def explained(findings: Sequence[Finding], seen: Losses, framework: str) -> list
     if not grown or not findings or not _may_come_of_it(findings[0]):
         return list(findings)
     first, *others = findings
-    remedy = first.remedy or say("smaller_steps", clipped=dialect_of(framework).clipped)
+    is_known = first.kind != "unknown"  # else its remedy only shows the line, and the steps are the cause
+    smaller = say("smaller_steps", clipped=dialect_of(framework).clipped)
+    remedy = first.remedy if is_known and first.remedy else smaller
     return [replace(first, facts=(*first.facts, grown), remedy=remedy), *others]
 
 

@@ -10,6 +10,15 @@ from backprobe.backends.dialects import dialect_of
 EPSILON = {"float16": 9.77e-4, "bfloat16": 7.8e-3, "float64": 2.22e-16}
 
 
+def epsilon_of(dtype: str) -> str:
+    """The rounding of a number near 1, as a remedy writes it.
+
+    >>> epsilon_of("float32")
+    '1.19e-07'
+    """
+    return f"{EPSILON.get(dtype, 1.19e-7):.3g}"
+
+
 def ways(expression: str, framework: str, dtype: str) -> Iterator[tuple[str, str]]:
     """Possible rewrites: pairs of a part of the expression and the text to write in its place.
 
@@ -21,7 +30,7 @@ def ways(expression: str, framework: str, dtype: str) -> Iterator[tuple[str, str
     except SyntaxError:
         return
     dialect = dialect_of(framework)
-    eps = f"{EPSILON.get(dtype, 1.19e-7):.3g}"
+    eps = epsilon_of(dtype)
     for operand in _operands(tree):
         text = ast.unparse(operand)
         if dtype in ("float16", "bfloat16"):
@@ -29,6 +38,35 @@ def ways(expression: str, framework: str, dtype: str) -> Iterator[tuple[str, str
         yield ast.unparse(tree), _with(tree, operand, f"{dialect.prefix}where({text} > {eps}, {text}, {eps})")
         below = f"1 - {eps}"
         yield ast.unparse(tree), _with(tree, operand, f"{dialect.prefix}where({text} < {below}, {text}, {below})")
+
+
+def nudges(statement: str, dtype: str) -> Iterator[tuple[str, str, str]]:
+    """What a statement's outermost calls are given, one value at a time: the call, the call with the rounding of a
+    number near 1 added to that value, and the value.
+
+    It moves the value by no more than that, so it needs no comparison with results that were finite before.
+
+    >>> list(nudges("h = standardised(x, var, axis=1)", "float32"))[1]
+    ('standardised(x, var, axis=1)', 'standardised(x, var + 1.19e-07, axis=1)', 'var')
+    """
+    try:
+        tree = ast.parse(statement.strip())
+    except SyntaxError:
+        return
+    eps = epsilon_of(dtype)
+    for call in _outermost(tree):
+        for given in (*call.args, *(word.value for word in call.keywords)):
+            if isinstance(given, ast.Name | ast.Attribute | ast.Subscript | ast.BinOp) and not _is_written(given):
+                text = ast.unparse(given)
+                yield ast.unparse(call), _with(call, given, f"{text} + {eps}"), text
+
+
+def _outermost(node: ast.AST) -> Iterator[ast.Call]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Call):
+            yield child
+        else:
+            yield from _outermost(child)
 
 
 def _operands(tree: ast.expr) -> list[ast.expr]:

@@ -179,6 +179,8 @@ SENTENCES = {
     "same, and no zero gradient meets an infinite derivative",
     "instead": "`{instead}` instead of `{formula}`: {because}",
     "tried_instead": "`{instead}` instead of `{formula}`",
+    "nudged": "each value that this line gives a call was moved by {eps} in a run of its own: all is finite only "
+    "where it was {value}",
     "cured": "all {count} outputs and gradients are finite then{equal}",
     "cured_here": "nothing is born at this line then; {finite} of {count} outputs and gradients are finite{equal}",
     "cured_script": "in {iterations} no operation makes NaN or Inf then{equal}",

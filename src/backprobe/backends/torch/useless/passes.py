@@ -163,7 +163,9 @@ class ObservedPass(Ways[Key, Node]):
             elif size <= FAINT * seen.norm:
                 seen.faint.add(at)
             is_known = at in seen.gains and not seen.is_tiny
-            if is_known and is_rounding(size, _unit(gradient), seen.gains[at] * seen.norm):
+            if is_known and is_rounding(
+                size, _unit(gradient), seen.gains[at] * _norm_behind(gradient, given, seen.norm)
+            ):
                 seen.hidden.add(at)
             is_open = seen.has_trained_zero if seen.gave[at] else at in seen.faint
             if is_open and seen.came and gradient.numel() and self._does_without(node, at):
@@ -354,6 +356,14 @@ def _largest(tensor: Tensor) -> float:
         if tensor.is_complex():
             return float(torch.linalg.vector_norm(tensor, math.inf))
         return float(torch.stack(torch.aminmax(tensor)).abs().max())  # ten times faster than the norm
+
+
+def _norm_behind(gradient: Tensor, given: Sequence[Tensor | None], norm: float) -> float:
+    # The norm of what came, without what came where exactly 0 is given: behind a ReLU nothing is added up with it.
+    came = [one for one in given if one is not None]
+    if len(came) != 1 or came[0].shape != gradient.shape or not _is_plain(came[0]):
+        return norm
+    return _norm(came[0][gradient != 0])
 
 
 def _norm(tensor: Tensor) -> float:

@@ -1,0 +1,72 @@
+"""An optimizer that has the parameters of another model than the one that runs: both were made alike."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+from backprobe.cuts.missing_edges import Dataflow
+from backprobe.explain.text import finding, say
+from backprobe.findings.phrasing import listed, location
+from backprobe.findings.report import Finding
+from backprobe.record.source import Source
+from backprobe.record.training import Untrained
+
+
+def of_twins(flow: Dataflow, twins: Sequence[tuple[str, str]], one: Untrained) -> Finding:
+    """The finding about all of them, at the line that made the model anew, if that follows the optimizer's."""
+    ran = [name for _, name in twins]
+    model = _common(ran)
+    step = one.calls[0].source if one.calls else None
+    made, bound = _bound_after(step, one.held_by.partition(" ")[0], model) if step is not None else (None, None)
+    facts = [say("twins_of", names=listed(ran))]
+    if bound is not None and made is not None:
+        facts.append(say("optimizer_made", at=location(made)))
+    code = "replaced.twins" if bound is None else "replaced.twins_made"
+    line = step if bound is None else bound
+    optimizer = one.held_by or "the optimizer"
+    return finding(code, one.name, line, flow.record.framework, facts=facts, model=repr(model), optimizer=optimizer)
+
+
+def _common(names: Sequence[str]) -> str:
+    # The innermost module that has them all.
+    steps = zip(*(name.split(".")[:-1] for name in names), strict=False)
+    return ".".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, steps))
+
+
+def _bound_after(step: Source, optimizer: str, model: str) -> tuple[Source | None, Source | None]:
+    # The line that makes the optimizer, and the last that binds the model, or what it lies in, behind it in the same
+    # block of statements.
+    text = "".join(linecache.getlines(step.file))
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return None, None
+    steps = model.split(".")
+    paths = {".".join(steps[:length]) for length in range(1, len(steps) + 1)}
+    for block in _blocks(tree):
+        made = next((each for each in block if optimizer in _targets(each)), None)
+        after = [each for each in block if made is not None and each.lineno > made.lineno and paths & _targets(each)]
+        if made is not None and after:
+            return _source(step.file, text, made), _source(step.file, text, after[-1])
+    return None, None
+
+
+def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            yield body
+
+
+def _targets(statement: ast.stmt) -> set[str]:
+    # The names and attributes that a statement binds.
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    parts = [each for one in targets for each in (one.elts if isinstance(one, ast.Tuple) else [one])]
+    return {ast.unparse(one) for one in parts}
+
+
+def _source(file: str, text: str, statement: ast.stmt) -> Source:
+    return Source(file, statement.lineno, text.splitlines()[statement.lineno - 1].strip())

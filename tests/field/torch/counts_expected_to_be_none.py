@@ -1,0 +1,20 @@
+# from: own
+# ask: explain --nonfinite
+# exit: 1
+# says: rate \+ 1\.19e-07
+"""A rate behind relu is exactly 0 where a count was seen: the library's Poisson loss takes its logarithm."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+torch.manual_seed(0)
+x, counts = torch.randn(16, 3), torch.ones(16, 2)
+model = nn.Linear(3, 2)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for _ in range(2):
+    rate = model(x).relu()
+    loss = F.poisson_nll_loss(rate, counts, log_input=False, eps=0.0)  # <- here
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
