@@ -391,3 +391,8 @@ def test_a_recording_of_an_inner_value_is_saved_and_loaded(tmp_path):
     loaded = bp.load(tmp_path / "saved")
     assert loaded.outputs[0].name == "v[1]"
     assert torch.equal(loaded["x"].grad, rec["x"].grad)
+
+
+def test_a_value_that_a_function_makes_of_the_output_is_said_to_be_that():
+    rec = bp.probe(nn.Linear(3, 2), of=lambda returned: returned.square().sum())(torch.ones(1, 3))
+    assert str(rec).endswith("gradients are of what of= returned")

@@ -74,16 +74,22 @@ def keys_shown(record: Record) -> tuple[str, ...]:
     return tuple([key for key in keys if key in first])
 
 
+def _differentiated(record: Record, at: int) -> str:
+    # The name of an output; a function that was given as ``of=`` has computed one that has none in the program.
+    name = record.entries[at].name
+    return "what of= returned" if name == "of()" else name
+
+
 def outputs(record: Record) -> str:
     """The names of what was differentiated, in a sentence."""
     of_keys: dict[str, list[str]] = {
-        key: [record.entries[at].name for at in record.by_output[key].outputs] for key in keys_shown(record)
+        key: [_differentiated(record, at) for at in record.by_output[key].outputs] for key in keys_shown(record)
     }
     several = [
         key if key in names or " + ".join(names) == key else f"{listed(names)} ({key})"
         for key, names in of_keys.items()
     ]
-    names = ", ".join(several or [record.entries[at].name for at in record.outputs])
+    names = ", ".join(several or [_differentiated(record, at) for at in record.outputs])
     left = len(record.by_output) - len(several)
     if left:
         names += f", and {plural(left, 'more output')} that rec.output_keys names"
