@@ -38,8 +38,6 @@ def read(node: Node, name: str) -> Any:
     """A tensor or several, with their history, or ``HOOKED``. Raises RuntimeError of one that was freed or written."""
     if TELLS_HOOKS:
         return HOOKED if any(one.unpack_hook is not None for one in _packed(node, name)) else getattr(node, name)
-    if sys.getprofile() is not None:
-        return HOOKED  # or not: a profiler of the program's own runs
     if _stopped(_nothing) is HOOKED:
         return _stopped(partial(getattr, node, name))
     with ThreadPoolExecutor(1) as other:  # a trace function is running, in whose thread nothing is heard of calls
@@ -97,13 +95,16 @@ def as_they_were(node: Node, written: Tensor, before: int) -> list[Tensor]:
 
 def _stopped(call: Callable[[], Any]) -> Any:
     # What a call into C returns, or HOOKED as soon as that calls a function in Python.
-    sys.setprofile(_stop)
+    #
+    # A profile function would do, but from Python 3.12 on no tracer gets instructions once there was one.
+    before = sys.gettrace()
+    sys.settrace(_stop)
     try:
         return call()
     except _Stopped:
         return HOOKED
     finally:
-        sys.setprofile(None)
+        sys.settrace(before)
 
 
 def _nothing() -> None:
