@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprobe.backends.torch import saved_tensors
 from backprobe.backends.torch.private import DisableTorchFunction, disable_current_modes
 
 
@@ -24,8 +25,10 @@ def may_be_lost() -> bool:
         leaf = torch.zeros(1, device="cpu", requires_grad=True)
         leaf.register_hook(torch.clone)  # type: ignore[no-untyped-call]  # it has no type
         node: Any = leaf.sin().grad_fn
-        node._raw_saved_self.register_hooks(torch.clone, torch.clone)
-        assert node._saved_self is not leaf  # which is read here, and freed
+        for name in saved_tensors.names(node):
+            for one in saved_tensors.packed(node, name):
+                one.register_hooks(torch.clone, torch.clone)
+            getattr(node, name)  # it is read here, and freed
         return bool(lost([leaf]))
 
 

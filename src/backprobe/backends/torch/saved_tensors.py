@@ -37,7 +37,7 @@ def names(node: Node) -> Iterator[str]:
 def read(node: Node, name: str) -> Any:
     """A tensor or several, with their history, or ``HOOKED``. Raises RuntimeError of one that was freed or written."""
     if TELLS_HOOKS:
-        return HOOKED if any(one.unpack_hook is not None for one in _packed(node, name)) else getattr(node, name)
+        return HOOKED if any(one.unpack_hook is not None for one in packed(node, name)) else getattr(node, name)
     if _stopped(_nothing) is HOOKED:
         return _stopped(partial(getattr, node, name))
     with ThreadPoolExecutor(1) as other:  # a trace function is running, in whose thread nothing is heard of calls
@@ -48,7 +48,7 @@ def data(node: Node, name: str) -> Sequence[Any]:
     """The memory of these tensors, also of those that were written since; older releases show none of that."""
     with suppress(RuntimeError):
         if TELLS_HOOKS:
-            return [one.data for one in _packed(node, name) if one.unpack_hook is None]
+            return [one.data for one in packed(node, name) if one.unpack_hook is None]
         found = read(node, name)
         return found if isinstance(found, tuple | list) else () if found is HOOKED else (found,)
     return ()
@@ -111,7 +111,8 @@ def _nothing() -> None:
     pass
 
 
-def _packed(node: Node, name: str) -> Sequence[Any]:
+def packed(node: Node, name: str) -> Sequence[Any]:
+    """What PyTorch holds of these tensors, which hooks may be given to."""
     held = getattr(node, ("_raw" if name[0] == "_" else "_raw_") + name)
     return held if isinstance(held, tuple | list) else (held,)
 
