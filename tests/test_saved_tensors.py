@@ -1,12 +1,8 @@
 """What a node has saved is read where no hook of the program unpacks it, also where PyTorch does not tell of hooks."""
 
-import sys
-
 import pytest
-import torch
 
 import prepared
-from backprobe.backends.torch import saved_tensors
 
 LOST = """
 import sys
@@ -101,31 +97,3 @@ def test_the_same_is_said_where_pytorch_does_not_tell_of_hooks(tmp_path, lost):
     assert "65536" in words
     assert "'buffer#1' (program.py" in words
     assert words.endswith("None\n")
-
-
-def test_a_tracer_gets_instructions_after_a_read(monkeypatch):
-    """Where PyTorch does not tell which hooks there are, they are stopped; the program's tracer survives that."""
-    monkeypatch.setattr(saved_tensors, "TELLS_HOOKS", False)
-    node, lines = torch.ones(1, requires_grad=True).sin().grad_fn, []
-
-    def reading():
-        found = saved_tensors.read(node, "_saved_self")
-        return found is saved_tensors.HOOKED
-
-    def traced(frame, event, argument):
-        if frame.f_code is not reading.__code__:
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            lines.append(frame.f_lineno - reading.__code__.co_firstlineno)
-        return traced
-
-    before = sys.gettrace()
-    for _ in range(2):  # Python sends instructions from the second time on
-        lines.clear()
-        sys.settrace(traced)
-        try:
-            assert not reading()
-        finally:
-            sys.settrace(before)
-    assert 2 in lines
