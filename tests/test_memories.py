@@ -13,7 +13,7 @@ from torch import nn
 import backprobe as bp
 from asked import leaf
 from backprobe.backends.seen import Seen
-from backprobe.backends.torch import custom_functions
+from backprobe.backends.torch import custom_functions, saved_tensors
 from backprobe.backends.torch.backward_passes import Passing
 from backprobe.backends.torch.none_reads import NoneReads
 from backprobe.backends.torch.parameter_updates import Updates
