@@ -46,7 +46,7 @@ def bits(tensor):
     if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
         return (*head, bits(tensor.ccol_indices()), bits(tensor.row_indices()), bits(tensor.values()))
     plain = tensor.detach().resolve_conj().resolve_neg()
-    dense = plain.contiguous().clone().reshape(-1)
+    dense = plain.contiguous().reshape(-1)  # not cloned: older releases cannot copy float4
     return (*head, plain.stride(), bytes(dense.view(torch.uint8).numpy()) if dense.numel() else b"")
 
 

@@ -1,6 +1,7 @@
 """Blocks through checkpoints of every kind are as blocks without: names, values, statuses and gradients."""
 
 import functools
+import inspect
 import operator
 
 import pytest
@@ -14,10 +15,12 @@ from torch.utils.checkpoint import (
     checkpoint_sequential,
     create_selective_checkpoint_contexts,
     set_checkpoint_debug_enabled,
+    set_checkpoint_early_stop,
 )
 
 import backprobe as bp
 from block_cases import assert_grads, assert_same, case, grads, same
+from lost_hooks import unheard
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -180,7 +183,7 @@ def test_nested_checkpoints(reentrant):
     _, bare = nested(checkpointed, None)
     rec, model = nested(checkpointed)
     assert_grads(model, grads(bare))
-    assert_same(rec, expected)
+    assert_same(rec, expected, but=() if reentrant else unheard(rec, "x"))
     assert rec["inner#2"].status == "ok"
 
 
@@ -210,19 +213,21 @@ def test_nested_checkpoints_in_a_plain_block(reentrant):
         return rec
 
     rec = run(checkpointing(use_reentrant=reentrant))
-    assert_same(rec, run(step))
+    assert_same(rec, run(step), but=() if reentrant else unheard(rec, "x"))
     assert "/step#0/outer/step/middle/step#1/deep:turned#1" in rec
 
 
 @case("`determinism_check`, `early_stop`, debugging, `checkpoint_sequential`", CHECKPOINTS)
 def test_other_options_of_checkpoints():
-    for options in ({"determinism_check": "none"}, {"determinism_check": "default"}, {"early_stop": False}):
+    early = [{"early_stop": False}] if "early_stop" in inspect.signature(checkpoint).parameters else []
+    for options in ({"determinism_check": "none"}, {"determinism_check": "default"}, *early):
         expected, _ = nested(step)
         rec, _ = nested(checkpointing(use_reentrant=False, **options))
-        assert_same(rec, expected)
-    with set_checkpoint_debug_enabled(True):
-        rec, _ = nested(checkpointing(use_reentrant=False))
-    assert_same(rec, expected)
+        assert_same(rec, expected, but=unheard(rec, "x"))
+    for context in (set_checkpoint_debug_enabled(True), set_checkpoint_early_stop(False)):
+        with context:
+            rec, _ = nested(checkpointing(use_reentrant=False))
+        assert_same(rec, expected, but=unheard(rec, "x"))
 
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3), nn.Sigmoid()), torch.randn(2, 3)
@@ -291,8 +296,9 @@ def test_a_checkpointed_recording_that_is_read_early(reentrant):
         assert rec["outer#0"].status == "ok"
     assert [*rec][: len(names)] == names
     expected, _ = nested(step)
+    lost = () if reentrant else unheard(rec, "x")
     for name in names:
-        assert same(rec[name].grad_or_none, expected[name].grad_or_none), name
+        assert name in lost or same(rec[name].grad_or_none, expected[name].grad_or_none), name
 
     with bp.probe(model, ["**", "**:*"]) as rec:
         model(x)

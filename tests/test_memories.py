@@ -13,7 +13,7 @@ from torch import nn
 import backprobe as bp
 from asked import leaf
 from backprobe.backends.seen import Seen
-from backprobe.backends.torch import custom_functions
+from backprobe.backends.torch import custom_functions, saved_tensors
 from backprobe.backends.torch.backward_passes import Passing
 from backprobe.backends.torch.none_reads import NoneReads
 from backprobe.backends.torch.parameter_updates import Updates
@@ -364,3 +364,31 @@ def test_a_guard_of_such_a_model_hears_it():
             head.weight.fill_(float("nan"))
         with pytest.raises(bp.NotFinite):
             head(torch.ones(1, 2))
+
+
+def test_a_tracer_gets_instructions_after_a_read(monkeypatch):
+    """Where PyTorch does not tell which hooks there are, they are stopped; the program's tracer survives that."""
+    monkeypatch.setattr(saved_tensors, "TELLS_HOOKS", False)
+    node, lines = torch.ones(1, requires_grad=True).sin().grad_fn, []
+
+    def reading():
+        found = saved_tensors.read(node, "_saved_self")
+        return found is saved_tensors.HOOKED
+
+    def traced(frame, event, argument):
+        if frame.f_code is not reading.__code__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            lines.append(frame.f_lineno - reading.__code__.co_firstlineno)
+        return traced
+
+    before = sys.gettrace()
+    for _ in range(2):  # Python sends instructions from the second time on
+        lines.clear()
+        sys.settrace(traced)
+        try:
+            assert not reading()
+        finally:
+            sys.settrace(before)
+    assert 2 in lines

@@ -17,7 +17,8 @@ FIELDS = ("value.count", "value.rms", "value.max", "grad.rms", "grad.count", "pa
 def started(kind, world, folder):
     """The exit codes of processes that train together."""
     ran = forked("-W", "default", SCRIPT, kind, world, folder, imported=DISTRIBUTED)
-    return json.loads(printed((ran[0], ran[1], "")) if ran[1] else ran[2])
+    said = printed((ran[0], ran[1], "")) if ran[1] else ran[2]
+    return json.loads(said.splitlines()[-1])  # PyTorch 2.9 prints which processes are connected
 
 
 def is_parameter(name):

@@ -2,6 +2,7 @@
 
 import ast
 from pathlib import Path
+from textwrap import fill
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "coming-from.md"
@@ -12,6 +13,7 @@ The same question in the lines of another tool and in ours. Both are run, in an 
 the same numbers: `make test-coming-from`. `model` has the layers `first` and `second` and a variable `hidden` between
 them, `x` is a batch of five, and `folder` is an empty one. [Which tool when](tools.md) says what each is better at.
 """
+COUNTS = "Everyday uses, by tool: {}. Anomaly mode does one thing, so it has few; TensorBoard and wandb share theirs."
 NAMES = """## Names
 
 What the same places are called in two decoders of Hugging Face: paths of modules, which the other tools have too, and
@@ -31,11 +33,14 @@ TransformerLens for all models; a recording of the bridge itself has those that 
 
 def page() -> str:
     """A section for each tool, with its pairs."""
-    return "\n".join([INTRODUCTION, *map(section, TOOLS), NAMES])
+    found = [*map(section, TOOLS)]
+    counts = COUNTS.format("; ".join(f"{title} {len(pairs)}" for title, pairs in found))
+    sections = ["\n".join([f"## {title}", "", *pairs]) for title, pairs in found]
+    return "\n".join([INTRODUCTION, fill(counts, 120) + "\n", *sections, NAMES])
 
 
-def section(tool: str) -> str:
-    """The pairs of a tool, whose file is read and not run: the tool may be absent."""
+def section(tool: str) -> tuple[str, list[str]]:
+    """The title and the pairs of a tool, whose file is read and not run: the tool may be absent."""
     tree = ast.parse((HERE / f"with_{tool}.py").read_text())
     known = {}
     for node in tree.body:
@@ -43,7 +48,7 @@ def section(tool: str) -> str:
             known[node.targets[0].id] = text(node.value, known)
         elif isinstance(node, ast.Assign):
             known |= dict(zip([one.id for one in node.targets[0].elts], [one.value for one in node.value.elts]))
-    return "\n".join([f"## {known['TITLE']}", "", *known["PAIRS"]])
+    return known["TITLE"], known["PAIRS"]
 
 
 def text(node: ast.expr, known: dict) -> str | list[str]:

@@ -43,7 +43,8 @@ def tested(name: str) -> int:
     try:
         install(home, release)
         done = [run(home, suite) for suite in release["suites"]]
-        kept = {"release": name, "python": release["python"], "installed": installed(home, release), "suites": done}
+        kept = {"release": name, "python": release["python"], "commit": commit()}
+        kept |= {"installed": installed(home, release), "suites": done}
         (HERE / "results").mkdir(exist_ok=True)
         (HERE / "results" / f"{name}.json").write_text(json.dumps(kept, indent=2) + "\n")
     finally:
@@ -81,6 +82,12 @@ def installed(home: Path, release: dict) -> dict[str, str]:
         [home / "bin" / "python", "-c", VERSIONS, *names], check=True, capture_output=True, text=True
     )
     return {name: version.partition("+")[0] for name, version in json.loads(answer.stdout).items()}
+
+
+def commit() -> str:
+    """The commit that is tested, and its date."""
+    said = ["git", "log", "-1", "--format=%h, %cs"]
+    return subprocess.run(said, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def run(home: Path, suite: str) -> dict:

@@ -19,7 +19,9 @@ INTRODUCTION = """## Releases
 test` runs on PyTorch alone, `sample` every seventh test of these, `conformance` the programs that are the same in all
 frameworks, `jax` its loops, branches and random numbers, `transformers` models by name and what cuts them. Private
 names of a framework are looked up when backprobe first meets it: what needs one that is gone is refused by that name.
+The last column has the commit that was tested, where the results name it.
 """
+HEAD = ["| release | Python | suite | passed | commit |", "|---|---|---|---|---|"]
 
 
 def table() -> str:
@@ -29,7 +31,7 @@ def table() -> str:
     rows = [_row(suite, json.loads(file.read_text())) for file in found if file.exists() for suite in _suites(file)]
     untested = [name for name in data["releases"] if not (HERE / "results" / f"{name}.json").exists()]
     impossible = [f"{pair}: {why}." for pair, why in data["impossible"].items()]
-    parts = [INTRODUCTION, "\n".join(["| release | Python | suite | passed |", "|---|---|---|---|", *rows]), ""]
+    parts = [INTRODUCTION, "\n".join([*HEAD, *rows]), ""]
     parts += [f"Listed and not run yet: {', '.join(untested)}.", ""] if untested else []
     return "\n".join([*parts, f"What cannot be: {' '.join(impossible)}", ""])
 
@@ -43,4 +45,4 @@ def _row(suite, result):
     files = Counter(name.strip(":").partition("::")[0].removeprefix("tests.") for name in suite["failed"])
     missing = "; not " + ", ".join(f"{file} ({many})" for file, many in files.items()) if files else ""
     counts = f"{suite['passed']:,} of {suite['ran']:,}{missing}"
-    return f"| {names} | {result['python']} | `{suite['suite']}` | {counts} |"
+    return f"| {names} | {result['python']} | `{suite['suite']}` | {counts} | {result.get('commit', '–')} |"

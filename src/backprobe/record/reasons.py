@@ -112,6 +112,8 @@ SENTENCES = {
     "gradient_overwritten": "a backward or a hook of the program modified its gradient after it had arrived",
     "gradients_lie_apart": "several gradients came to it, as DTensors of different placements or parts of a maximum: "
     "to add them up, the processes would have to wait for each other",
+    "hooks_taken_off": "PyTorch took the hooks off it when a backward written in Python read it among what a "
+    "checkpoint or other hooks had saved, so its gradient was not heard",
     "returned_none": "every path from it to the output goes through {functions}, which returned None",
     "no_path_to_inputs": "no path leads from it to the output, or none to the inputs of backward(inputs=...)",
     "first_gradients": "these are of the first iteration of the script that takes gradients; it was stopped in the "

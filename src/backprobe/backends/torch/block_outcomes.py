@@ -13,7 +13,7 @@ from torch.autograd.graph import Node
 from backprobe.backends.facts import Backward, Outcome, OwnCall, OwnPass
 from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
-from backprobe.backends.torch import graph
+from backprobe.backends.torch import graph, lost_hooks
 from backprobe.backends.torch.backward_passes import Output, Passing
 from backprobe.backends.torch.block_partials import BlockPartials, seeds
 from backprobe.backends.torch.capture import Capture, gradient_edge, with_edges
@@ -35,6 +35,7 @@ AROUND = -1  # in place of an output's number: the part of a CopySlices node's g
 IS_LIMITED, LEAVES_GRAPH = attrgetter("is_limited"), attrgetter("leaves_graph")
 CALL = attrgetter("called", "at", "places", "has_cotangents", "asked")
 OVERWRITTEN, APART = Reason("gradient_overwritten"), Reason("gradients_lie_apart")
+UNHEARD = Reason("hooks_taken_off")
 UNCLEAR = attrgetter("is_unclear")
 
 
@@ -67,6 +68,9 @@ class BlockOutcomes(TorchTape, BlockTape):
     """The roots of ``backward()`` that are a multiple of another value."""
 
     scaled: Scaled
+    is_shared: bool
+    """Do processes work together?"""
+
     partials: BlockPartials | None
     births: Births | None
     is_particular: bool
@@ -132,6 +136,8 @@ class BlockOutcomes(TorchTape, BlockTape):
         # The captures as the calls for one output left them.
         captures, touched = columns.captures, dict.fromkeys(output.touched(), OVERWRITTEN)
         touched |= dict.fromkeys(output.apart, APART)
+        if output.calls and lost_hooks.may_be_lost():
+            touched |= dict.fromkeys(self._unheard(columns, output), UNHEARD)
         if not (touched or columns.rare() or any(map(UNCLEAR, filter(None, columns.listened)))):
             return columns
         found = [
@@ -139,6 +145,17 @@ class BlockOutcomes(TorchTape, BlockTape):
             for c in captures
         ]
         return columns if found == captures else Columns.of(found)
+
+    def _unheard(self, columns: Columns, output: Output) -> list[int]:
+        # The numbers of the leaves that these calls came to, and whose hooks PyTorch took off before or meanwhile.
+        leaves = {leaf.number: columns.tensors[at] for at, leaf in enumerate(columns.listened) if leaf is not None}
+        if self.is_shared:  # ``.grad`` is looked at
+            return []
+        with self.quiet(), self.passing.closed():
+            found = {id(leaf) for leaf in lost_hooks.lost([*{id(one): one for one in leaves.values()}.values()])}
+        behind = graph.leaves(graph.all_nodes([node for call in output.calls for node in call.nodes])) if found else ()
+        reached = found.intersection(map(id, behind))
+        return [number for number, leaf in leaves.items() if id(leaf) in reached]
 
     def _in_order(self, there: Sequence[int], numbers: Sequence[int], arrived: Iterable[int]) -> tuple[int, ...]:
         # Those of some captures that backward reached, in the order in which it did.

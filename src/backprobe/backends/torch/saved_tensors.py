@@ -37,9 +37,7 @@ def names(node: Node) -> Iterator[str]:
 def read(node: Node, name: str) -> Any:
     """A saved tensor or several, with history, or ``HOOKED``. Raises RuntimeError if one was freed or written to."""
     if TELLS_HOOKS:
-        return HOOKED if any(one.unpack_hook is not None for one in _packed(node, name)) else getattr(node, name)
-    if sys.getprofile() is not None:
-        return HOOKED  # this is unknown, because a profiler of the program is active
+        return HOOKED if any(one.unpack_hook is not None for one in packed(node, name)) else getattr(node, name)
     if _stopped(_nothing) is HOOKED:
         return _stopped(partial(getattr, node, name))
     with ThreadPoolExecutor(1) as other:  # a trace function is running, in whose thread calls cannot be observed
@@ -50,7 +48,7 @@ def data(node: Node, name: str) -> Sequence[Any]:
     """The memory of these tensors, even if they were written since. Older releases do not show it."""
     with suppress(RuntimeError):
         if TELLS_HOOKS:
-            return [one.data for one in _packed(node, name) if one.unpack_hook is None]
+            return [one.data for one in packed(node, name) if one.unpack_hook is None]
         found = read(node, name)
         return found if isinstance(found, tuple | list) else () if found is HOOKED else (found,)
     return ()
@@ -97,20 +95,24 @@ def as_they_were(node: Node, written: Tensor, before: int) -> list[Tensor]:
 
 def _stopped(call: Callable[[], Any]) -> Any:
     # The result of a call into C, or HOOKED if that starts to run a Python function.
-    sys.setprofile(_stop)
+    #
+    # A profile function would do, but from Python 3.12 on no tracer gets instructions once there was one.
+    before = sys.gettrace()
+    sys.settrace(_stop)
     try:
         return call()
     except _Stopped:
         return HOOKED
     finally:
-        sys.setprofile(None)
+        sys.settrace(before)
 
 
 def _nothing() -> None:
     pass
 
 
-def _packed(node: Node, name: str) -> Sequence[Any]:
+def packed(node: Node, name: str) -> Sequence[Any]:
+    """What PyTorch holds of these tensors, which hooks may be given to."""
     held = getattr(node, ("_raw" if name[0] == "_" else "_raw_") + name)
     return held if isinstance(held, tuple | list) else (held,)
 
