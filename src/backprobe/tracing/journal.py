@@ -101,16 +101,18 @@ class Journal(list[Any]):
         functions = [*map(FORWARD, map(type, modules))]
         if known is None or [*asked.values()] != known.paths or functions != known.functions:
             return None
-        copies = {function: self._copy(function, True) for function in dict.fromkeys(functions)}
-        for function, copy in copies.items():
+        instead: dict[Any, FunctionType] = {}
+        for function in dict.fromkeys(functions):
+            copy = self._copy(function, True)
             if copy is None:
                 return None
             copy.kinds.update(known.kinds[function])
-        instead = [copies[function].function for function in functions]  # type: ignore[union-attr]  # none is None
+            instead[function] = copy.function
         reports = self.trace.versions.counted.reports
         for module in compress(modules, known.are_plain):
             reports(module)
-        return [*zip(modules, repeat("forward"), map(MethodType, instead, modules), strict=False)]
+        methods = map(MethodType, map(instead.__getitem__, functions), modules)
+        return [*zip(modules, repeat("forward"), methods, strict=False)]
 
     def know_forwards(self, asked: Mapping[Any, str]) -> None:
         """Know the forwards of these modules next time, each of which has a copy now."""
