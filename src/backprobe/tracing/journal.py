@@ -101,7 +101,7 @@ class Journal(list[Any]):
         functions = [*map(FORWARD, map(type, modules))]
         if known is None or [*asked.values()] != known.paths or functions != known.functions:
             return None
-        instead: dict[Any, FunctionType] = {}
+        instead: dict[Any, Any] = {}
         for function in dict.fromkeys(functions):
             copy = self._copy(function, True)
             if copy is None:
