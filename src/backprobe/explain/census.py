@@ -81,13 +81,16 @@ def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding
     new = {_place(group[0][0]): _of_parameters(flow, group[0][0], [one for _, one in group]) for group in groups}
     known = [_merged(found, new.pop(_place(found), None)) for found in findings]
     frozen = [finding("frozen.all", "", None, framework)] if training.stepped and not training.count else []
-    stray = training.unregistered
     found = sorted([*new.values(), *known], key=lambda one: -len(one.lost))  # the causes that explain most come first
-    others = (*_cleared(training, framework), *_unregistered(stray, framework))
+    others = (*_cleared(training, framework), *_unregistered(training.unregistered, framework))
+    return [*frozen, *_not_held(_without_twins(training, causes), framework), *found, *others]
+
+
+def _without_twins(training: Training, causes: Sequence[tuple[Finding, Untrained]]) -> list[Unregistered]:
+    # The parameters that no optimizer holds, but for those that are named with the ones it holds in their place.
     twin_of = dict(training.twins)
     paired = {twin_of[one.name] for cause, one in causes if cause.kind == "replaced" and one.name in twin_of}
-    alone = [one for one in stray if one.name not in paired]
-    return [*frozen, *_not_held(alone, framework), *found, *others]
+    return [one for one in training.unregistered if one.name not in paired]
 
 
 def _place(found: Finding) -> object:
