@@ -316,7 +316,7 @@ class Staging(ABC):
 
     @abstractmethod
     def outside(self, capture: Any) -> Any:
-        """A captured value as an ordinary value outside of the trace, after the run; None if that is impossible."""
+        """A captured value in the form that the program can use after the run; None if there is no such form."""
 
     @abstractmethod
     def is_discarded(self, capture: Any) -> bool:

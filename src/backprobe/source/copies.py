@@ -106,8 +106,8 @@ def _is_filled(cell: CellType) -> bool:
 def is_lasting(function: FunctionType) -> bool:
     """Does the function belong to an imported module, and hold no reference to anything but its class?
 
-    A copy of it then keeps nothing alive that would otherwise be freed. Decorators are allowed if they set no
-    attributes, and if the module holds the decorated function.
+    A copy of it then keeps nothing alive that would otherwise be freed. Decorators are allowed if they add no
+    attributes and have no defaults, and if the module holds the decorated function.
     """
     *decorators, plain = undecorated(function)
     home = sys.modules.get(plain.__module__ or "")

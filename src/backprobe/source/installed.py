@@ -50,7 +50,7 @@ def in_folder(file: str) -> tuple[str, str] | None:
 
 @lru_cache(4096)
 def is_edited(root: str, top: str) -> bool:
-    """Is this package in a folder of installed packages only a link to an editable installation of the user's?"""
+    """Is this package in a folder of installed packages only a link to the user's editable installation?"""
     return os.path.islink(f"{root}/{top}") and any(
         _says_edited(_read(about, "direct_url.json")) and top in (*_tops(_files(about)), *_packages(about))
         for about in _distributions(root)

@@ -310,7 +310,7 @@ class ComprehensionFrame(ObservedFrame):
 
 
 class FrameObserver:
-    """Watches frames of the user's own functions that are called, directly or not, from a watched frame."""
+    """Watches the frames of user code that are entered, directly or not, from a watched frame."""
 
     def __init__(self, trace: Trace, tape: BlockTape) -> None:
         self.trace, self.tape = trace, tape
