@@ -1,4 +1,4 @@
-"""The arguments of ``attribute``, checked."""
+"""The arguments of ``attribute``, and their checks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True, repr=False)
 class AskedAttribution(OfNamedValues[[], Attribution]):
-    """The target, the arguments of both runs, the values, and how they are attributed."""
+    """The target, the arguments of both runs, the selected values, and the options."""
 
     clean: Any
     corrupt: Any
@@ -57,12 +57,12 @@ class AskedAttribution(OfNamedValues[[], Attribution]):
 
     def __post_init__(self) -> None:
         """Raises BadOption."""
-        with spelled_as(r"\(x\), with f", ", with f"):  # it is called at once
+        with spelled_as(r"\(x\), with f", ", with f"):  # messages spell bp.attribute(f, ...), not bp.probe(f)(x)
             super().__post_init__()
         for which in ("clean", "corrupt"):
             self._check_arguments(which)
         if self.along is not None:
-            probe(self.target, self.along, of=self.of, backend=self.backend)  # which refuses patterns that are none
+            probe(self.target, self.along, of=self.of, backend=self.backend)  # raises an error if it is not a pattern
         if self.along is not None and self.steps is None:
             raise BadOption(
                 "along= says what moves from the corrupt run to the clean one, in steps",
@@ -110,12 +110,12 @@ class AskedAttribution(OfNamedValues[[], Attribution]):
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """The axes whose indices are kept apart."""
+        """The axes along which each index gets a score of its own."""
         return axes_of(self.axis)
 
     @property
     def call(self) -> str:
-        """The call, as messages have it."""
+        """The text of the call for messages."""
         return f"bp.attribute({name_of(self.target)}, clean, corrupt, {written(self.select)})"
 
 

@@ -1,6 +1,6 @@
 """The optional part of a backend: each capability is an attribute that may be None, or a base class of a tape.
 
-Of a ``Backend``:
+Attributes of a ``Backend``:
 
 - ``models``: it knows models, their modules and parameters (the model form)
 - ``blocks``: a program can be recorded while it runs by itself (the block form, cells, scripts)
@@ -9,27 +9,27 @@ Of a ``Backend``:
 - ``watches``: a model can be watched while it trains (``bp.watch``)
 - ``function_watches``: a loss function that receives its parameters can be watched, too
 - ``recheck``: single calls can be repeated in double precision (``bp.check``)
-- ``memory``: it tells what is kept for backward (``bp.memory``)
+- ``memory``: it measures what is kept for backward (``bp.memory``)
 - ``vectorized``: a program can be run on many samples at once (``bp.per_sample``)
 - ``trials``: a program can be run on many numbers, each time as if for the first time (``bp.provoke``)
-- ``bridged``: a value can get the history of another one (experiments of ``bp.explain``); ``bridges``: the same in a
-program that takes gradients by itself
+- ``bridged``: a value can get the history of another value (experiments of ``bp.explain``)
+- ``bridges``: the same in a program that takes gradients by itself
 - ``errors``: it knows more about the framework's errors than their messages say
 - ``useless``: it finds gradients that exist but are useless (``bp.explain`` of a script)
 - ``graph_facts``: it can tell from a tensor alone what it was computed from (``bp.explain`` of a tensor)
 - ``second_order``: gradients of a recording can be differentiated again (``create_graph=True``)
-- ``hessian``: products with the Hessian of a program, by values in it (``bp.hvp``, ``bp.curvature``)
+- ``hessian``: Hessian-vector products with respect to values in a program (``bp.hvp``, ``bp.curvature``)
 
-Of a ``Tape``:
+Attributes of a ``Tape``:
 
-- ``tap``: the program continues with another tensor in place of each that it makes
-- ``undifferentiated``: what the program reads but no tape can follow
-- ``unfinished``, ``unnamed``: what is known about captures before backward, and about tensors without a name
+- ``tap``: the program continues with another tensor in place of each tensor that it computes
+- ``undifferentiated``: values that the program reads and no tape can follow
+- ``unfinished``, ``unnamed``: facts about captures before backward, and about tensors without a name
 
-And a tape may derive from these classes:
+Base classes of a tape:
 
 - ``Versions``: a tensor can get other contents and stay the same object
-- ``Writes``: a write also changes other names, through shared memory
+- ``Writes``: a write also reaches other names, through shared memory
 - ``Late``: a captured tensor may begin to require a gradient later
 - ``KeptGradients`` (only the tape of a block): gradients that tensors keep, which the program may read as None
 - ``Recompute``: parts of the program run once more during backward, as checkpoints do
@@ -37,7 +37,7 @@ And a tape may derive from these classes:
 - ``Staging``: the framework traces whole functions, and may discard a trace
 - ``Differentiator`` (only the tape of a block): backward runs when the block is over
 
-If a capability is missing, whatever needs it is refused in the words of ``backprobe.backends.refusals``, or left out.
+A feature that needs a missing capability is left out, or refused with a message of ``backprobe.backends.refusals``.
 """
 
 from __future__ import annotations
@@ -65,11 +65,13 @@ class Versions(ABC):
 
     @property
     def counter(self) -> Callable[[Any], int]:
-        """The same, faster if possible. It may raise RuntimeError for a tensor that counts no writes."""
+        """A function that returns the same, faster if possible. It may raise RuntimeError for a tensor without a count
+        of writes.
+        """
         return self.version
 
     def versions(self, tensors: Sequence[Any]) -> list[int]:
-        """The same for many: called after each statement that may have written, with all tensors in live names."""
+        """The same for several tensors. Called after each statement that may write, with all live named tensors."""
         return [self.version(tensor) for tensor in tensors]
 
     @abstractmethod
@@ -77,7 +79,7 @@ class Versions(ABC):
         """What calling ``function`` may do; ``flagged`` if the call has a keyword such as ``out`` or ``inplace``."""
 
     def reports(self, owner: Any) -> None:
-        """This module's forward reports all that it does, so calling the module writes to nothing unseen."""
+        """This module's forward is observed, so a call of the module makes no unobserved write."""
         return
 
 
@@ -90,7 +92,7 @@ class Writes(ABC):
 
     @abstractmethod
     def writing(self, tensor: Any) -> None:
-        """The program is about to write to this tensor: save what the write will overwrite."""
+        """The program is about to write to this tensor: save the numbers that the write will overwrite."""
 
     @abstractmethod
     def written(self, tensor: Any) -> None:
@@ -98,7 +100,7 @@ class Writes(ABC):
 
     @abstractmethod
     def expose(self, tensor: Any) -> None:
-        """The program takes a handle through which it may write to this tensor unseen."""
+        """The program takes a handle through which it may write to this tensor without being observed."""
 
     @abstractmethod
     def capture(
@@ -106,8 +108,8 @@ class Writes(ABC):
     ) -> Any:
         """``Tape.capture``, also for a tensor that was written.
 
-        If ``around`` is None, ``decide`` will tell later what the tensor was computed from. ``previous`` is the earlier
-        capture of the same object, if it had one, and ``through`` says whether the write went through this object.
+        If ``around`` is None, a later call of ``decide`` says what the tensor was computed from. ``previous`` is the
+        earlier capture of the same object, if there is one. ``through`` says if the write went through this object.
         """
 
     def captures(self, tensors: Sequence[Any]) -> Sequence[Any]:
@@ -115,73 +117,74 @@ class Writes(ABC):
         return [self.capture(tensor, None) for tensor in tensors]
 
     undecided: Collection[Any]
-    """The captures without history for which the reason is not known yet."""
+    """The captures without a history, for a reason that is not known yet."""
 
     @abstractmethod
     def decide(self, capture: Any, around: Around) -> None:
-        """Find out why one of these has no history; ``around`` is what it was computed from."""
+        """Find out why one of these captures has no history; ``around`` is what it was computed from."""
 
     has_found: bool = False
     """Will ``overwritten`` or ``detached`` return anything?"""
 
     @abstractmethod
     def overwritten(self) -> Sequence[Any]:
-        """The captures whose memory was written unseen by the framework since the last call."""
+        """The captures whose memory was written since the last call without the framework's notice."""
 
     @abstractmethod
     def detached(self) -> Sequence[Any]:
-        """The captures whose tensors lost their history but kept their contents since the last call."""
+        """The captures whose tensors have lost their history, but not their contents, since the last call."""
 
 
 class Late(ABC):
     """Histories that come late: a captured tensor may begin to require a gradient."""
 
     waiting: Collection[Any]
-    """The captures that have no history so far, and may get one."""
+    """The captures that have no history yet, and may get one."""
 
     before_late: Callable[[], object] = staticmethod(tuple)
-    """Called before a capture gets its history late: whatever was computed from it so far had none."""
+    """Called before a capture gets its history late. Values computed from it before that have no history."""
 
     @abstractmethod
     def look_again(self, at: tuple[str, int] | None = None) -> None:
-        """The program has run on. ``at`` is the file and line of the statement that ran, if known."""
+        """The program has run a statement, which may give captures a history. ``at`` is its file and line, if known."""
 
     @abstractmethod
     def seen_again(self, capture: Any) -> None:
-        """The same for one capture, whose tensor has just got another name."""
+        """The same for a single capture, whose tensor has just got another name."""
 
     @abstractmethod
     def entering(self, frame: FrameType) -> None:
-        """The program enters a function: whatever ran until now belongs to the calling line."""
+        """The program enters a function. The work up to now belongs to the calling line."""
 
 
 class AtEnd(ABC):
-    """The tape of a block whose program may run backward itself; if it did not, this tape can."""
+    """The tape of a block whose program may run backward itself. If the program did not, the tape can."""
 
     @abstractmethod
     def run_backward(self, root: Root, captures: Sequence[Any]) -> None:
-        """Take the gradients of an output, after the program has ended, from a graph that is kept for this purpose."""
+        """Take the gradients of an output after the program has ended. The graph is kept for this purpose."""
 
 
 class KeptGradients(ABC):
-    """Tensors that keep their gradients for the program to read, and hold None if they have none."""
+    """Tensors that keep their gradients, such as in ``.grad``, for the program to read; None if there is none."""
 
     count: int
-    """How many of them the program has read in order to use them."""
+    """The number of kept gradients that the program has read in order to use them."""
 
     @abstractmethod
     def is_none(self, tensor: Any, is_item: bool) -> bool:
-        """Will the program find None when it reads the gradient that this tensor keeps, or that of an item of it, which
-        is another tensor? False if that cannot be known without disturbing the program, for example by a warning.
+        """Will the program find None when it reads the gradient of this tensor, or of an item of the tensor?
+
+        An item is another tensor. False if the answer would disturb the program, for example by a warning.
         """
 
     @abstractmethod
     def none_read(self, tensor: Any, text: str, at: Source, is_item: bool) -> None:
-        """The program is about to find None at this line; ``text`` is how the program spells the read."""
+        """The program is about to read None at this line; ``text`` is how the program spells the read."""
 
     @abstractmethod
     def assigned(self, tensor: Any, at: Source) -> None:
-        """The program has assigned a gradient, or None, to the place where a tensor keeps its gradient."""
+        """The program has assigned a gradient, or None, to the attribute that keeps a tensor's gradient."""
 
     @abstractmethod
     def clears(self, owner: Any, at: Source) -> None:
@@ -193,7 +196,7 @@ class KeptGradients(ABC):
 
     @abstractmethod
     def gave(self, frame: FrameType, returned: Any, texts: Sequence[str], at: Source) -> None:
-        """It has returned this; ``texts`` are its inputs as the program spells them, as far as its text shows."""
+        """That function has returned ``returned``. ``texts`` are its inputs as the program spells them, if known."""
 
 
 class Recompute(ABC):
@@ -222,36 +225,36 @@ class Recompute(ABC):
 
 
 class Journals(ABC):
-    """Values may be captured some time after they were bound, provided that nothing was written in between."""
+    """Values may be captured some time after they were bound, if nothing was written in between."""
 
     @abstractmethod
     def gives_history(self, before: bool = True) -> bool | None:
-        """Does what is computed now get a history? None in a transform, a mode, a checkpoint or a backward pass.
+        """Do values that are computed now get a history? None in a transform, mode, checkpoint or backward pass.
 
         ``before`` is the answer to the last call.
         """
 
     @abstractmethod
     def giving_history(self, on: bool) -> AbstractContextManager[object]:
-        """Within this context history is recorded, or not recorded, whatever the program does."""
+        """Inside this context history is recorded, or is not recorded, whatever mode the program has set."""
 
     @abstractmethod
     def hide(self, captures: Sequence[Any]) -> None:
-        """These were written before they were captured, so their gradients are not known."""
+        """These captures were written to before they were captured, so their gradients are not known."""
 
     @abstractmethod
     def natures(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        """For each tensor, what decides whether and how it is captured: equal for two that are captured alike."""
+        """For each tensor, a key that decides whether and how it is captured. Equal keys mean equal treatment."""
 
 
 # replacing
 
 
 class Replaces(ABC):
-    """The program can continue with another tensor in place of one, or with another gradient."""
+    """The program can continue with a replaced tensor, or with a replaced gradient."""
 
     compared: Sequence[str] = ("shape", "dtype", "device")
-    """The properties in which both must agree."""
+    """The properties in which a tensor and its replacement must agree."""
 
     @abstractmethod
     def handed(self, tensor: Any) -> Any:
@@ -265,7 +268,7 @@ class Replaces(ABC):
     def instead(self, new: Any, original: Any, is_given: bool) -> Any:
         """The tensor with which the program continues: it has no name, and is differentiated if the original is.
 
-        ``is_given`` says that it belongs to the user; otherwise a function has made it from the original.
+        ``is_given`` says that ``new`` belongs to the user. Otherwise a function has made it from the original.
         """
 
     @abstractmethod
@@ -274,25 +277,23 @@ class Replaces(ABC):
 
     @abstractmethod
     def like(self, array: Any, tensor: Any) -> Any:
-        """A NumPy array as a tensor with the dtype and device of another one."""
+        """A NumPy array as a tensor with the dtype and device of another tensor."""
 
     @abstractmethod
     def with_numbers(self, new: Any, original: Any) -> Any:
-        """A nameless tensor with these numbers and the history of the original, so that gradients flow on to that."""
+        """A tensor without a name, with the numbers of ``new`` and the history of the original."""
 
     @abstractmethod
     def linked(self, value: Any, sources: Sequence[Any]) -> Any | None:
-        """The result of ``Backend.bridged`` for a value: it has the history of all these sources as well."""
+        """The result of ``Backend.bridged``: the value, with the histories of all these sources added to its own."""
 
     @abstractmethod
     def original_value(self, tensor: Any) -> Callable[[], Any]:
-        """A function that returns, after the program has ended, the value that a tensor has now."""
+        """A function that still returns the tensor's present value after the program has ended."""
 
     @abstractmethod
     def with_gradient(self, tensor: Any, change: Callable[[Any], Any]) -> Any:
-        """The tensor with which the program continues, such that the gradient of this tensor is what ``change``
-        returns.
-        """
+        """The tensor with which the program continues. The given tensor's gradient becomes what ``change`` returns."""
 
     @abstractmethod
     def runs_again(self) -> bool:
@@ -311,15 +312,15 @@ class Staging(ABC):
 
     @abstractmethod
     def staged(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Call a function so that the insides of its loops are recorded, too."""
+        """Call a function, and record the insides of its loops as well."""
 
     @abstractmethod
     def outside(self, capture: Any) -> Any:
-        """A captured value as the program has it after the run; None if it cannot be obtained."""
+        """A captured value in the form that the program can use after the run; None if there is no such form."""
 
     @abstractmethod
     def is_discarded(self, capture: Any) -> bool:
-        """Was this captured in a trace that the framework has discarded in order to trace again?"""
+        """Was this captured in a trace that the framework discarded before it traced again?"""
 
 
 class Models(Protocol):
@@ -329,13 +330,13 @@ class Models(Protocol):
     """Does the program continue with what ``ModuleObserver.parameter`` returns?"""
 
     libraries: Collection[str] = ()
-    """The packages whose modules belong to the framework: locals of their forwards are not part of a program."""
+    """The packages whose modules belong to the framework. Locals of their forwards are not part of a program."""
 
     parameters: Callable[[Any], Mapping[str, Any]] | None = None
     """The objects that are the parameters of a model, by path."""
 
     buffers: Callable[[Any], Mapping[str, Any]] | None = None
-    """State of a model that has no entry, by path, such as the running statistics of a normalisation."""
+    """The state of a model that gets no entry, by path, such as the running statistics of a normalisation."""
 
     @abstractmethod
     def is_model(self, value: Any) -> bool: ...
@@ -354,8 +355,8 @@ class ModelCall(Protocol):
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        """The parts of the model and its arguments that ``Tape.run`` makes differentiable; empty if their flags are
-        kept.
+        """The parts of the model, and of its arguments, that ``Tape.run`` makes differentiable. Empty if the flags that
+        they have are kept.
         """
         return {}
 
@@ -369,7 +370,7 @@ class ModelCall(Protocol):
         """The paths of the modules that can run; the model itself is ""."""
 
     def forwards(self) -> Mapping[str, Any]:
-        """The function that each module runs, by the first path of the module, as far as known beforehand."""
+        """The function that each module runs, by the module's first path, as far as known before the call."""
         return {"": self.forward}
 
     @abstractmethod
@@ -381,7 +382,7 @@ class ModelCall(Protocol):
 
     @property
     def is_known(self) -> bool:
-        """Are these all paths? Some modules are only created when the model first runs."""
+        """Is ``module_paths`` complete? Some modules are only created when the model first runs."""
         return True
 
     def hidden_paths(self) -> Mapping[str, Reason]:
@@ -402,7 +403,7 @@ class ModelCall(Protocol):
 
 @dataclass(frozen=True)
 class ModuleObserver:
-    """What the model form is told: which forwards to replace by reporting ones, and what modules return."""
+    """Callbacks of the model form. They replace forwards by reporting ones, and receive what modules return."""
 
     parameter: Callable[[str, Any], Any]  # (path, parameter) -> what replaces it, or itself
     parameters: Callable[[Sequence[tuple[str, Any]]], Sequence[Any]]  # the same for several parameters at once
@@ -412,13 +413,13 @@ class ModuleObserver:
     returned: Callable[[str, Any], Any]  # (path, what the module returned) -> what replaces it
     writing: Callable[[Any], None]  # (inputs of a module that works in place and is about to run)
     written: Callable[[Any], None]  # (inputs of a module that has worked in place)
-    wants_parameter: Callable[[str], bool] = lambda path: True  # otherwise the parameter need not be reported
+    wants_parameter: Callable[[str], bool] = lambda path: True  # if False, the parameter need not be reported
     given: Callable[[Any], None] = lambda inputs: None  # (inputs of the model itself, which is about to run)
     executed: set[str] = field(default_factory=set)  # the paths of the modules that have returned
     called: list[Any] | None = None  # alternates: the path of a module, then the code and place that called it
     kinds: dict[str, type] = field(default_factory=dict)  # by path: the class of a module that directly has parameters
     hooks: dict[str, list[CodeType]] = field(default_factory=dict)  # by path: what runs before or after its forward
-    # what a backend has derived from these wishes, kept for the next block
+    # a cache of the backend for what it derives from these callbacks, kept for the next block
     known: dict[Any, Any] = field(default_factory=dict)
     journal: Callable[[Any], Any] | None = None  # (key that distinguishes the model) -> a journal of its first call
 
@@ -435,30 +436,31 @@ class Differentiator(ABC):
 
     @abstractmethod
     def made(self, tensor: Any) -> int:
-        """A growing number that tells when the block computed this; 0 if it did not compute it."""
+        """A number that grows in the order in which the block computes tensors; 0 for other tensors."""
 
     counts = False
-    """Should it report what became of the parameters for which the program itself takes gradients?"""
+    """Should the outcome be reported for the parameters of which the program itself takes gradients?"""
 
     heard: Callable[[Sequence[Any], Any], None] | None = None
-    """(targets, gradients): called when the program has differentiated by itself, if nothing records that."""
+    """(targets, gradients): called when the program itself has differentiated and nothing records it."""
 
     gives = "gradient()"
-    """The call by which programs differentiate: the name of a target that no variable holds."""
+    """The call by which programs differentiate. It names a target that no variable holds."""
 
     def targets(self) -> Sequence[Any]:
-        """What the program itself differentiated, except results of which only the gradient was used further."""
+        """The values that the program itself differentiated, except those of which only the gradient was used."""
         return ()
 
     def targets_of(self, values: Sequence[Any]) -> Sequence[Any]:
-        """What the program differentiated, if some of it is among these values, in the order of computation. Empty if
-        the last value was computed from more than such gradients, as a loss with a gradient penalty that the program
-        leaves to be differentiated.
+        """What the program differentiated, if some of it is among these values, which are in order of computation.
+
+        Empty if the last value was computed from more than gradients. An example is a loss with a gradient penalty,
+        which the program itself does not differentiate.
         """
         return ()
 
     def own_roots(self) -> Sequence[Root]:
-        """The starting points of the passes that the program ran itself, one for each output, in their order."""
+        """The starting points of the passes that the program itself ran, one for each output, in order."""
         return ()
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Values that a program holds: what its functions close over and name, and the contents of these objects."""
+"""Values that a program holds: those in the closures of its functions, globals that they name, and the contents."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ NOT_OPENED = (ModuleType, type, FunctionType, BuiltinFunctionType)
 
 
 def held_by(*values: Any) -> Iterator[Any]:
-    """These values, and what is reached from them, each once and as far as it can be found without running any code.
+    """These values and all values that they hold, each once, as far as they can be found without running any code.
 
-    Of a function that is what it closes over and the globals that it names; of a method also its object; of a container
-    its items; of an object of the program's own classes its attributes, and the same of a library's object that is held
-    directly by these.
+    - A function holds the values in its closure, and the globals that it names. A method also holds its object.
+    - A container holds its items.
+    - An object of one of the program's own classes holds its attributes.
+    - A library's object holds only those attributes that are functions.
 
     >>> inner = {3, 4}
     >>> any(one is inner for one in held_by(lambda: inner))
@@ -51,12 +52,12 @@ def directly(value: Any) -> Iterable[Any]:
         return () if isinstance(value, NOT_OPENED) else attributes(value)
     if function is value:
         return [*_bound(function), *_named(function)]
-    own = _named(value) if isinstance(value, FunctionType) else ()  # a decorator has made it
+    own = _named(value) if isinstance(value, FunctionType) else ()  # a wrapper that a decorator made
     return [*_bound(value), function, *own]
 
 
 def _bound(function: Any) -> list[Any]:
-    # The values bound to a callable: a method's object, the arguments of a partial, or closure and default values.
+    # The values bound to a callable: a method's object, a partial's arguments, or a function's closure and defaults.
     if isinstance(function, MethodType):
         return [function.__self__, function.__func__]
     if isinstance(function, partial):
@@ -66,8 +67,8 @@ def _bound(function: Any) -> list[Any]:
 
 
 def _named(function: FunctionType) -> Iterator[Any]:
-    # The globals that a function and its inner functions name; for modules and classes, the attributes that are used.
-    # Those of a library's function are left out: they are the library's caches and settings.
+    # The globals that a function and its inner functions name. In place of a module or class: its attributes that are
+    # used. The globals of a library's function are left out: they are the library's caches and settings.
     if not is_written_here(function):
         return
     names = dict.fromkeys(name for code in codes_of(function.__code__) for name in code.co_names)
@@ -79,7 +80,7 @@ def _named(function: FunctionType) -> Iterator[Any]:
 
 
 def codes_of(code: CodeType) -> list[CodeType]:
-    """A code object and those nested in it, for example inner functions and comprehensions."""
+    """A code object and the code objects nested in it, such as inner functions and comprehensions."""
     codes = [code]
     for one in codes:
         codes += [inner for inner in one.co_consts if isinstance(inner, CodeType)]
@@ -93,7 +94,7 @@ def is_loaded_from_here(owner: ModuleType | type) -> bool:
 
 
 def _items(value: Any) -> list[Any]:
-    # The items of a plain Python set or mapping. Reading others may run code.
+    # The items of a plain Python set or mapping. Reading the items of other objects may run code.
     if type(value).__module__ not in ("builtins", "collections", "types"):
         return []
     return list(value.values()) if isinstance(value, Mapping) else list(value)
@@ -102,7 +103,7 @@ def _items(value: Any) -> list[Any]:
 def attributes(value: Any) -> list[Any]:
     """The attributes of an object of the program's own classes, from its dictionary or slots.
 
-    For any other object only those that are functions, because it may be what a decorator has made of one.
+    Any other object may be a function that a decorator has wrapped, so only attributes that are functions count.
     """
     try:
         found = list(object.__getattribute__(value, "__dict__").values())
@@ -128,6 +129,6 @@ def is_of_program(kind: type) -> bool:
     """Is it a class outside of all installed packages?"""
     home = sys.modules.get(kind.__module__)
     file = getattr(home, "__file__", None)
-    if home is None or file is None:  # for example in a session, or built into Python
+    if home is None or file is None:  # defined in an interactive session, for example, or built into Python
         return home is not None and kind.__module__ not in sys.stdlib_module_names
     return package(file) is None

@@ -1,8 +1,7 @@
-"""Copies of iterators: while a program runs, whatever holds an iterator holds a copy, and the iterator does not
-advance.
+"""Replaces iterators by copies while a program runs, so that the original iterators do not advance.
 
-An iterator is copyable if its class is written in C and tells how to recreate an iterator at the same position. That of
-``itertools.count`` does, that of a generator does not.
+An iterator is copyable if its class is written in C and can describe how to recreate an iterator at the same position.
+``itertools.count`` is copyable; a generator is not.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Place = tuple[Any, Callable[[Any], None]]
 
 
 def is_copyable(one: Any) -> bool:
-    """Is it an iterator that says how it is made again, or the ``__next__`` of one?
+    """Is it an iterator that can be recreated at the same position, or the ``__next__`` of such an iterator?
 
     >>> import itertools
     >>> is_copyable(itertools.count()), is_copyable(itertools.count().__next__), is_copyable(one for one in [1])
@@ -32,7 +31,7 @@ def is_copyable(one: Any) -> bool:
     is_of_c = isinstance(getattr(kind, "__next__", None), WrapperDescriptorType)
     own = kind.__reduce__
     is_said = own is not object.__reduce__ and isinstance(own, MethodDescriptorType)
-    # a file's class says from Python 3.12 on that it cannot be copied
+    # files are not copyable: from Python 3.12 on their ``__reduce__`` raises an error
     return is_of_c and is_said and not hasattr(kind, "fileno")
 
 
@@ -45,7 +44,7 @@ def made_again(one: Any) -> tuple[Any, ...]:
 
 @contextmanager
 def _unwarned() -> Iterator[None]:
-    # For ``itertools``, Python 3.12 and later warn about this, and 3.14 no longer supports it.
+    # Python 3.12 and later warn about pickling ``itertools`` objects, and Python 3.14 no longer supports it.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
@@ -54,8 +53,8 @@ def _unwarned() -> Iterator[None]:
 def copies_of(found: Sequence[Any], places: Callable[[Any], Iterable[Place]]) -> dict[int, Any]:
     """Copies of the iterators among the objects ``found``, by identity.
 
-    Iterators that are also held where no place can be written, such as in a tuple, are left out: the program would
-    otherwise meet both the iterator and its copy.
+    An iterator is left out if it is also held in a place that cannot be written, such as a tuple. Otherwise the program
+    would use both the iterator and its copy.
     """
     holders = [one for one in found if not is_copyable(one)]
     fixed = {id(inside) for one in holders for inside in _held_elsewhere(one, places(one))}
@@ -66,7 +65,7 @@ def copies_of(found: Sequence[Any], places: Callable[[Any], Iterable[Place]]) ->
 
 
 def exchange(found: Sequence[Any], places: Callable[[Any], Iterable[Place]], undo: list[Callable[[], None]]) -> None:
-    """Each place where one of the objects ``found`` holds an iterator holds a copy of it, until that is undone.
+    """Replace each iterator that one of the objects ``found`` holds by a copy, until the functions in ``undo`` run.
 
     >>> import itertools
     >>> count = itertools.count()
@@ -107,7 +106,7 @@ def _anew(one: Any, fixed: set[int], copies: dict[int, Any]) -> Any:
         owner = _copy(one.__self__, fixed, copies)
         return None if owner is None else getattr(owner, one.__name__)
     make, args, *rest = made_again(one)
-    state = [each for each in rest if each is not None]  # in pickle's protocol None here is the same as a missing item
+    state = [each for each in rest if each is not None]  # pickle treats None here like a missing item
     inner = [each for each in [*args, *_parts(state)] if isinstance(each, Iterator)]
     if any(_copy(each, fixed, copies) is None for each in inner):
         return None
@@ -123,7 +122,8 @@ def _parts(state: Any) -> list[Any]:
 
 
 def _gathered(state: Any, copies: dict[int, Any]) -> Any:
-    # What an iterator has gathered belongs to it, as the items seen by a cycle do; what it was made from does not.
+    # An iterator's state. A list in it is copied, because the iterator fills it: a ``cycle`` stores the items it has
+    # seen there. Other objects are shared, unless they are iterators that have copies.
     if type(state) is tuple:
         return tuple(_gathered(each, copies) for each in state)
     return [*state] if type(state) is list else copies.get(id(state), state)

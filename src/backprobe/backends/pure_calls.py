@@ -1,4 +1,4 @@
-"""Calls that can be repeated without side effects: functions that only compute, from values that they cannot change."""
+"""Tells which calls can be repeated without side effects: they only compute, from values that they cannot change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost, package
 
 COMPUTING = frozenset({"abs", "complex", "divmod", "float", "max", "min", "pow", "round", "sum"})
-"""Python's builtin functions that only compute from the values that they receive."""
+"""Python's builtin functions that only compute from their arguments."""
 MATHEMATICAL = ("_operator", "cmath", "math")
 
 
@@ -37,12 +37,12 @@ def with_element(tensor: Any, index: Any, value: Any) -> Any:
 
 
 def items_of(tensor: Any) -> tuple[Any, ...]:
-    """The items given by iterating over it."""
+    """The items of a tensor, by iteration."""
     return tuple(tensor)
 
 
 WITHOUT_CALL = (attribute_of, with_element, items_of)
-"""Functions that stand for computations on a tensor without a call or an operator, such as attributes."""
+"""Functions that stand for computations on a tensor that are not written as a call or an operator."""
 FIXED: tuple[type, ...] = (
     int,
     float,
@@ -62,11 +62,13 @@ FIXED: tuple[type, ...] = (
     EllipsisType,
     NotImplementedType,
 )
-"""Types of values that a call can't change, or that are no state of the program: functions are only called."""
+"""Types of values that a call can't change, or that are no state of the program, such as functions."""
 
 
 def is_python_computing(function: Any) -> bool:
-    """Is it a builtin function of Python that only computes, or one above? A builtin method may change its object.
+    """Is it a builtin Python function that only computes, or one of ``WITHOUT_CALL``?
+
+    A builtin method is neither, because it may change its object.
 
     >>> is_python_computing(sum), is_python_computing(next), is_python_computing([1].pop)
     (True, False, False)
@@ -80,7 +82,7 @@ def is_python_computing(function: Any) -> bool:
 
 
 def why_not_kind(function: Any) -> Reason:
-    """Why a callable that is not a Python function is not called again."""
+    """The reason not to repeat a call of something other than a Python function."""
     if isinstance(function, BuiltinFunctionType):
         owner = function.__self__
         if owner is None or isinstance(owner, ModuleType):
@@ -99,7 +101,7 @@ def is_users(function: Any) -> bool:
 
 
 def why_not_python(function: Any) -> Reason | None:
-    """Why a function outside of the framework is not called again. None if it may be."""
+    """The reason not to call a function outside of the framework again; None if it may be called again."""
     if innermost(function) is None:
         return why_not_kind(function)
     if isinstance(function, MethodType) and not isinstance(function.__self__, type):
@@ -108,10 +110,10 @@ def why_not_python(function: Any) -> Reason | None:
 
 
 def why_not_given(args: tuple[Any, ...], kwargs: Mapping[str, Any], is_copied: Callable[[Any], bool]) -> Reason | None:
-    """Why a call is not made again with these arguments: one is an object that it might change. None where none is.
+    """The reason not to repeat a call with these arguments: one is an object that the call might change.
 
-    ``is_copied`` says what else each repetition gets a copy of, or can't change. Lists and dicts are copied by whoever
-    makes the call.
+    None if there is no such object. ``is_copied`` tells for further objects that each repetition gets a copy, or cannot
+    change the object. The caller copies lists and dicts.
 
     >>> why_not_given((1.0, [slice(2)]), {}, lambda leaf: False)
     >>> why_not_given((1.0, iter([2.0])), {}, lambda leaf: False)
@@ -131,7 +133,10 @@ def why_not_given(args: tuple[Any, ...], kwargs: Mapping[str, Any], is_copied: C
 
 
 def closed_over(value: Any, deeper: int = 4) -> Iterator[Any]:
-    """What the functions in a value close over, also functions in that; for a method, its object and its contents."""
+    """The values in the closures of functions in a value, and in the closures of functions among these values.
+
+    A method counts as its object and the object's attributes.
+    """
     for _, leaf in leaves(value):
         if isinstance(leaf, partial):
             yield from closed_over((leaf.func, leaf.args, leaf.keywords), deeper)

@@ -58,7 +58,7 @@ class Arrays(Protocol):
     def describe(self, tensor: Any) -> Description: ...
 
     def summary(self, tensor: Any) -> Summary | None:
-        """Its statistics, computed once; None if it has no readable numbers."""
+        """The statistics of a tensor, computed once; None if it has no readable numbers."""
         return once(tensor, self.version(tensor), self.summarize)
 
     @abstractmethod
@@ -77,20 +77,20 @@ class Arrays(Protocol):
 
     @abstractmethod
     def numbers(self, tensor: Any) -> Any:
-        """Its numbers as a NumPy array in double precision; None if it has no readable numbers."""
+        """The numbers of a tensor as a NumPy array in double precision; None if it has no readable numbers."""
 
     def array(self, tensor: Any) -> Any:
-        """The numbers in their own precision if NumPy can compute in it, else in single; the array may share memory."""
+        """The numbers in their own precision, or in single if NumPy cannot compute in it. May share memory."""
         rows = self.rows(tensor)
         return None if rows is None else rows.array()
 
     @abstractmethod
     def rows(self, tensor: Any) -> Rows | None:
-        """The numbers in chunks, each converted by itself; they may share memory."""
+        """The numbers in chunks. Each chunk is converted separately, and may share memory."""
 
     @abstractmethod
     def sample(self, tensor: Any, most: int) -> Any:
-        """At most so many of its numbers, as in ``numbers``, evenly spaced in one row; or None."""
+        """At most so many numbers of a tensor, evenly spaced, in one row. Otherwise like ``numbers``."""
 
     @abstractmethod
     def to_text(self, tensor: Any) -> str: ...
@@ -110,11 +110,11 @@ class Arrays(Protocol):
 
     @abstractmethod
     def inner(self, cotangent: Any, tensor: Any) -> Any:
-        """Their inner product, its real part if they are complex: a tensor of one number."""
+        """The inner product of two tensors, as a tensor of one number. Of a complex product, the real part."""
 
     @abstractmethod
     def one(self, like: Any) -> Any:
-        """The number 1 as a tensor with the dtype and device of another one, real if that is complex."""
+        """The number 1 as a tensor with the dtype and device of another tensor. For a complex dtype, the real dtype."""
 
     @abstractmethod
     def encode(self, tensor: Any, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:

@@ -43,20 +43,20 @@ class WatchOptions:
 
 
 class StepListener(Protocol):
-    """What is told about a training. No method waits for a device."""
+    """Receives reports about a training. No method waits for a device."""
 
     is_measured: bool
     """Are statistics taken in the current step?"""
 
     is_counted: bool
-    """Are magnitudes counted in it, too?"""
+    """Are magnitudes counted in the current step, too?"""
 
     @abstractmethod
     def place(self, name: str, kind: str, *, is_replicated: bool = False, is_scaled: bool = False) -> int:
         """The place of a row, always the same for the same name and kind.
 
-        ``is_replicated``: each process has all of its numbers. ``is_scaled``: they are multiplied by the scale of the
-        loss.
+        ``is_replicated``: each process has all numbers of the row. ``is_scaled``: the numbers are multiplied by the
+        scale of the loss.
         """
 
     @abstractmethod
@@ -73,20 +73,20 @@ class StepListener(Protocol):
 
     @abstractmethod
     def add(self, place: int, row: Any, replaces: bool = False) -> None:
-        """Numbers of the current step, as a row or something that becomes one later; merged with, or replacing, earlier
-        ones.
+        """Add numbers of the current step: a row, or an object that becomes a row later. They are merged with earlier
+        numbers of the step, or replace these.
         """
 
     @abstractmethod
     def add_columns(self, places: Sequence[int], columns: Callable[[], Any]) -> None:
-        """Numbers for many places: a function that returns their columns later, float64[10, n], and may wait.
+        """Add numbers for many places. The function returns their columns later, float64[10, n], and may wait.
 
         Each place occurs once, and none of them is scaled.
         """
 
     @abstractmethod
     def count(self, place: int, exponents: Any, replaces: bool = False) -> None:
-        """Magnitudes of the current step's numbers, or a function that returns them later, and may wait."""
+        """Add counts of magnitudes in the current step, or a function that returns these later, and may wait."""
 
     @abstractmethod
     def leave_out(self, place: int) -> None:
@@ -134,7 +134,7 @@ class Watching(AbstractContextManager["Watching"], Protocol):
 
 
 class ScriptListener(Protocol):
-    """What is told about a script whose models are not known."""
+    """Receives reports about a script whose models are not known."""
 
     @abstractmethod
     def found(self, model: Any, optimizers: Sequence[Any], scaler: Any) -> None:
@@ -158,7 +158,7 @@ class Fetching(Protocol):
 
     @abstractmethod
     def later(self, rows: Mapping[int, Any]) -> Callable[[], Mapping[int, tuple[float, ...]]]:
-        """A function that fetches the rows that were not known at once; another thread may call it, and it waits."""
+        """A function that waits for rows that were not known at once. Another thread may call it."""
 
 
 class Watches(Fetching, Protocol):
@@ -169,7 +169,7 @@ class Watches(Fetching, Protocol):
         """An object that watches a model. Raises Unsupported, NothingMatched, BadName and BadOption."""
 
     def untrained(self, model: Any, options: WatchOptions) -> Mapping[str, list[str]]:
-        """The names of parameters that are ``frozen`` when the training begins, and of those ``left_out`` of it."""
+        """The names of parameters that are ``frozen`` when training begins, and of those ``left_out`` of training."""
         return {}
 
     def script(self, listener: ScriptListener) -> AbstractContextManager[None] | None:

@@ -1,4 +1,4 @@
-"""Eigenvalues of a Hessian by SciPy's Lanczos method, which asks for products of it with vectors."""
+"""Eigenvalues of a Hessian by SciPy's Lanczos method, which needs only Hessian-vector products."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from backprobe.probe.gradient_program import named_gradients
 from backprobe.probe.request import name_of
 from backprobe.record.brief import written
 
-WHOLE = 12  # elements up to which the matrix is built, by a product for each
+WHOLE = 12  # up to this many elements the whole matrix is built, with one product for each column
 SPELLED = {"largest": "LA", "smallest": "SA", "magnitude": "LM"}
-OFF = 100  # times the square root of eps: a Hessian whose asymmetry is larger gets a note
+OFF = 100  # a Hessian gets a note if its asymmetry exceeds this many times the square root of eps
 JOINT = "joint"
 
 
 class Operator:
-    """The Hessian with respect to some values together, flattened one after another."""
+    """The Hessian with respect to one or more values, flattened and joined into one vector."""
 
     def __init__(self, backend: Backend, product: Product, gradients: Mapping[str, Any]) -> None:
         self.arrays, self.product = backend.arrays, product
@@ -35,7 +35,7 @@ class Operator:
         self.products = 0
 
     def parts(self, vectors: Any) -> dict[str, Any]:
-        """Vectors, a row each, as arrays of the shapes of the values, by name."""
+        """Vectors, one in each row, split by value name into arrays of the values' shapes."""
         found, at = {}, 0
         for name, shape in self.shapes.items():
             count = int(numpy.prod(shape, dtype=int))
@@ -44,7 +44,7 @@ class Operator:
         return found
 
     def __call__(self, vector: Any) -> Any:
-        """The product with a vector, in double precision."""
+        """The Hessian-vector product, in double precision."""
         self.products += 1
         found = self.product({name: part[0] for name, part in self.parts(vector.reshape(1, -1)).items()})
         made = numpy.concatenate([self.arrays.numbers(found[name]).reshape(-1) for name in self.shapes])
@@ -59,7 +59,7 @@ class Operator:
 
 
 def measured(asked: Any, backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Curvature:
-    """The eigenvalues that were asked for. Raises NothingMatched, NoGradient, NotInstalled and Unsupported."""
+    """The requested eigenvalues. Raises NothingMatched, NoGradient, NotInstalled and Unsupported."""
     name = name_of(asked.target)
     linalg = installed("scipy.sparse.linalg", asked="bp.curvature(...)", packages="scipy")
     hessian = backend.hessian or refuse(backend, "hessian", f"bp.curvature({name}, ...)")
@@ -101,7 +101,7 @@ def measured(asked: Any, backend: Backend, args: tuple[Any, ...], kwargs: Mappin
 
 
 def asymmetry(operator: Operator) -> float:
-    """How far a · Hb is from b · Ha for random vectors, as a part of both; 0 for a matrix that is symmetric."""
+    """The relative difference between a · Hb and b · Ha for random vectors a and b; 0 if H is symmetric."""
     a, b = numpy.random.default_rng(1).standard_normal((2, operator.size))
     of_a, of_b = operator(a), operator(b)
     scale = numpy.linalg.norm(of_a) * numpy.linalg.norm(b) + numpy.linalg.norm(of_b) * numpy.linalg.norm(a)
@@ -109,7 +109,7 @@ def asymmetry(operator: Operator) -> float:
 
 
 def eigenpairs(linalg: Any, operator: Operator, k: int, which: str) -> tuple[Any, Any]:
-    """The eigenvalues at one end, the outermost first, and a row for each, its eigenvector; no more than there are."""
+    """At most ``k`` eigenvalues from one end of the spectrum, the outermost first, and their eigenvectors as rows."""
     size = operator.size
     if size <= max(WHOLE, k):
         matrix = numpy.array([operator(row) for row in numpy.eye(size)])
@@ -118,7 +118,7 @@ def eigenpairs(linalg: Any, operator: Operator, k: int, which: str) -> tuple[Any
         return numbers[:k], vectors[:k]
     matrix = linalg.LinearOperator((size, size), matvec=operator, dtype=numpy.float64)
     start = numpy.random.default_rng(0).standard_normal(size)
-    if not operator(start).any():  # of a linear function: the method begins with this product, and stops
+    if not operator(start).any():  # for a linear function, the method stops at this first product
         return numpy.zeros(k), numpy.eye(k, size)
     try:
         numbers, vectors = linalg.eigsh(
@@ -141,7 +141,7 @@ def eigenpairs(linalg: Any, operator: Operator, k: int, which: str) -> tuple[Any
 
 
 def _ordered(numbers: Any, vectors: Any, which: str) -> tuple[Any, Any]:
-    # The outermost first, and each vector with the sign in which its largest element is positive.
+    # Sorted with the outermost eigenvalue first. Each vector gets the sign that makes its largest element positive.
     by = {"largest": -numbers, "smallest": numbers, "magnitude": -abs(numbers)}
     order = numpy.argsort(by[which], kind="stable")
     rows = vectors.T[order]

@@ -1,8 +1,8 @@
-"""Cuts of a recording: an expression mentions a recorded value, and no edge leads back to it.
+"""Finds cuts in a recording: places where an expression mentions a recorded value, and no edge leads back to it.
 
-Gradients flow along edges, which the framework's graph has. What the program says of itself is what each of its
-expressions mentions. Where an expression mentions a value that has a history, and no edge leads from the result back
-to that value, the derivative is lost there.
+Gradients flow along the edges of the framework's graph. The program's text shows which values each expression mentions.
+If an expression mentions a value with a history, and no edge leads from its result back to that value, the derivative
+is lost there.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ MATERIALIZED = "materialize_grads"
 
 @dataclass(frozen=True)
 class Cut:
-    """A value with a history that is mentioned where nothing leads back to it.
+    """A mention of a value with a history, from which no edge leads back to the value.
 
-    ``is_silent`` says that an edge is there, and that backward brought nothing along it, ``is_limited`` that it was not
-    asked to. ``is_behind`` says that the value has no history of its own, since another cut lies before, and would be
-    cut off here again.
+    - ``is_silent``: there is an edge, but backward passed no gradient along it.
+    - ``is_limited``: the same, because the call of backward did not ask for that gradient.
+    - ``is_behind``: an earlier cut has already taken the value's history, and this one would cut it off again.
     """
 
     mention: Mention
@@ -52,10 +52,10 @@ def _place(line: Source | None) -> tuple[str, int] | None:
 
 
 class Dataflow:
-    """How recorded values go into others: along the edges of the framework's graph, or because the program says so."""
+    """Which recorded values flow into which others, by edges of the framework's graph or by mentions in the program."""
 
     def __init__(self, record: Record, *, has_run: bool = True) -> None:
-        self.has_run = has_run  # did backward run to its end, so that what has a gradient leads to the output?
+        self.has_run = has_run  # did backward run to its end? Then each value with a gradient leads to the output
         self.record, self.entries, self.graph = record, record.entries, Graph.of(record)
         self.position, self.edges = self.graph.positions, self.graph.inputs
         unseen = {at for at, entry in enumerate(record.entries) if entry.is_because("unseen_transform")}
@@ -73,13 +73,14 @@ class Dataflow:
         return kept(record, (cls, has_run), lambda: cls(alone(record), has_run=has_run))
 
     def _descendants(self, at: int) -> set[int]:
-        # What a value flows into along edges, found once.
+        # The values that a value flows into along edges, cached.
         if at not in self.after_edges:
             self.after_edges[at] = self.graph.descendants(at)
         return self.after_edges[at]
 
     def _leave_out(self, asked: Pass) -> None:
-        # Values for which a call returned zeros, because nothing leads to them, are no inputs of its results.
+        # A call that takes gradients returns zeros for values that its output does not depend on. Such a value is not
+        # counted as an input of the results.
         line = asked.source
         known = [self.position[name] for name in asked.inputs if name in self.position]
         given = {at for at in known if self.entries[at].status is GradStatus.NOT_CONNECTED}
@@ -88,24 +89,24 @@ class Dataflow:
                 self.mentions[target] = [one for one in self.mentions[target] if one.source not in given]
 
     def has_history(self, at: int) -> bool:
-        """Is a value differentiated? Of what a framework does not let be seen only an edge can tell."""
+        """Is a value differentiated? If its status is OPAQUE, only an edge can show this."""
         status = self.entries[at].status
         return status in HISTORY and (status is not GradStatus.OPAQUE or at in self._on_edges)
 
     @cached_property
     def _on_edges(self) -> set[int]:
-        # The values that an edge leads to or from.
+        # The values at an end of some edge.
         return {each for target, sources in enumerate(self.edges) if sources for each in (target, *sources)}
 
     @cached_property
     def modules_cut(self) -> list[int]:
-        """What modules return without a history, though their parameters have one."""
+        """The return values of modules that have no history, although the modules' parameters have one."""
         cut = (GradStatus.DETACHED, GradStatus.NO_GRAD)
         return [at for at, entry in enumerate(self.entries) if entry.source is None and entry.status in cut]
 
     @cached_property
     def loop_variables(self) -> list[int]:
-        """The variables of loops whose numbers were taken from recorded values: an output depends on their count."""
+        """The loop variables whose numbers come from recorded values: an output depends on the number of iterations."""
         loops = [
             at
             for at, entry in enumerate(self.entries)
@@ -116,7 +117,7 @@ class Dataflow:
         return [at for at in loops if any(mention.use.kind for mention in self.mentions[at])]
 
     def _mention_parameters(self) -> None:
-        # No expression mentions the parameters of a module that returns something without a history.
+        # Add mentions of the parameters of modules that return a value without a history. No expression has them.
         cut = {strip(self.entries[at].name): at for at in self.modules_cut}
         if "return" in cut:  # of the model itself
             cut[""] = cut["return"]
@@ -126,38 +127,38 @@ class Dataflow:
                 self.mentions[target].append(Mention(at, target, self.entries[target].cause))
 
     def modules_above(self, at: int) -> list[int]:
-        """What the modules that a parameter lies in returned, the outermost first; none for anything else."""
+        """The return values of the modules around a parameter, the outermost first; none for other entries."""
         above = _modules_of(self.entries[at].name) if self.entries[at].source is None else []
         return [self.position[path] for path in above if path in self.position]
 
     def sources(self, target: int) -> dict[int, None]:
-        """What goes into a value by either way."""
+        """The values that flow into a value, by an edge or a mention."""
         return dict.fromkeys((*self.edges[target], *(mention.source for mention in self.mentions[target])))
 
     @cached_property
     def ends(self) -> set[int]:
-        """The outputs, what modules return that no further way was recorded of, and how often loops run."""
+        """The outputs, and those ``modules_cut`` and ``loop_variables`` that flow into nothing recorded."""
         ends = [at for at in (*self.modules_cut, *self.loop_variables) if not self.consumers[at]]
         return {*self.record.outputs, *ends}
 
     @cached_property
     def leading(self) -> set[int]:
-        """The values that go into one of the ends."""
+        """The values that flow into one of the ends, and the ends."""
         return self.before(self.ends)
 
     @cached_property
     def to_outputs(self) -> set[int]:
-        """The values that go into an output."""
+        """The values that flow into an output, and the outputs."""
         return self.before(self.record.outputs)
 
     def before(self, outputs: Iterable[int]) -> set[int]:
-        """The values that go into any of these, and these."""
+        """The values that flow into any of these, and these."""
         return reached(outputs, self.sources)
 
     def after(self, at: int, *, to_leaves: bool = True) -> dict[int, int | None]:
-        """The values that one goes into, each with the one before it on a shortest way, nearest first.
+        """The values that one value flows into, nearest first. Each has the value before it on a shortest path.
 
-        What is written into a leaf, as by the step of an optimizer that has both, goes into it ``to_leaves`` alone.
+        Flow into a leaf, such as a write by an optimizer's step, counts only with ``to_leaves``.
         """
         found: dict[int, int | None] = {at: None}
         pending = deque([at])
@@ -170,7 +171,7 @@ class Dataflow:
         return found
 
     def chain(self, after: dict[int, int | None], at: int) -> tuple[str, ...]:
-        """The names on the way that ``after`` found to a value."""
+        """The names on the path that ``after`` found to a value."""
         names = []
         step: int | None = at
         while step is not None:
@@ -179,15 +180,15 @@ class Dataflow:
         return tuple(reversed(names))
 
     def cuts(self, at: int) -> list[Cut]:
-        """Every cut on a way from one value to an output, in the order of execution."""
+        """Every cut on a path from one value to an end, in the order of execution."""
         return self.severing(self.after(at).keys() & self.leading)
 
     def severing(self, values: set[int], ends: Collection[int] = ()) -> list[Cut]:
-        """The cuts between values of a set that would have to be mended: gradients come by none of them otherwise."""
+        """The cuts between values of a set that keep gradients away and would have to be mended."""
         return [cut for cut in self.among(values) if not self._is_beside(cut, ends or self.ends)]
 
     def cut_off_by(self, cuts: Collection[Cut]) -> set[int]:
-        """The values before some cuts, except those that also flow past each cut: repairing the cuts brings them
+        """The values before some cuts, except those that also flow past every cut: mending the cuts brings them
         nothing.
         """
         before = self.before([cut.mention.source for cut in cuts])
@@ -196,13 +197,13 @@ class Dataflow:
         return {at for at in before if not all(cut.target in self._descendants(at) for cut in cuts)}
 
     def beside(self, values: set[int]) -> list[Mention]:
-        """The cuts between values of a set that take nothing away: the value cut off flows on past them."""
+        """The cuts between values of a set that take nothing away, because the cut value also flows past them."""
         return [cut.mention for cut in self.among(values) if self._is_beside(cut, self.ends)]
 
     def _is_beside(self, cut: Cut, ends: Collection[int]) -> bool:
-        # Do the numbers go on only into what the value that is cut off flows into as well, as in ``u - u.item()``?
+        # Do the copied numbers flow only into values that the cut value also reaches by edges, as in ``u - u.item()``?
         #
-        # Mending such a cut brings no gradient: where that result is cut off in its turn, that is the cause.
+        # Mending such a cut brings no gradient. If the common result is cut off later, that later cut is the cause.
         if cut.is_silent or cut.is_behind:
             return False
         flowed = self._descendants(cut.mention.source)
@@ -234,7 +235,7 @@ class Dataflow:
 
     @cached_property
     def first_of_line(self) -> dict[int, int]:
-        """By position, the first value of the same name that the same line made."""
+        """By position, the first value with the same name from the same line."""
         firsts: dict[object, int] = {}
         found = {}
         for at, entry in enumerate(self.entries):
@@ -244,7 +245,7 @@ class Dataflow:
 
     @cached_property
     def derived(self) -> dict[int, Mention]:
-        """Values whose derivative, rather than their numbers, is used further: by position, the first mention."""
+        """Values of which only the derivative is used: by position, the first mention that takes it."""
         found: dict[int, Mention] = {}
         for mention in (mention for mentions in self.mentions for mention in mentions):
             if mention.use.kind == DIFFERENTIATED and not self._flows(mention.source, mention.target):
@@ -252,14 +253,15 @@ class Dataflow:
         return found
 
     def replaced(self, after: Mapping[int, int | None]) -> list[Mention]:
-        """Where these values went into one that ``replace=`` put another into the place of."""
+        """The mentions of these values in expressions whose result ``replace=`` has replaced."""
         targets = [at for at in after if self.entries[at].replaced]
         mentions = (mention for at in targets for mention in self.mentions[at] if mention.source in after)
         return [mention for mention in mentions if not self._flows(mention.source, mention.target)]
 
     def left_out(self, at: int) -> list[Cut]:
-        """The first mention on a way to an output that nothing leads back from, and that may be no use: under a
-        condition, in what a call is given, or where the value is given to what makes an object that holds no tensor.
+        """The first mention on a path to an output that has no edge back, and that may not be a real use.
+
+        The value may be mentioned under a condition, or be given to a call or to an object that holds no tensor.
         """
         mentions = self._between(self.after(at).keys() & self.to_outputs)
         return [Cut(mention) for mention in islice(filter(self._is_left_out, mentions), 1)]
@@ -277,11 +279,11 @@ class Dataflow:
         return (mention for target in sorted(values) for mention in self.mentions[target] if mention.source in values)
 
     def lost_beside(self, values: set[int]) -> list[Mention]:
-        """The mentions among these along which nothing comes back to a value that has a gradient by another way."""
+        """The mentions along which no gradient comes back to a value that has a gradient by another path."""
         found = []
         for mention in self._between(values):
             source, target = self.entries[mention.source], self.entries[mention.target]
-            if source.status is not GradStatus.OK or target.is_because("named_late"):  # whose line names it alone
+            if source.status is not GradStatus.OK or target.is_because("named_late"):  # its own line names it
                 continue
             flows = self._flows(mention.source, mention.target)
             kinds = {use.kind for use in mention.uses}
@@ -293,7 +295,7 @@ class Dataflow:
     def _cut(self, mention: Mention) -> Cut | None:
         source, target = self.entries[mention.source], self.entries[mention.target]
         if target.replaced or target.status is GradStatus.NOT_EXECUTED:
-            return None  # the line computed another value, or none
+            return None  # the value was replaced, or its line did not run
         if mention.use.kind == DIFFERENTIATED and not _is_first_order(mention.use, target):
             return None
         if self.has_history(mention.source):
@@ -307,15 +309,16 @@ class Dataflow:
         return None
 
     def _may_be_left_out(self, mention: Mention) -> bool:
-        # Does the line perhaps not use the value for this result, which leads back to others?
+        # May the line mention the value without using it for this result, which has a history from other values?
         #
-        # So it is under a condition, with an index that is computed, where one of several results is not known from
-        # another, or has no derivatives, and where the statement has bound that name itself. What is given to a call as
-        # it is, or in a tuple, is used there; if a line has several results, where none leads back to it. A part that
-        # cuts in any case does not count, nor does a result without history.
+        # That is possible under a condition, with a computed index, if the line has several results that cannot be told
+        # apart, if one of several results has no derivative, and if the statement itself has bound the name. A value
+        # that is passed to a call, directly or in a tuple, is used there. On a line with several results this holds
+        # only if none of them leads back to the value. The answer is no if the expression cuts in any case, or if the
+        # result has no history.
         source, target, use = self.entries[mention.source].source, self.entries[mention.target], mention.use
         if not use.kind and target.status is GradStatus.NOT_FLOAT and _is_one_of_several(target):
-            return True  # a count beside the state of an optimizer, say
+            return True  # such as a step count next to an optimizer's state
         if use.kind or (use.flat and not use.is_conditional) or target.status not in HISTORY:
             return False
         line = target.source
@@ -327,8 +330,7 @@ class Dataflow:
         return not line.expression and not self._is_lost_by_all(mention)
 
     def _is_lost_by_all(self, mention: Mention) -> bool:
-        # Does none of the several results of a line lead back to a value that it gives to a call, and that has lost its
-        # gradient?
+        # Has the value no gradient, and does no result of the mentioning line lead back to it?
         if self.entries[mention.source].status is not GradStatus.NOT_CONNECTED:
             return False
         line = self.entries[mention.target].source
@@ -336,7 +338,7 @@ class Dataflow:
 
     @cached_property
     def _made_by(self) -> dict[int, list[int]]:
-        # By the identity of a line, the values with a history that it has made.
+        # By the identity of a line, the values with a history that the line has made.
         made: dict[int, list[int]] = {}
         for at, entry in enumerate(self.entries):
             if entry.status in HISTORY:
@@ -344,7 +346,7 @@ class Dataflow:
         return made
 
     def _flows(self, source: int, target: int) -> bool:
-        # Do edges lead from one value into another? Most that do are near: the nearest are looked at first.
+        # Does a path of edges lead from one value to another? Mostly it is short, so the search is breadth-first.
         seen, pending = {target}, deque([target])
         while pending:
             edges = self.edges[pending.popleft()]
@@ -356,7 +358,8 @@ class Dataflow:
         return False
 
     def _is_silent(self, source: int, target: int) -> bool:
-        # Did backward bring nothing along an edge? All versions of a leaf share it: it brings that of the last.
+        # Did backward pass no gradient along an edge? An older version of a leaf does not count: all versions share the
+        # edge, and the gradient belongs to the last one.
         entry, is_reached = self.entries[source], self.entries[target].status is GradStatus.OK
         return is_reached and entry.status is GradStatus.NOT_CONNECTED and not entry.is_because("written_since")
 
@@ -369,31 +372,32 @@ class Dataflow:
 
 
 def _modules_of(name: str) -> list[str]:
-    # The paths of the modules that a parameter lies in, the whole model first; none for any other name.
+    # The paths of the modules around a parameter, the whole model first; none for other names.
     segments = partition(name, ".") if split(name)[1] is None else ()
     return [".".join(segments[:length]) for length in range(len(segments))]
 
 
 def _is_rewritten(source: Entry, target: Entry) -> bool:
-    # Is one leaf a later version of the other, as an initialisation writes it? A leaf has no history to cut off.
+    # Is the target a later version of the source, both leaves, as after an initialisation? A leaf has no history to
+    # cut off.
     names = (frozenset(map(strip, (each.name, *each.aliases))) for each in (source, target))
     is_older = source.is_because("written_since") and bool(target.is_leaf)
     return is_older and bool(frozenset.intersection(*names))
 
 
 def _is_one_of_several(entry: Entry) -> bool:
-    # Is it a leaf of a container?
+    # Is the entry an item of a container?
     return "." in strip(entry.name).rpartition(":")[2]
 
 
 def _is_first_order(use: Use, result: Entry) -> bool:
-    # Was ``create_graph`` off, where the text leaves that open?
+    # Was ``create_graph`` off, although the text does not show this?
     is_open = "create_graph=" in use.text and "create_graph=True" not in use.text
     return is_open and result.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)
 
 
 def places(record: Record) -> dict[int, Source]:
-    """The line that cuts a value off in a statement of its own that goes over several, by position."""
+    """By position, the cutting line inside the statement of a value, if the statement has several lines."""
     several = [
         at
         for at, entry in enumerate(record.entries)
@@ -409,15 +413,15 @@ def places(record: Record) -> dict[int, Source]:
 
 
 def causes(record: Record) -> dict[int, Source]:
-    """The line of the first cut on the way from each value that no path leads from, by position.
+    """By position, the line of the first cut after each unconnected value.
 
-    In one pass from the outputs back: the first cut of a value is its own, or that of the nearest value behind it.
+    Found in one pass from the outputs back: the first cut of a value is its own, or that of a value that it flows into.
     """
     flow = Dataflow.of(record)
     wanted = [at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED]
     own: dict[int, Source] = {}
     found: dict[int, Source] = {}
-    limited: dict[int, Source] = {}  # which keep that line, where others cut them off as well
+    limited: dict[int, Source] = {}  # values that keep this line, even if other lines cut them off as well
     for cut in reversed(flow.severing(flow.leading)):
         place = cut.mention.place
         if place is not None and not cut.is_behind:

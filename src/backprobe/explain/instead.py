@@ -1,4 +1,4 @@
-"""Remedies for cuts, written by editing the program's own line so that the gradient is kept."""
+"""Remedies for cuts: the program's own expression, edited so that the gradient is kept."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from backprobe.cuts.cutting_operations import last_name, parsed
 from backprobe.cuts.operation_names import MODULES, POSITIONS
 
 SIDES = {"argmax": "max", "argmin": "min", "argsort": "sort"}
-"""Functions that give positions, and those that give the values there."""
+"""Functions that return positions, and the functions that return the values there."""
 COPYING = frozenset({"tensor", "as_tensor", "asarray", "Tensor", "FloatTensor", "new_tensor"})
 DIMENSIONS = ("dim", "axis")
 
 
 def value_at(text: str, framework: str) -> str:
-    """The expression for the values at the positions that a text computes, such as ``x.max()`` for ``x.argmax()``;
-    empty if there is none.
+    """The expression for the values, in place of one for their positions: ``x.max()`` for ``x.argmax()``.
+
+    Empty if there is none.
 
     >>> value_at("h.argmin(dim=1)", "torch"), value_at("torch.topk(h, 2).indices", "torch")
     ('h.min(dim=1).values', 'torch.topk(h, 2).values')
@@ -44,7 +45,7 @@ def value_at(text: str, framework: str) -> str:
 
 
 def _over_first_axis(function: str, args: Sequence[ast.expr], words: Sequence[ast.keyword]) -> str:
-    # argmax takes the first axis by default, but max takes all axes: so the axis has to be written out.
+    # By default argmax works along the first axis, but max over all axes. So the axis has to be written out.
     kept = [word for word in words if word.arg in ("axis", "direction")]
     of_first = [ast.keyword("axis", ast.Constant(0))] * (not function.endswith("sort") and len(args) == 1 and not kept)
     given = ", ".join(ast.unparse(one) for one in (*args[:2], *kept, *of_first))
@@ -52,8 +53,9 @@ def _over_first_axis(function: str, args: Sequence[ast.expr], words: Sequence[as
 
 
 def drawn_smoothly(text: str) -> tuple[str, str] | None:
-    """The distribution that a text samples from, and the reparametrized call that lets gradients through; None if it is
-    none.
+    """The distribution that an expression samples from, and the reparametrized call that lets gradients through.
+
+    None if the expression does not sample from a distribution object.
 
     >>> drawn_smoothly("policy.dist.sample((4,))"), drawn_smoothly("torch.randn(3)")
     (('policy.dist', 'policy.dist.rsample((4,))'), None)
@@ -66,8 +68,9 @@ def drawn_smoothly(text: str) -> tuple[str, str] | None:
 
 
 def joined(text: str, own: str, framework: str) -> str:
-    """The expression that joins tensors into one, for a text that copies their numbers; ``own`` is the name of one of
-    them.
+    """The expression that joins tensors into one, in place of an expression that copies their numbers.
+
+    ``own`` is the name of one of these tensors.
 
     >>> joined("torch.tensor([u[0], u[1]])", "u", "torch"), joined("torch.tensor(u)", "u", "torch")
     ('torch.stack([u[0], u[1]])', 'u.clone()')
@@ -98,7 +101,7 @@ def _stacked(node: ast.expr, stack: str) -> str:
 
 
 def _tensor(node: ast.expr) -> str:
-    # The text of a node that may be a tensor; empty for a number.
+    # The text of a node that may be a tensor; empty for other nodes, such as numbers.
     return "" if isinstance(node, ast.Constant | ast.Starred | ast.UnaryOp) else ast.unparse(node)
 
 

@@ -1,7 +1,6 @@
-"""The causes of a missing gradient of one entry, each with its line.
+"""Finds the causes of one entry's missing gradient, each with its line.
 
-If the value has a history, the cause is that nothing leads from it to the output: it is cut off, recomputed, or not
-used.
+If the value has a history, nothing leads from it to the output: it is cut off, recomputed, or not used.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from backprobe.source.sites import names_read
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
 
 After = dict[int, int | None]
-"""What a value flows into, see ``Dataflow.after``."""
+"""The values that a value flows into: see ``Dataflow.after``."""
 
 
 def explain_missing(flow: Dataflow, entry: Entry) -> Report:
@@ -70,18 +69,18 @@ def explain_missing(flow: Dataflow, entry: Entry) -> Report:
 
 
 def not_connected(flow: Dataflow, at: int) -> list[Finding]:
-    """The findings of the first explanation that applies; the last in ``EXPLANATIONS`` always does."""
+    """The findings of the first explanation that applies. The last of ``EXPLANATIONS`` always applies."""
     after = flow.after(at)
     return next(found for explain in EXPLANATIONS if (found := list(explain(flow, at, after))))
 
 
 def taken_away(flow: Dataflow, at: int) -> list[Finding]:
-    """The same, without values whose derivative was used in their place, since nothing is lost there."""
+    """The same, without values of which only the derivative was used: they have lost nothing."""
     return [one for one in not_connected(flow, at) if Known.NOTHING_LOST not in one.known]
 
 
 def _cut(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # Every cut on a way to an output, and every value on the way that was replaced by another.
+    # Every cut on a path to an output, and every value on such a path that ``replace=`` has replaced.
     replaced = {mention.target: mention for mention in flow.replaced(after)}
     return [
         about(
@@ -97,7 +96,8 @@ def _cut(flow: Dataflow, at: int, after: After) -> list[Finding]:
 
 
 def _in_graph(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # The operations that the framework's graph shows on every path to the output. It knows more than the recording.
+    # The cutting operations that the framework's graph shows on every path to the output. The graph knows more than the
+    # recording.
     entry = flow.entries[at]
     if entry.why is not None and entry.is_because(*CUT_IN_GRAPH):
         operations = entry.why.fields.get("operations")
@@ -106,14 +106,14 @@ def _in_graph(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _assigned(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # The assignment that cuts it off, if the backend reported one.
+    # The assignment that cuts the value off, if the backend reported one.
     entry = flow.entries[at]
     if entry.is_because("assigned") and entry.cause is not None:
         yield about(flow, "assigned", entry, entry.cause, text=f"`{entry.cause.text.strip()}`")
 
 
 def _differentiated(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # The first line on the way to an output that uses only the derivative of a value, as a gradient penalty does.
+    # The first line on a path to an output that uses only the derivative of a value, as a gradient penalty does.
     first = next((flow.derived[each] for each in after if each in flow.derived), None)
     if first is None or first.target not in flow.leading:
         return
@@ -158,19 +158,19 @@ def _not_taken(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _written_since(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # The output may be computed from a later version of the entry, as in later steps of a training.
+    # The output may be computed from a later version of the entry, as in later training steps.
     entry = flow.entries[at]
     if entry.is_because(*WRITTEN_SINCE):
         yield about(flow, "written_since", entry, entry.source, facts=_ends(flow, at, after), known=Known.ANOTHER)
 
 
 def _left_out(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # The first line on the way to an output that may not have used the value, if no cut is found.
+    # If no cut is found: the first line on a path to an output that may not have used the value.
     return cut_findings(flow, at, flow.left_out(at))
 
 
 def _out_of_sight(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # Cuts whose way to the output is only partly visible: values that leave a function, and variables of a closure.
+    # Cuts whose path to the output is only partly visible: values that leave a function, and variables of a closure.
     dead = [cut for cut in flow.among({*after}) if flow.entries[cut.target].status in LINES_OF_THEIR_OWN]
     left = [cut for cut in dead if _leaves(flow, cut.target)]
     if left:
@@ -184,8 +184,8 @@ def _out_of_sight(flow: Dataflow, at: int, after: After) -> list[Finding]:
 
 
 def _into_backward(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Cuts before an unnamed expression that backward ran from, as ``(y * w).sum().backward()``. The recording does not
-    # show what it mentions, so it is read from the file.
+    # Cuts before an unnamed expression that backward started from, such as ``(y * w).sum()``. The recording does not
+    # show which names the expression mentions, so the line is read from the file.
     outputs = [flow.entries[one] for one in flow.record.outputs]
     is_unnamed = any(entry.source is None and strip(entry.name) == "backward()" for entry in outputs)
     for cut in flow.among({*after}) if is_unnamed else ():
@@ -207,18 +207,19 @@ def _names(statement: str) -> Sequence[str]:
 
 
 def _as_others(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # The cuts of the first value of a line, if a list on that line passes on more values than are followed.
+    # A line with a list may produce more values than backprobe follows. Then the cuts of the first value of the line
+    # explain the others.
     limits = passing_on_many(flow.record)
     first = flow.first_of_line.get(at) if limits else None
     if first is None or not (cuts := flow.cuts(first)):
         return []
     fact = say("as_another", value=repr(flow.entries[first].name), limit=limits[0])
-    # found for the first value of the line
+    # each finding says that it was found for the first value of the line
     return [with_fact(found, fact) for found in cut_findings(flow, first, cuts)]
 
 
 def passing_on_many(record: Record) -> list[Note]:
-    """The notes that a list passed on more values than are followed. What its line does to the others is unknown."""
+    """The notes about lists with more values than backprobe follows. The fate of the remaining values is unknown."""
     return [note for note in record.notes if note.code == "passes_on_many"]
 
 
@@ -229,7 +230,7 @@ def _leaves(flow: Dataflow, at: int) -> bool:
 
 
 def _is_partial(flow: Dataflow, at: int) -> bool:
-    # Was a name not selected in a scope where this value has its name? The value may flow into that name.
+    # Is there an unselected name in a scope where this value has a name? The value may flow into that unselected name.
     scopes = {split(name)[0] for name in names_of(flow, at)}
     return flow.entries[at].source is not None and any(split(name)[0] in scopes for name in flow.record.unseen)
 
@@ -239,13 +240,13 @@ def _made_again(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     entry = flow.entries[at]
     text = expression_of(entry.source)
     read = {read.spelled: read.name for read in entry.reads}
-    # two identical lines that create leaves create different ones
+    # two identical lines that create leaves create different leaves
     for target in sorted(flow.leading) if text and not (entry.is_leaf and not read) else ():
         other = flow.entries[target]
         if target == at or other.source is None or not has_part(other.source.expression, text):
             continue
         is_known = not unread(text, frozenset(read))
-        is_one_line = entry.source == other.source  # then the line ran again, perhaps with other inputs
+        is_one_line = entry.source == other.source  # the same line ran again, perhaps with other inputs
         is_same = is_known or (scopes_of(flow, at) == scopes_of(flow, target) and not is_one_line)
         if is_same and {one.spelled: one.name for one in other.reads if one.spelled in read} == read:
             chain = (*dict.fromkeys(read.values()), entry.name)
@@ -284,7 +285,7 @@ def _other_call(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # The lines of the program that use the return values of modules, if nothing more is recorded there.
+    # The lines of the program that use the return values of modules, if the recording ends there.
     used = {one.at: one.uses for one in flow.record.used_at if one.uses[0].mode != HOOK}
     for end in after if used else ():
         for call in used.get(end, ()):
@@ -293,7 +294,7 @@ def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _cut_before(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # The cutting lines among statements that receive the result, if nothing more is recorded there.
+    # The cutting lines among the statements that receive the value, if the recording ends there.
     after = flow.after(at, to_leaves=False)
     cuts = [cut for cut in flow.among({*after}) if cut.mention.use.kind and _is_passed_on(flow, cut.target)]
     return cut_findings(flow, at, cuts)
@@ -304,7 +305,7 @@ def _is_passed_on(flow: Dataflow, at: int) -> bool:
 
 
 def _reading(flow: Dataflow, at: int) -> Source | None:
-    # The statement that receives a computed value, and after which nothing more is recorded of it.
+    # The statement that receives a computed value, if no later use of the value is recorded.
     last = flow.entries[at]
     if last.source is None or last.is_leaf or at in flow.record.outputs or flow.consumers[at]:
         return None
@@ -312,7 +313,7 @@ def _reading(flow: Dataflow, at: int) -> Source | None:
 
 
 def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # No recorded value leads on to the output, as far as the selected names show.
+    # As far as the selected names show, no recorded value leads from the entry to the output.
     after = flow.after(at, to_leaves=False)
     end = _last(flow, after)
     lost = [cut_finding(flow, cut).headline for cut in flow.among({*after}) if cut.mention.use.kind]
@@ -326,7 +327,8 @@ def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _leading_nowhere(flow: Dataflow, at: int, end: int, chain: tuple[str, ...], facts: Sequence[str]) -> Finding:
-    # The finding, placed at the statement that received the last recorded value and passes nothing on, if there is one.
+    # The finding. Its line is the statement that received the last recorded value and passed nothing on, if there is
+    # one.
     entry, last = flow.entries[at], flow.entries[end]
     if _is_partial(flow, end):
         return about(flow, "unknown.selection", entry, last.source, chain=chain, facts=facts)
@@ -349,7 +351,7 @@ def _leading_nowhere(flow: Dataflow, at: int, end: int, chain: tuple[str, ...], 
 
 
 def _loaded(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # A line in the file that loads the value into a module, or a value computed from it that leads no further.
+    # The line of the file that loads the value, or a value computed from it, into a module.
     for each in after:
         found = list(loaded(flow, each))
         if found:
@@ -363,13 +365,13 @@ def _ends(flow: Dataflow, at: int, after: After) -> list[str]:
     if not ends:
         nothing = say("nothing_from_it", value=repr(flow.entries[at].name))
         return [nothing] if flow.entries[at].source is not None else [nothing, say("callers")]
-    # an output may be mentioned by a line and used for nothing else
+    # an output is not a dead end, even if nothing uses it further
     ends = [each for each in ends if each not in flow.record.outputs]
     return [say("ends_at", at=listed([named(flow.entries[each]) for each in ends], 3))] if ends else []
 
 
 def _replaced(flow: Dataflow) -> list[str]:
-    # The values that ``replace=`` supplied: they may have been computed from a value that leads nowhere.
+    # The values that ``replace=`` supplied. They may have been computed from the value that leads nowhere.
     names = [repr(entry.name) for entry in flow.entries if entry.replaced]
     return [say("replaced_values", names=listed(names, 3))] if names else []
 

@@ -1,12 +1,12 @@
-"""The schema of an exported run, which is stable: FORMAT changes where a column does.
+"""The schema of an exported run. It is stable: if a column changes, so does FORMAT.
 
     rows/rank=0/first_step=0/part.parquet          a row for each step, name and kind
     steps/rank=0/first_step=0/part.parquet         a row for each step
     histograms/rank=0/first_step=0/part.parquet    a row for each histogram
-    _rank-0.json                                   what the run is beside its numbers
+    _rank-0.json                                   facts about the run other than its numbers
 
-A part has ``SPAN`` steps of one rank, and is named by the first. Whoever reads data sets partitioned as Hive does reads
-``rows`` alone, with the columns ``rank`` and ``first_step``, and passes over what begins with an underscore.
+A part has ``SPAN`` steps of one rank, and is named after its first step. Readers of Hive-partitioned data sets can read
+``rows`` alone. They add the columns ``rank`` and ``first_step``, and skip files that begin with an underscore.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from backprobe.record.statistics import COLUMNS
 
 FORMAT = 1
 SPAN = 1024
-"""Steps of a part."""
+"""The number of steps in a part."""
 TABLES = ("rows", "steps", "histograms")
 META = "_rank-{}.json"
 
 
 def rows(arrow: Any) -> Any:
-    """Statistics that can be merged, as the run holds them: the ten of ``COLUMNS``."""
+    """The mergeable statistics that a run stores: the ten of ``COLUMNS``."""
     text = arrow.dictionary(arrow.int32(), arrow.string())
     return arrow.schema(
         [("attempt", arrow.int32()), ("step", arrow.int64()), ("name", text), ("kind", text), ("merge", text)]
@@ -32,7 +32,7 @@ def rows(arrow: Any) -> Any:
 
 
 def steps(arrow: Any) -> Any:
-    """What is known of each step."""
+    """Facts about each step."""
     return arrow.schema(
         [
             ("attempt", arrow.int32()),
@@ -46,7 +46,7 @@ def steps(arrow: Any) -> Any:
 
 
 def histograms(arrow: Any) -> Any:
-    """Counts by power of two, from ``low`` on."""
+    """Counts of magnitudes by power of two, from the exponent ``low`` on."""
     return arrow.schema(
         [
             ("attempt", arrow.int32()),

@@ -14,7 +14,7 @@ from backprobe.watch.options import FOLDER
 
 keras = installed("keras", asked="backprobe.integrations.keras")
 
-if TYPE_CHECKING:  # which knows the library only where it is installed
+if TYPE_CHECKING:  # the type checker may not have the library
     from backprobe.backends.tensorflow.fitting import FitSteps
     from backprobe.backends.tensorflow.watching import TensorflowWatching
 
@@ -33,14 +33,15 @@ ELSEWHERE = {
 class WatchCallback(HasWatch, Callback):
     """Watch the model that ``fit`` trains: ``model.fit(x, y, callbacks=[WatchCallback("runs/exp1")])``.
 
-    A step is a batch, or several with ``gradient_accumulation_steps=``. What Keras logs is logged in the run, as its
-    progress bar shows it: averages since the epoch began; with ``learning_rate``, and after an epoch what validation
-    found, such as ``val_loss``. A model that was trained before goes on with the steps of its optimizer.
+    A step is a batch, or several batches with ``gradient_accumulation_steps=``. The run also contains everything that
+    Keras logs, as its progress bar shows it: averages since the beginning of the epoch. It contains ``learning_rate``
+    and, after each epoch, the results of validation such as ``val_loss``. If the model was trained before, steps are
+    counted on from those of its optimizer.
 
     - ``folder`` is where the run is written, and ``bp.open_run`` reads it.
-    - ``options`` are those of ``bp.watch``, without those that the model knows.
+    - ``options`` are those of ``bp.watch``, except those that follow from the model.
 
-    Raises BadOption, and as the training begins Unsupported where Keras does not compute with TensorFlow.
+    Raises BadOption. When the training begins, raises Unsupported if Keras does not compute with TensorFlow.
     """
 
     model: Any
@@ -55,14 +56,14 @@ class WatchCallback(HasWatch, Callback):
         from backprobe.backends.tensorflow.fitting import FitSteps
 
         model, optimizers = self.model, self._optimizers()
-        if isinstance(model.train_function, FitSteps):  # a ``fit`` that failed has left it
+        if isinstance(model.train_function, FitSteps):  # left over from a ``fit`` that failed
             model.train_function.give_up()
         self._watch.close()
         before = model.train_function
         first = int(optimizers[0].iterations) if len(optimizers) == 1 else None
         self._watch.open(model, optimizer=optimizers, start_step=first)
         model.train_function = before
-        held = weakref.ref(self._watch)  # the model is not to keep the run open
+        held = weakref.ref(self._watch)  # so that the model does not keep the run open
 
         def failed(error: BaseException) -> None:
             watch = held()
@@ -73,7 +74,7 @@ class WatchCallback(HasWatch, Callback):
         self._steps = FitSteps(model, cast("TensorflowWatching", self.run._watching), failed)
 
     def _optimizers(self) -> list[Any]:
-        # The optimizers of the model; the one most recently passed to ``compile``. Raises BadOption and Unsupported.
+        # The optimizers that the model holds, with that of ``compile`` at the end. Raises BadOption and Unsupported.
         asked, backend = f"WatchCallback({str(self._watch.folder)!r})", keras.backend.backend()
         if backend != "tensorflow":
             raise Unsupported(

@@ -18,7 +18,7 @@ class OfCell(Form):
 
     has_run = False
     output_name: str | None = None
-    bound: Mapping[str, Site] = {}  # for each variable, where this run last bound it, in that order
+    bound: Mapping[str, Site] = {}  # where this run last bound each variable, in order of binding
 
     def subject(self) -> str:
         return self.cell.__name__
@@ -62,7 +62,7 @@ class OfCell(Form):
             raise
 
     def _chosen(self, result: Any) -> tuple[str | None, Any]:
-        # The output and its name: the requested one, else the last expression, else the variable assigned last.
+        # The output and its name: the requested variable, else the last expression, else the last assigned variable.
         if isinstance(self.probe.of, str):
             return self.probe.of, self._asked_for(self.probe.of)
         if self._is_floating(result):
@@ -80,8 +80,8 @@ class OfCell(Form):
         )
 
     def _floating_names(self) -> list[str]:
-        # The floating-tensor variables that this run has bound. A variable with an older value does not belong to the
-        # cell.
+        # The variables that this run has bound to floating tensors. A variable with an older value is not an output of
+        # the cell.
         return [name for name in self.bound if self._is_floating(self.cell.value(name))]
 
     def _asked_for(self, name: str) -> Any:

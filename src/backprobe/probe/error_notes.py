@@ -41,8 +41,9 @@ class FailingRun(Protocol):
 
 
 def explained(run: FailingRun, error: BaseException) -> str | None:
-    """The note about an error of the framework, also if the program raised another error from it, or about an error
-    because a name was bound to something new.
+    """The note about an error of the framework. The program may have raised another error from it.
+
+    There is also a note about an error that arose because a name was bound to something new.
     """
     said = _explained(run, error)
     cause = error.__cause__
@@ -121,7 +122,7 @@ def so_far(
 
 
 def raised(error: BaseException, known: str) -> Reason:
-    """A reason that describes an error: its message, the innermost line of the program, and what is known about it."""
+    """A reason that describes an error: its message, the program's innermost line, and ``known`` facts about it."""
     fields = {"error": first_line(error), "known": known, "rest": rest_of(error)}
     if not isinstance(error, Exception):
         return Reason("interrupted", fields)
@@ -143,7 +144,7 @@ def _users(step: TracebackType | None) -> TracebackType | None:
 
 
 def _mentioned(run: FailingRun, failure: Failure, at: TracebackType) -> Failure:
-    # From the values that a failure may be about, those that the failing line mentions, if it mentions any.
+    # The failure, with its possible values restricted to those that the failing line mentions, if it mentions any.
     tree = parsed(linecache.getline(at.tb_frame.f_code.co_filename, at.tb_lineno))
     names = () if tree is None else names_read(tree)
     values = [v for v in kept(run.trace.read(), run.trace.selection, []) if v.number is not None]
@@ -152,8 +153,8 @@ def _mentioned(run: FailingRun, failure: Failure, at: TracebackType) -> Failure:
 
 
 def _hold(run: FailingRun, tensor: Any, at: TracebackType | None) -> int:
-    # The number under which an unnamed tensor is held on which backward was called. Its line shows what it was computed
-    # from.
+    # Hold the unnamed tensor on which backward was called, and return its number. The failing line shows from which
+    # values the tensor was computed.
     if at is None:
         return run.trace.hold(tensor, "backward()", "")
     file = at.tb_frame.f_code.co_filename
@@ -165,7 +166,7 @@ def _hold(run: FailingRun, tensor: Any, at: TracebackType | None) -> int:
 
 
 def _began(tree: ast.AST, frame: FrameType) -> tuple[str | None, ast.expr | None]:
-    # The only differentiating call in a line, and the text of the expression that it starts from.
+    # The name of the only differentiating call in a line, and the expression that is differentiated.
     calls = {
         node: name
         for node in ast.walk(tree)

@@ -1,8 +1,8 @@
-"""The gradients that a script takes of functions, each taken again under a probe: used for JAX, which has no blocks.
+"""Takes each gradient that a script takes of a function again, under a probe. Used for JAX, which has no blocks.
 
-The script runs without compilation. It is stopped at the first gradient with a finding, or when a function whose
-gradient had none is differentiated a second time. A question that one gradient's numbers leave open is looked at in the
-second as well.
+The script runs without compilation. It is stopped at the first gradient with a finding, or when a function without
+findings is differentiated a second time. If the first gradient of a function leaves a question open, its second one is
+examined as well.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ UNCOMPILED = "the script was run uncompiled, which hides this"
 NOT_AGAIN = "the gradient that {} returned could not be taken again: {}"
 
 WAITED = 8
-"""The gradients of functions that have nothing more to show, while others may in their second."""
+"""How many gradients of finished functions are let pass while the second gradient of another function is awaited."""
 
 UNITS = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
-"""The units of rounding of the dtypes in which it is coarse."""
+"""The unit of rounding of each dtype with coarse rounding."""
 
 FROZEN = Reason("frozen")
 
@@ -50,8 +50,8 @@ FROZEN = Reason("frozen")
 class ScriptGradients:
     """Observes the gradients that one script takes.
 
-    ``taken`` is called with each report, and with whether it replaces the last one, which is about the same function.
-    It returns whether that is enough.
+    ``taken`` is called with each report, and with a flag: True if it replaces the last report, about the same function.
+    It returns whether the script can be stopped.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class ScriptGradients:
         self.listening = ExitStack()
         self.backend: Backend | None = None
         self.is_explain = judge is explain and not probe.options.nonfinite
-        # by function: what was found in its gradient, if the next one may show more
+        # by function: what was found in its gradient, or None if its next gradient cannot show more
         self.known: dict[Any, Observed | None] = {}
         self.open: Any = None  # the function of the last report, if its second gradient may show more
         self.waited = 0  # gradients of other functions since then
-        self.count = 0  # gradients that the script was given
-        self.last = 0  # the number of the last one that was heard, counted from 1
+        self.count = 0  # gradients that the script has taken
+        self.last = 0  # the number of the gradient that was reported last, counted from 1
 
     def listen(self, backend: Backend) -> None:
         """Begin to observe; later calls do nothing."""
@@ -82,7 +82,7 @@ class ScriptGradients:
 
     def _came(self, asked: GuardedGradient, bad: Found, is_value: bool) -> None:
         self.count += not is_value
-        self.last = self.count + is_value  # a value is heard before its gradient
+        self.last = self.count + is_value  # a function's value is reported before its gradient
         if self.probe.options.nonfinite and not bad:
             return
         function = getattr(asked.function, "__code__", asked.function)
@@ -126,7 +126,7 @@ class ScriptGradients:
         return Report(NOT_AGAIN.format(asked.asked, why), complete=False), Observed()
 
     def _rerun(self, asked: GuardedGradient, request: Request, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Rerun:
-        # The function that takes the gradient again for an experiment.
+        # The function by which an experiment takes the gradient again.
         assert self.backend is not None
         backend = self.backend
 
@@ -139,7 +139,7 @@ class ScriptGradients:
 
 
 def _where_traced(error: Exception, backend: Backend) -> tuple[Finding, ...]:
-    # If this error arises only because the script runs without compilation: the line that raises it.
+    # The line that raises the error, if the error arises only because the script runs without compilation.
     line = None if backend.traced_line is None else backend.traced_line(error)
     if line is None:
         return ()
@@ -163,10 +163,10 @@ def _arguments(record: Record, wrt: frozenset[str]) -> dict[int, None]:
 def with_zeros(
     record: Record, asked: GuardedGradient, is_explain: bool, before: Observed | None
 ) -> tuple[Record, Observed]:
-    """The record with notes on useless gradients, and everything else found in this one.
+    """The record with notes on useless gradients, and the other observations about this gradient.
 
-    The notes say that all gradients are exactly 0, or name each one that is 0 because a derivative stops on every way
-    to the output. Findings made both in this gradient and in the previous one are noted too.
+    The notes say that all gradients are exactly 0, or name each gradient that is 0 because every path to the output has
+    a derivative of 0. Observations made both in this gradient and in the previous one are noted, too.
     """
     arrays, entries = load_arrays(record.backend), [record.entries[at] for at in _arguments(record, asked.wrt)]
     there = [one for one in entries if one.status is GradStatus.OK]
@@ -195,10 +195,9 @@ def _small(arrays: Arrays, there: Sequence[Entry]) -> list[str]:
 def counted(
     record: Record, wrt: frozenset[str], unused: Collection[str], trained: Collection[str] | None = None
 ) -> Record:
-    """The record with a census of the differentiated arguments, which are the parameters.
+    """The record with a census of the parameters, which are the differentiated arguments.
 
-    For a model of Flax NNX, the parameters are what ``trained`` names: running statistics are arguments too, and count
-    as frozen.
+    For a Flax NNX model, ``trained`` names the parameters. Running statistics are arguments too, and count as frozen.
     """
     every = [(at, record.entries[at]) for at in _arguments(record, wrt)]
     floating = [(at, one) for at, one in every if one.status not in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)]

@@ -1,4 +1,4 @@
-"""Remedies that are tried before they are printed: the program runs again with another expression in a line."""
+"""Tries remedies before they are printed: the program runs again with an expression in one line edited."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from backprobe.source.exchanged import names_of
 from backprobe.source.user_code import package
 
 RUNS, DEEP, NEXT = 6, 3, 2
-"""How often the program runs at most, how many edits are one remedy, and how many lines are looked at behind one."""
+"""The most runs of the program, the most edits in one remedy, and the most further lines tried after each edit."""
 
 CLOSE = 1e-3
-"""By how much of its largest number an output may change, for a remedy that is written into a patch."""
+"""A remedy is written into a patch only if no output changes by more than this share of its largest number."""
 
 
 @dataclass
 class TrialOutcome:
-    """What came of one run."""
+    """The outcome of one run."""
 
     arrived: frozenset[str] = frozenset()
     change: float | None = 0.0
-    """By how much of its largest number an output changed; None where it has another shape."""
+    """The largest change of an output, relative to its largest number; None if an output has another shape."""
 
     places: Sequence[tuple[str, int]] = ()
     """The lines that cut, or raised an error, in this run."""
@@ -44,36 +44,36 @@ class TrialOutcome:
 
     @property
     def is_close(self) -> bool:
-        """Is the output as it was, up to rounding?"""
+        """Is the output unchanged, up to rounding?"""
         return self.change is not None and self.change <= CLOSE
 
 
 @dataclass
 class WantedGradients:
-    """The gradients that are ``wanted`` of one program, and what trials of edits bring of them."""
+    """The ``wanted`` gradients of one program, and the trials that show which edits bring them."""
 
     trials: EditTrials
     wanted: Sequence[str]
     known: dict[Trial, TrialOutcome] = field(default_factory=dict)
 
     def edits_of(self, finding: Finding) -> Sequence[Edit]:
-        """What may be written at the line of a finding."""
+        """The candidate edits for a finding at its line."""
         every = [] if finding.source is None else self.edits_at(finding.source.file, finding.source.line)
         return edits_of(finding, every)
 
     def edits_at(self, file: str, line: int) -> Sequence[Edit]:
-        """What may be written at a line of a user's file."""
+        """The candidate edits at a line of a user's file."""
         return edits_at(file, line, names_of(file), self.trials.backend.edits) if package(file) is None else []
 
     def outcome(self, edits: tuple[Edit, ...]) -> TrialOutcome | None:
-        """What comes of a run with these edits; None where it cannot be made."""
+        """The outcome of a run with these edits; None if the run is not possible."""
         baseline, trial = self.trials.baseline.record, self.trials.run(*edits)
         if trial is not None and trial not in self.known:
             self.known[trial] = self._outcome(baseline, trial)
         return None if trial is None else self.known[trial]
 
     def is_tried(self, edit: Edit) -> TrialOutcome | None:
-        """What has come of one edit alone, if it was tried."""
+        """The outcome of one edit alone; None if it was not tried."""
         trial = self.trials.known.get((edit,))
         return None if trial is None else self.known.get(trial)
 
@@ -91,27 +91,27 @@ class WantedGradients:
 
 
 def edits_at(file: str, line: int, names: Mapping[str, Any], table: Table) -> Sequence[Edit]:
-    """What may be written at a line of a file with these global names."""
+    """The candidate edits at a line of a file. ``names`` are the global names of the file's module."""
     linecache.checkcache(file)
     text = "".join(linecache.getlines(file))
     return list(candidates(FileText(file, text, names, table), line)) if text and names else []
 
 
 def edits_keeping(file: str, line: int, names: Mapping[str, Any]) -> Sequence[Edit]:
-    """What may be written at a line of a file that drops the result of a call."""
+    """The candidate edits at a line of a file that drops the result of a call."""
     linecache.checkcache(file)
     text = "".join(linecache.getlines(file))
     return list(keeping(FileText(file, text, names, {}), line)) if text and names else []
 
 
 def edits_of(finding: Finding, every: Sequence[Edit]) -> Sequence[Edit]:
-    """The edits on a finding's line that concern a text which the finding mentions; all edits if there is none."""
+    """The edits of code that the finding mentions; all edits if there are no such edits."""
     parts = finding.fields.values()
     return [one for one in every if one.what and any(one.what in part for part in parts)] or every
 
 
 def changed(before: Record, after: Record, backend: Backend) -> float | None:
-    """By how much of its largest number an output changed, at most; None where one has another shape."""
+    """The largest change of an output, relative to its largest number; None if an output has another shape."""
     import numpy
 
     largest, arrays = 0.0, backend.arrays
@@ -130,7 +130,7 @@ def changed(before: Record, after: Record, backend: Backend) -> float | None:
 
 
 def wanted_of(record: Record, name: Any) -> list[str]:
-    """The names of the gradients that a remedy is to bring: one that was asked for, or those of all inputs."""
+    """The names of the gradients that a remedy should bring: the requested one, or those of all inputs."""
     missing = [one for one in record.entries if one.status is GradStatus.NOT_CONNECTED]
     if name is not None:
         return [one.name for one in missing if name in (one.name, *one.aliases)]
@@ -141,11 +141,12 @@ def wanted_of(record: Record, name: Any) -> list[str]:
 def tried(
     report: Report, wanted: Sequence[str], backend: Backend, again: Again, explains: Explains, runs: int
 ) -> Report:
-    """The report, with remedies that were tried, and without those that cure nothing.
+    """The report with tried remedies, and without remedies that cure nothing.
 
-    ``wanted`` are the names of the gradients that are missing, and there are at most so many ``runs``.
+    ``wanted`` are the names of the missing gradients. ``runs`` is the most runs that may be made.
     """
-    trials = EditTrials(backend, again, explains, min(RUNS, runs - 1) - 1)  # one more may try several together
+    # one run is reserved for several remedies together
+    trials = EditTrials(backend, again, explains, min(RUNS, runs - 1) - 1)
     cuts = WantedGradients(trials, wanted)
     if trials.left < 1 or not any(cuts.edits_of(one) for one in report.findings):
         return report
@@ -158,12 +159,12 @@ def tried(
 
 
 def untried(report: Report, why: str) -> Report:
-    """The report, with a note that says why no remedy was tried, once."""
+    """The report with a single note that says why no remedy was tried."""
     return replace(report, notes=tuple(dict.fromkeys([*report.notes, f"remedies were not tried: {why}"])))
 
 
 def _together(findings: Sequence[Finding], cuts: WantedGradients) -> bool:
-    # Do several remedies go together, as a patch has them?
+    # Do several remedies work together, as in one patch?
     every = tuple(dict.fromkeys(edit for one in findings for edit in one.edits))
     if any(_meets(edit, every[:at]) for at, edit in enumerate(every)):
         return False
@@ -187,11 +188,12 @@ def _tried(finding: Finding, cuts: WantedGradients) -> Finding:
         return replace(finding, remedy="") if is_false else finding
     edits, outcome = best
     sentence = said(edits, outcome, len(cuts.wanted))
-    return replace(finding, tried=(sentence,), edits=edits if outcome.is_close else ())  # it shows more than a bridge
+    # an edit proves more than a bridge, so its sentence replaces those about bridges
+    return replace(finding, tried=(sentence,), edits=edits if outcome.is_close else ())
 
 
 def _cures_nothing(edit: Edit, cuts: WantedGradients) -> bool:
-    # Was it tried, and is there no other cut behind it that would be to blame?
+    # Was the edit tried without effect, although no other cut is left that could be to blame?
     outcome = cuts.is_tried(edit)
     return outcome is not None and outcome.has_ended and not outcome.places
 
@@ -205,7 +207,7 @@ def _raises(edit: Edit, code: str, cuts: WantedGradients) -> bool:
 
 
 def _followed(edits: tuple[Edit, ...], cuts: WantedGradients) -> tuple[tuple[Edit, ...], TrialOutcome] | None:
-    # Extends the edits by edits of further lines that cut behind them, until gradients arrive.
+    # Adds edits of further cutting lines that the run with these edits reveals, until gradients arrive.
     outcome = cuts.outcome(edits)
     if outcome is None or outcome.arrived or len(edits) == DEEP:
         return None if outcome is None else (edits, outcome)
@@ -225,7 +227,7 @@ def _meets(edit: Edit, others: Sequence[Edit]) -> bool:
 
 
 def said(edits: Sequence[Edit], outcome: TrialOutcome, wanted: int, result: str = "output") -> str:
-    """What a trial has shown, in a sentence; ``result`` is what the program computes."""
+    """A sentence that says what a trial showed. ``result`` is the word for what the program computes."""
     lines = [_shown(edit, edits) for edit in edits]
     what = " and ".join(dict.fromkeys(lines))
     arrive = f"{len(outcome.arrived)} of {wanted} missing gradients arrive"
@@ -240,7 +242,7 @@ def said(edits: Sequence[Edit], outcome: TrialOutcome, wanted: int, result: str 
 
 
 def _shown(edit: Edit, edits: Sequence[Edit]) -> str:
-    # The line as it was tried; for one of several lines, only the part that was left out.
+    # The edited line. If it is only part of a statement, the replaced pieces instead.
     where, before = place(edit.file, edit.line), edit.text.split("\n")[edit.line - 1].strip()
     line = edited(edit.text, [one for one in edits if one.file == edit.file]).split("\n")[edit.line - 1].strip()
     if _is_statement(line) and _is_statement(before):

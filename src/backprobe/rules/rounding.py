@@ -19,7 +19,7 @@ class RoundingRule:
 
     def __init__(self, rows: RunRows) -> None:
         self.found: list[Alert] = []
-        self.next_end: int | None = WAIT  # the number of steps at which it is tested next
+        self.next_end: int | None = WAIT  # the rule judges next after so many steps; if None, never
         self.steps: list[int] = []
         self.parts: list[tuple[Matrix, Matrix]] = []  # how many numbers changed, and how many have a gradient
 
@@ -41,7 +41,7 @@ class RoundingRule:
         changing = numpy.atleast_1d((moved > 0).any(axis=1))
         with numpy.errstate(all="ignore"):
             share = numpy.nansum(moved[changing], axis=0) / numpy.nansum(live[changing], axis=0)
-        self.next_end = 2 * end if (share < FEW).all() else None  # also if it is not known
+        self.next_end = 2 * end if (share < FEW).all() else None  # None also if the share is NaN
         if self.next_end is not None and not _grows(share):
             most = int(numpy.nansum(live[changing, end - 1 :], axis=1).argmax())
             name = [one for one, is_changing in zip(names, changing, strict=True) if is_changing][most]
@@ -55,6 +55,6 @@ class RoundingRule:
 
 
 def _grows(share: Matrix) -> bool:
-    # Does it grow from the third quarter of the steps to the last, as in a warm-up?
+    # Does the share grow from the third quarter of the steps to the last quarter, as in a warm-up?
     quarter = len(share) // 4
     return bool(share[-quarter:].mean() > GROWS * share[-2 * quarter : -quarter].mean())

@@ -1,4 +1,4 @@
-"""The words of a drawing in which another verb shades each value."""
+"""The captions of a drawing in which a verb such as ``diff`` or ``attribute`` shades the values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NONE = Shade(())
 
 
 class ShadedCaptions(Captions):
-    """The texts of a ``Drawable``: lines and fills are those of its shades, and edges say the number that they have."""
+    """The texts of a ``Drawable``: each value shows its shade, and each edge shows its number."""
 
     def __init__(self, drawable: Drawable) -> None:
         super().__init__(drawable.record, load_arrays(drawable.record.backend))
@@ -27,13 +27,13 @@ class ShadedCaptions(Captions):
 
     @property
     def blamed(self) -> list[int]:
-        """The values whose border is seen first."""
+        """The values with a highlighted border."""
         return [at for at, shade in self.drawable.shades.items() if shade.is_blamed]
 
     def _shade(self, at: int) -> Shade:
         return self.drawable.shades.get(at, NONE)
 
-    # what is said of the whole
+    # about the whole drawing
 
     @property
     def heading(self) -> str:
@@ -45,7 +45,7 @@ class ShadedCaptions(Captions):
     def legend(self) -> Iterator[str]:
         yield from self.drawable.legend
 
-    # what is said of each value
+    # about each value
 
     def lines(self, at: int, name: str) -> list[str]:
         return list(self._shade(at).lines)

@@ -1,1 +1,1 @@
-"""The source of running code: finding its text, rewriting it to report names and calls, following its calls."""
+"""Works with the source of running code: finds its text, rewrites it to report names and calls, follows its calls."""

@@ -1,6 +1,4 @@
-"""The order in which a name is bound: bindings that may have run before a place is reached, and those that certainly
-have.
-"""
+"""The order of a name's bindings: which may have run before a place is reached, and which must have run."""
 
 from __future__ import annotations
 
@@ -16,16 +14,16 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.With, ast.AsyncWith)
 DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 ALWAYS = (How.ARGUMENT, How.COMPREHENSION)
-"""What is bound before any line of the scope that has it."""
+"""Kinds of bindings that run before any line of their scope."""
 
 Position = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Point:
-    """A place that a scope's code has reached: a node of a text. Without a node, all of the scope's code may have run.
+    """The place that a scope's code has reached: a node of ``text``, which is the last text that has begun to run.
 
-    ``text`` is the last text that has begun to run.
+    Without a node, all of the scope's code may have run.
     """
 
     text: SourceText
@@ -96,7 +94,7 @@ class BindingOrder:
         return _is_one_chosen(common, first[first.index(common) - 1], second[second.index(common) - 1])
 
     def _is_between(self, one: Binding, other: Binding, point: Point) -> bool:
-        # Does the other binding, which certainly precedes the point, come after this one on every way there?
+        # Does the other binding, which certainly precedes the point, come after this one on every path to the point?
         if one.within.frame is not point.scope.frame:
             return False
         if point.node is None or one.text is not point.text or self._is_before(one, point.node):
@@ -105,13 +103,13 @@ class BindingOrder:
         return bool(loops) and loops[0] in self._around(other.statement)
 
     def _is_before(self, one: Binding, node: Any) -> bool:
-        # Is the binding before a node of the same text, so that it runs first unless a loop goes back?
+        # Is the binding before a node of the same text? Then it runs first, unless a loop goes back.
         if one.how is How.LOOP and one.statement.iter in self._around(node):
             return False
         return _end(one)[1:] <= (node.lineno, node.col_offset)
 
     def _common_loops(self, one: Binding, node: ast.AST) -> list[Any]:
-        # The loops around both, innermost first, that lead from one back to the other.
+        # The loops around both, innermost first, through which the node may run before the binding.
         of_binding, of_node = list(self._around(one.statement)), list(self._around(node))
         return [
             loop
@@ -152,7 +150,7 @@ def _start(one: Binding) -> Position:
 
 
 def _end(one: Binding) -> Position:
-    # The position in the text from which on the binding has run: an assignment runs after its value is computed.
+    # The position in the text after which the binding has run. An assignment runs after its value is computed.
     if one.how in (How.ASSIGNED, How.WALRUS):
         return one.text.order, one.statement.end_lineno, one.statement.end_col_offset
     return _start(one)

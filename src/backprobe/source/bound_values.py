@@ -1,4 +1,4 @@
-"""The value that a binding gives to a name, and whether it can be called, as far as is known without running code."""
+"""The value that a binding gives to a name, and its possible uses, as far as is known without running code."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class BoundUse(StrEnum):
 class Bound:
     """The value that a binding gives: the object itself, only its type, or neither if that is unknown.
 
-    ``is_now`` marks an object that the text only spells: when the binding ran, another object may have had that
-    spelling. For a function, ``place`` is the file and line of its definition.
+    ``is_now`` marks an object that was found now by its spelling in the text. When the binding ran, the same spelling
+    may have meant another object. For a function, ``place`` is the file and line of its definition.
     """
 
     value: Any = UNKNOWN
@@ -51,7 +51,7 @@ class Bound:
     place: tuple[str, int] | None = None
 
     def can(self, use: BoundUse, name: str = "") -> bool | None:
-        """Can the value be called, has it this attribute, or has it items? None if not known."""
+        """Can the value be called, does it have this attribute, or does it have items? None if not known."""
         if self.value is not UNKNOWN:
             return can(self.value, use, name)
         if self.kind is None:
@@ -71,7 +71,7 @@ class Bound:
         return kind is not None and (issubclass(kind, ModuleType) or _has(kind, "__call__"))
 
     def may_be(self, held: Any) -> bool:
-        """Could it be the object that the name holds now?"""
+        """Could the value be ``held``, the object that the name holds now?"""
         if held is UNKNOWN or self.is_now:
             return True
         if self.value is not UNKNOWN:
@@ -82,7 +82,7 @@ class Bound:
 
 
 def can(value: Any, use: BoundUse, name: str = "") -> bool:
-    """Can an object be called, has it this attribute, or has it items? Runs no code of its class."""
+    """Can an object be called, does it have this attribute, or does it have items? Runs no code of its class."""
     if use is BoundUse.CALL:
         return callable(value)
     if use is BoundUse.ATTRIBUTE:
@@ -104,7 +104,7 @@ def bound_by(one: Binding, look: Look, name: str) -> Bound:
 
 
 def imported(one: Binding, look: Look) -> Any:
-    """The object that an import gives, if its module is loaded and has it; else ``UNKNOWN``."""
+    """The object that an import binds, if the module is loaded and has the object; else ``UNKNOWN``."""
     statement, alias = one.statement, one.node
     if isinstance(statement, ast.Import):
         wanted = alias.name if alias.asname else alias.name.split(".")[0]
@@ -116,7 +116,7 @@ def imported(one: Binding, look: Look) -> Any:
 
 
 def module_of(statement: ast.ImportFrom, look: Look) -> str:
-    """The full name of the module that something is imported from, if that module is loaded."""
+    """The full name of the module in a ``from`` import, if that module is loaded."""
     full = "." * statement.level + (statement.module or "")
     if statement.level:
         package = look("__package__")
@@ -128,7 +128,7 @@ def module_of(statement: ast.ImportFrom, look: Look) -> str:
 
 
 def exports(home: str, name: str) -> bool:
-    """Does ``from home import *`` give this name?"""
+    """Does ``from home import *`` bind this name?"""
     own = vars(sys.modules[home])
     listed = own.get("__all__")
     return name in own and (name in listed if isinstance(listed, list | tuple) else name[:1] != "_")

@@ -1,7 +1,7 @@
-"""The code of a module with hooks around its statements: they receive the values that a statement reads and makes.
+"""Puts hooks around the statements of a module. The hooks receive the values that a statement reads and computes.
 
-``x = f(u) + 1`` becomes ``x = made(begin(3), seen(seen(f)(seen(u))) + 1)``: the hooks are three functions, which are
-variables of the module, and 3 is the number of the statement. A lambda's body is a statement too.
+``x = f(u) + 1`` becomes ``x = made(begin(3), seen(seen(f)(seen(u))) + 1)``. The three hooks are functions in variables
+of the module, and 3 is the number of the statement. The body of a lambda counts as a statement.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Statement:
     names: tuple[str, ...]
     is_return: bool
     is_call: bool
-    """Is it a call whose result goes nowhere?"""
+    """Is it a call whose result is not used?"""
 
 
 def with_hooks(source: str | bytes, file: str, statements: list[Statement]) -> CodeType:
@@ -118,7 +118,7 @@ class _Reads(ast.NodeTransformer):
 
 
 def _is_plain(node: ast.AST) -> bool:
-    # Is it a variable, or reached from one by attributes and by keys that are constants or variables?
+    # Is it a variable, or read from one by attributes and by keys that are constants or variables?
     if not isinstance(getattr(node, "ctx", None), ast.Load):
         return False
     while isinstance(node, ast.Attribute | ast.Subscript):
@@ -129,7 +129,7 @@ def _is_plain(node: ast.AST) -> bool:
 
 
 def _within(node: Any) -> ast.expr:
-    # The same for the owners on the way in such an expression: ``w`` in ``w.data``.
+    # Put hooks around the owners in such an expression: ``w`` in ``w.data``.
     if not isinstance(node, ast.Name):
         node.value = _within(node.value)
     return _call(SEEN, node, node, ast.Constant(""), ast.Constant(True))

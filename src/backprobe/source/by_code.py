@@ -1,7 +1,7 @@
 """Caches by code object: results that are computed once for each piece of code.
 
-Equal functions in two files have equal code, for example a library's function and a copy of it: Python compares neither
-files nor texts. So results that depend on these are cached by file as well.
+Equal functions in two files, such as a library's function and a copy of it, have equal code objects: Python compares
+neither files nor texts. So results that depend on file or text are cached by file as well.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Found = TypeVar("Found")
 def by_code(
     most: int,
 ) -> Callable[[Callable[Concatenate[CodeType, Given], Found]], Callable[Concatenate[CodeType, Given], Found]]:
-    """As ``functools.lru_cache``, for functions of code whose file matters.
+    """Like ``functools.lru_cache``, for functions of a code object whose result depends on its file.
 
     >>> here, there = (compile("1", file, "eval") for file in ("here.py", "there.py"))
     >>> here == there, by_code(8)(lambda code: code.co_filename)(there)

@@ -1,8 +1,8 @@
-"""Bytecode as events: the effect of each instruction on the names of the source text.
+"""Translates bytecode to events: the effect of each instruction on the names of the source text.
 
 The code of a running block cannot be rewritten, so it is traced instruction by instruction. Only a few instructions
 matter: those that store, delete or read a name, call, write in place, or end a statement. Each belongs to the piece of
-source text that ends at the same place; beyond that, names, lines and origins are the same as the rewriter's.
+source text that ends at the same place. Names, lines and origins are those of the rewriter.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class To(Enum):
     STORE = auto()
     DELETE = auto()
     HIDE = auto()  # a comprehension that runs inside this frame begins to use the variable's slot
-    CAPTURE = auto()  # takes the variable itself, for a closure, rather than its value
+    CAPTURE = auto()  # takes the variable itself instead of its value, for a closure
 
 
 VARIABLES = {
@@ -59,7 +59,7 @@ VARIABLES = {
     "DELETE_FAST": (To.DELETE,),
     "DELETE_DEREF": (To.DELETE,),
 }
-"""The opcodes of Python 3.11 to ``NEWEST`` whose argument is a variable, or two, by what is done to each, in order."""
+"""The opcodes of Python 3.11 to ``NEWEST`` with one or two variables as argument: what each does to these, in order."""
 
 VALUES = {
     "LOAD_ATTR": Does.EXPOSE,
@@ -77,13 +77,13 @@ VALUES = {
     "RETURN_VALUE": Does.RETURN,
     "RETURN_CONST": Does.RETURN,
 }
-"""Instructions that may execute an expression or statement that a block reports, and what they do in that case."""
+"""Instructions that may execute an expression or statement that a block reports, and what they then do."""
 
 NEWEST = (3, 13)
-"""The newest Python whose opcodes are in these tables. Those of a newer one are not guessed at."""
+"""The newest Python whose opcodes are in these tables. Opcodes of newer releases are not guessed."""
 
 ADDING = ("LIST_APPEND", "SET_ADD", "MAP_ADD")
-"""Instructions that add an item to the result of a comprehension, or to a display with a star, which is no loop."""
+"""Instructions that add an item to the result of a comprehension, or to a display with a star, which has no loop."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,9 +113,9 @@ class Events:
 
 @lru_cache(4096)
 def events(code: CodeType, around: CodeType, file: str) -> Events:
-    """``around`` is the function's or module's code; ``file`` distinguishes equal code of two files.
+    """The events of a code object. Raises NoSource.
 
-    ``around`` is the function's or module's code, and ``file`` tells equal ones of two files apart.
+    ``around`` is the code of the function or module that contains it. ``file`` distinguishes equal code in two files.
     """
     if sys.version_info[:2] > NEWEST:
         raise NoSource(
@@ -135,7 +135,7 @@ def events(code: CodeType, around: CodeType, file: str) -> Events:
 
 
 def is_rewritten(code: CodeType) -> bool:
-    """Is it the code of a function that reports to a probe by itself?"""
+    """Is it the rewritten code of a function, which reports to a probe by itself?"""
     return any(name.startswith("@") for name in code.co_freevars)
 
 
@@ -151,12 +151,12 @@ def _marks(code: CodeType, file: str) -> Marks:
 
 @lru_cache(4096)
 def comprehension_heads(code: CodeType) -> frozenset[int]:
-    """The instructions where loops of comprehensions begin; from Python 3.12 on these are part of the
+    """The instructions where loops of comprehensions begin. From Python 3.12 on, comprehensions are part of the
     surrounding code.
     """
-    heads, loops = set[int](), list[tuple[int, int]]()  # the open loops, and where they end
+    heads, loops = set[int](), list[tuple[int, int]]()  # the open loops: where each begins and ends
     instructions = [*dis.get_instructions(code)]
-    if any(instruction.opname == "GET_ANEXT" for instruction in instructions):  # a loop of another kind, not counted
+    if any(instruction.opname == "GET_ANEXT" for instruction in instructions):  # an asynchronous loop is not counted
         return frozenset()
     for instruction in instructions:
         loops = [loop for loop in loops if instruction.offset < loop[1]]
@@ -186,7 +186,7 @@ def variables(instruction: dis.Instruction, code: CodeType) -> list[tuple[To, st
     """What an instruction does to variables, in order."""
     does = VARIABLES.get(instruction.opname, ())
     names = (instruction.argval,) if len(does) == 1 else instruction.argval
-    is_fast = "LOAD_FAST" in instruction.opname  # from 3.13 on, LOAD_FAST also does what LOAD_CLOSURE did
+    is_fast = "LOAD_FAST" in instruction.opname  # from Python 3.13 on, LOAD_FAST replaces LOAD_CLOSURE
     captured = (*code.co_cellvars, *code.co_freevars) if is_fast else ()
     return [
         (To.CAPTURE if to is To.READ and name in captured else to, name)
@@ -238,7 +238,7 @@ def _event(
 
 
 WITHOUT_TARGET = {To.READ: Does.READ, To.DELETE: Does.DELETE, To.HIDE: Does.OPEN, To.STORE: Does.CLOSE}
-"""What is done to a variable where no target of the text is stored to."""
+"""The effect on a variable if the instruction stores to no target in the text."""
 
 
 def _event_of_values(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:

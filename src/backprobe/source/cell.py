@@ -1,7 +1,7 @@
-"""A notebook cell: its code as the notebook compiles it, and running it with every binding reported.
+"""Compiles a notebook cell as the notebook does, and runs it with every binding reported.
 
-The cell runs at module level, in the notebook's own namespace. The object that its rewritten code reports to is a
-constant of the code, so that no name of ours ever appears in that namespace.
+The cell runs at module level, in the notebook's own namespace. Its rewritten code reports to an object that is a
+constant of the code, so that none of our names appear in that namespace.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ ABSENT = object()
 
 @dataclass(frozen=True)
 class Cell:
-    """The code of a cell, how the notebook compiles it, and the namespace that it runs in.
+    """The code of a cell, how the notebook compiles it, and the namespace in which it runs.
 
     ``file`` is the name under which the notebook keeps the text for tracebacks. Raises NothingToDifferentiate for a
-    cell without code, and Unsupported for one whose code cannot run here as a whole.
+    cell without code, and Unsupported for a cell that cannot run as a whole here.
     """
 
     tree: ast.Module
@@ -60,12 +60,12 @@ class Cell:
 
     @property
     def __name__(self) -> str:
-        """How messages call it."""
+        """The name of the cell in messages."""
         return "the cell"
 
     @cached_property
     def names(self) -> ModuleNames:
-        """The names that the cell's own code binds, imports, and reads (including those it assigned before)."""
+        """The names that the cell's own code binds, imports and reads. Names that it assigned before count as read."""
         return ModuleNames(self.tree.body)
 
     @property
@@ -94,7 +94,7 @@ class Cell:
         return min(lines, default=None)
 
     def mentions(self, names: Collection[str]) -> bool:
-        """Does its code mention one of these, as a name or an attribute?"""
+        """Does the cell's code mention one of these, as a name or an attribute?"""
         parts = (getattr(part, "attr", getattr(part, "id", "")) for part in ast.walk(self.tree)) if names else ()
         return any(part in names for part in parts)
 
@@ -124,7 +124,7 @@ class Cell:
 
 
 def refusing_depth(file: str) -> AbstractContextManager[None]:
-    """A cell whose expressions are nested too deeply to be walked raises NoSource."""
+    """Inside this context, a cell with expressions nested too deeply to be walked raises NoSource."""
     return refusing_deep_nesting("the cell", asked="%%probe", found=file)
 
 
@@ -158,7 +158,7 @@ def _refuse_suspended(node: ast.expr | ast.stmt, lines: Sequence[str]) -> None:
 
 
 def _cell_magic(tree: ast.Module) -> str | None:
-    # The name of the cell magic, if the cell only consists of one, as IPython writes it.
+    # The name of the cell magic, if the cell consists only of a cell magic. IPython has translated it to a call.
     match tree.body:
         case [ast.Expr(ast.Call(ast.Attribute(attr="run_cell_magic"), [ast.Constant(name), *_]))]:
             return str(name)

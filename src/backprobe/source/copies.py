@@ -1,7 +1,7 @@
-"""Reporting copies of functions, reused because making one takes longer than running many functions.
+"""Reporting copies of functions. They are reused, because making a copy takes longer than running many functions.
 
-Each copy has a cell that holds the function which opens its listener. A copy is lent to one user at a time, who sets
-that cell; after it is returned, its calls report to nobody.
+Each copy has a cell for the function that opens its listener. A copy is lent to one user at a time, who sets this cell.
+After the copy is returned, its calls report to nobody.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ MOST = 4096  # functions with copies
 
 
 class Copy:
-    """One function that reports, with its decorators, and the cell that it looks for its opener in."""
+    """The reporting copy of one function, with its decorators, and the cell that holds its opener."""
 
     __slots__ = ("around", "cell", "code", "file", "function", "inner", "kinds", "name", "plain", "sites", "waiting")
 
     def __init__(self, original: FunctionType, operations: bool, waiting: list[Copy], journals: bool = False) -> None:
-        """``waiting`` are the copies of this function that nobody uses. Raises NoSource."""
+        """``waiting`` are the copies of this function that are not in use. Raises NoSource."""
         self.waiting = waiting
         self.kinds: dict[Any, Any] = {}  # facts that its users cache, by caller
         *decorators, plain = undecorated(original)
@@ -38,7 +38,7 @@ class Copy:
 
     @property
     def is_current(self) -> bool:
-        """Is the original still what it was? Programs may give a function other code or defaults."""
+        """Is the original unchanged? Programs may give a function other code or defaults."""
         plain, inner = self.plain, self.inner
         return (
             self.code is plain.__code__
@@ -48,22 +48,22 @@ class Copy:
         )
 
     def give_back(self) -> None:
-        """Return the copy: its calls report to nobody until it is lent again."""
+        """Return the copy. Its calls report to nobody until it is lent again."""
         self.cell.cell_contents = _nobody
         self.waiting.append(self)
 
 
 class Copies:
-    """The copies not in use, by the function they were made from."""
+    """The copies that are not in use, by original function."""
 
     def __init__(self) -> None:
         self.waiting: dict[tuple[FunctionType, bool, bool], list[Copy]] = {}
 
     def lend(self, function: FunctionType, operations: bool, journals: bool = False) -> Copy | None:
-        """A copy of the function; None if no copies are kept of it. Raises NoSource.
+        """A copy of the function, with its decorators; None if no copies are kept of this function. Raises NoSource.
 
-        The user puts the function that opens a listener into its cell. Decorators stay around it. With ``operations``
-        each subexpression is reported as well; with ``journals`` it reports as ``source/journalling`` says.
+        The user puts the function that opens a listener into the copy's cell. With ``operations`` each subexpression is
+        reported as well. With ``journals`` the copy reports as described in ``source/journalling``.
         """
         waiting = self.waiting.get((function, operations, journals))
         if waiting is None:
@@ -73,13 +73,13 @@ class Copies:
         try:
             while not (copy := waiting.pop()).is_current:
                 pass
-        except IndexError:  # there is none left, or another thread took the last one
+        except IndexError:  # no copy is left, or another thread took the last one
             copy = Copy(function, operations, waiting, journals)
         return copy
 
 
 def undecorated(function: FunctionType) -> list[FunctionType]:
-    """A function, and those inside it that its decorators wrap, the plain one last."""
+    """A function and the functions that its decorators wrap, the plain one last."""
     found = [function]
     while type(inner := found[-1].__dict__.get("__wrapped__")) is FunctionType and inner not in found:
         found.append(inner)
@@ -87,7 +87,7 @@ def undecorated(function: FunctionType) -> list[FunctionType]:
 
 
 def _held(decorator: FunctionType) -> list[tuple[CellType, FunctionType]]:
-    # The functions that a decorator's wrapper holds, with their cells; it wraps one of them.
+    # The functions in the closure of a decorator's wrapper, with their cells. The wrapper wraps one of them.
     return [
         (cell, cell.cell_contents)
         for cell in decorator.__closure__ or ()
@@ -104,9 +104,10 @@ def _is_filled(cell: CellType) -> bool:
 
 
 def is_lasting(function: FunctionType) -> bool:
-    """Is the function part of an imported module, which lives on anyway, without references to anything but its class?
+    """Does the function belong to an imported module, and hold no reference to anything but its class?
 
-    Decorators around it are allowed if they mark nothing and the module holds the decorated function.
+    A copy of it then keeps nothing alive that would otherwise be freed. Decorators are allowed if they add no
+    attributes and have no defaults, and if the module holds the decorated function.
     """
     *decorators, plain = undecorated(function)
     home = sys.modules.get(plain.__module__ or "")
@@ -129,11 +130,11 @@ def _found(home: Any, qualified: str) -> Any:
 
 
 class _Nobody(CodeListener):
-    # Listens to a copy that is called after its user has given it back.
+    # The listener of a copy that is called after its user has returned it.
     sites: tuple[Site, ...] = ()
 
     def extend(self, said: Any, /) -> None:
-        """What a journalling copy binds."""
+        """Ignore the values that a journalling copy binds."""
 
 
 def _nobody(*_: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Calls in the text of a program that differentiate a function of it, as ``jax.grad(f)(x)`` does."""
+"""Finds calls in a program's text that differentiate one of its functions, such as ``jax.grad(f)(x)``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 JACOBIANS = "jac"
-"""How the names of functions begin that differentiate what need not be one number."""
+"""How the names of functions begin that differentiate outputs of more than one number."""
 
 
 @dataclass(frozen=True)
 class DerivativeCall:
-    """One such call: its name, line and text, the text of the function, and of the point where the derivative
-    is taken.
-    """
+    """One such call: its name, line and text, and the texts of the function and of its arguments."""
 
     name: str
     line: int
@@ -25,7 +23,7 @@ class DerivativeCall:
 
     @property
     def probed(self) -> str:
-        """The probe of the same function; if the function may return several numbers, of their sum."""
+        """The text of a probe of the same function. If the function may return several numbers, their sum is probed."""
         of = ", of=lambda out: out.sum()" if self.name.rpartition(".")[2].startswith(JACOBIANS) else ""
         return f"bp.probe({self.function if self.function.isidentifier() else 'f'}{of})({self.arguments or 'x'})"
 
@@ -50,7 +48,7 @@ def derivative_calls(
 
 
 def block_at(file: str, line: int) -> ast.AST | None:
-    """The innermost ``with`` statement whose head is on a line of a file; None where the text is not there."""
+    """The innermost ``with`` statement whose head is on a line of a file; None if there is no text."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
@@ -70,7 +68,7 @@ def _imported(nodes: Sequence[ast.AST], package: str, names: Collection[str]) ->
 
 
 def _name(function: ast.expr, package: str, names: Collection[str], bare: Collection[str]) -> str:
-    # The name of a function that differentiates; empty for any other.
+    # The name of a function that differentiates; empty for other functions.
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == package:
         return function.attr if function.attr in names else ""
     return function.id if isinstance(function, ast.Name) and function.id in bare else ""
@@ -87,6 +85,6 @@ def _call(call: ast.Call, outer: ast.Call | None, name: str) -> DerivativeCall:
 
 
 def _primals(given: Sequence[ast.expr], name: str) -> Sequence[ast.expr]:
-    # What a function that takes the function and its arguments together is given.
+    # The arguments at which the derivative is taken, for functions such as ``jvp`` that receive them with the function.
     first = given[0] if given and name.endswith(".jvp") else None
     return first.elts if isinstance(first, ast.Tuple | ast.List) else given

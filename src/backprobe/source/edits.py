@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 Piece = tuple[int, int, str]
-"""Where a part of the text begins and ends, in characters, and what stands there instead."""
+"""The first character of a part of the text, the end of the part, and the text that replaces it."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Edit:
     file: str
     line: int
     text: str
-    """All of the file, as it was."""
+    """The whole text of the file before the edit."""
 
     pieces: tuple[Piece, ...]
     what: str = ""
@@ -36,19 +36,19 @@ class Edit:
 
     @property
     def after(self) -> str:
-        """The edited line, without what is around it."""
+        """The edited line, stripped."""
         return edited(self.text, [self]).split("\n")[self.line - 1].strip()
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
-    """A text with the edits made; a change that two edits share is made once."""
+    """The text with the edits made. A change that two edits share is made once."""
     for start, end, instead in sorted({piece for edit in edits for piece in edit.pieces}, reverse=True):
         text = text[:start] + instead + text[end:]
     return text
 
 
 def patch(edits: Sequence[Edit], root: Path) -> bytes:
-    """A unified diff of edits, with the names of the files from a folder on, as ``git apply`` takes it there."""
+    """A unified diff of edits, with file names relative to a folder, so that ``git apply`` works in that folder."""
     return b"".join(_patch_of(file, edits, root) for file in dict.fromkeys(edit.file for edit in edits))
 
 
@@ -59,11 +59,11 @@ def _patch_of(file: str, edits: Sequence[Edit], root: Path) -> bytes:
         opened.seek(0)
         encoding, _ = tokenize.detect_encoding(opened.readline)
     before, after = (text.split("\n") for text in (own[0].text, edited(own[0].text, own)))
-    if len(before) == len(after):  # an edited line of which nothing remains is dropped
+    if len(before) == len(after):  # drop an edited line if nothing of it remains
         after = [now for was, now in zip(before, after, strict=True) if now.strip() or not was.strip()]
     name = Path(os.path.relpath(file, root)).as_posix()
     end = "\r\n" if b"\r\n" in raw else "\n"
-    is_open = not raw.endswith(b"\n")  # linecache has a line end there
+    is_open = not raw.endswith(b"\n")  # linecache adds a line end
     lines, others = (_ended(text, end, is_open) for text in (before, after))
     made = list(difflib.unified_diff(lines, others, f"a/{name}", f"b/{name}"))
     missing = "\n\\ No newline at end of file\n"

@@ -1,4 +1,4 @@
-"""Temporarily running functions as the edited text of their file defines them."""
+"""Temporarily runs functions as the edited text of their file defines them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBER = count()
 
 
 class NotExchanged(Exception):
-    """The text does not compile, or is not the text that the running functions were made from."""
+    """The text does not compile, or it is not the text from which the running functions were made."""
 
 
 def functions_of(file: str) -> list[FunctionType]:
@@ -41,7 +41,7 @@ def _held(values: Iterable[Any]) -> Iterator[FunctionType]:
 
 
 def names_of(file: str) -> Mapping[str, Any]:
-    """The global names of a file."""
+    """The global names of a file's module."""
     for module in [*sys.modules.values()]:
         if isinstance(module, ModuleType) and vars(module).get("__file__") == file:
             return vars(module)
@@ -51,11 +51,10 @@ def names_of(file: str) -> Mapping[str, Any]:
 
 @contextmanager
 def exchanged(edits: Sequence[Edit], alive: Callable[[str], Sequence[FunctionType]]) -> Iterator[Mapping[str, str]]:
-    """Within this context the functions of the edited files run as edited. Raises NotExchanged.
+    """Inside this context the functions of the edited files run as edited. Raises NotExchanged.
 
-    ``alive`` returns the functions of a file.
-
-    The context gives the names of the edited texts there, each with the name of its file.
+    ``alive`` returns the functions of a file. The context's value maps the file names of edited texts, as they appear
+    in tracebacks, to the original file names.
     """
     undo: list[Any] = []
     names: dict[str, str] = {}
@@ -102,7 +101,7 @@ def _exchange(file: str, edits: Sequence[Edit], alive: Sequence[FunctionType], u
 
 
 def _pairs(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    # The functions of a text, each with the one at the same place in the edited text.
+    # The functions of a text, each with the function at the same place in the edited text.
     own, others = ([one for one in code.co_consts if isinstance(one, CodeType)] for code in (before, after))
     if [one.co_qualname for one in own] != [one.co_qualname for one in others]:
         raise NotExchanged("the edited text defines other functions")

@@ -16,11 +16,11 @@ from backprobe.source.tracebacks import is_mistake_of_ours, steps
 from backprobe.source.user_code import package
 
 ANSWERING = ("__getattr__", "__getattribute__")
-"""Functions of classes that say that there is no such attribute: the error is about who asked."""
+"""Methods that raise if there is no such attribute. The error is about the code that reads the attribute."""
 
 
 def raising_step(error: BaseException) -> TracebackType | None:
-    """The traceback step in which the program's own line raised; None if something that it called did."""
+    """The traceback step in which the program's own line raised; None if a called function raised."""
     every = [] if error.__traceback__ is None or is_mistake_of_ours(error) else list(steps(error.__traceback__))
     while every and _passes_on(every[-1].tb_frame.f_code):
         every.pop()
@@ -28,14 +28,14 @@ def raising_step(error: BaseException) -> TracebackType | None:
 
 
 def _passes_on(code: CodeType) -> bool:
-    # Is this frame only a wrapper that passes on a call of the program, as a probe does?
+    # Does this frame only pass on a call or a read of the program, as a probe does?
     return code.co_name in ANSWERING or package(code.co_filename) == "backprobe"
 
 
 def expressions_at(step: TracebackType, text: SourceText) -> list[tuple[Any, ast.AST]]:
     """The expressions of a text that belong to a step's instruction, each with the surrounding node.
 
-    None if the instruction has no exact position.
+    Empty if the instruction has no exact position.
     """
     place = _place(step.tb_frame.f_code, step.tb_lasti)
     if place is None:
@@ -45,7 +45,7 @@ def expressions_at(step: TracebackType, text: SourceText) -> list[tuple[Any, ast
 
 
 def statement_at(frame: FrameType, line: int, text: SourceText) -> ast.stmt | None:
-    """The innermost statement of a module at a line that its frame has reached."""
+    """The innermost statement of a text at a line."""
     found = [
         node
         for node in ast.walk(text.tree)
@@ -55,7 +55,7 @@ def statement_at(frame: FrameType, line: int, text: SourceText) -> ast.stmt | No
 
 
 def text_of(frame: FrameType) -> SourceText | None:
-    """The text of the file whose code runs in a frame; None where there is none, or it has changed since."""
+    """The text of the file whose code runs in a frame; None if there is no text, or if it has changed since."""
     code = frame.f_code
     try:
         if is_module(code):
@@ -77,7 +77,8 @@ def _place(code: CodeType, instruction: int) -> Place | None:
 
 
 def _places(node: ast.expr) -> Iterator[Place]:
-    # The positions that the compiler may give an expression: a chain over several lines may begin at its last name.
+    # The positions that the compiler may give to an expression. That of a chain over several lines may begin at the
+    # last name.
     end = node.end_lineno or 0, node.end_col_offset or 0
     yield node.lineno, end[0], node.col_offset, end[1]
     last = node.func if isinstance(node, ast.Call) else node

@@ -1,4 +1,4 @@
-"""Following calls: the user's functions that a program calls run as copies that report to a listener of their own."""
+"""Follows calls: the user's functions that a program calls run as copies, which report to listeners of their own."""
 
 from __future__ import annotations
 
@@ -19,82 +19,80 @@ Caller = TypeVar("Caller")
 
 
 def plain_function(function: Any) -> FunctionType | None:
-    """The plain function, or that of a method; None if it is a wrapper or was marked as one."""
+    """The plain function, or the function of a method; None for a wrapper, or a function marked as a wrapper."""
     plain = function.__func__ if type(function) is MethodType else function
     return plain if type(plain) is FunctionType and not plain.__dict__ else None
 
 
 Way = tuple[type, Any]
 Known = dict[int | Way, CodeType | None]
-"""Code by its identity, which is held for that, and ways of calling objects.
+"""Code objects by identity, which are kept alive for this, and ways of calling objects.
 
-Code itself is no key: Python hashes all its instructions each time, which takes longer than many a call.
+A code object itself is a bad key: Python hashes all its instructions each time, which takes longer than many calls.
 """
 
 
 def way_of(kind: type) -> Way:
-    """The cache key for a type of objects: a program may give a class another ``__call__``."""
+    """The cache key for calls of objects of a type. A program may give a class another ``__call__``."""
     return kind, getattr(kind, "__call__", None)  # noqa: B004  # what it is, and not whether there is one
 
 
 class Callables(Protocol):
-    """What a framework knows of the functions and objects that a program calls. The defaults here know
-    nothing special.
-    """
+    """A framework's knowledge of the functions and objects that a program calls. The defaults know nothing special."""
 
     def is_compiled(self, function: Any) -> bool:
-        """Did the framework compile it, so that the functions inside cannot be replaced?"""
+        """Did the framework compile the function, so that functions inside it cannot be replaced?"""
         return False
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
-        """For an object that the framework calls in a special way: the function it runs, and how to run another
-        instead.
+        """For an object that the framework calls in a special way: the function that it runs, and a function that runs
+        another one in its place.
 
-        These are its transformations, its compiled functions and, with ``modules_too``, its modules.
+        Such objects are transforms, compiled functions and, with ``modules_too``, modules.
         """
         return None
 
     def higher_order(self, function: Any) -> Callable[..., Any] | None:
-        """For a function of the framework that calls functions given to it: what to call in its place."""
+        """For a function of the framework that calls functions passed to it: the function to call in its place."""
         return None
 
     def is_data(self, value: Any) -> bool:
-        """Is this callable also a container of tensors, which a function may be given in order to look into it?"""
+        """Is this callable also a container of tensors, so that a function may receive it as data?"""
         return False
 
     def held(self, function: Any) -> Sequence[Any] | None:
         """The functions that a library's module holds and will call, if none of them can be replaced.
 
-        None for anything else: then no other object of its type is such a module either.
+        None for other objects. Then no object of the same type is such a module.
         """
         return None
 
     def hidden(self, function: Any) -> Any:
-        """What an object that is not a Python function says that it wraps."""
+        """The function that an object, other than a Python function, declares to wrap."""
         try:
-            return object.__getattribute__(function, "__dict__").get("__wrapped__")  # the object itself is not asked
+            return object.__getattribute__(function, "__dict__").get("__wrapped__")  # runs no code of the object
         except AttributeError:
             return None
 
     def rule(self, function: Any) -> CodeType | None:
         """The code of the derivative rule that the program gave to its own function; None if not known.
 
-        Such a function has no lines to record: its derivative is what the rule says.
+        The lines of such a function are not recorded, because its derivative comes from the rule.
         """
         return None
 
 
 class NoteTaker(Protocol):
-    """Takes the code of a note on what was not followed, and its fields."""
+    """Receives the code and fields of a note about a function that was not followed."""
 
     def __call__(self, code: str, **fields: str) -> None: ...
 
 
 class FollowedCalls(Generic[Caller]):
-    """Which of the functions that a program calls are followed, and what is run in their place.
+    """Decides which of the functions that a program calls are followed, and which copies run in their place.
 
     ``home`` is the installed package that the program belongs to, if any. ``follows_modules`` is False if modules
-    already report by a path of their own, whoever calls them.
+    already report by their own paths.
     """
 
     def __init__(
@@ -109,27 +107,27 @@ class FollowedCalls(Generic[Caller]):
         raise NotImplementedError
 
     def handing(self, function: Any, forget: Callable[[], object]) -> Any:
-        """What to call in place of a function that is not followed: the function itself, or a wrapper that checks the
-        functions passed to it.
+        """The function to call in place of one that is not followed: itself, or a wrapper that checks the functions
+        passed to it.
 
-        Calling ``forget`` makes the next call be checked as well.
+        Calling ``forget`` has the next call checked as well.
         """
         return function
 
     def call_settled(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call what may run the functions that it is given several times, and keep but one of these runs."""
+        """Call a function that may run the functions passed to it several times, but use only one of the runs."""
         return function(*args, **kwargs)
 
     def follow_once(self, caller: Caller, function: Any) -> Any:
-        """What ``follow`` returns, to be called at once and not again."""
+        """Like ``follow``, for a function that is called at once and only once."""
         return self.follow(caller, function)
 
     def follow(self, caller: Caller, function: Any) -> Any:
-        """The reporting version of a function of the program; None where ``function`` is not that."""
+        """The reporting version of a function of the program; None for other functions."""
         kind = type(function)
         if way_of(kind) in self.foreign:
             return None
-        if kind is FunctionType and not function.__dict__:  # nothing is wrapped in it, and it is not compiled
+        if kind is FunctionType and not function.__dict__:  # it wraps nothing, and is not compiled
             known = id(function.__code__)
             if known in self.foreign:
                 return None
@@ -145,7 +143,7 @@ class FollowedCalls(Generic[Caller]):
         inner, call = innermost(function), None
         if called is not None or inner is None:
             if function is None:
-                return None  # Python itself raises the error that it cannot be called
+                return None  # not callable: Python itself will raise the error
             if called is None:
                 self._note_hidden(function)
                 called = MethodType(kind.__call__, function), None
@@ -168,8 +166,8 @@ class FollowedCalls(Generic[Caller]):
         return followed if followed is None or call is None else functools.partial(self.call_settled, call, followed)
 
     def _know_foreign(self, kind: type, called: Any, inner: FunctionType | None, function: Any) -> None:
-        # Next time a plain function or method is recognized by its code, and an object by its type, if the type defines
-        # its call. Types created inside a function are not kept, since they would keep its variables alive.
+        # Remember a plain function or method by its code, and an object by its type if the type defines the call. Types
+        # created inside a function are not remembered, since they would keep its variables alive.
         plain = plain_function(function) if called is None else None
         if plain is not None:
             if not plain.__code__.co_freevars:  # one decorator's wrappers share their code
@@ -187,7 +185,7 @@ class FollowedCalls(Generic[Caller]):
             return None
 
     def note_compiled(self, function: Any) -> bool:
-        """Did the framework compile this callable? Then its inside is not seen, and a note says so."""
+        """Did the framework compile this callable? Then its inside cannot be observed, and a note says so."""
         is_compiled = self.callables.is_compiled(function)
         if is_compiled:
             self.note("compiled_not_followed", name=getattr(function, "__qualname__", None) or type(function).__name__)
@@ -214,13 +212,13 @@ class FollowedCalls(Generic[Caller]):
             self.note("own_rule", name=name, rule=rule.co_name, at=at)
 
     def is_followed(self, function: Any, inner: FunctionType) -> bool:
-        """Is it the user's, or part of the program's own package? ``inner`` is its innermost function."""
+        """Does the function belong to the user or the program's own package? ``inner`` is its innermost function."""
         installed = package(inner.__code__.co_filename)
         return installed is None or (installed != "" and installed == self.home)
 
     def _higher_order(self, caller: Caller, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        # The function itself may treat a following argument as data although it can be called: a model that is mapped
-        # over.
+        # Call the function with reporting versions of the functions among its arguments. An argument other than the
+        # first may be data although it is callable, such as a model that is mapped over.
         exchanged = functools.partial(self.exchanged, caller)
         if isinstance(function, functools.partial):  # it may hold tuples of functions, such as layers
             held = (exchanged(one) if isinstance(one, tuple) else one for one in function.args)
@@ -231,7 +229,7 @@ class FollowedCalls(Generic[Caller]):
         return self.call_settled(function, *map(exchanged, args[:1]), *rest, **words)
 
     def exchanged(self, caller: Caller, argument: Any) -> Any:
-        """An argument with the user's functions in it exchanged for reporting ones."""
+        """An argument in which the user's functions are exchanged for reporting ones."""
         if isinstance(argument, tuple | list) and argument and all(map(callable, argument)):
             return [self.exchanged(caller, one) for one in argument]
         return (self.follow(caller, argument) or argument) if callable(argument) else argument

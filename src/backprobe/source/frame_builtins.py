@@ -1,4 +1,4 @@
-"""``locals()`` and similar functions in rewritten code: they must only see the program's own names."""
+"""Replacements for ``locals()`` and similar functions in rewritten code, which see only the program's own names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def seen_by(function: Any) -> Callable[..., Any]:
 
 
 def _own(frame: FrameType | None) -> dict[str, Any]:
-    # The local names of a frame without those that rewriting put there, which all begin with ``@``.
+    # The local names of a frame without those added by rewriting, which all begin with ``@``.
     assert frame is not None
     return {name: value for name, value in frame.f_locals.items() if not name.startswith("@")}
 

@@ -1,4 +1,4 @@
-"""Names and expressions in a running frame, evaluated without running any user code."""
+"""Evaluates names and expressions in a running frame without running any user code."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from backprobe.source.raw_variables import raw_variables, variables_of_comprehen
 
 WRITES_BACK = sys.version_info[:2] == (3, 12)
 KEEPS = sys.version_info < (3, 13)
-"""Does a frame keep what ``f_locals`` returned, and with that the variables as they were, until it is left?"""
+"""Does a frame keep the dict returned by ``f_locals``, with the old values of variables, until it is left?"""
 TRACING = frozenset({"call", "line", "return", "exception", "opcode"})
 UNKNOWN = object()
 """Stands for a value that is not known without running something."""
 
 CONTAINERS = "torch.nn.modules.container"
 HELD = ("_parameters", "_buffers", "_modules")
-"""Dicts in which modules of PyTorch keep what is set as their attributes."""
+"""Dicts in which PyTorch modules keep values that were set as attributes."""
 
 
 def name_in(frame: FrameType, name: str) -> Any:
-    """What a variable of a frame holds, or ``UNKNOWN``."""
+    """The value of a variable in a frame, or ``UNKNOWN``."""
     raw = raw_variables(frame)
     if raw:
         return _beside_raw(frame, name, raw)
@@ -51,7 +51,7 @@ def name_in(frame: FrameType, name: str) -> Any:
 
 
 def variables_in(frame: FrameType) -> dict[str, Any]:
-    """All local variables of a frame that hold something, and can be read."""
+    """All local variables of a frame that have a value and can be read."""
     if raw_variables(frame):
         code = frame.f_code
         known = {name: name_in(frame, name) for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars)}
@@ -60,7 +60,7 @@ def variables_in(frame: FrameType) -> dict[str, Any]:
 
 
 def _beside_raw(frame: FrameType, name: str, raw: frozenset[str]) -> Any:
-    # The value of a variable in a frame some of whose variables must not be read: each is read by itself.
+    # The value of a variable in a frame in which some variables must not be read, so each one is read separately.
     code = frame.f_code
     if name in raw and name in code.co_freevars:
         return UNKNOWN
@@ -76,7 +76,7 @@ def _beside_raw(frame: FrameType, name: str, raw: frozenset[str]) -> Any:
 def _locals_of(frame: FrameType, name: str) -> Mapping[str, Any]:
     # A namespace with the local variable of this name, if the frame has one. Python 3.12 writes the dict that
     # ``f_locals`` returned back into the frame. That is wrong while a comprehension runs whose variable is global, or
-    # in an outer closure: then each variable is read by itself.
+    # in an outer closure. Then each variable is read separately.
     at_risk = _at_risk(frame.f_code) if WRITES_BACK else ()
     if not at_risk:
         return frame.f_locals
@@ -90,8 +90,8 @@ def _locals_of(frame: FrameType, name: str) -> Mapping[str, Any]:
 
 
 def _of_module(frame: FrameType, name: str) -> Mapping[str, Any]:
-    # The same for a module. Outside of the comprehension, its variable's slot holds what Python wrote back, and
-    # ``f_locals`` would return that for the module's own variable of this name.
+    # The same for a module. Outside of a comprehension, the slot of the comprehension's variable holds a value that
+    # Python wrote back, and ``f_locals`` would return that value for the module's own variable of this name.
     running = variables_of_comprehensions(frame)
     if name in running:
         found = _variable(frame, name)
@@ -103,19 +103,19 @@ def _of_module(frame: FrameType, name: str) -> Mapping[str, Any]:
 def forget(frame: FrameType) -> None:
     """Release the values that a frame keeps since ``f_locals`` was read.
 
-    Not if the program itself holds them, since its ``locals()`` returned the same dict; and not during a trace function
-    of the frame, as Python then writes the dict back into the variables.
+    They are not released if the program itself holds the dict, which its ``locals()`` returned. Nor are they released
+    during a trace function of the frame, because Python then writes the dict back into the variables.
     """
     if KEEPS and frame.f_code.co_flags & inspect.CO_OPTIMIZED and not _is_traced_now(frame):
         kept = frame.f_locals
         if sys.getrefcount(kept) == 3:  # references by the frame, by ``kept``, and by the call
             kept.clear()
-            # writes nothing; otherwise the next event of a trace function would fill the dict again
+            # this writes nothing, but without it the next event of a trace function would fill the dict again
             _writer()(frame, 0)
 
 
 def _is_traced_now(frame: FrameType) -> bool:
-    # Is this code being called from a trace function of the frame?
+    # Is a trace function of the frame running, and calling this code?
     called: FrameType | None = sys._getframe(1) if sys.gettrace() is not None else None
     while called is not None and called.f_back is not frame:
         called = called.f_back
@@ -213,7 +213,7 @@ def _bound(found: Any, owner: Any) -> Any:
 
 
 def _sum(left: Any, right: Any, is_negative: bool) -> Any:
-    # ``i + 1``, where no user code computes it.
+    # The sum or difference of two integers, such as ``i + 1``, which no user code computes.
     if type(left) is not int or type(right) is not int:
         return UNKNOWN
     return left - right if is_negative else left + right

@@ -1,4 +1,4 @@
-"""Temporarily importing a program's modules again with other code."""
+"""Temporarily imports a program's modules again, with other code."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 from backprobe.source.user_code import package
 
 Code = Callable[[str], CodeType]
-"""The code of a file."""
+"""A function that returns the code of a file."""
 
 
 @contextmanager
 def imported_anew(kept: Collection[str], code: Code, names: Mapping[str, Any]) -> Iterator[None]:
-    """Within this context the program's own modules are imported again, with this code and these names in them.
+    """Inside this context the program's own modules are imported again, with this code and these additional names.
 
-    Modules in ``kept`` existed before the program and are not imported again. Afterwards all modules are restored.
+    Modules in ``kept`` existed before the program, and are not imported again. Afterwards all modules are restored.
     """
     own = _own(kept)
     for name in own:
@@ -50,7 +50,7 @@ def _is_own(module: Any) -> bool:
 
 
 class _Finder(MetaPathFinder):
-    # Finds the modules of the program as Python does.
+    # Finds the program's modules in the same places as Python, but loads them with other code.
     def __init__(self, code: Code, names: Mapping[str, Any]) -> None:
         self.code, self.names = code, names
 

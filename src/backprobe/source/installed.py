@@ -1,8 +1,8 @@
-"""The installed package a file belongs to, wherever it lies.
+"""Finds the installed package that a file belongs to, wherever the file lies.
 
 A file counts as installed if it is in a folder for installed packages, or if a distribution next to its package lists
-the file in its ``RECORD``: ``PYTHONPATH``, a ``.pth`` file, ``pip install --target``, an overlay or an archive may add
-any folder to ``sys.path``. An editable installation counts as the user's own code.
+it in its ``RECORD``. Packages may lie in any folder: ``PYTHONPATH``, a ``.pth`` file, ``pip install --target``, an
+overlay or an archive may add one to ``sys.path``. An editable installation counts as the user's own code.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 FOLDERS = ("site-packages", "dist-packages")
 EGG = ".egg"
 ABOUT = (".dist-info", ".egg-info")
-"""The endings of the folder that describes a distribution."""
+"""The endings of folders that describe a distribution."""
 LISTS = ("RECORD", "installed-files.txt")
-"""Lists of a distribution's files in that folder; the second one has paths relative to the folder itself."""
+"""Lists of a distribution's files in that folder. The second one has paths relative to the folder itself."""
 
 
 class Recorded(NamedTuple):
@@ -32,7 +32,7 @@ class Recorded(NamedTuple):
     packages: frozenset[str]  # packages, if no files are listed
 
     def has(self, inside: str) -> bool:
-        """Does the file belong to the distribution, or lie in a folder that does?"""
+        """Does a file belong to the distribution, or lie in a folder that belongs to it?"""
         around = inside.rpartition("/")[0]
         if not around:
             return inside in self.modules
@@ -50,7 +50,7 @@ def in_folder(file: str) -> tuple[str, str] | None:
 
 @lru_cache(4096)
 def is_edited(root: str, top: str) -> bool:
-    """Is this package in a folder of installed packages only a link to the user's own, editable installation?"""
+    """Is this package in a folder of installed packages only a link to the user's editable installation?"""
     return os.path.islink(f"{root}/{top}") and any(
         _says_edited(_read(about, "direct_url.json")) and top in (*_tops(_files(about)), *_packages(about))
         for about in _distributions(root)
@@ -70,20 +70,20 @@ def recorded_package(file: str) -> str | None:
 
 @lru_cache(4)
 def _searched(entries: tuple[str, ...]) -> frozenset[str]:
-    # The folders and archives that Python has looked for modules in, as the files in them may spell these.
+    # The folders and archives in which Python has looked for modules, in the spelling that file names may have.
     found = [getattr(sys.path_importer_cache.get(entry), "path", entry) for entry in entries]
     return frozenset([*found, *map(os.path.abspath, found)])
 
 
 def _is_recorded(root: str, inside: str) -> bool:
-    # Has a distribution in this folder or archive the file? One of the same name as the package is asked first.
+    # Does a distribution in this folder or archive have the file? One with the name of the package is asked first.
     changed, top = _changed(root), inside.partition("/")[0].removesuffix(".py")
     names = sorted(_names(root, changed), key=lambda name: _package(name) != top)
     return any(_recorded(root, name, changed).has(inside) for name in names)
 
 
 def _changed(root: str) -> int:
-    # When a folder or archive was last changed: packages may be installed while the program runs.
+    # The time of the last change of a folder or archive, since packages may be installed while the program runs.
     for place in (root, *map(str, Path(root).parents)):  # a folder in an archive has no time of its own
         try:
             return os.stat(place).st_mtime_ns
@@ -111,7 +111,7 @@ def _recorded(root: str, name: str, changed: int) -> Recorded:
 
 
 def _distributions(root: str) -> Iterator[Any]:
-    # The folders that say what the distributions in a folder or archive are.
+    # The folders that describe the distributions in a folder or archive.
     opened = _opened(Path(root))
     try:
         yield from [one for one in opened.iterdir() if one.name.endswith(ABOUT)] if opened is not None else ()
@@ -126,7 +126,7 @@ def _opened(root: Path) -> Any:
     outer = next((one for one in (root, *root.parents) if one.is_file()), None)
     if outer is None:
         return None
-    import zipfile  # here, because most programs need none
+    import zipfile  # imported here, because most programs do not need it
 
     try:
         inside = "" if outer == root else f"{root.relative_to(outer)}/"
@@ -136,7 +136,7 @@ def _opened(root: Path) -> Any:
 
 
 def _files(about: Any) -> Iterator[str]:
-    # The files of a distribution, from the folder that it is installed in.
+    # The files of a distribution, relative to the folder in which it is installed.
     for name in LISTS:
         for row in csv.reader(_read(about, name).replace("\0", "").splitlines()):
             file = "".join(row[:1])
@@ -160,7 +160,7 @@ def _package(name: str) -> str:
 def _read(about: Any, name: str) -> str:
     try:
         return str((about / name).read_text(encoding="utf-8", errors="replace"))
-    except (OSError, KeyError):  # of a folder, or an archive that has no such file
+    except (OSError, KeyError):  # KeyError: an archive without this file
         return ""
 
 

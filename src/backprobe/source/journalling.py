@@ -1,10 +1,10 @@
-"""Rewritten code that keeps what it binds in a journal, in place of a call for each binding.
+"""Changes rewritten code so that it appends bound values to a journal, in place of a call for each binding.
 
     u = @scope.bind(3, x * w)        ->  u = x * w; @say((3, u))
     return @scope.bind(4, u)         ->  @returned = u; @say((4, @returned)); return @returned
 
-``@say`` is ``@scope.extend``, of a list in nearly all cases: two instructions of Python take the place of a function.
-All other words are said to the scope itself. Nothing can take the place of a value that is bound in this way.
+``@say`` is ``@scope.extend``. Nearly always the scope is a list, so that a report costs no call of a Python function.
+All other reports are calls of the scope's methods. A value that is bound in this way cannot be replaced.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ SAY, RETURNED, SAID_OF, TYPE, OWNER, SAID = "@say", "@returned", "@said_of", "@t
 
 
 def journalling(node: Any) -> Any:
-    """The journalling version of a function that ``rewrite`` has made, out of this very node.
+    """Change a function that ``rewrite`` has made to its journalling version, in place.
 
-    ``@open`` is given the first parameter, which is the object that a method belongs to.
+    ``@open`` receives the first parameter, which for a method is its object.
     """
     opening, *rest = node.body
     *bound, within = rest
@@ -45,7 +45,7 @@ def _said(parts: list[ast.expr]) -> ast.stmt:
 
 
 def _bound(node: ast.expr | None) -> list[ast.expr] | None:
-    # The site and the value, where an expression reports what a statement binds.
+    # The site and the value, if the expression is a report of a binding.
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="bind"), args=args) if name == SCOPE:
             return args
@@ -53,7 +53,7 @@ def _bound(node: ast.expr | None) -> list[ast.expr] | None:
 
 
 def _method(asked: ast.Call, method: ast.Attribute) -> ast.expr:
-    # What to call in the place of a method: itself, where it is known what is said of it.
+    # The expression to call in place of a method: the method itself if its report is known, else the scope decides.
     owner = ast.NamedExpr(ast.Name(OWNER, ast.Store()), method.value)
     key = ast.Tuple([ast.Call(ast.Name(TYPE), [owner], []), ast.Constant(method.attr)], ast.Load())
     said = ast.NamedExpr(ast.Name(SAID, ast.Store()), ast.Call(ast.Name(SAID_OF), [key], []))
@@ -77,7 +77,7 @@ class _Journalling(ast.NodeTransformer):
         return node
 
     def visit_comprehension_of(self, node: Any) -> Any:
-        """A name cannot be bound everywhere in it."""
+        """Inside a comprehension ``:=`` is not allowed everywhere, so methods there are called through the scope."""
         self.within_comprehensions += 1
         self.generic_visit(node)
         self.within_comprehensions -= 1
@@ -92,11 +92,11 @@ class _Journalling(ast.NodeTransformer):
             return node
         at, value = found
         held = ast.Name(node.targets[0].id, ast.Load())
-        is_there = isinstance(value, ast.Name) and value.id == held.id  # a parameter, or the variable of a loop
+        is_there = isinstance(value, ast.Name) and value.id == held.id  # already bound: a parameter, or a loop variable
         return placed([*([] if is_there else [ast.Assign(node.targets, value)]), _said([at, held])], node)
 
     def visit_With(self, node: Any) -> Any:
-        """It may switch histories off, and on again: that is looked at within it, and behind it."""
+        """It may switch histories off or on. So the state is read at the start of the body, and after the statement."""
         self.generic_visit(node)
         node.body = [*placed([_word("within")], node.body[0]), *node.body]
         return [node, *placed([_word("within")], node)]
@@ -104,7 +104,7 @@ class _Journalling(ast.NodeTransformer):
     visit_AsyncWith = visit_With
 
     def visit_Delete(self, node: ast.Delete) -> Any:
-        """It may take something out of a container that has been bound: what that held is heard before."""
+        """It may remove an item from a bound container, so the journal is settled before."""
         return (
             node if all(isinstance(one, ast.Name) for one in node.targets) else [*placed([_word("settle")], node), node]
         )

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from backprobe.source.sites import CallSite, Site, operator_of
 
-NO_CALL = -1  # in place of a call's site, in code that does not number its calls
+NO_CALL = -1  # stands for a call's site in code that does not number its calls
 
 
 class CodeListener(Protocol):
@@ -26,7 +26,7 @@ class CodeListener(Protocol):
         return value
 
     def name(self, at: int, value: Any, /) -> Any:
-        """Like ``bind``, in the middle of a statement: a walrus, or an operation that gets its own name."""
+        """Like ``bind``, but in the middle of a statement: a walrus, or an operation that gets its own name."""
         return value
 
     def done(self, at: int, value: Any, /) -> Any:
@@ -54,11 +54,11 @@ class CodeListener(Protocol):
         return
 
     def expose(self, value: Any, /) -> Any:
-        """``value.data`` is read: whatever is done to the result is done to the value."""
+        """``value.data`` is read. Writes to the result are writes to the value."""
         return value
 
     def each(self, template: Any, values: Any, /) -> Iterator[Any]:
-        """The items of a comprehension's iterable; ``template`` holds the sites of its targets, nested as they are."""
+        """The items of a comprehension's iterable. ``template`` has the sites of its targets, nested like these."""
         return iter(values)
 
     def forget(self, *names: str) -> None:
@@ -66,8 +66,8 @@ class CodeListener(Protocol):
         return
 
     def call(self, function: Any, may_write: bool = False, at: int = NO_CALL, /) -> Any:
-        """Returns what to call instead of ``function``. ``may_write``: a keyword such as ``out=`` says that it may
-        write.
+        """Returns the function to call in place of ``function``. With ``may_write``, the call has a keyword, such as
+        ``out=``, by which it may write.
         """
         return function
 
@@ -78,7 +78,7 @@ class CodeListener(Protocol):
         return operator_of(site)(*operands)
 
     def attribute(self, at: int, owner: Any, name: str, /) -> Any:
-        """Read an attribute; reported only by code that numbers its calls, as are the two that follow."""
+        """Read an attribute. This report and the next two come only from code that numbers its calls."""
         return getattr(owner, name)
 
     def iterate(self, at: int, value: Any, /) -> Any:
@@ -97,7 +97,7 @@ class CodeListener(Protocol):
 
 
 class ModuleListener(CodeListener, Protocol):
-    """The code of a module, whose temporaries are attributes of the listener: names that begin with ``@``."""
+    """The listener of a module's code. The code's temporaries are attributes of the listener that begin with ``@``."""
 
     def reads(self, *names: str) -> None:
         """A statement is about to read these names, which are among those announced."""

@@ -1,4 +1,4 @@
-"""Finding the source text that a code object was compiled from."""
+"""Finds the source text from which a code object was compiled."""
 
 from __future__ import annotations
 import __future__
@@ -18,7 +18,7 @@ from backprobe.source.module_code import Inner, module_code, path_to
 FUTURE_FLAGS = reduce(int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
 
 EXECUTED = "<string>"
-"""The file of code made by exec; from Python 3.13 on, ``linecache`` has the text of ``python -c`` under that name."""
+"""The file name of code made by ``exec``. From Python 3.13 on, ``linecache`` has the text of ``python -c`` under it."""
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -30,7 +30,7 @@ LEAVES = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.alias)
 class Definition:
     """A function's node, the classes around it (outermost first), and its file's lines.
 
-    With ``is_shared`` the node is part of a cached tree that others use as well.
+    With ``is_shared`` the node is part of a cached tree, and must not be changed.
     """
 
     node: FunctionNode
@@ -60,9 +60,9 @@ def locate(code: CodeType) -> Definition:
 
 
 def _in_statement(code: CodeType, lines: tuple[str, ...]) -> Found | None:
-    # Find a function within the lines that the compiler recorded for its definition; None if these are not conclusive.
+    # Find a function in the lines that the compiler recorded for its definition; None if the lines are not conclusive.
     path = _path(code, lines)
-    # a lambda is part of the statement that defines the function or class around it
+    # lambdas and comprehensions belong to the statement that defines the function or class around them
     at = max((at for at, inner in enumerate(path) if not inner.code.co_name.startswith("<")), default=None)
     statement = None if at is None else _parse_alone(lines, path[at])
     if statement is None:
@@ -93,7 +93,7 @@ def _parse_alone(lines: Sequence[str], inner: Inner) -> ast.stmt | None:
 
 
 def _place(node: ast.AST) -> tuple[str, int]:
-    # The name and first line of the code that a definition is compiled to.
+    # The name and first line of a definition's compiled code.
     lines = [node, *getattr(node, "decorator_list", ())]
     return getattr(node, "name", "<lambda>"), min(getattr(line, "lineno", 0) for line in lines)
 
@@ -104,7 +104,7 @@ def _matching(code: CodeType, functions: Iterable[Found]) -> Found | None:
     if code.co_name != "<lambda>":
         return next(here, None)
     candidates = [(node, classes) for node, classes in here if isinstance(node, ast.Lambda) and covers(node, code)]
-    return min(candidates, key=lambda found: _span(found[0]), default=None)  # the innermost of lambdas within lambdas
+    return min(candidates, key=lambda found: _span(found[0]), default=None)  # of nested lambdas the innermost
 
 
 def _stale(code: CodeType) -> StaleSource:
@@ -164,7 +164,7 @@ def is_module(code: CodeType) -> bool:
 
 
 def locate_module(code: CodeType) -> tuple[ast.Module, tuple[str, ...]]:
-    """The syntax tree and lines that a module's code was compiled from. Raises NoSource or StaleSource."""
+    """The syntax tree and lines from which a module's code was compiled. Raises NoSource or StaleSource."""
     lines = _lines(code)
     tree = _tree(code.co_filename, lines)
     own = code.replace(co_name="<module>", co_qualname="<module>")
@@ -187,9 +187,9 @@ def locate_module(code: CodeType) -> tuple[ast.Module, tuple[str, ...]]:
 
 
 def text_lines(code: CodeType, *, is_rewritten: bool = False) -> tuple[str, ...]:
-    """The lines of the text that a code object was compiled from. Raises NoSource, and StaleSource.
+    """The lines of the text from which a code object was compiled. Raises NoSource or StaleSource.
 
-    The text of rewritten code was checked when it was found, and is not compared again.
+    The text of rewritten code was checked when the code was rewritten, and is not compared again.
     """
     lines = _lines(code)
     if not is_rewritten and not _is_fresh(code, lines):
@@ -272,10 +272,10 @@ def _count_lambdas(code: CodeType) -> int:
 
 
 def _is_fresh(code: CodeType, lines: tuple[str, ...]) -> bool:
-    # Does the text still compile to this very code? A notebook compiles each statement of a cell alone.
+    # Does the text still compile to the same code? A notebook compiles each statement of a cell alone.
     place, flags = (code.co_name, code.co_firstlineno), code.co_flags & FUTURE_FLAGS
     whole = _compile_all(lines, code.co_filename, flags, False).get(place, ())
-    # pytest compiles assert statements to something else; then the outline has to do
+    # pytest compiles assert statements differently, so only outlines are compared then
     rewritten_by_pytest = any("@py" in name for name in code.co_names + code.co_varnames)
     if code in whole or (rewritten_by_pytest and _outline(code) in map(_outline, whole)):
         return True

@@ -1,4 +1,4 @@
-"""A script or module as ``__main__``: as ``python script.py`` or ``python -m module`` would run it."""
+"""Runs a script or module as ``__main__``, like ``python script.py`` or ``python -m module``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 _last: list[ModuleType] = []
-# The program that ran last. Python drops a program's variables at exit, after the ``atexit`` functions; without this
-# list they would be dropped at once. With DistributedDataParallel that is too early: gloo's thread may still hold
-# Python objects and wait for the interpreter's lock, while PyTorch waits for that thread.
+# The program that ran last. Python frees a program's variables at exit, after the ``atexit`` functions. Without this
+# list they would be freed at once. With DistributedDataParallel that is too early: gloo's thread may still hold Python
+# objects and wait for the interpreter's lock, while PyTorch waits for that thread.
 
 
 @contextmanager
 def as_main(arguments: Sequence[str], spec: ModuleSpec | None = None) -> Iterator[ModuleType]:
-    """Within this context the given module is ``__main__``; the first of the arguments is its file.
+    """Inside this context the given module is ``__main__``. The first of the arguments is its file.
 
-    With a ``spec`` it is run like a module by ``python -m``: imports begin in the current folder.
+    With a ``spec`` it runs like a module with ``python -m``: imports are searched first in the current folder.
     """
     file, main = arguments[0], ModuleType("__main__")
     main.__file__ = os.path.abspath(file)
@@ -38,7 +38,7 @@ def as_main(arguments: Sequence[str], spec: ModuleSpec | None = None) -> Iterato
 
 @contextmanager
 def main_kept() -> Iterator[None]:
-    """After this context, the program that counts as the last one is the same as before."""
+    """After this context, the program that ran last is still the one from before the context."""
     before = [*_last]
     try:
         yield

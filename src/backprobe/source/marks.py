@@ -1,6 +1,4 @@
-"""Marks: pieces of source text that instructions belong to, such as targets and calls, by the position where
-each ends.
-"""
+"""Marks are pieces of source text, such as targets and calls. Instructions find them by the position where they end."""
 
 from __future__ import annotations
 
@@ -16,26 +14,26 @@ from backprobe.source.none_checks import GRADIENT, MayBeNone, reads
 from backprobe.source.sites import Origin, Site, augmented, captured, lines_of, names_read, operation, parameters
 
 ALLOWING = "allow_unused"
-"""The keyword of a function that differentiates, which makes it return None for unconnected inputs."""
+"""The keyword with which a function that differentiates returns None for unconnected inputs."""
 
 Place = tuple[int | None, int | None]
-"""A line and a column, as instructions give them: both None where they belong to no text."""
+"""The line and column of an instruction. Both are None if it belongs to no text."""
 
 
 class Does(Enum):
     """What an instruction does."""
 
-    BIND = auto()  # to a name
-    WALRUS = auto()  # the same, in the middle of a statement
-    EACH = auto()  # the same, for the variable of a comprehension
-    AUGMENT = auto()  # it computes ``u += …`` and may write to the value of ``u``
-    STORE_AUGMENTED = auto()  # it computes ``u += …``, which may write to the value of ``u``
-    EXPOSE = auto()  # its result is bound to the name
-    READ_GRADIENT = auto()  # it reads ``u.grad``, and the program uses the result
+    BIND = auto()  # binds a name
+    WALRUS = auto()  # binds a name in the middle of a statement
+    EACH = auto()  # binds the variable of a comprehension
+    AUGMENT = auto()  # computes ``u += …``, and may write to the value of ``u``
+    STORE_AUGMENTED = auto()  # binds the result of ``u += …``
+    EXPOSE = auto()  # reads ``u.data``, through which ``u`` may be written to
+    READ_GRADIENT = auto()  # reads ``u.grad``, and the program uses the result
     SET_ATTRIBUTE = auto()
     SET_ITEM = auto()
     CALL = auto()
-    END = auto()  # a statement that binds nothing ends
+    END = auto()  # ends a statement that binds nothing
     DELETE = auto()
     READ = auto()
     RETURN = auto()
@@ -46,7 +44,7 @@ class Does(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Mark:
-    """A target: what happens to it, at which site, and the surrounding statement or pattern."""
+    """A target, with its site, the effect on it, and the surrounding statement or pattern."""
 
     does: Does
     site: int
@@ -55,7 +53,7 @@ class Mark:
     end: Place
 
     def is_about(self, name: str, place: Place) -> bool:
-        """Is it this variable, in a statement or pattern around this place?"""
+        """Is the target this variable, in a statement or pattern around this place?"""
         return None not in place and self.start <= place <= self.end and self.is_of(name)  # type: ignore[operator]
 
     def is_of(self, name: str) -> bool:
@@ -73,21 +71,21 @@ class Marks:
     sites: list[Site] = field(default_factory=list)
     arguments: list[tuple[str, int]] = field(default_factory=list)
     stores: dict[Place, Mark] = field(default_factory=dict)
-    # bound by patterns: the storing instructions may be anywhere in the pattern
+    # targets in patterns: the instructions that store them may have any position in the pattern
     captured: list[Mark] = field(default_factory=list)
     calls: dict[Place, ast.Call] = field(default_factory=dict)
     comprehensions: set[Place] = field(default_factory=set)
     augmented: dict[Place, ast.expr] = field(default_factory=dict)
     exposed: dict[Place, ast.expr] = field(default_factory=dict)
-    gradients: dict[Place, MayBeNone] = field(default_factory=dict)  # ``u.grad`` where the gradient found there is used
+    gradients: dict[Place, MayBeNone] = field(default_factory=dict)  # reads of ``u.grad`` whose result is used
     allowing: set[Place] = field(default_factory=set)  # calls with ``allow_unused`` whose result is used
     ends: dict[Place, int] = field(default_factory=dict)
     returns: dict[Place, int] = field(default_factory=dict)
-    only_return: int | None = None  # for a lambda: wherever the code claims to be
+    only_return: int | None = None  # for a lambda, whatever the instruction's position
 
     def stored(self, name: str, place: Place) -> Mark | None:
-        """The target of an instruction at this position that stores a variable. The compiler also stores some that are
-        not in the text.
+        """The target of an instruction at this position that stores a variable. None for variables that are not in the
+        text, which the compiler also stores.
         """
         mark = self.stores.get(place)
         if mark is not None and mark.is_of(name):
@@ -95,7 +93,7 @@ class Marks:
         return next((mark for mark in self.captured if mark.is_about(name, place)), None)
 
     def stored_beside(self, name: str, place: Place) -> Mark | None:
-        """The same for an instruction that stores two variables and has the position of the first."""
+        """The second target of an instruction that stores two variables, and has the position of the first."""
         around = [(end, mark) for end, mark in self.stores.items() if mark.is_about(name, place)]
         around += [(mark.end, mark) for mark in self.captured if mark.is_about(name, place)]
         innermost = max((mark.start for _, mark in around), default=None)  # type: ignore[type-var]
@@ -119,7 +117,7 @@ class _Marker:
     # Collects the marks of one function; functions and classes inside it have their own.
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
-        self.at: Any = None  # the statement or argument that is being read
+        self.at: Any = None  # the present statement or argument
         self.may_be_none: list[ast.expr] = []
         self.marks = Marks()
 
@@ -146,7 +144,7 @@ class _Marker:
         self.at = outer
 
     def _mark(self, node: Any) -> None:
-        # Mark what a node does besides binding targets.
+        # Mark the effects of a node other than binding targets.
         match node:
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                 self.marks.comprehensions.add(_end(node))
@@ -171,7 +169,7 @@ class _Marker:
                 self._captures(pattern)
 
     def tell_reads(self, function: ast.AST) -> None:
-        # Mark expressions that may be None, if the function does more than ask whether they are.
+        # Mark expressions that may be None, if the function does more with them than test for None.
         for one in reads(function, self.may_be_none) if self.may_be_none else ():
             if isinstance(one.node, ast.Attribute):
                 self.marks.gradients[_end(one.node)] = one
@@ -179,13 +177,13 @@ class _Marker:
                 self.marks.allowing.add(_end(one.node))
 
     def _captures(self, pattern: ast.pattern) -> None:
-        # Names in a pattern are bound when all of it has matched, by instructions anywhere in the pattern.
+        # Names in a pattern are bound after the whole pattern has matched, by instructions with any position in it.
         for name in captured(pattern):
             site = self._site(name, Origin())
             self.marks.captured.append(Mark(Does.BIND, site, ast.Name(name), _start(pattern), _end(pattern)))
 
     def _target(self, target: ast.expr, origin: Origin, does: Does) -> None:
-        # Mark a target of whatever kind, the parts of a tuple each with its own origin.
+        # Mark a target of any kind. The parts of a tuple get their own origins.
         if isinstance(target, ast.Tuple | ast.List):
             starred = any(isinstance(element, ast.Starred) for element in target.elts)
             for at, element in enumerate(target.elts):
@@ -207,7 +205,7 @@ BINDING: dict[type[ast.AST], Does] = {
     ast.NamedExpr: Does.WALRUS,
     ast.comprehension: Does.EACH,
 }
-"""How a node treats its targets, if it does more than bind them."""
+"""The effects of nodes on their targets, for nodes that do not simply bind them."""
 
 
 def _bindings(node: ast.AST) -> list[tuple[ast.expr, Origin]]:

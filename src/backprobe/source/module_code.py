@@ -1,4 +1,4 @@
-"""The code of a file's module as an import compiles it, and the lines that the compiler recorded for its functions."""
+"""The code of a file's module, as an import compiles it, and the lines that the compiler recorded for functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHECKED_HASH = 0b10
 
 
 class Inner(NamedTuple):
-    """A code object inside another, and the first and last line of the text that it was compiled from."""
+    """A code object inside another one, and the first and last line of its text."""
 
     code: CodeType
     first: int
@@ -23,35 +23,35 @@ class Inner(NamedTuple):
 
 @lru_cache(128)
 def module_code(file: str, lines: tuple[str, ...]) -> CodeType | None:
-    """The code that importing a file gives. None if the text differs, or if it is no file (a notebook cell).
+    """The code that importing a file gives. None if the file's text differs, or for a notebook cell, which is no file.
 
     Reading the ``.pyc`` of a large file takes a hundredth of the time needed to compile it.
     """
     loader = _Loader("", file)
     try:
         text = decode_source(loader.get_data(file))
-        is_the_same = text.rstrip("\n") == "".join(lines).rstrip("\n")  # linecache ends the last line
+        is_the_same = text.rstrip("\n") == "".join(lines).rstrip("\n")  # linecache adds a line end to the last line
         return loader.get_code("") if is_the_same else None
     except (OSError, SyntaxError, ValueError):
         return None
 
 
 class _Loader(SourceFileLoader):
-    # Loads a file's code from its ``.pyc`` if that is up to date, as an import does, but writes none.
+    # Loads a file's code from its ``.pyc`` if that is up to date, as an import does, but writes no ``.pyc``.
     def set_data(self, path: str, data: object, *, _mode: int = 0) -> None:
         pass
 
     def get_data(self, path: str) -> bytes:
-        # A ``.pyc`` may be marked to be used without comparing it with its source; here it is compared anyway.
+        # A ``.pyc`` may be marked as valid without a comparison with its source. Here it is compared anyway.
         data = super().get_data(path)
         is_unchecked = path != self.path and data[4:5] == b"\x01"
         return data[:4] + bytes([data[4] | CHECKED_HASH]) + data[5:] if is_unchecked else data
 
 
 def path_to(code: CodeType, around: CodeType) -> tuple[Inner, ...]:
-    """From outside to inside: the code objects between ``around`` and ``code``, ending with ``code`` itself.
+    """The code objects from ``around`` inwards to ``code``, ending with ``code`` itself.
 
-    Empty if there is no such code: then the text has changed, or the compiler was told to omit positions.
+    Empty if ``code`` is not found: then the text has changed, or the compiler was told to omit positions.
     """
     for inner in _inner(around):
         if inner.first <= code.co_firstlineno <= inner.last:
@@ -65,7 +65,7 @@ def path_to(code: CodeType, around: CodeType) -> tuple[Inner, ...]:
 
 @lru_cache(1024)
 def _inner(code: CodeType) -> tuple[Inner, ...]:
-    # The code objects that a piece of code loads, to make functions and classes of them.
+    # The code objects from which a piece of code makes functions and classes.
     found, argument = [], 0
     for opcode, low, (_, last, _, _) in zip(code.co_code[::2], code.co_code[1::2], code.co_positions(), strict=True):
         argument = argument << 8 | low

@@ -1,4 +1,4 @@
-"""The names that a module's own code, as that of a notebook cell, reads, binds and imports."""
+"""The names that a module's own code, such as that of a notebook cell, reads, binds and imports."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def header_reads(statement: ast.stmt) -> tuple[str, ...]:
-    """The names that a statement reads by itself, without the statements inside it."""
+    """The names that a statement itself reads, without those in its inner statements."""
     return tuple(ModuleNames([statement], inside=False).read)
 
 
 def find_suspended(tree: ast.Module) -> Any:
-    """A node that is only allowed inside a function, or needs an event loop, in a module's own code; None if there is
-    none.
+    """A node in a module's own code that is only allowed inside a function, or that needs an event loop. None if there
+    is no such node.
     """
     return next((node for node in _evaluated(tree) if _is_suspended(node)), None)
 
@@ -31,7 +31,7 @@ def _is_suspended(node: ast.AST) -> bool:
 class ModuleNames:
     """The names that code reads before assigning them, and those that it assigns, in the order of evaluation.
 
-    With ``inside``, also names read later, and names in the statements inside a statement.
+    With ``inside``, names that are read later are included, and names in inner statements.
     """
 
     def __init__(self, statements: Iterable[ast.stmt], *, inside: bool = True) -> None:
@@ -67,7 +67,7 @@ def _stored(node: ast.AST) -> list[str]:
 
 
 def _evaluated(node: ast.AST, inside: bool = True) -> Iterator[ast.AST]:
-    # The nodes that code evaluates itself, in this order; without ``inside``, not those of statements inside it.
+    # The nodes that code itself evaluates, in order of evaluation. Without ``inside``, inner statements are left out.
     for part in _parts(node):
         if inside or not isinstance(part, ast.stmt):
             yield from _evaluated(part, inside)
@@ -82,7 +82,7 @@ def _evaluated(node: ast.AST, inside: bool = True) -> Iterator[ast.AST]:
 
 
 def _parts(node: Any) -> Iterable[ast.AST]:
-    # The evaluated parts of a node, in order: for functions only decorators and defaults.
+    # The evaluated parts of a node, in order. For functions these are only decorators and defaults.
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
             defaults = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
@@ -90,7 +90,7 @@ def _parts(node: Any) -> Iterable[ast.AST]:
         case ast.ClassDef():
             return [*node.decorator_list, *node.bases, *node.keywords]
         case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-            return [node.generators[0].iter]  # evaluated outside, where its own variables are not yet
+            return [node.generators[0].iter]  # evaluated outside, before the comprehension's variables exist
         case ast.Assign(targets=targets, value=value):
             return [value, *targets]
         case ast.AnnAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):

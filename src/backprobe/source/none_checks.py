@@ -1,4 +1,4 @@
-"""Places where a program reads a value that may be None: those that use the value, and those that only test for None.
+"""Finds places where a program reads a value that may be None, and tells uses of the value from tests for None.
 
 ``if p.grad is None`` is a test. ``print(u.grad)`` uses the value. ``g = u.grad`` uses it unless ``g``, or a loop
 variable taken from it, is compared with None somewhere in the same function. An expression that raises an error on
@@ -15,10 +15,10 @@ from typing import Any
 GRADIENT, CLEARING = "grad", "zero_grad"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 ASKING = ("isinstance", "bool", "is_tensor", "any", "all", "callable")
-"""Functions that only tell what kind of value they receive; functions with "none" in their names also count."""
+"""Functions that only tell the kind of their argument. Functions with "none" in their names also count."""
 
 HANDING_ON = ("zip", "enumerate", "list", "tuple", "dict", "reversed", "iter", "next")
-"""Functions whose result holds their arguments."""
+"""Functions whose result contains their arguments."""
 
 PASSING_ON = (
     ast.IfExp,
@@ -32,14 +32,14 @@ PASSING_ON = (
     ast.GeneratorExp,
     ast.DictComp,
 )
-"""Expressions whose value holds that of their parts, which a name may get."""
+"""Expressions whose value contains the values of their parts. A name may be bound to such a value."""
 
 USING = (ast.Expr, ast.Return, ast.Yield, ast.FormattedValue, ast.Lambda)
 
 
 @dataclass(frozen=True, eq=False)
 class MayBeNone:
-    """An expression whose value is used, and the call that it is an argument of, if any."""
+    """An expression whose value is used. If it is an argument of a call, also that call."""
 
     node: ast.expr
     given_to: ast.Call | None = None
@@ -57,7 +57,7 @@ class MayBeNone:
 
 
 def reads(function: ast.AST, candidates: Sequence[ast.expr]) -> list[MayBeNone]:
-    """The candidates in a function whose value it uses, so that a None there matters."""
+    """Those candidates whose value the function uses, so that None matters."""
     above = {part: node for node in ast.walk(function) for part in ast.iter_child_nodes(node)}
     return [MayBeNone(one, _given_to(one, above)) for one in candidates if _is_used(one, above, function)]
 
@@ -97,7 +97,7 @@ def _is_used(node: ast.AST, above: Mapping[ast.AST, ast.AST], function: ast.AST)
             is_equality = isinstance(operator, ast.Eq | ast.NotEq)
             return _is_complaint(around, operator, above) if is_of_none else is_equality
         case ast.Assign(targets=targets):
-            is_expected = isinstance(node, ast.Call) and not _is_read(targets, function)  # asked for, and left there
+            is_expected = isinstance(node, ast.Call) and not _is_read(targets, function)  # requested, and not read
             return not is_expected and _is_kept(targets, function)
         case ast.AnnAssign(target=target):
             return _is_kept([target], function)
@@ -130,7 +130,7 @@ def _is_message(statement: ast.stmt) -> bool:
 
 
 def _is_kept(targets: Sequence[ast.expr], function: ast.AST) -> bool:
-    # Is the assigned value used? Not if it is compared with None later, or becomes another gradient.
+    # Is the assigned value used? It is not if it is compared with None later, or becomes another gradient.
     is_copied = any(_is_gradient(part) for target in targets for part in ast.walk(target))
     names = {name for target in targets for name in _names(target)}
     return not is_copied and not _is_checked(names, function)
@@ -152,13 +152,14 @@ def _is_none(node: ast.AST) -> bool:
 
 
 def _asks(called: ast.expr, given: Sequence[ast.expr]) -> bool:
-    # ``isinstance(p.grad, Tensor)``, ``self.assertIsNone(p.grad)``, ``self.assertEqual(p.grad, None)``.
+    # Does the call test a value? ``isinstance(p.grad, Tensor)``, ``self.assertIsNone(p.grad)``,
+    # ``self.assertEqual(p.grad, None)``.
     name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
     return name in ASKING or "none" in name.lower() or any(map(_is_none, given))
 
 
 def _owner(called: ast.expr) -> set[str]:
-    # ``grads`` in ``grads.append(p.grad)``, which then contains the value.
+    # The object of a method call, which may contain the argument afterwards: ``grads`` in ``grads.append(p.grad)``.
     return _names(called.value) if isinstance(called, ast.Attribute) else set()
 
 
@@ -215,7 +216,7 @@ def _asked(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _plain(tests: Sequence[ast.expr]) -> Iterator[ast.AST]:
-    # The tests of the value itself, rather than of something computed from it.
+    # The tests of the value itself, without tests of something computed from it.
     return (test for test in tests if isinstance(test, ast.Name | ast.Attribute | ast.Subscript))
 
 

@@ -1,4 +1,4 @@
-"""The cells of a notebook that have run. Their names are those of a single module."""
+"""The cells of a notebook that have run. All cells share the names of a single module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUMBER = re.compile(r"In\[(\d+)\]")
 
 
 def namespace() -> Any:
-    """The namespace of the notebook that this process runs, if any."""
+    """The namespace of the notebook that runs in this process, if there is one."""
     shell = _shell()
     return None if shell is None else shell.user_global_ns
 
@@ -22,7 +22,7 @@ def namespace() -> Any:
 def cells() -> list[SourceText]:
     """The cells that have run, in order, the running one last. Cells that are not Python are left out.
 
-    IPython keeps each cell's text for tracebacks. A cell that ran twice has the number of its last run.
+    IPython keeps each cell's text for tracebacks. A cell that ran twice counts at its last run.
     """
     shell = _shell()
     numbered = []
@@ -43,7 +43,7 @@ def cells() -> list[SourceText]:
 
 
 def is_cell(file: str) -> bool:
-    """Is this IPython's name for the file of a cell?"""
+    """Is this a file name that IPython gives to a cell?"""
     shell = _shell()
     return shell is not None and shell.compile.format_code_name(file) is not None
 

@@ -1,8 +1,8 @@
 """Variables that must not be read: Python 3.13.0 to 3.13.2 crash on them (github.com/python/cpython/issues/128396).
 
-A comprehension that runs inside a frame uses the slot of the variable with its loop variable's name. If a function made
-in that frame captures the variable, the slot normally holds a cell, and ``f_locals`` mistakes the comprehension's value
-for one. In modules and class bodies, reading ``f_locals`` at all is enough for a crash.
+A comprehension that runs inside a frame uses the slot of the frame's variable with the same name as its loop variable.
+If a function made in that frame captures the variable, the slot normally holds a cell, and ``f_locals`` mistakes the
+comprehension's value for a cell. In modules and class bodies, any read of ``f_locals`` is enough for a crash.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NONE: frozenset[str] = frozenset()
 
 
 def raw_variables(frame: FrameType) -> frozenset[str]:
-    """The variables of a frame that must not be read now."""
+    """The variables of a frame that must not be read at present."""
     if not CRASHES:
         return NONE
     return _within(frame, _captured_spans(frame.f_code))
@@ -31,7 +31,7 @@ def variables_of_comprehensions(frame: FrameType) -> frozenset[str]:
 
 
 Span = tuple[str, int, int]
-"""A variable, and the instructions between which its place belongs to a comprehension."""
+"""A variable, and the first and last instruction between which a comprehension uses its slot."""
 
 
 def _within(frame: FrameType, spans: tuple[Span, ...]) -> frozenset[str]:
@@ -40,7 +40,7 @@ def _within(frame: FrameType, spans: tuple[Span, ...]) -> frozenset[str]:
 
 @lru_cache(4096)
 def _captured_spans(code: CodeType) -> tuple[Span, ...]:
-    # The spans of captured variables, in comprehensions that do not capture them.
+    # The spans of captured variables in comprehensions that do not capture them.
     return _spans(code, names_hidden(code).intersection((*code.co_cellvars, *code.co_freevars)), without_captured=True)
 
 
@@ -50,8 +50,8 @@ def _all_spans(code: CodeType) -> tuple[Span, ...]:
 
 
 def _spans(code: CodeType, at_risk: frozenset[str], *, without_captured: bool = False) -> tuple[Span, ...]:
-    # The instruction that restores a variable, at the end or after an error, has the position of the whole
-    # comprehension in the source text, like the one that hides it.
+    # The instruction that hides a variable has the position of the whole comprehension in the source text. So have the
+    # instructions that restore it, at the end or after an error.
     if not at_risk:
         return ()
     instructions = list(dis.get_instructions(code))

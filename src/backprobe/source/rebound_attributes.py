@@ -1,6 +1,6 @@
-"""Attributes that were set to something other than what the class defines, as after ``self.loss = self.loss(x)``.
+"""Attributes that the program has set to another value than that of the class, as by ``self.loss = self.loss(x)``.
 
-``rebound_names.py`` does the same for names. An attribute may be set anywhere: the methods of the object's classes and
+``rebound_names.py`` does the same for names. An attribute may be set anywhere. The methods of the object's classes and
 the failing function are examined.
 """
 
@@ -21,7 +21,7 @@ from backprobe.source.user_code import innermost, package
 
 
 def holds(frame: FrameType, owner: str, attr: str) -> Any:
-    """What an attribute of a variable holds, if the object has it itself; else ``UNKNOWN``."""
+    """The value of an attribute of a variable, if the object itself has the attribute; else ``UNKNOWN``."""
     found = name_in(frame, owner)
     own = UNKNOWN if found is UNKNOWN or issubclass(type(found), type) else attribute(found, attr)
     return UNKNOWN if own is UNKNOWN or _in_class(type(found), attr) is own else own
@@ -30,9 +30,9 @@ def holds(frame: FrameType, owner: str, attr: str) -> Any:
 def defined_and_set(
     frame: FrameType, owner: str, attr: str, beside: list[Binding]
 ) -> tuple[Binding, Bound, list[Binding]] | None:
-    """The place where a callable attribute was defined, and the places that have set it to something else.
+    """The definition of a callable attribute, the value it gave, and the places that have set the attribute anew.
 
-    ``beside`` are places in the failing function.
+    ``beside`` are such places in the failing function.
     """
     found, held = name_in(frame, owner), holds(frame, owner, attr)
     kinds = [kind for kind in type(found).__mro__ if isinstance(vars(kind).get("__module__"), str)]
@@ -52,7 +52,7 @@ def defined_and_set(
 
 
 def set_beside(names: SourceNames, scope: SourceScope, owner: str, attr: str, text: SourceText) -> list[Binding]:
-    """The places that set an attribute of the same variable in the scope that holds it."""
+    """The places that set an attribute of the same variable, in the scope that holds the variable."""
     holder = scope.holder(owner)
     every = [] if holder is None else _set_on(holder.node, owner, attr, text)
     return [
@@ -80,7 +80,7 @@ def _method(kinds: list[type], attr: str) -> Binding | None:
 
 
 def _function(held: Any) -> FunctionType | None:
-    # The function that a class holds as a method, below its decorators.
+    # The function of a method, as held by a class, without decorators.
     if type(held) in (staticmethod, classmethod):
         held = held.__func__
     return innermost(held) if type(held) is FunctionType else None
@@ -140,7 +140,7 @@ def _is_known(one: Binding, others: list[Binding]) -> bool:
 
 
 def _look(frame: FrameType, one: Binding, kind: type) -> Look:
-    # How to look up globals in the code that sets an attribute; its locals are not known.
+    # A function that looks up names in the code that sets an attribute. Its globals are known, but not its locals.
     arguments = getattr(one.within.node, "args", None)
     hidden = {
         part.id for part in ast.walk(one.within.node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)

@@ -1,8 +1,8 @@
 """Names that were bound to something new before they were used: where they were defined, and where they were rebound.
 
 An error such as "'tuple' object is not callable" names a type, but no variable. The position of the failing instruction
-shows which name was called; the bindings of that name show what it meant and what replaced it. If both are not certain,
-nothing is reported.
+shows which name was called, and the bindings of that name show what it meant and what replaced it. Nothing is reported
+unless both are certain.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ ERRORS = (TypeError, AttributeError, UnboundLocalError)
 
 @dataclass(frozen=True)
 class Failed:
-    """How the program used the name when the error was raised: ``held`` is its value, ``node`` the reading
-    expression.
+    """How the program used the name when the error was raised. ``held`` is its value, and ``node`` the expression that
+    reads it.
     """
 
     use: BoundUse
@@ -40,7 +40,7 @@ class Failed:
     expression: ast.expr
     attribute: str = ""
     held: Any = UNKNOWN
-    is_method: bool = False  # the attribute exists, and calling it raised
+    is_method: bool = False  # the attribute exists, and the call of it raised
     is_unbound: bool = False
 
 
@@ -48,10 +48,10 @@ class Failed:
 class Rebound:
     """A name, its definition, and the bindings that replaced it since.
 
-    ``defined`` is None for built-in names. ``means`` is the defined object, or its type, if known. The last of
-    ``rebound`` is the latest in the text. ``others`` also bind the name, but it is not known whether they did this
-    time. With ``is_hidden`` the definition still exists in an outer scope. With ``is_renewed`` the new value is
-    computed from the name itself, as in ``loss = loss(x)``.
+    ``defined`` is None for built-in names. ``means`` is the defined object, or its type, if known. ``rebound`` is in
+    the order of the text. ``others`` also bind the name, but it is not known whether they ran. With ``is_hidden`` the
+    definition still exists in an outer scope. With ``is_renewed`` the new value is computed from the name itself, as in
+    ``loss = loss(x)``.
     """
 
     name: str
@@ -100,7 +100,7 @@ def _texts(frame: FrameType) -> list[SourceText]:
 
 
 def _failed(error: BaseException, step: TracebackType, text: SourceText) -> Failed | None:
-    # How a name was used where the error was raised.
+    # How a name was used at the place where the error was raised.
     said, frame = str(error), step.tb_frame
     for node, around in expressions_at(step, text):
         match node:
@@ -183,8 +183,7 @@ class _Search:
         return list(texts.values())  # where a cell was run twice, its last run counts
 
     def _is_held_as_said(self, taking: Sequence[Binding]) -> bool:
-        # Is the name's present value the one that the error is about? Values bound by comprehensions or ``except`` are
-        # gone by now.
+        # Does the error concern the name's present value? Values bound by comprehensions or ``except`` no longer exist.
         failed = self.failed
         if failed.is_unbound or (taking and all(one.how in (How.COMPREHENSION, How.EXCEPT) for one in taking)):
             return True
@@ -234,7 +233,7 @@ class _Search:
         return self._rebound(holder, chosen[0], Bound(held), taking, is_hidden=True) if chosen else None
 
     def _is_of_code(self, held: Any) -> bool:
-        # Is the value something that a name stands for, rather than data whose attributes other objects have as well?
+        # For an attribute: is the value a module, class or function? Other objects may share attributes by chance.
         return self.failed.use is not BoundUse.ATTRIBUTE or issubclass(type(held), ModuleType | type | FunctionType)
 
     def _rebound(
@@ -267,7 +266,7 @@ class _Search:
         ]
 
     def _can(self, bound: Bound) -> bool:
-        # Is it certain that the definition could have been used in this way?
+        # Is it certain that the defined value could be used in the failing way?
         failed = self.failed
         if failed.is_method:
             is_module = issubclass(type(bound.value), ModuleType)
@@ -278,13 +277,13 @@ class _Search:
         return bound_by(one, self._look(one.within), self.name)
 
     def _look(self, within: SourceScope) -> Any:
-        # How names are looked up in the code of a scope: if it is the failing scope, its variables are known.
+        # A function that looks up names in the code of a scope. In the failing scope, the local variables are known.
         if within.frame is self.scope.frame:
             return lambda name: name_in(self.frame, name)
         return lambda name: self.frame.f_globals.get(name, vars(builtins).get(name, UNKNOWN))
 
     def _uses_itself(self, one: Binding) -> bool:
-        # Does the binding itself use the name in the same way, so that the name still had its old meaning when it ran?
+        # Does the binding itself use the name in the same way? Then the name still had its old meaning when it ran.
         value = one.value if one.how in (How.ASSIGNED, How.WALRUS) else getattr(one.statement, "iter", None)
         value = getattr(one.statement, "value", None) if value is None and one.how is How.ASSIGNED else value
         return any(self._is_such_use(node) for node in _evaluated(value))
@@ -321,7 +320,7 @@ class _Search:
 
 
 def _evaluated(node: ast.AST | None) -> Iterator[ast.AST]:
-    # The parts of an expression that are always evaluated with it.
+    # The parts of an expression that are always evaluated when it is.
     if node is None or isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
         return
     yield node

@@ -1,4 +1,4 @@
-"""The line that rebinds a needed name, rewritten to use another name."""
+"""Rewrites the line that rebinds a needed name, so that it uses another name."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from backprobe.source.scopes import Binding, How
 
 
 def other_name(name: str) -> str:
-    """Another name, with the trailing underscore of PEP 8."""
+    """The name with a trailing underscore, as PEP 8 suggests."""
     return f"{name}_"
 
 
 def renamed(one: Binding, found: Rebound) -> str:
-    """The line of a binding with another name; empty if the name does not occur in it by itself."""
+    """The line of a binding with another name; empty if the line does not contain the name as such."""
     line, own = one.text.lines[one.line - 1], found.name.rpartition(".")[2]
     if one.how is How.IMPORT:
         return _renamed_import(one, own)
@@ -50,7 +50,7 @@ def _renamed_import(one: Binding, name: str) -> str:
 
 
 def _column(one: Binding, line: str, name: str) -> int:
-    # Where a line has the name that it binds.
+    # The column of the bound name in a line.
     if isinstance(one.node, ast.Attribute):
         return _encoded(line, (one.node.end_col_offset or 0) - len(name.encode()))
     at = _encoded(line, one.node.col_offset)
@@ -62,12 +62,12 @@ def _column(one: Binding, line: str, name: str) -> int:
 
 
 def _encoded(line: str, offset: int) -> int:
-    # A place in a line, from one that is counted in bytes.
+    # A position in characters, from one in bytes.
     return len(line.encode()[:offset].decode(errors="replace"))
 
 
 def _reads(one: Binding, found: Rebound) -> Iterator[ast.Name]:
-    # Where the program reads the name for its new value, and not for its former meaning.
+    # The reads of the name that mean its new value, not its former one.
     name, scopes = found.name, found.names.scopes
     holder = scopes[found.failed.node].holder(name)
     tree = one.text.tree if holder is None or holder.parent is None else holder.node
@@ -80,7 +80,7 @@ def _reads(one: Binding, found: Rebound) -> Iterator[ast.Name]:
 
 
 def _needed(node: ast.AST, found: Rebound) -> ast.AST | None:
-    # An expression that uses the name like the failing one does, in its former meaning.
+    # The expression around a name that uses it like the failing one does, in its former meaning.
     failed = found.failed
     match node:
         case ast.Name() if node is failed.node:

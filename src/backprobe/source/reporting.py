@@ -1,4 +1,4 @@
-"""Making the reporting copy of a function: its rewritten code, compiled with the same globals, cells and defaults."""
+"""Makes the reporting copy of a function: its rewritten code, with the same globals, cells and defaults."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def reporting(
     """A copy of ``function`` that reports each binding to a listener from ``opener``. Raises NoSource.
 
     With ``operations`` it reports each subexpression as well, with ``calls`` each call and operator with its site.
-    With ``journals`` it speaks as ``source/journalling`` says. A method stays bound, a ``functools.partial`` keeps its
-    arguments, and a decorator's wrapper is rebuilt around the rewritten function it wraps; nothing of the original is
+    With ``journals`` it reports as described in ``source/journalling``. A method stays bound, a ``functools.partial``
+    keeps its arguments, and a decorator's wrapper is rebuilt around the rewritten function. The original is not
     changed.
     """
     if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__"):
@@ -50,7 +50,10 @@ def reporting_copy(
     calls: bool = False,
     journals: bool = False,
 ) -> tuple[FunctionType, tuple[Site, ...]]:
-    """A copy of a plain function that reports to what the contents of a cell return, and its sites. Raises NoSource."""
+    """A copy of a plain function, and its sites. The function in the cell ``opened`` returns its listener.
+
+    Raises NoSource.
+    """
     code = function.__code__
     made, sites, cells = _compiled(code, code.co_filename, operations, calls, journals)
     own = (*(function.__closure__ or ()), opened)
@@ -66,8 +69,8 @@ def sites_of(function: FunctionType, *, operations: bool = False) -> tuple[Site,
 def _compiled(
     code: CodeType, file: str, operations: bool, calls: bool, journals: bool
 ) -> tuple[CodeType, tuple[Site, ...], tuple[int, ...]]:
-    # The reporting code, its sites, and which of the function's cells it takes; the last cell is that of ``OPEN``. It
-    # is made once per code object and file (equal functions of two files have equal code) and takes about 3 ms.
+    # The reporting code, its sites, and which of the function's cells it uses. The last cell is that of ``OPEN``. This
+    # takes about 3 ms, once for each code object and file, since equal functions in two files have equal code.
     if any(name.startswith("@") for name in code.co_freevars):
         raise NoSource(f"{code.co_qualname} is already being probed")
     definition = locate(code)
@@ -75,7 +78,7 @@ def _compiled(
     with refusing_deep_nesting(code.co_qualname, asked=f"the names in {code.co_qualname}", found=place):
         node = copy.deepcopy(definition.node) if definition.is_shared else definition.node
         node, sites = rewrite(node, definition.lines, operations=operations, calls=calls)
-        if journals:  # the kinds of scopes are known by their sites, whichever copy reports them
+        if journals:  # kinds of scopes are found by their sites, in all copies
             node, sites = journalling(node), _compiled(code, file, operations, calls, False)[1]
         made = _compile_inside(node, definition.classes, code)
         places = {name: at for at, name in enumerate((*code.co_freevars, OPEN))}
@@ -83,9 +86,9 @@ def _compiled(
 
 
 def _compile_inside(node: Any, classes: tuple[str, ...], code: CodeType) -> CodeType:
-    # Compile a definition inside its original classes (for private names) and free variables (for its closure). The
-    # factory around it never runs: only the compiled function is taken out. Its own name and those of its classes are
-    # declared as they are outside, otherwise the compiler would take them for the factory's.
+    # Compile a definition inside its original classes (for private names) and with its free variables (for its
+    # closure). The factory around it never runs: only the compiled function is taken out. The names of the function and
+    # its classes are declared as in the original, since the compiler would otherwise take them for the factory's.
     free = [name for name in code.co_freevars if name != "__class__"]
     original = node.name
     node.name = "@body"
@@ -109,8 +112,8 @@ def _compile_inside(node: Any, classes: tuple[str, ...], code: CodeType) -> Code
 
 
 def _as_inside(code: CodeType, within: str, name: str, originals: Mapping[Any, CodeType]) -> CodeType:
-    # The same code under the original's qualified name, with the original code of the functions inside it. Compiling
-    # these again would give different code, since the compiler takes a module's imports into account.
+    # The same code with the original's qualified name, and with the original code of its inner functions. Compiled
+    # again, these would differ, since the compiler takes a module's imports into account.
     constants = tuple(
         originals.get(_stand(constant)) or _as_inside(constant, within, name, originals)
         if isinstance(constant, CodeType)
@@ -129,7 +132,7 @@ def _definitions(code: CodeType) -> Iterator[CodeType]:
 
 
 def _stand(code: CodeType) -> tuple[Any, ...]:
-    # What distinguishes code from other code in a function: its name, variables and positions.
+    # A key that distinguishes a code object from others in a function: its name, variables and positions.
     places = [place for place in code.co_positions() if None not in place]
     return code.co_name, code.co_firstlineno, code.co_freevars, min(places, default=None), max(places, default=None)
 

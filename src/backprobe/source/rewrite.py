@@ -1,4 +1,4 @@
-"""Rewriting a function's syntax tree so that it reports, while it runs, every value it binds to a name.
+"""Rewrites a function's syntax tree so that the running function reports every value that it binds to a name.
 
 The rewritten body reports to one object, its scope, in the local variable ``@scope`` (a name that no source can
 contain):
@@ -51,9 +51,9 @@ def rewrite(
     operations: bool = False,
     calls: bool = False,
 ) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, tuple[Site, ...]]:
-    """The reporting version of a function, made from this node itself, and the sites that it reports.
+    """The reporting version of a function, and the sites that it reports. The node itself is changed.
 
-    With ``operations`` each subexpression gets a name, with ``calls`` each call and operator is reported with its site.
+    With ``operations`` each subexpression gets a name. With ``calls`` each call and operator is reported with its site.
     """
     rewriter = Rewriter(lines, operations, calls)
     return rewriter.function(node), tuple(rewriter.sites)
@@ -74,7 +74,7 @@ class Rewriter(ExpressionRewriter):
             only = ast.copy_location(ast.Return(node.body), node.body)
             node = untyped(ast.copy_location(ast.FunctionDef("<lambda>", arguments, [only], []), node))
         body = self._body(node.body)
-        # with instead of try/finally: otherwise a frame that raises after its last line would have the wrong line
+        # not try/finally: with that, a frame that raises after its last line would show the wrong line
         node.body = [*entering, ast.With([ast.withitem(ast.Name(SCOPE))], body)]
         node.decorator_list, node.returns = [], None
         arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
@@ -85,7 +85,7 @@ class Rewriter(ExpressionRewriter):
         return node  # type: ignore[no-any-return]
 
     def _body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        # Rewrite a list of statements; each may become several.
+        # Rewrite a list of statements. Each may become several statements.
         result: list[ast.stmt] = []
         for statement in statements:
             outer = self.at, self.own, self.binds
@@ -97,7 +97,7 @@ class Rewriter(ExpressionRewriter):
         return result
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        """As in the base class, with every list of statements through ``_body``."""
+        """Like that of the base class, but lists of statements go through ``_body``."""
         for field, old in ast.iter_fields(node):
             if isinstance(old, list) and old and isinstance(old[0], ast.stmt):
                 setattr(node, field, self._body(old))
@@ -157,7 +157,7 @@ class Rewriter(ExpressionRewriter):
         return [*writing, *stores, *map(self._forget, (held, operand, *used))]
 
     def _opened(self, target: ast.expr) -> tuple[list[ast.stmt], ast.expr, list[ast.expr]]:
-        # Evaluate the parts of a target once: the statements for that, the resulting place, and the temporaries used.
+        # Evaluate the parts of a target once. Returns the statements, the resulting place, and the temporaries used.
         if isinstance(target, ast.Name):
             return [], ast.Name(target.id), []
         assert isinstance(target, ast.Attribute | ast.Subscript)
@@ -170,7 +170,7 @@ class Rewriter(ExpressionRewriter):
         return before, ast.Subscript(owner, index), [owner, index]
 
     def _store(self, target: ast.expr, value: ast.expr, origin: Origin) -> list[ast.stmt]:
-        # Statements that assign ``value``, evaluated once and first, to a target of any kind.
+        # Statements that assign ``value`` to a target of any kind. ``value`` is evaluated first, and only once.
         if isinstance(target, ast.Name):
             return [self._bind_name(target.id, value, origin)]
         if isinstance(target, ast.Starred):
@@ -193,7 +193,7 @@ class Rewriter(ExpressionRewriter):
         return [self._assign(held, value), *before, *stores, *map(self._forget, (held, *used))]
 
     def _store_in(self, place: ast.expr, text: str, held: ast.expr, origin: Origin) -> list[ast.stmt]:
-        # Assign a temporary to an attribute or element of a temporary, and report it before and after.
+        # Assign a temporary to an attribute or element of another temporary, with reports before and after.
         assert isinstance(place, ast.Attribute | ast.Subscript)
         site = ast.Constant(self._site(text, origin))
         if isinstance(place, ast.Attribute):
@@ -232,7 +232,7 @@ class Rewriter(ExpressionRewriter):
     visit_AsyncFor = visit_For
 
     def visit_With(self, node: Any) -> Any:
-        """Each manager in a statement of its own: the next one may use what the target of this one was bound to."""
+        """Give each context manager a statement of its own, because the next one may use the target of this one."""
         item, *others = node.items
         origin, opening = Origin(reads=names_read(item.context_expr)), list[ast.stmt]()
         item.context_expr = self.visit(item.context_expr)
@@ -248,7 +248,8 @@ class Rewriter(ExpressionRewriter):
     visit_AsyncWith = visit_With
 
     def _received(self, target: ast.expr, origin: Origin) -> tuple[ast.expr, list[ast.stmt]]:
-        # For a target that Python itself assigns (for, with): a temporary instead, and the statements that follow.
+        # For a target that Python itself assigns (for, with): a temporary in its place, and the statements that assign
+        # the temporary to the target.
         if isinstance(target, ast.Name):
             return target, placed([self._bind_name(target.id, ast.Name(target.id), origin)], self.at)
         held = self._temporary()
@@ -273,7 +274,8 @@ class Rewriter(ExpressionRewriter):
         return node
 
     def _template(self, target: ast.expr, origin: Origin) -> Any:
-        # The sites of a comprehension's targets, nested like them; None for a target that is not known in advance.
+        # The sites of a comprehension's targets, nested like the targets; None for a target that is not known in
+        # advance.
         if isinstance(target, ast.Name):
             return self._site(target.id, origin)
         if isinstance(target, ast.Tuple | ast.List):

@@ -1,6 +1,6 @@
-"""Rewriting the expressions of a function, and making the nodes that report.
+"""Rewrites the expressions of a function, and makes the nodes that report.
 
-``rewrite.py`` says what rewritten code looks like, and rewrites statements.
+``rewrite.py`` rewrites statements, and describes rewritten code.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self._operation(node, origin)
 
     def _called(self, node: ast.Call) -> ast.Call:
-        # The expression to call instead of a call's function.
+        # The call with its function replaced by what the listener returns.
         details: list[ast.expr] = []
         writes = any(keyword.arg is None or keyword.arg in MAY_WRITE for keyword in node.keywords)
         if writes or self.calls:
@@ -64,7 +64,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return node
 
     def _loaded(self, place: ast.expr, text: str) -> ast.expr:
-        # The value of a rewritten place; if calls are numbered, read through the listener.
+        # The value of a rewritten place. If calls are numbered, it is read through the listener.
         if not self.calls or isinstance(place, ast.Name) or _is_mangled(place):
             return place
         if isinstance(place, ast.Attribute):
@@ -75,7 +75,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self._report("operate", self._texts_site("getitem", text, {"0": text}), place.value, place.slice)
 
     def _iterated(self, value: ast.expr, origin: Origin) -> ast.expr:
-        # An expression that is about to be iterated; if calls are numbered, passed through the listener.
+        # An expression that is about to be iterated. If calls are numbered, it is passed through the listener.
         if not self.calls:
             return value
         site = self._texts_site("iter", origin.expression, {"0": origin.expression})
@@ -84,7 +84,7 @@ class ExpressionRewriter(ast.NodeTransformer):
     def _owned(self, node: ast.Attribute) -> ast.Attribute:
         # An attribute whose owner is rewritten.
         node.value = self.visit(node.value)
-        if node.attr == "data" and isinstance(node.ctx, ast.Load):  # a way to write without autograd seeing it
+        if node.attr == "data" and isinstance(node.ctx, ast.Load):  # writes through it go unnoticed by autograd
             node.value = self._report("expose", node.value)
         return node
 
@@ -98,7 +98,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self._operation(node, origin) if loads else node
 
     def _operated(self, node: ast.expr, operands: Mapping[str, ast.expr]) -> ast.expr:
-        # A call of the listener instead of an operator.
+        # A call of the listener in place of an operator.
         site = self._call_site(node, operation(node), operands)
         visited = [self._index(self.visit(operand)) for operand in operands.values()]
         return self._report("operate", site, *visited)
@@ -106,7 +106,8 @@ class ExpressionRewriter(ast.NodeTransformer):
     visit_BinOp = visit_UnaryOp = visit_Compare = visit_Subscript = _visit_operator
 
     def _asked(self, node: ast.expr) -> Origin | None:
-        # The origin of an operation that gets its own name; to be taken before anything in it is rewritten.
+        # The origin of an operation that gets its own name. Must be called before anything in the operation is
+        # rewritten.
         wanted = self.operations and id(node) not in self.named and operation(node)
         return Origin.of(node) if wanted else None
 
@@ -116,7 +117,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self._report("name", ast.Constant(self._site(f"{origin.op}()", origin)), node)
 
     def _bound(self, value: ast.expr) -> ast.expr:
-        # Rewrite an expression whose own value gets a name: only the expressions inside it are unnamed.
+        # Rewrite an expression whose value gets a name from its statement. Only operations inside it need their own
+        # names.
         self.named.add(id(value))
         return self.visit(value)  # type: ignore[no-any-return]  # it is typed Any
 
@@ -143,7 +145,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return ast.Name(f"@{self.temporaries}", ast.Load())
 
     def _index(self, index: ast.expr) -> ast.expr:
-        # A subscript as a value: ``a:b`` is only valid inside brackets.
+        # A subscript as an expression, since ``a:b`` is only valid inside brackets.
         if isinstance(index, ast.Slice):
             parts = [part or ast.Constant(None) for part in (index.lower, index.upper, index.step)]
             return ast.Call(ast.Attribute(self._scope(), "slice"), parts, [])
@@ -159,9 +161,9 @@ class ExpressionRewriter(ast.NodeTransformer):
     def _call_site(
         self, node: Any, spelled: str, arguments: Mapping[str, ast.expr], origin: Origin | None = None
     ) -> ast.Constant:
-        # The number of a call; to be taken before anything in it is rewritten.
+        # The number of a call. Must be called before anything in the call is rewritten.
         at: Any = node.func if isinstance(node, ast.Call) else node
-        # the line of the function's name, in a chain over several lines
+        # in a chain over several lines, this is the line of the function's name
         line = at.end_lineno if at is not node else at.lineno
         text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
         texts = tuple((key, ast.unparse(part)) for key, part in arguments.items())
@@ -169,7 +171,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return ast.Constant(len(self.sites) - 1)
 
     def _texts_site(self, spelled: str, expression: str, arguments: Mapping[str, str]) -> ast.Constant:
-        # The number of an operation that the source does not write as a call; it gets the line of the statement.
+        # The number of an operation that the source does not write as a call. It gets the line of the statement.
         line, origin = getattr(self.at, "lineno", 1), Origin(spelled, expression=expression)
         known = tuple(arguments.items())
         self.sites.append(CallSite(self.binds, line, self.own[0], origin, spelled=spelled, arguments=known))
@@ -189,7 +191,7 @@ def _arguments(call: ast.Call) -> dict[str, ast.expr]:
 
 
 def _operands(node: ast.expr) -> dict[str, ast.expr]:
-    # The operands of an operator by position; empty if derivatives do not go through it.
+    # The operands of an operator by position; empty if no derivatives go through it.
     match node:
         case ast.Subscript(value=owner, slice=index):
             return {"0": owner, "1": index}

@@ -1,4 +1,4 @@
-"""Rewriting the code of a module, such as a notebook cell: like a function, with another listener."""
+"""Rewrites the code of a module, such as a notebook cell, like that of a function, but with another listener."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from backprobe.source.syntax_nodes import complete, placed, stored
 def rewrite_module(
     tree: ast.Module, lines: Sequence[str], scope: str, *, operations: bool, announced: Collection[str]
 ) -> tuple[ast.Module, tuple[Site, ...]]:
-    """The reporting version of a module's code, with the value of its last expression, and the sites that it reports.
+    """The reporting version of a module's code, which also reports the value of its last expression; and its sites.
 
-    ``scope`` is a text that marks the listener's place in the code: whoever compiles the code puts the object there.
+    ``scope`` is a text that stands for the listener in the code. It is replaced by the object after compiling.
     Each statement that reads one of the ``announced`` names reports this before it runs.
     """
     rewriter = _ModuleRewriter(lines, operations)
@@ -63,7 +63,7 @@ class _ModuleRewriter(Rewriter):
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign | list[ast.stmt]:
-        # Here an annotation is evaluated after the assignment; a name's annotation is stored.
+        # At module level an annotation is evaluated after the assignment, and that of a name is stored.
         if node.value is None:
             return node
         stores = self._store(node.target, self._bound(node.value), Origin.of(node.value))

@@ -1,4 +1,4 @@
-"""The names of a program according to its text: the scope that holds a name, and every place that binds it."""
+"""The names of a program according to its text: which scope holds a name, and which places bind it."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class SourceText:
 class Binding:
     """One place that binds a name.
 
-    ``node`` is the name itself (an alias or argument), or its definition; ``value`` is the expression that is bound to
-    it as a whole, if there is one. ``within`` is the scope whose code binds it, which for a ``global`` or ``nonlocal``
-    name is not the scope that holds it.
+    ``node`` is the name itself (an alias or argument), or its definition. ``value`` is the expression whose whole value
+    is bound to the name, if there is one. ``within`` is the scope whose code binds the name. For a ``global`` or
+    ``nonlocal`` name that is not the scope that holds it.
     """
 
     how: How
@@ -80,12 +80,12 @@ class SourceScope:
 
     @property
     def frame(self) -> SourceScope:
-        """The scope whose code runs this one: comprehensions run in the order of the surrounding text."""
+        """The scope in whose code this one runs. A comprehension runs as a part of the surrounding code."""
         is_inner = isinstance(self.node, COMPREHENSIONS) and self.parent is not None
         return self.parent.frame if is_inner and self.parent is not None else self
 
     def holder(self, name: str) -> SourceScope | None:
-        """The scope that holds a name which is read here; None if it can only be a builtin."""
+        """The scope that holds a name that is read here; None if the name can only be a builtin."""
         at: SourceScope | None = self
         while at is not None and at.parent is not None:
             if at.elsewhere.get(name) is ast.Global:
@@ -102,7 +102,7 @@ class SourceScope:
 
 
 class SourceNames:
-    """The scopes of a module, from its text, or from those of the cells that ran in a notebook, in their order."""
+    """The scopes of a module, from its text; or those of a notebook, from the texts of its cells in running order."""
 
     def __init__(self, texts: list[SourceText]) -> None:
         self.module = SourceScope(texts[-1].tree, None)
@@ -113,7 +113,7 @@ class SourceNames:
             reader = _Reader(text, self.module, self.scopes, later)
             reader.visit(text.tree)
             self.parents |= {part: node for node in ast.walk(text.tree) for part in ast.iter_child_nodes(node)}
-        for name, binding in later:  # nonlocal names, now that the functions around them have been read
+        for name, binding in later:  # nonlocal names need the enclosing functions, which have now been read
             around = binding.within.parent
             holder = None if around is None else around.holder(name)
             if holder is not None:
@@ -147,7 +147,7 @@ class _Reader(ast.NodeVisitor):
             holder.bindings.setdefault(name, []).append(binding)
 
     def _targets(self, target: ast.AST, how: How, statement: Any, value: Any = None) -> None:
-        # The names in a target, which is also visited for the names that it reads.
+        # Add the names in a target. The target is also visited for the names that it reads.
         before = self.how, self.statement, self.value
         self.how, self.statement = how, statement
         self.value = value if isinstance(target, ast.Name) else None

@@ -1,4 +1,4 @@
-"""Places in the source that bind a value or make a call: name, line, and the expression that computes the value."""
+"""Sites are places in the source that bind a value or make a call: name, line, and the expression of the value."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OPERATOR_FUNCTIONS = {
     "iand": operator.iand,
     "ior": operator.ior,
 }
-"""The operators whose name in Python's own module is another."""
+"""The operators that have another name in Python's ``operator`` module."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Origin:
 
     @classmethod
     def of_turn(cls, iterable: ast.expr) -> Origin:
-        """The origin of a loop variable that iterates over this, and of its parts if the text shows them.
+        """The origin of a variable that iterates over ``iterable``, and of its parts if the text shows them.
 
         >>> origin = Origin.of_turn(ast.parse("zip(weights, gradients)", mode="eval").body)
         >>> origin.at(".0").reads, origin.at(".1").reads
@@ -73,7 +73,7 @@ class Origin:
         return cls(reads=names_read(iterable), elements=tuple(_parts_of_turn(iterable)), joined=given)
 
     def at(self, leaf: str) -> Origin:
-        """The origin of the part at ``.0.1`` of the value; without an expression if the source has none for it."""
+        """The origin of the part of the value at a leaf such as ``.0.1``. It may have no expression of its own."""
         part = self
         for step in leaf.split(".")[1:]:
             known = dict(part.elements)
@@ -117,7 +117,7 @@ def _handed_out(iterable: ast.expr) -> ast.AST:
 
 
 def _parts_of_turn(iterable: ast.expr) -> Sequence[tuple[str, Origin]]:
-    # The expressions that ``zip``, ``enumerate`` and ``items()`` combine in each turn.
+    # The expressions that ``zip``, ``enumerate`` and ``items()`` combine in each iteration.
     match iterable:
         case ast.Call(func=ast.Name(id="zip"), args=args) if not any(isinstance(one, ast.Starred) for one in args):
             return [(str(at), Origin.of_turn(one)) for at, one in enumerate(args)]
@@ -159,8 +159,8 @@ class Site:
 class CallSite(Site):
     """One place in the source that makes a call, or applies an operator.
 
-    ``local`` is the name that the statement binds, empty if none, and ``spelled`` the source text of the function (for
-    an operator, its name). ``arguments`` are the texts of the arguments, by position or keyword, as far as the source
+    ``local`` is the name that the statement binds, or empty. ``spelled`` is the source text of the function, or the
+    name of the operator. ``arguments`` are the texts of the arguments by position or keyword, as far as the source
     shows them.
     """
 
@@ -175,7 +175,7 @@ def operator_of(site: CallSite) -> Callable[..., Any]:
 
 
 def binding_of(statement: ast.AST) -> str:
-    """The name that a statement binds, if it binds a single name."""
+    """The name that a statement binds; empty unless it binds a single name."""
     match statement:
         case ast.Assign(targets=[target]) | ast.AugAssign(target=target) | ast.AnnAssign(target=target):
             return "" if isinstance(target, ast.Tuple | ast.List) else ast.unparse(target)

@@ -1,4 +1,4 @@
-"""Nodes of syntax trees: their parents, and positions and contexts for new nodes in a program's tree."""
+"""Helps with nodes of syntax trees: finds their parents, and gives new nodes positions and contexts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from backprobe.errors import NoSource
 
 UNTOUCHED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-"""Functions and classes inside keep their text: they are rewritten themselves when they are called."""
+"""Inner functions and classes are not rewritten with the outer code. They are rewritten when they are called."""
 
 
 DISPLAYS = (ast.Tuple, ast.List, ast.Dict, ast.keyword, ast.Starred)
-"""Where an argument of a call may lie, between it and the call."""
+"""Nodes that may lie between a call and an argument of it."""
 
 
 def parents(tree: ast.AST) -> dict[ast.AST, ast.AST]:
@@ -32,7 +32,7 @@ def is_given(node: ast.AST, above: dict[ast.AST, ast.AST]) -> bool:
 
 
 def placed(statements: list[ast.stmt], at: ast.AST) -> list[ast.stmt]:
-    """Give new statements the position of the one they replace, so that tracebacks show the user's line."""
+    """Give new statements the position of the statement that they replace, so that tracebacks show the user's line."""
     for statement in statements:
         if not hasattr(statement, "lineno"):
             ast.copy_location(statement, at)
@@ -40,7 +40,7 @@ def placed(statements: list[ast.stmt], at: ast.AST) -> list[ast.stmt]:
 
 
 def complete(node: ast.AST, at: ast.AST) -> None:
-    """Give the new nodes below ``node``, which is part of the statement ``at``, the place of their statement."""
+    """Give the new nodes below ``node`` the position of their statement. ``node`` is part of the statement ``at``."""
     for field in node._fields:
         value = getattr(node, field, None)
         for part in value if isinstance(value, list) else (value,):

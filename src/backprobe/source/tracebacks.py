@@ -1,8 +1,8 @@
-"""Tracebacks of errors raised under a probe: only the program's frames, without backprobe's frames between them.
+"""Removes backprobe's frames from the tracebacks of errors raised under a probe.
 
-An error of the program is understood from its last line and the user's own lines; frames between these only show how
-backprobe works. If backprobe raises an error on purpose, the raising frame stays. If the error is a bug in backprobe,
-all frames stay.
+To understand an error of the program, a user needs the last frame and the user's own frames. Frames between these only
+show how backprobe works. If backprobe raises an error on purpose, the raising frame stays. If the error is a bug in
+backprobe, all frames stay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from backprobe.errors import BackprobeError
 from backprobe.source.user_code import package
 
 PASSED_ON = re.compile(r"\(.*\*\w|\bgetattr\(")
-"""A call with whatever arguments the program gave, or an attribute that it asks for."""
+"""Matches our lines that only pass on the program's own arguments, or read an attribute for the program."""
 
 
 class FramesOfProgram:
@@ -34,7 +34,7 @@ FRAMES_OF_PROGRAM = FramesOfProgram()
 
 
 def leave_out_ours(error: BaseException) -> None:
-    """Remove backprobe's frames from an error's traceback, and a cause that only they have seen."""
+    """Remove backprobe's frames from an error's traceback, and a cause that only those frames saw."""
     if not isinstance(error, BackprobeError):
         if not is_mistake_of_ours(error):
             error.__traceback__ = without(error.__traceback__, _is_ours)
@@ -47,7 +47,7 @@ def leave_out_ours(error: BaseException) -> None:
 
 
 def is_mistake_of_ours(error: BaseException) -> bool:
-    """Did the error arise in our own code? Not if that code only passes on a call of the program."""
+    """Did the error arise in our own code, in a line that does more than pass on a call of the program?"""
     *_, last = steps(error.__traceback__)
     line = linecache.getline(last.tb_frame.f_code.co_filename, last.tb_lineno)
     return _is_ours(last) and not PASSED_ON.search(line)

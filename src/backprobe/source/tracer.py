@@ -1,7 +1,7 @@
-"""Tracing running frames instruction by instruction, together with any tracer that is already set.
+"""Traces running frames instruction by instruction, together with any tracer that is already set.
 
-There is one ``sys.settrace`` function per thread. A debugger or coverage tool that is set is called before ours for
-every event, and set again at the end; it does not see the instruction events that only we requested.
+A thread has one ``sys.settrace`` function. If a debugger or coverage tool has set one, it is called before ours for
+every event, and is set again at the end. It does not get the instruction events that only we requested.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from backprobe.source.frames import forget
 
 Outer = Callable[[FrameType, str, Any], Any] | None
 STARTING = ("set_trace", "settrace")
-"""Functions that start a debugger. It is the tracer of all frames then, and knows no events of instructions."""
+"""Functions that start a debugger. It then traces all frames, and cannot handle instruction events."""
 
 
 class WatchedFrame(Protocol):
@@ -28,8 +28,8 @@ class WatchedFrame(Protocol):
         """The running instruction has raised."""
 
     def left(self, frame: FrameType, value: Any) -> bool:
-        """The frame is being left, with this value, or with None after an error. Returns whether it has ended, rather
-        than been suspended.
+        """The frame is being left with this value, or with None after an error. Returns True if the frame has ended,
+        and False if it was suspended.
         """
 
 
@@ -46,16 +46,14 @@ class Tracer:
         self.outer = cast(Outer, sys.gettrace())
         local: Any = frame.f_trace
         if local is None and not isinstance(self.outer, FunctionType | MethodType):
-            local = self.outer  # a tracer written in C sets nothing on frames
+            local = self.outer  # a tracer written in C sets no trace functions on frames
         self._watch(frame, watched, local)
         sys.settrace(self._call)
 
     def stop(self) -> bool:
-        """Restore the previous tracer. Returns whether the set tracer was still ours, or that of a block inside this
-        one.
-        """
+        """Restore the previous tracer. Returns whether the present tracer was still ours, or that of an inner block."""
         self.is_stopped = True
-        self.entered = _nobody  # the callback holds this tracer, and a cycle would wait for the garbage collector
+        self.entered = _nobody  # breaks a cycle that would wait for the garbage collector
         standing = cast(Outer, sys.gettrace())
         for frame, local in self.frames.items():
             if frame.f_trace is local:
@@ -110,7 +108,7 @@ class _Local:
         elif event == "line":
             frame.f_trace_opcodes = True
         elif event == "exception":
-            self.watched.raised(arg[1].with_traceback(arg[2]))  # which Python sets only where it is caught
+            self.watched.raised(arg[1].with_traceback(arg[2]))  # Python sets it only in the frame that catches
         elif event == "return" and self.watched.left(frame, arg):
             self.tracer.frames.pop(frame, None)
         following = _running(self.outer)
@@ -121,12 +119,12 @@ class _Local:
 
 
 def _nobody(frame: FrameType) -> None:
-    """Used after the end, for other tracers that continue to call this one."""
+    """Takes the place of ``entered`` after the end, since other tracers may still call this one."""
 
 
 def _running(outer: Outer) -> Outer:
-    # The nearest trace function that does not belong to a stopped tracer: with generators and tasks, blocks may end in
-    # a different order than they began.
+    # The nearest trace function that does not belong to a stopped tracer. With generators and tasks, blocks may end in
+    # another order than they began.
     while outer is not None:
         tracer = outer.tracer if isinstance(outer, _Local) else getattr(outer, "__self__", None)
         if not isinstance(tracer, Tracer) or not tracer.is_stopped:

@@ -1,4 +1,4 @@
-"""Distinguishing the user's own functions from those of installed packages."""
+"""Distinguishes the user's own functions from those of installed packages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backprobe.source.installed import in_folder, is_edited, recorded_package
 
 
 def innermost(function: Any) -> FunctionType | None:
-    """The plain function below methods, partials and decorators; None where there is none."""
+    """The plain function inside methods, partials and decorators; None if there is none."""
     for _ in range(64):
         if isinstance(function, MethodType):
             function = function.__func__
@@ -29,7 +29,7 @@ def innermost(function: Any) -> FunctionType | None:
 
 
 CONVERTED = "/__autograph_generated_file"
-"""In the names of the files to which TensorFlow writes the program's functions as it converted them."""
+"""Part of the names of files to which TensorFlow writes converted functions of the program."""
 _OWN = __file__.removesuffix("source/user_code.py")
 
 

@@ -1,4 +1,4 @@
-"""Replacing the plain function inside methods, partials and decorators, by copies of these."""
+"""Replaces the plain function inside methods, partials and decorators, by making copies of these."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDesc
 
 
 def around(function: Any, exchanged: Callable[[FunctionType], FunctionType]) -> Callable[..., Any]:
-    """``function`` with the plain function inside it replaced. Raises NoSource if it contains none, or hides it."""
+    """``function`` with its inner plain function replaced. Raises NoSource if there is none, or if it is hidden."""
     if isinstance(function, MethodType):
         return MethodType(around(function.__func__, exchanged), function.__self__)
     if isinstance(function, functools.partial):
@@ -48,7 +48,7 @@ def around(function: Any, exchanged: Callable[[FunctionType], FunctionType]) -> 
 
 
 def rebuilt(wrapper: FunctionType, wrapped: Any, inner: Any, depth: int = 0) -> FunctionType | None:
-    """A copy of a wrapper around another function. A wrapper may hold the wrapped function through further wrappers."""
+    """A copy of a wrapper, around another function. The wrapper may hold the wrapped function in further wrappers."""
     cells = [_exchanged(cell, wrapped, inner, depth) for cell in wrapper.__closure__ or ()]
     if all(new is old for new, old in zip(cells, wrapper.__closure__ or (), strict=True)):
         return None

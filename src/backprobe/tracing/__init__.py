@@ -1,1 +1,1 @@
-"""A running program turned into named values."""
+"""Turns a running program into named values."""

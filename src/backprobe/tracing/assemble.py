@@ -1,7 +1,7 @@
-"""The one assembler of records: facts in, entries out.
+"""Assembles a record from the facts that a run and its backend have gathered.
 
-The caller, which ran the program, knows the names and lines of its values. The backend knows the outcome of each
-capture, and refers to captures by position. Here these positions become positions of entries.
+The caller ran the program, and knows the names and lines of its values. The backend knows the outcome of each capture,
+and refers to captures by position. Here these positions become positions of entries.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from backprobe.record.training import Training, Untrained
 
 @dataclass(frozen=True)
 class EntryNames:
-    """The names of a record's entries: the entry and the printed form of each full name, and those of each entry."""
+    """The names of a record's entries: for each full name its entry and printed form, and for each entry its names."""
 
     positions: Mapping[str, int]
     printed: Mapping[str, str]
-    of_entries: Sequence[Sequence[str]]  # printed, by position of the entry, the one to print first at the front
+    of_entries: Sequence[Sequence[str]]  # by position of the entry: its printed names, the main one first
 
 
 class Assembler:
-    """A record in the making: its names, and the position of the entry of each capture."""
+    """Builds the entries of one record. Knows the names, and for each capture the position of its entry."""
 
     def __init__(
         self, names: EntryNames, captured: Sequence[int], version_of: Callable[[Any], int | None] = lambda tensor: None
@@ -54,9 +54,9 @@ class Assembler:
         original: tuple[Any] | None = None,
         replaced_grad: bool = False,
     ) -> Entry:
-        """The entry at a position, from what the program says about it and the outcome of backward.
+        """The entry at a position, from the program's facts about the value and the outcome of backward.
 
-        ``original`` is a tuple of one if ``replace=`` put this value in the place of another: that other one.
+        If this value is a replacement by ``replace=``, ``original`` is a tuple with the replaced value.
         """
         own = self.names.of_entries[at]
         if outcome.written is not None:
@@ -122,7 +122,8 @@ class Assembler:
     # from positions of captures to positions of entries
 
     def _written(self, name: str, written: WrittenVersion, said: Sequence[IndirectInput]) -> tuple[IndirectInput, ...]:
-        # What was written into a Variable, by its own statement: that may mention more than it writes there.
+        # The inputs of a Variable's new value: the values that were written into it. The writing statement may mention
+        # further values, which are left out.
         known, followed = {way.at for way in said}, {self.captured[at] for at in written.followed}
         given = dict.fromkeys(self._each(written.captures))
         unsaid = [
@@ -133,7 +134,7 @@ class Assembler:
         return (*[way for way in said if way.at in given or way.at not in followed], *unsaid)
 
     def _local(self, at: int) -> str:
-        # What the program calls a value, without its scope and count.
+        # The program's name for a value, without scope and count.
         return strip(self.first[at]).rpartition(":")[2]
 
     def _held(self, outcome: Outcome) -> Any:
@@ -189,8 +190,8 @@ class Assembler:
         )
 
     def _holder(self, name: str, at: int | None) -> str:
-        # What the program calls the model that a block is around, at the front of the name of a parameter of it: the
-        # recording's own names are those in the model.
+        # In a block, a parameter's name begins with the program's name for its model. That prefix, or nothing. The
+        # recording names parameters by their path in the model alone.
         path = "" if at is None else strip(self.first[at])
         return name.removesuffix(path) if path and name.endswith(f".{path}") else ""
 

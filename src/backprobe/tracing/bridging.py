@@ -1,7 +1,7 @@
-"""Bridging, an experiment on a cut: the result of a line gets the history of its inputs, and keeps its numbers.
+"""Bridging is an experiment on a cut: the result of a line keeps its numbers, and gets the history of its inputs.
 
-If the gradient then arrives, that line is what kept it away, whatever the line does. A value may also be moved: the
-program continues with other numbers, and whatever depends on the value changes.
+If the gradient then arrives, that line kept it away, whatever the line does. A value may also be moved: the program
+continues with other numbers, and everything that depends on the value changes.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from backprobe.tracing.replacing import ByName, Instead, Marks, Replacing
 
 NUMBERS = (float, int)
 MOST = 100_000
-"""Elements of a value that a history is led through."""
+"""The number of elements in the largest value that is bridged."""
 
 
 @dataclass(frozen=True)
 class NamedBridges(Instead):
-    """The values to bridge and to move in one run, by full names; and what happened, once the program has run."""
+    """The values to bridge and to move in one run, by full names. After the run, also what happened to them."""
 
     from_to: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """The values whose history each gets."""
+    """For each value to bridge, the values whose history it gets."""
 
     moves: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     bridged: list[str] = field(default_factory=list)
@@ -34,7 +34,7 @@ class NamedBridges(Instead):
 
 
 class Bridging(ByName):
-    """What is bridged and moved in one run. What cannot be is left as it is."""
+    """Bridges and moves values in one run. A value for which that is impossible is left as it is."""
 
     def __init__(self, bridges: NamedBridges, tape: Tape, *, in_function: bool) -> None:
         self.bridges = bridges
@@ -56,10 +56,10 @@ class Bridging(ByName):
                 self.live[full + leaf] = item
 
     def _exchanged(self, full: str, item: Any) -> Any:
-        # What goes on in the place of a value.
+        # The value with which the program continues.
         move = self.bridges.moves.get(full)
         if move is not None and self.tape.is_tensor(item) and self.tape.is_floating(item):
-            item = self.replaces.with_numbers(move(item), item)  # derivatives with respect to it are the same
+            item = self.replaces.with_numbers(move(item), item)  # the history stays, so derivatives do too
         sources = [self.live[name] for name in self.bridges.from_to.get(full, ()) if name in self.live]
         sources = [one for one in sources if self.tape.is_floating(one)]
         if not sources:
@@ -77,5 +77,5 @@ class Bridging(ByName):
 
 
 def _is_number(value: Any) -> bool:
-    # A single number, or an array of NumPy: of the framework it becomes a tensor.
+    # Is it a number or a NumPy array, which must become a tensor of the framework?
     return (isinstance(value, NUMBERS) and not isinstance(value, bool)) or type(value).__module__ == "numpy"

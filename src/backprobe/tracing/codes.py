@@ -1,4 +1,4 @@
-"""Codes: what a program binds, as the log says it. Tensors are captured as they get their codes."""
+"""Codes are the log's notation for bound values. A tensor is captured when it gets its code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ UNHEARD = nullcontext()
 
 
 class Codes(Contents):
-    """The codes of one trace, whose plain numbers go into the log beside them."""
+    """Makes the codes of one trace. Plain numbers are stored in the log in a list of their own."""
 
     def __init__(self, tape: Tape, versions: Versions, plain: list[Any], bare: set[type], events: list[Any]) -> None:
         self.tape, self.versions, self.plain, self.bare = tape, versions, plain, bare
@@ -52,10 +52,10 @@ class Codes(Contents):
         self.events = events
         self.inside: dict[int, list[int]] = {}
         self.holders: dict[int, dict[tuple[int, str], None]] = {}
-        self.mixed: dict[str, Sequence[tuple[str, Any]]] = {}  # what modules' forwards have returned, see ``Scope``
+        self.mixed: dict[str, Sequence[tuple[str, Any]]] = {}  # by module: the leaves that its forward returned
 
     def of(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
-        """What a local is bound to, as the log says it: a tensor is captured, and its name is live."""
+        """The code of the value that a local is bound to. A tensor is captured, and its name becomes live."""
         kind = type(value)
         if kind in self.ordinary and not self.disturbed():
             if scope.kind.wanted[local]:
@@ -92,7 +92,7 @@ class Codes(Contents):
         key, kind = local + own, type(value)
         if key in scope.held:
             self.let_go(scope, key)
-        if numbers and (kind is list or kind in MAPPINGS):  # without a call, since this is done for each
+        if numbers and (kind is list or kind in MAPPINGS):  # inlined for speed: this runs for each container
             if not scope.held:
                 scope.held = {}
             scope.held[key] = value
@@ -105,7 +105,7 @@ class Codes(Contents):
     def _codes(
         self, chosen: Sequence[tuple[str, Any]], by: By, at: int, same: set[str] | frozenset[str] = frozenset()
     ) -> tuple[tuple[str, int], ...]:
-        # The codes of the leaves of a container; those in ``same`` are the objects that the name held before.
+        # The codes of the leaves of a container. For the leaves in ``same``, the name held the same objects before.
         codes = []
         for leaf, item in chosen:
             if isinstance(item, NUMBERS):
@@ -122,18 +122,18 @@ class Codes(Contents):
             return DIFFERENTIATED if any(self.tape.is_differentiated(item) for _, item in found) else PASSED_OVER
 
     def _quiet(self, chosen: Sequence[tuple[str, Any]]) -> AbstractContextManager[Any]:
-        # ``Tape.quiet``, where there is anybody who could hear what is done with these.
+        # ``Tape.quiet``, if operations on these leaves could be observed by anything.
         is_plain = not self.disturbed() and {type(item) for _, item in chosen} <= self.usual
         return UNHEARD if is_plain else self.tape.quiet()
 
     def _leaves(self, value: Any) -> Sequence[tuple[str, Any]]:
-        # The tensors and plain numbers in a container that holds a tensor.
+        # The tensors and plain numbers in a container, if it holds a tensor; otherwise nothing.
         is_tensor, ordinary = self.tape.is_tensor, self.ordinary
         kind = type(value)
         if kind in self.bare:
             return ()
         inside = direct(value)
-        if inside is not None and (kinds := {*map(type, inside)}) <= self.usual:  # nothing is deeper inside it
+        if inside is not None and (kinds := {*map(type, inside)}) <= self.usual:  # there are no nested containers
             if kinds <= SIMPLE:  # shapes are bound often
                 return ()
             found = flat_leaves(value)
@@ -153,7 +153,7 @@ class Codes(Contents):
         ]
 
     def left(self, scope: Scope, returned: Any) -> None:
-        """A scope of a module has returned this, and was left: what numbers are in it is known when the module does."""
+        """The scope of a module was left, and has returned this. Numbers in it are noted for the module's return."""
         chosen = [(leaf, item) for leaf, item in self._leaves(returned) if scope.kind.wanted["return" + leaf]]
         has_numbers = type(returned) not in self.ordinary and any(isinstance(item, NUMBERS) for _, item in chosen)
         scope.mixed = {"return": chosen} if has_numbers else {}
@@ -161,18 +161,18 @@ class Codes(Contents):
             self.mixed[scope.kind.path] = chosen
 
     def found_in(self, value: Any) -> Sequence[tuple[str, Any]]:
-        """The leaves of what was bound or returned, that are not a tensor alone."""
+        """The leaves of a bound or returned value that is not a single tensor."""
         return self._leaves(value) or self._leaves(by_key(value))
 
     def leaves_or_itself(self, value: Any) -> Sequence[tuple[str, Any]]:
-        """A tensor as the only leaf of itself, or the leaves of a container that holds one."""
+        """The leaves of a container that holds a tensor. A tensor is its own only leaf."""
         if self.tape.is_tensor(value):
-            self.bare.discard(type(value))  # a type that holds a tensor after all
+            self.bare.discard(type(value))  # the type holds a tensor after all
             return (("", value),)
         return self._leaves(value)
 
     def returned(self, kind: ScopeKind, output: Any) -> Code:
-        """What a module has returned."""
+        """The code of a module's return value."""
         wanted = kind.wanted
         if isinstance(output, NUMBERS):
             if not wanted["return"]:
@@ -194,5 +194,5 @@ class Codes(Contents):
 
 
 def _same(chosen: Sequence[tuple[str, Any]], held: Sequence[tuple[str, Any]]) -> set[str]:
-    # The leaves of a container at which the name held these very objects before.
+    # The leaves of a container at which the name already held the same objects.
     return {leaf for (leaf, one), (before, other) in zip(chosen, held, strict=False) if leaf == before and one is other}

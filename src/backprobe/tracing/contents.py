@@ -1,6 +1,6 @@
-"""The containers that names hold, and the tensors in them: a program may put some in and take some out.
+"""Follows the containers that names hold, because a program may put tensors in and take tensors out.
 
-Where a tensor is now is told by its identity. Nothing here runs where no name holds a container that can be changed.
+Tensors are recognized by their identity. None of this runs unless a name holds a container that can be changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from backprobe.tracing.versions import Versions
 
 MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
 MOST = 256
-"""A container with more values is not followed any further: each look at it takes a time that grows with them."""
+"""A container with more values is not followed any further, because each look at it takes longer with each value."""
 
 
 class Contents:
@@ -33,7 +33,7 @@ class Contents:
     """By the identity of a container, the scopes and names that hold it."""
 
     def look(self, scope: Scope, at: int, value: Any) -> None:
-        """A statement of a scope is over, which may have changed the containers that it mentions."""
+        """A statement of a scope is over. It may have changed the containers that it mentions."""
         site = scope.sites[at]
         for key, held in (*scope.held.items(),):
             local = key.partition(OWN)[0]
@@ -47,11 +47,11 @@ class Contents:
                     self._changed(held, now, scope, at)
 
     def deeply(self, held: Any) -> list[int]:
-        """The same for a container with nested containers."""
+        """The identities of the contents of a container with nested containers."""
         return [id(item) for _, item in leaves(held)]
 
     def let_go(self, scope: Scope, *keys: str) -> None:
-        """These names of a scope hold no container any longer."""
+        """These names of a scope no longer hold a container."""
         for key in keys:
             if key in scope.held:
                 known = id(scope.held.pop(key))

@@ -1,9 +1,9 @@
-"""The course of a call: what was said in it, so that the same is known next time without being read.
+"""The course of a call: the events of its journal, kept so that an equal journal need not be read next time.
 
-A journal (``journal``) is heard in segments. A segment is learned where it was read; a later one fits where the words
-in it, the types of all that it holds, what is the same object as what, and which tensors have a history are as they
-were, and what was said before it as well. All this is compared in C. Then reading it would give the same events, and
-captures of the same places.
+A journal (``journal``) is processed in segments. A segment is learned when it is read. A later journal fits it if four
+things are equal: its words, the types of its values, which values are the same object, and which tensors have a
+history. The events before it must be equal as well. All this is compared in C. Reading a journal that fits would give
+the same events, and captures at the same places.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from backprobe.tracing.log import (
 from backprobe.tracing.spread import Spread, getter
 
 FAILED, OF_MODULE = -101, -102
-"""Words of a journal beside those of the log: a scope is left by an error; a module of this path is called."""
+"""Words of a journal that a log does not have: a scope is left by an error; a module with this path is called."""
 
 MOST, MOST_IN_ALL = 4, 256
-"""The segments that are known to come after another, and those of one selection."""
+"""The most segments that are kept as followers of one segment, and for one selection."""
 
 MOST_MISSED = 16
-"""A program of which so many more segments were read than were known is not the same each time."""
+"""If so many more segments were read than followed, the program does not repeat itself, and following is given up."""
 
 READ_ALIKE = frozenset({CALLED, ENTER, LEAVE, MENTIONED, MODULE})
-"""The words of a log that say nothing which an equal journal would not say."""
+"""Words of a log whose events depend on the journal alone, so that an equal journal gives the same events."""
 
 Known = tuple[Any, tuple[Any, ...] | None, Any]
-"""What is called, what a journal says of it, and its effect, its copy, or that it is a module."""
+"""A called object, the journal's items for the call, and the object's effect, its copy, or ``OF_MODULE``."""
 
 compare: Callable[[Segment, Segment | None], None] | None = None
-"""For tests: called with a segment that would be followed, and with what is learned of the same journal, read now."""
+"""For tests: called with a segment that would be followed, and the segment learned by reading the same journal."""
 
 
 class StateBefore(NamedTuple):
-    """What a trace had when a segment began."""
+    """The state of a trace when a segment begins."""
 
     captures: int
     events: int
@@ -55,11 +55,11 @@ class StateBefore(NamedTuple):
     scopes: int
     mode: bool
     open: tuple[tuple[int, int, bool], ...]
-    """The scopes that ran: of each its number, how many modules it had called, and whether it is to be looked after."""
+    """For each open scope: its number, how many modules it has called, and whether it is dirty."""
 
 
 class HeldScope(NamedTuple):
-    """A scope that runs when a segment ends, by numbers."""
+    """A scope that is open when a segment ends, described by numbers."""
 
     kind: ScopeKind
     number: int
@@ -70,7 +70,7 @@ class HeldScope(NamedTuple):
 
 
 class Forwards(NamedTuple):
-    """The forwards of the modules of a program: paths and functions, and which report without a decorator around."""
+    """The forwards of a program's modules: their paths and functions, and which of them have no decorator."""
 
     paths: list[str]
     functions: list[Any]
@@ -79,7 +79,7 @@ class Forwards(NamedTuple):
 
 
 def before(journal: Any) -> StateBefore:
-    """What the trace of a journal has, before the journal is heard."""
+    """The state of a journal's trace before the journal is processed."""
     trace = journal.trace
     frames = [(one.scope.number, len(one.called), one.scope.dirty) for one in journal.reading.frames]
     counts = len(trace.versions.captures), len(trace.events), len(trace.plain), trace.scopes
@@ -87,26 +87,26 @@ def before(journal: Any) -> StateBefore:
 
 
 class Courses:
-    """The segments that one selection knows, and whether programs that it was used for are the same each time."""
+    """The segments known for one selection, and whether its programs repeat themselves."""
 
     def __init__(self) -> None:
-        self.following: list[Segment] = []  # the first ones, as ``Segment.following``
+        self.following: list[Segment] = []  # segments that begin a journal, like ``Segment.following``
         self.known = self.followed = self.missed = 0
-        self.takes_all: bool | None = None  # is each tensor captured?
-        self.is_repeated = False  # did the program say what one said before, when it ran last?
-        self.reads: dict[tuple[type, str], tuple[int, str]] = {}  # methods that write nothing: what is said of them
-        self.functions: dict[int, Known] = {}  # and of functions, by identity
-        self.of_modules: dict[str, tuple[Any, ...]] = {}  # and of modules, by path
+        self.takes_all: bool | None = None  # is every bound tensor captured?
+        self.is_repeated = False  # was the last run equal to an earlier one?
+        self.reads: dict[tuple[type, str], tuple[int, str]] = {}  # the items for calls of methods that write nothing
+        self.functions: dict[int, Known] = {}  # the same for functions, by identity
+        self.of_modules: dict[str, tuple[Any, ...]] = {}  # the same for modules, by path
         self.forwards: Forwards | None = None
-        self.has_unseen_writes = False  # has something that is not followed written to captured tensors?
+        self.has_unseen_writes = False  # has code that is not followed written to captured tensors?
 
     @property
     def are_useful(self) -> bool:
-        """May a journal be followed?"""
+        """May a journal be followed instead of being read?"""
         return self.is_repeated and not self.has_unseen_writes and self.missed <= MOST_MISSED + self.followed // 2
 
     def takes_all_of(self, events: Sequence[Any]) -> bool:
-        """Does a log say of all tensors that were bound which they are? A journal holds none that nobody asked for."""
+        """Does a log capture all tensors that were bound? A journal must not keep tensors that are not selected."""
         if self.takes_all is None:
             self.takes_all = all(
                 code not in (PASSED_OVER, DIFFERENTIATED) for code in events[2::3] if type(code) is int
@@ -114,7 +114,7 @@ class Courses:
         return self.takes_all
 
     def find(self, journal: Any, now: StateBefore) -> tuple[Segment, list[Any]] | None:
-        """The segment that says what reading this journal would say, if one is known, and all that it holds."""
+        """A known segment that fits this journal, and the values in the journal; None if there is none."""
         after: Courses | Segment = journal.previous or self
         for known in after.following:
             items = known.fits(journal, now)
@@ -127,7 +127,7 @@ class Courses:
         return None
 
     def keep(self, journal: Any, made: Segment) -> Segment:
-        """Know a segment next time. Returns the one that is known already, where that has said the same."""
+        """Remember a segment for the next time. If an equal one is known already, that one is returned."""
         after: Courses | Segment = journal.previous or self
         for known in after.following:
             if not differences(known, made):
@@ -139,7 +139,7 @@ class Courses:
 
 
 class Segment:
-    """What a journal said between two places at which it was settled."""
+    """The part of a journal between two places at which it was settled."""
 
     def __init__(self, journal: Any, state: StateBefore, places: _Places) -> None:
         self.before, self.size = state, len(journal)
@@ -167,18 +167,19 @@ class Segment:
 
     @classmethod
     def of(cls, journal: Any, state: StateBefore) -> Segment | None:
-        """The segment that was read now; None where an equal journal might say something else."""
+        """The segment that has just been read; None if an equal journal might give other events."""
         if not _reads_alike(journal, state):
             return None
         made = cls(journal, state, _Places.of(journal))
         return made if made._learn(journal) else None
 
     def _learn(self, journal: Any) -> bool:
-        # What reading it has added to the trace: where in the journal the tensors and numbers are.
+        # Learn what reading the journal has added to the trace: events, and the places of tensors and numbers in the
+        # journal.
         trace, state, items = journal.trace, self.before, self.spread.items
         running, said = _held(journal), trace.plain[state.plain :]
         tensors = trace.versions.tensors
-        made = [*map(id, tensors[state.captures :])]  # what was written since has been captured before
+        made = [*map(id, tensors[state.captures :])]  # a tensor that was written to has been captured before
         found = [*map(self.first.get, made)]
         self.captured = [at for at in found if at is not None]
         self.plain = [at for at in self._plain(journal) if at is not None]
@@ -203,7 +204,7 @@ class Segment:
         return True
 
     def _plain(self, journal: Any) -> Iterator[int | None]:
-        # Where the numbers are that have codes, in the order of these.
+        # The places of the numbers that have codes, in the order of their codes.
         for at, code in journal.reading.codes:
             if code == PLAIN:
                 yield self.place_of.get(at)
@@ -213,10 +214,11 @@ class Segment:
                         yield self.spread.leaves.get((at, leaf))
 
     def fits(self, journal: Any, now: StateBefore) -> list[Any] | None:
-        """All that a journal holds, where reading it would say what reading that one did."""
+        """The values in a journal, if reading it would give the events of this segment; otherwise None."""
         if now != self.before or any(is_dirty for _, _, is_dirty in now.open) or len(journal) != self.size:
             return None
-        # up to the first word that differs the others are where they were, and no value is compared
+        # Words are compared first. Up to the first one that differs, words are at the same places in both journals, so
+        # no value is compared with a word.
         if self.get_words(journal) != self.words:
             return None
         if _between(journal, now) != self.between or not _is_unwritten(journal.trace.versions):
@@ -231,7 +233,7 @@ class Segment:
         return items if is_same else None
 
     def follow(self, journal: Any, items: Sequence[Any]) -> None:
-        """Let the trace be as if this journal had been read; ``items`` are all that it holds."""
+        """Bring the trace into the state that reading this journal would give. ``items`` are the journal's values."""
         trace, reading = journal.trace, journal.reading
         is_new = trace.versions.add_all(trace.writes, self.get_captured(items))
         assert is_new, "a tensor that was captured again"
@@ -246,7 +248,7 @@ class Segment:
 
 
 def differences(known: Segment, made: Segment | None) -> list[str]:
-    """Where a segment that fits a journal and what its reading says differ: nowhere, or it does not fit."""
+    """The differences between a segment that fits a journal and the one learned by reading it. There must be none."""
     if made is None:
         return ["an equal journal may say something else"]
     fields = ("before", "between", "events", "captured", "plain", "scopes", "executed", "held", "live", "last")
@@ -258,7 +260,7 @@ def differences(known: Segment, made: Segment | None) -> list[str]:
 
 
 class _Places(NamedTuple):
-    # Where in a journal its words are, and what was bound, mentioned or returned.
+    # The places of the words in a journal, and of the values that were bound, mentioned or returned.
     words: list[int]
     values: list[int]
 
@@ -277,7 +279,7 @@ class _Places(NamedTuple):
                 at += 1
             elif word == ENTER:
                 found.words.append(at)
-                at += 2  # with its module, which the path in the word before names
+                at += 2  # skips the module, which the kind before it identifies
         return found
 
 
@@ -287,7 +289,7 @@ def _has_numbers(code: Any) -> bool:
 
 
 def _reads_alike(journal: Any, state: StateBefore) -> bool:
-    # Does the journal alone decide what its reading has said?
+    # Do the events of the journal's reading depend on the journal alone?
     trace, last = journal.trace, journal.reading.last
     is_over = not journal.reading.frames and last is not None
     if not trace.codes.mixed.keys() <= ({last.scope.kind.path} if is_over else set()):
@@ -304,7 +306,7 @@ def _turns(events: Sequence[Any]) -> Iterator[tuple[int, Any]]:
 
 
 def _held(journal: Any) -> tuple[list[HeldScope], list[int]] | None:
-    # The scopes that run, and the order in which their names have begun to hold tensors. None where more is held.
+    # The open scopes, and the order in which their names began to hold tensors. None if a scope has any other state.
     versions, paths = journal.trace.versions, journal.reading.paths
     found: list[HeldScope] = []
     frames = journal.reading.frames
@@ -323,19 +325,19 @@ def _held(journal: Any) -> tuple[list[HeldScope], list[int]] | None:
 
 
 def _is_unwritten(versions: Any) -> bool:
-    # Are all tensors that names hold as they were when they got them?
+    # Are all tensors that names hold unwritten since the names were bound to them?
     live = [*chain.from_iterable(map(dict.values, versions.live))]
     return not live or versions.counted.versions(live) == [*chain.from_iterable(map(dict.values, versions.stamps))]
 
 
 def _between(journal: Any, state: StateBefore) -> list[Any]:
-    # What was said since the journal was settled last, and not by it.
+    # The events since the journal was last settled that come from elsewhere.
     between: list[Any] = journal.trace.events[journal.settled : state.events]
     return between
 
 
 def _pattern(objects: Sequence[Any]) -> list[int]:
-    # Of each object the place at which it comes first.
+    # For each object, the place of its first occurrence.
     known = [*map(id, objects)]
     first = dict(zip(reversed(known), range(len(known) - 1, -1, -1), strict=True))
     return [*map(first.__getitem__, known)]

@@ -1,6 +1,6 @@
-"""Exchanging: a program goes on with the values and gradients of another one, each by its own name.
+"""Exchanging lets a program continue with the values and gradients of another program, matched by name.
 
-Unlike what ``replace=`` puts there, a value keeps its history, so that gradients flow on through all of the program.
+Unlike with ``replace=``, an exchanged value keeps its history, so gradients flow on through the whole program.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from backprobe.tracing.replacing import ByName, Instead, Marks, Replacing
 
 @dataclass(frozen=True)
 class Given:
-    """What the program continues with in place of one value: NumPy arrays, None where it stays. ``number`` identifies
-    it.
+    """The value and gradient with which the program continues in place of one value's: NumPy arrays, or None for those
+    that stay. ``number`` identifies the value.
     """
 
     number: int
@@ -28,12 +28,12 @@ class Given:
 
 @dataclass(frozen=True)
 class Exchange(Instead):
-    """What goes on, by the names of a program, and what became of it when the program has run.
+    """The values and gradients to exchange, by the names of a program; and after the run, what was exchanged.
 
-    A name that the program binds once is written without its counts, any other with all of them.
+    A name that the program binds once is written without counts. Other names have all their counts.
 
-    ``values`` and ``gradients`` have what would have gone on, by number: of a value True, as its entry has it; of a
-    gradient the gradient itself.
+    ``values`` and ``gradients`` tell what would have gone on without the exchange, by number. ``values`` contains True
+    for an exchanged value, whose entry has the original; ``gradients`` contains the original gradient itself.
     """
 
     given: Mapping[str, Given]
@@ -44,18 +44,18 @@ class Exchange(Instead):
         return Exchanging(self, tape, in_function=in_function)
 
     def of(self, full: str) -> Given | None:
-        """What the program continues with, instead of the value bound to this full name."""
+        """The ``Given`` for the value bound to this full name, if there is one."""
         return self.given.get(full) or self.given.get(strip(full))
 
 
 class Exchanging(ByName):
-    """What is exchanged in one run. What cannot be is left as it is."""
+    """Exchanges values and gradients in one run. A value that cannot be exchanged is left as it is."""
 
     def __init__(self, exchange: Exchange, tape: Tape, *, in_function: bool) -> None:
         super().__init__(exchange.given, tape, in_function=in_function)
         self.into = exchange
         self.first: dict[int, str] = {}
-        """For each exchanged value the first of its names: its other names already refer to the new value."""
+        """The first name of each exchanged value, by number. Its other names already refer to the new value."""
 
     def exchange(
         self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]], known: Container[int]
@@ -71,11 +71,12 @@ class Exchanging(ByName):
         return with_leaves(value, {leaf: now[leaf] for leaf, _, _ in marks}), tuple(marks)
 
     def _given(self, full: str) -> Given | None:
-        # What goes on for a name; where functions are traced, perhaps again, calls cannot be counted.
+        # The ``Given`` for a name. While functions are traced, perhaps several times, calls cannot be counted, so the
+        # name is looked up without counts.
         return self.into.given.get(strip(full)) if self.replaces.is_tracing() else self.into.of(full)
 
     def _can(self, given: Given, full: str, item: Any) -> bool:
-        # Is it a tensor that the first of its names is bound to, and that is computed once?
+        # Is this a tensor that is computed only once, and is this its first name?
         if not self._is_floating(item) or self.replaces.runs_again():
             return False
         if self.first.setdefault(given.number, full) != full:
@@ -84,7 +85,7 @@ class Exchanging(ByName):
         return all(one.shape == tuple(self.tape.describe(item).shape or ()) for one in numbers)
 
     def _exchanged(self, given: Given, item: Any) -> tuple[Any, int | None]:
-        # What goes on in the place of a tensor, and where that is kept, if it is another value.
+        # The tensor with which the program continues, and where the original is kept if the value was exchanged.
         made, kept = item, None
         if given.value is not None:
             kept = self._kept(item)
@@ -95,5 +96,5 @@ class Exchanging(ByName):
         return made, kept
 
     def _flows_on(self, given: Given, arrived: Any) -> Any:
-        self.into.gradients[given.number] = arrived  # JAX calls it while it traces, and then with numbers
+        self.into.gradients[given.number] = arrived  # JAX calls this while tracing, and then with numbers
         return self.replaces.like(given.gradient, arrived)

@@ -1,4 +1,4 @@
-"""NaN and Inf in the values and gradients of a record, all counted at once."""
+"""Counts NaN and Inf in all values and gradients of a record at once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from backprobe.record.nonfinite import Finiteness, Nonfinite
 
 
 def judged(record: Record, arrays: Arrays) -> Record:
-    """The record with the counts of NaN and Inf in each value and gradient, all found at once.
+    """The record with the counts of NaN and Inf in each value and gradient.
 
-    They are counted when the run is over. Of a value that was seen to be overwritten a copy is held; one that was
-    overwritten out of sight is not counted.
+    They are counted when the run is over. If a value was overwritten, and the write was observed, a copy of the value
+    is counted. A value overwritten by an unobserved write is not counted.
     """
     held = [_tensors(entry, arrays) for entry in record.entries]
     counts = iter(arrays.nonfinite([tensor for both in held for tensor in both if tensor is not None]))
@@ -28,10 +28,11 @@ def judged(record: Record, arrays: Arrays) -> Record:
 
 
 def without_moved(record: Record, finite: Collection[str], moved: Collection[str]) -> Record:
-    """The record, where nothing is said of the values of parameters that had others, earlier or later.
+    """The record without counts for parameters whose values changed during the run.
 
-    A parameter has one entry, and what an optimizer writes into it is read by the calls after that. ``finite`` are the
-    names of those that were so when the program began, and ``moved`` those that were seen to be written.
+    A parameter has only one entry, but calls after an optimizer's step read other numbers than calls before it.
+    ``finite`` are the names of parameters that were finite when the program began. ``moved`` are the names of
+    parameters with an observed write.
     """
 
     def of_all_calls(entry: Entry) -> Entry:
@@ -44,7 +45,7 @@ def without_moved(record: Record, finite: Collection[str], moved: Collection[str
 
 
 def unfit(held: Mapping[str, Any], arrays: Arrays) -> Mapping[str, Nonfinite]:
-    """Those of some named tensors that contain NaN or Inf now."""
+    """The counts of those named tensors that contain NaN or Inf now."""
     counts = arrays.nonfinite(list(held.values()))
     return {name: count for name, count in zip(held, counts, strict=True) if count and not count.is_finite}
 

@@ -1,4 +1,4 @@
-"""Following the calls of recorded code: what the user's functions bind gets its names under those of their caller."""
+"""Follows calls in recorded code into the user's functions. Their variables get names below the caller's scope."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from backprobe.tracing.versions import Versions
 
 
 class Program(Protocol):
-    """What following asks of the trace that a program reports to."""
+    """The part of a trace that following needs."""
 
     operations: bool
-    """Do operations report as well?"""
+    """Are operations recorded, besides bindings?"""
 
     tape: Tape
     selection: Selection
@@ -53,7 +53,7 @@ class Program(Protocol):
 
 
 class Following(FollowedCalls[Scope]):
-    """Functions run as copies that report to the trace of their caller; modules have paths of their own."""
+    """Lets functions run as copies that report to the caller's trace. Modules have paths of their own."""
 
     def __init__(self, trace: Program) -> None:
         super().__init__(trace.tape, trace.note, trace.home, follows_modules=trace.selection.in_function)
@@ -69,7 +69,7 @@ class Following(FollowedCalls[Scope]):
         return reporting(function, self.trace.opener(caller, label), operations=self.trace.operations)
 
     def follow_once(self, caller: Scope, function: Any) -> Any:
-        """The same, as a copy that is returned as soon as it has begun to run."""
+        """The same, with a copy that is given back as soon as the function has begun to run."""
         plain = function.__func__ if type(function) is MethodType else function
         if type(plain) is FunctionType and not plain.__dict__ and id(plain.__code__) in self.own:
             try:
@@ -89,9 +89,9 @@ class Following(FollowedCalls[Scope]):
         return self.trace.entered(caller.number, kind)
 
     def handing(self, function: Any, forget: Callable[[], object]) -> Any:
-        """A library's function, with a note on those of the program that it is given, or that its object holds.
+        """A library's function, wrapped so that a note names the program's functions passed to it, or in its object.
 
-        What only wraps them, as ``jax.jit`` does, returns what can be called, which is looked at when it is.
+        A transform such as ``jax.jit`` only returns a callable. That is examined when it is called.
         """
         if not self.trace.selection.in_function:
             return function
@@ -116,7 +116,7 @@ class Following(FollowedCalls[Scope]):
         return result
 
     def call_settled(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call what may run a function several times and keep but one of these runs: the others leave no trace."""
+        """Call a function that may run another one several times but use only one of the runs. Drop the others."""
         tape = self.trace.tape
         if not isinstance(tape, Staging):
             return function(*args, **kwargs)
@@ -161,12 +161,12 @@ def _drop(reader: Reader, lost: Sequence[Value], among: Sequence[Value]) -> None
             if other.parent is scope.parent and other.path == scope.path and other.count > scope.count:
                 other.renumber(other.count - 1)
     for scope in left:
-        scope.renumber(scope.count)  # below one that was renumbered
+        scope.renumber(scope.count)  # inside a renumbered scope
     reader.naming.drop(gone)
 
 
 def _and_callers(scope: ScopeId | None) -> Iterator[ScopeId]:
-    # A scope and those that it was entered from.
+    # A scope, and the scopes from which it was entered.
     while scope is not None:
         yield scope
         scope = scope.parent

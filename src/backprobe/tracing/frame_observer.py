@@ -1,4 +1,4 @@
-"""Running frames, observed so that unmodified code reports to scopes as rewritten code would."""
+"""Observes running frames, so that unmodified code reports to scopes as rewritten code does."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from backprobe.tracing.trace import Trace
 from backprobe.tracing.values import OWN, ScopeNames
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
-NO_FUNCTIONS = ("<module", "<generic parameters of")  # from Python 3.12 on, what makes those of ``def f[T](…)``
-EXPOSING = ("numpy", "data_ptr", "untyped_storage", "__array__", "__dlpack__")  # methods that let memory be written
-OF_TENSORS = ("requires_grad", "grad", "data")  # attributes that do not name values
-OWN_WORK = -1  # in the place of a distance: what runs here is not the user's doing
+NO_FUNCTIONS = ("<module", "<generic parameters of")  # the latter is for ``def f[T](…)``, from Python 3.12 on
+EXPOSING = ("numpy", "data_ptr", "untyped_storage", "__array__", "__dlpack__")  # methods that give access to memory
+OF_TENSORS = ("requires_grad", "grad", "data")  # an assignment to these names no value
+OWN_WORK = -1  # stands for a distance: this code runs on our behalf
 DIFFERENTIATING = "grad"  # the name of functions that return gradients
 STORING = (Does.BIND, Does.CLOSE)
 SUSPENDED, COROUTINE = ("YIELD_VALUE", "SEND", "RESUME"), 0x80 | 0x20 | 0x200  # RESUME: on Python 3.13
@@ -43,7 +43,7 @@ RAISING = Event(Does.RAISE)
 
 
 class ObservedFrame:
-    """A frame of the program, and the scope that it reports to."""
+    """A running frame of the program, with the scope to which it reports."""
 
     own: Sequence[str] = (OWN,)
 
@@ -51,19 +51,19 @@ class ObservedFrame:
         self, observer: FrameObserver, scope: Scope, events: Events, code: CodeType, unread: dict[str, Any]
     ) -> None:
         self.observer, self.scope, self.events, self.code = observer, scope, events, code
-        self.function = code  # that the code is part of
-        self.unread = unread  # variables from before the block that the block can read
+        self.function = code  # the function that contains the code
+        self.unread = unread  # variables bound before the block, which it has not read yet
         self.pending: Event | None = None  # the instruction that is running
-        self.held: Any = None  # the object that it may write to, or store into
-        self.bound: list[tuple[int, Any]] = []  # sites and what this statement has bound there
-        self.opened: dict[str, list[str]] = {}  # the comprehensions that run in this frame, by their variables
+        self.held: Any = None  # the object that this instruction may write to
+        self.bound: list[tuple[int, Any]] = []  # what this statement has bound so far, with sites
+        self.opened: dict[str, list[str]] = {}  # comprehensions that run in this frame, by variable
         self.transparent: frozenset[CodeType] = frozenset()
 
     def step(self, frame: FrameType) -> None:
         at = frame.f_lasti
         event = self.events.at.get(at)
         if event is not None and event is self.pending:
-            return  # a prefix and the instruction itself are two steps
+            return  # an instruction and its prefix are two steps
         if self.pending is not None:
             self._done(frame)
         if self.bound and (event is None or event.does not in STORING):
@@ -97,7 +97,8 @@ class ObservedFrame:
         self.scope.exit()
 
     def _read(self, frame: FrameType, names: Sequence[str]) -> None:
-        # A variable from before the block that the block reads for the first time, unchanged, is one of its inputs.
+        # Variables bound before the block become inputs of the block when it reads them for the first time, unless it
+        # has bound them again.
         for name in names:
             if name in self.unread and name_in(frame, name) is self.unread[name]:
                 self.scope.read(name, self.unread.pop(name))
@@ -121,8 +122,8 @@ class ObservedFrame:
         self.held = self.scope.before_call(function, arguments, named, event.flagged)
 
     def _expose_owner(self, frame: FrameType, call: Any) -> None:
-        # ``u[0].mul_(2)``, ``u.detach().numpy()``: the value that a method may write to is named in the method's
-        # object.
+        # In ``u[0].mul_(2)`` or ``u.detach().numpy()``, a method may write to a value whose name is inside the
+        # expression of the method's object.
         method = getattr(call, "func", None)
         if isinstance(method, ast.Attribute) and (method.attr.endswith("_") or method.attr in EXPOSING):
             self._expose(frame, method.value)
@@ -142,7 +143,7 @@ class ObservedFrame:
     def _before_augment(self, frame: FrameType, event: Event) -> None:
         held, place = value_in(frame, event.node), event.node
         if held is UNKNOWN and isinstance(place, ast.Subscript):
-            held = value_in(frame, place.value)  # an element of a tensor is on its memory
+            held = value_in(frame, place.value)  # an element shares the memory of its tensor
         if held is UNKNOWN:
             self.scope.before_unknown_write()
         self.held = held
@@ -161,7 +162,7 @@ class ObservedFrame:
         if kept is not None and event.read is not None and self.scope.recorder.is_recording:
             look(kept, frame, event.read)
 
-    # after it
+    # after an instruction
 
     def _done(self, frame: FrameType) -> None:
         event, self.pending = self.pending, None
@@ -170,7 +171,7 @@ class ObservedFrame:
             event = event.then
 
     def _bound(self, frame: FrameType, event: Event) -> None:
-        # Python may store the parts of ``a, b = …`` in another order than they are written in.
+        # Python may store the parts of ``a, b = …`` in another order than that of the text.
         self.unread.pop(event.name, None)
         self.bound.append((event.site, name_in(frame, event.name)))
 
@@ -191,7 +192,7 @@ class ObservedFrame:
             self.scope.name(event.site, value, own)
 
     def _opened(self, frame: FrameType, event: Event) -> None:
-        # A comprehension without a frame of its own begins: its variables are others than those of the same name.
+        # A comprehension without a frame of its own begins. Its variables are distinct from others of the same name.
         self.opened.setdefault(event.name, []).append(self.scope.begin_comprehension())
 
     def _closed(self, frame: FrameType, event: Event) -> None:
@@ -199,7 +200,7 @@ class ObservedFrame:
             self.scope.end_comprehension(self.opened[event.name].pop())
 
     def _read_after(self, frame: FrameType, event: Event) -> None:
-        # The second half of an instruction that stores a variable and reads one.
+        # The second half of an instruction that stores one variable and then reads another.
         self._bind_all()
         self._read(frame, [event.name])
 
@@ -248,7 +249,7 @@ class ObservedFrame:
 
 
 def _arguments(frame: FrameType, call: Any) -> tuple[list[Any], dict[str, Any]]:
-    # The arguments of a call, as far as they are known.
+    # The known arguments of a call.
     arguments: list[Any] = []
     for given in call.args:
         value = value_in(frame, given.value if isinstance(given, ast.Starred) else given)
@@ -290,7 +291,7 @@ AFTER = {
 
 
 class ComprehensionFrame(ObservedFrame):
-    """The frame of a comprehension reports to the scope that it stands in, under variables of its own."""
+    """The frame of a comprehension. It reports to the surrounding scope, with variables of its own."""
 
     def __init__(self, around: ObservedFrame, events: Events, code: CodeType) -> None:
         super().__init__(around.observer, around.scope, events, code, around.unread)
@@ -309,7 +310,7 @@ class ComprehensionFrame(ObservedFrame):
 
 
 class FrameObserver:
-    """Which of the frames that are entered are watched: the user's own functions, called from a frame that is."""
+    """Watches the frames of user code that are entered, directly or not, from a watched frame."""
 
     def __init__(self, trace: Trace, tape: BlockTape) -> None:
         self.trace, self.tape = trace, tape
@@ -318,8 +319,8 @@ class FrameObserver:
         self.kept = tape.kept_gradients
         self.tracer = Tracer(self._entered)
         self.failed: Callable[[BaseException], None] = lambda error: None
-        """Called with an error of backward, in each frame that it passes through: the program may catch it."""
-        self.users: dict[str, bool] = {}  # by file: is it of the program's own package?
+        """Called with an error of backward in each frame that it passes through, since the program may catch it."""
+        self.users: dict[str, bool] = {}  # by file: does it belong to the user's program?
         self.callers: dict[Any, tuple[ScopeKind, ScopeNames]] = {}  # for code that a checkpoint will recompute
 
     def start(
@@ -329,9 +330,9 @@ class FrameObserver:
         watching: type[ObservedFrame] = ObservedFrame,
         more: Sequence[Site] = (),
     ) -> None:
-        """Watch a frame from here on; if its source cannot be read, only the functions that it calls.
+        """Watch a frame from now on. If its source cannot be read, watch only the functions that it calls.
 
-        ``more`` are sites of it that its text does not contain.
+        ``more`` are additional sites that the frame's text does not contain.
 
         Raises NoSource in a function that reports to another probe.
         """
@@ -343,7 +344,7 @@ class FrameObserver:
                 raise
             self.trace.note("block_not_read", name=code.co_qualname, why=error.headline)
             found, unread = Events((), {}), {}
-        sites = (*found.sites, *more) if more else found.sites  # a kind of scope is known by the very tuple
+        sites = (*found.sites, *more) if more else found.sites  # kinds of scopes are found by the tuple's identity
         scope = self.trace.open_root(code.co_filename, sites)
         self.tracer.start(frame, watching(self, scope, found, code, unread))
 
@@ -380,7 +381,8 @@ class FrameObserver:
         return None if caller is None else self._watched(frame, caller, None, distance)
 
     def _returning(self, frame: FrameType) -> Returning | None:
-        # What waits for the gradients that a function returns, if the program has called it and uses them.
+        # The object that receives the gradients that a function returns, if the program called the function and uses
+        # them.
         caller = self.tracer.frames.get(frame.f_back) if frame.f_back is not None else None
         watched = None if caller is None else caller.watched
         event = watched.pending if isinstance(watched, ObservedFrame) else None
@@ -409,7 +411,7 @@ class FrameObserver:
         return False
 
     def _above(self, frame: FrameType) -> tuple[ObservedFrame | None, int]:
-        # The watched frame that a frame runs in, and how many others lie between.
+        # The nearest watched frame among the callers of a frame, and how many other frames lie between.
         distance, caller = 0, frame.f_back
         while caller is not None:
             known = self.tracer.frames.get(caller)
@@ -429,7 +431,7 @@ class FrameObserver:
         if code.co_name in COMPREHENSIONS:
             if above is None or code not in above.code.co_consts:
                 return None
-            with suppress(NoSource):  # as of the frame around it
+            with suppress(NoSource):  # the surrounding frame may have no source either
                 return ComprehensionFrame(above, events(code, above.function, code.co_filename), code)
             return None
         transparent = above.transparent if above is not None else ()
@@ -453,7 +455,8 @@ class FrameObserver:
         return watched
 
     def _label(self, frame: FrameType, distance: int) -> str:
-        # A module, or an object with ``__call__``, goes by the name of its type. The body of a class is not a call.
+        # The scope's label. A module, or an object with ``__call__``, is labelled by its type. The body of a class is
+        # not a call.
         code = frame.f_code
         if not code.co_flags & inspect.CO_OPTIMIZED:
             return f"class {code.co_name}"

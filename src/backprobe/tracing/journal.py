@@ -1,12 +1,13 @@
-"""A journal: what one call of a model reports, kept in a list and heard as late as can be.
+"""A journal is the list of reports from one call of a model. They are processed as late as possible.
 
-Nothing is decided while a journal is kept: journalling code (``source/journalling``) puts sites and what was bound
-into the list, and entries, exits and calls are words in it. When something cannot wait, as a write into a tensor, and
-when the call is over, the list is compared with what was said at this point before (``course``). Where it is the same,
-its captures are taken all at once and its events are known. Otherwise it is read (``journal_reading``): event by event
-it goes the way that every reporting function takes, through its ``Scope``.
+Nothing is decided while reports are collected. Journalling code (``source/journalling``) appends sites and bound values
+to the list, and words for calls and for scopes that are entered or left. The journal is settled when the call is over,
+or when something cannot wait, such as a write into a tensor. Then the list is compared with earlier lists at this point
+(``course``). If it equals one of them, its events are known, and its captures are taken all at once. Otherwise the list
+is read (``journal_reading``): each report goes through a ``Scope``, as those of every reporting function do.
 
-A transform of functions, a mode, a checkpoint or an error ends the journal: from then on everything is heard at once.
+A transform of functions, a mode, a checkpoint or an error makes the journal live: from then on every report is
+processed at once.
 """
 
 from __future__ import annotations
@@ -39,25 +40,25 @@ from backprobe.tracing.scope import HOMES, PLAIN_TYPES, Scope
 
 
 class Journal(list[Any]):
-    """What journalling code reports to, in the place of a ``Scope``."""
+    """The object to which journalling code reports, in place of a ``Scope``."""
 
     def __init__(self, trace: Any, tape: Journals, courses: course.Courses) -> None:
         super().__init__()
         self.trace, self.tape, self.courses, self.thread = trace, tape, courses, get_ident()
         self.reading = Reading(trace)
-        self.kinds: list[ScopeKind] = []  # of the scopes that run
-        self.modes: list[tuple[bool, bool]] = []  # before each was entered: had what was computed a history; see below
-        self.awaited: Any = None  # what the running code has called last, if that reports
+        self.kinds: list[ScopeKind] = []  # of the open scopes
+        self.modes: list[tuple[bool, bool]] = []  # for each: was history on when it was entered; was it awaited
+        self.awaited: Any = None  # the reporting function that was called last
         self.reads, self.functions = courses.reads, courses.functions
-        self.known: dict[int, Known] = {**courses.functions}  # and what is known for this call alone
-        self.words: tuple[Any, ...] = (self.extend, self.reads.get, type)  # what journalling code needs most
-        self.mode = True  # and now
-        self.early: list[Any] = []  # the tensors that were bound before something was called that may write
-        self.versions: list[int] = []  # those that these had then
-        self.contents: list[tuple[int, Any]] = []  # the places of containers, and copies of what they held then
-        self.stamped = 0  # how far this was noted
-        self.previous: Segment | None = None  # what was said until the journal was settled last
-        self.settled = 0  # the events that there were then
+        self.known: dict[int, Known] = {**courses.functions}  # also what is known only for this call
+        self.words: tuple[Any, ...] = (self.extend, self.reads.get, type)  # for fast access by journalling code
+        self.mode = True  # is history on?
+        self.early: list[Any] = []  # tensors that were bound before a call that may write unobserved
+        self.versions: list[int] = []  # the versions of these tensors before the call
+        self.contents: list[tuple[int, Any]] = []  # places of containers, with copies from before the call
+        self.stamped = 0  # these three cover the journal up to here
+        self.previous: Segment | None = None  # the last settled segment
+        self.settled = 0  # the number of events when the journal was last settled
         self.is_begun = self.is_live = self.is_over = self.is_settling = self.is_lost = False
         self.copies: dict[tuple[FunctionType, bool], Copy] = {}
         self.called_from: list[Any] | None = None
@@ -71,10 +72,10 @@ class Journal(list[Any]):
         called_from: tuple[list[Any] | None, frozenset[str]],
         listen: Callable[[], object],
     ) -> None:
-        """Hear the modules of a model: their paths, the set of those that have returned, and what called them.
+        """Begin with the modules of a model: ``paths`` are their paths, and ``executed`` collects those that returned.
 
-        With the list of these are the files between a caller and what it calls. ``listen`` is called when the journal
-        hears them no longer.
+        ``called_from`` is a list that collects the callers of modules, and the files to skip between a module and its
+        caller. ``listen`` is called when the journal no longer handles the modules.
         """
         self.reading.paths, self.reading.executed, self.listen = paths, executed, listen
         self.called_from, self.between = called_from
@@ -84,19 +85,19 @@ class Journal(list[Any]):
         self.known.update(zip(places, zip(paths, map(said.get, paths.values()), repeat(OF_MODULE)), strict=False))
 
     def refuse(self) -> None:
-        """Nothing of this call can be kept."""
+        """This call cannot have a journal."""
         self.courses.missed += 1
         self.close()
 
     @functools.cached_property
     def by_path(self) -> dict[str, Any]:
-        """The modules by their paths."""
+        """The modules by path."""
         return {path: module for module, path in self.reading.paths.items()}
 
-    # what opens it
+    # opening scopes
 
     def forwards(self, asked: Mapping[Any, str]) -> list[tuple[Any, str, Any]] | None:
-        """The journalling forwards of modules, as patches; None where they are not those of the last call."""
+        """The journalling forwards of modules, as patches; None if the modules differ from those of the last call."""
         modules, known = [*asked], self.courses.forwards
         functions = [*map(FORWARD, map(type, modules))]
         if known is None or [*asked.values()] != known.paths or functions != known.functions:
@@ -115,7 +116,7 @@ class Journal(list[Any]):
         return [*zip(modules, repeat("forward"), methods, strict=False)]
 
     def know_forwards(self, asked: Mapping[Any, str]) -> None:
-        """Know the forwards of these modules next time, each of which has a copy now."""
+        """Remember the forwards of these modules for the next call, if each of them has a copy now."""
         functions = [*map(FORWARD, map(type, asked))]
         copies = [self.copies.get((function, True)) for function in functions]
         kinds: dict[Any, dict[str, ScopeKind]] = {}
@@ -127,7 +128,7 @@ class Journal(list[Any]):
         self.courses.forwards = Forwards([*asked.values()], functions, kinds, are_plain)
 
     def forward(self, path: str, forward: Any) -> Any:
-        """The journalling version of a module's forward; None where none is kept. Raises NoSource."""
+        """The journalling version of a module's forward; None if there is no journal. Raises NoSource."""
         if not self.is_begun or type(forward) is not MethodType:
             return None
         function = forward.__func__
@@ -137,18 +138,18 @@ class Journal(list[Any]):
         if path not in copy.kinds:
             copy.kinds[path] = self.trace.plan.kind(path, "", copy.file, copy.sites)
         counted = self.trace.versions.counted
-        if counted is not None and copy.function is copy.inner:  # what a decorator does is not known
+        if counted is not None and copy.function is copy.inner:  # a decorator may write unobserved
             counted.reports(forward.__self__)
         return MethodType(copy.function, forward.__self__)
 
     def _follow(self, function: Any) -> Any:
-        # The journalling version of a function that is called now; None where it is not followed.
+        # The journalling version of a function that is about to be called; None if the function is not followed.
         plain = function.__func__ if type(function) is MethodType else function
         if type(plain) is FunctionType and not plain.__dict__ and id(plain.__code__) in self.trace.own:
             copy = self._copy(plain, False)
             if copy is not None:
                 self.awaited = copy
-                if plain is not function:  # a bound method is another object each time
+                if plain is not function:  # a bound method is a new object each time
                     return MethodType(copy.function, function.__self__)
                 self.known[id(function)] = function, (CALLED, ""), copy
                 return copy.function
@@ -183,7 +184,7 @@ class Journal(list[Any]):
         return self._entered(kind, None, copy)
 
     def opener(self, label: str) -> Any:
-        """For a function that is followed by a copy of its own."""
+        """The opener for a followed function that gets a copy of its own."""
 
         def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[Any], Any]:
             return lambda _: self._entered(self._kind(self._caller(), label or name, file, sites), None)
@@ -215,7 +216,7 @@ class Journal(list[Any]):
         was_live = self.is_live
         self.go_live()
         if not kind.path.startswith("/"):
-            was_called_before = self.is_live and not was_live  # nobody else hears what it returns
+            was_called_before = self.is_live and not was_live  # else nobody would report its return value
             return Live(self.trace.enter_kind(kind), self.reading if was_called_before else None, module)
         frames = self.reading.frames
         return Live(self.trace.entered(frames[-1].scope.number if frames else 0, kind))
@@ -227,7 +228,7 @@ class Journal(list[Any]):
         if frame is not None and self.called_from is not None:
             self.called_from += (path, frame.f_code, frame.f_lasti)
 
-    # what journalling code says
+    # reports of journalling code
 
     def __enter__(self) -> Journal:
         return self
@@ -244,12 +245,12 @@ class Journal(list[Any]):
         elif mode is not self.mode:
             self._change(mode)
         elif not was_awaited:
-            self._stamp()  # whoever has called this may be code that is not followed
+            self._stamp()  # the caller may be code that is not followed
         if not self.kinds:
             self._end(kind is not None)
 
     def within(self) -> None:
-        """A statement begins or ends that may switch histories off, or on again."""
+        """A statement that may switch histories off or on begins or ends."""
         if not self.is_live and (mode := self.tape.gives_history(self.mode)) is not self.mode:
             if mode is None:
                 self.go_live()
@@ -279,14 +280,14 @@ class Journal(list[Any]):
         return self._scope().each(template, self._settled(values))
 
     def _settled(self, values: Any) -> Iterator[Any]:
-        # The same, with all that was said before each heard.
+        # The values. Before each one, and at the end, all earlier reports are processed.
         for value in values:
             self.settle()
             yield value
         self.settle()
 
     def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:
-        """What to call instead of ``function``, as ``Scope.call``."""
+        """The function to call in place of ``function``, like ``Scope.call``."""
         if self.is_live:
             return self._scope().call(function, flagged, at)
         self.awaited = None
@@ -323,7 +324,7 @@ class Journal(list[Any]):
         return function
 
     def _call_known(self, function: Any, said: tuple[Any, ...] | None, how: Any) -> Any:
-        # What to call instead of a function that was called before; None where it is another case now.
+        # The function to call in place of one that was called before; None if what is known no longer applies.
         if type(how) is Copy:
             if not self.kinds[-1].follows:
                 return None
@@ -340,7 +341,8 @@ class Journal(list[Any]):
         return function
 
     def _remember(self, function: Any, origin: str, effect: Effect) -> None:
-        # What calling this function says is known next time by the function itself, unless it may hold something.
+        # Remember the journal's items for calls of this function, by its identity. Methods of objects with state are
+        # left out.
         kind = type(function)
         owner = function.__self__ if kind is BuiltinFunctionType else None
         if type(owner) in self.trace.ordinary:
@@ -390,12 +392,12 @@ class Journal(list[Any]):
         return function
 
     def _may_change(self, function: Any) -> bool:
-        # Is it a method of a tensor? What that holds is heard before it may hold something else.
+        # Is it a method of a tensor, which may change the tensor? Then earlier reports are processed first.
         return type(function) is BuiltinFunctionType and type(function.__self__) in self.trace.ordinary
 
     def _call_of_container(self, method: Any, /, *args: Any, **kwargs: Any) -> Any:
-        # What a container holds is heard before it may hold something else. Where that and what it is given hold
-        # nothing themselves, it is enough that the journal keeps a copy of how it was.
+        # The method may change its container. If the container or an argument may hold tensors, earlier reports are
+        # processed first. Otherwise it is enough that the journal gets a copy of the container.
         held = method.__self__
         values = held.values() if isinstance(held, dict) else held
         kinds = {*map(type, chain(values, args, kwargs.values()))}
@@ -421,7 +423,7 @@ class Journal(list[Any]):
         return self._scope().call(function, flagged, at)
 
     def __getattr__(self, word: str) -> Any:
-        """All other words are heard at once, after what is said while their arguments are evaluated."""
+        """All other reports are processed at once, after those that evaluating their arguments makes."""
         if word.startswith("__"):
             raise AttributeError(word)
         return functools.partial(self._hear, word)
@@ -430,19 +432,19 @@ class Journal(list[Any]):
         return getattr(self._scope(), word)(*said)
 
     def scope(self) -> Scope:
-        """The scope that journalling code runs in, which hears from now on at once what is said."""
+        """The scope of the running code. From now on, reports are processed at once."""
         self.go_live()
         scope: Scope = self.reading.frames[-1].scope
         return scope
 
     def _scope(self) -> Scope:
-        # The scope that journalling code runs in, with all that was said before heard.
+        # The scope of the running code, after all earlier reports were processed.
         self.settle()
         return self.reading.frames[-1].scope
 
     def _stamp(self) -> None:
-        # Code runs now that may write unseen: what tensors were bound until now, at which versions, and what containers
-        # hold.
+        # Code runs now that may write unobserved. Note the tensors bound so far with their versions, and the contents
+        # of containers.
         start, new = self.stamped, self[self.stamped :]
         self.stamped = len(self)
         kinds = [*map(type, new)]
@@ -459,10 +461,10 @@ class Journal(list[Any]):
         self.settle()
         self.mode = mode
 
-    # hearing it
+    # processing reports
 
     def settle(self) -> None:
-        """Hear what was said, in one way or the other."""
+        """Process the collected reports: follow a known segment, or read them."""
         if self.is_settling or not self:
             return
         if self.is_live:
@@ -498,19 +500,19 @@ class Journal(list[Any]):
         self.previous, self.is_lost = made, made is None
 
     def _written(self) -> list[Any]:
-        # The tensors that something has written to unseen since they were bound.
+        # The tensors that have been written to, unobserved, since they were bound.
         now = self.trace.versions.counted.versions(self.early)
         return [] if now == self.versions else [*compress(self.early, map(int.__ne__, now, self.versions))]
 
     def _changed(self) -> bool:
-        # Does a container hold something else than before? It is heard as it was: what came since has no name in it.
+        # Has a container changed? Then the journal gets the old contents: later contents were not bound by this report.
         changed = [(at, held) for at, held in self.contents if _items(self[at]) != _items(held)]
         for at, held in changed:
             self[at] = held
         return bool(changed)
 
     def go_live(self) -> None:
-        """Hear what was said, and from now on at once what is."""
+        """Process the collected reports, and from now on each further report at once."""
         if self.is_over or self.is_settling or not self.is_begun:
             return
         self.settle()
@@ -534,7 +536,7 @@ class Journal(list[Any]):
         self.stamped = 0
 
     def _end(self, has_failed: bool) -> None:
-        # The outermost scope is left: the model has returned.
+        # The outermost scope was left: the model has returned.
         self.settle()
         if not self.is_live:
             self.listen()
@@ -544,7 +546,7 @@ class Journal(list[Any]):
             self.reading.name_returned(frame.module, frame.returned)
 
     def close(self) -> None:
-        """Nothing more is kept, and nothing is held any longer."""
+        """Stop, and release everything."""
         for copy in self.copies.values():
             copy.give_back()
         self._forget()
@@ -558,7 +560,7 @@ class Journal(list[Any]):
 
 
 def is_of_module(function: Any) -> bool:
-    """Is it a class, or a function without a closure, that an imported module leads to by its name?"""
+    """Is it a class, or a function without a closure, that is found by name in its imported module?"""
     if type(function) is not type and (type(function) is not FunctionType or function.__closure__ is not None):
         return False
     module = sys.modules.get(function.__module__)
@@ -568,11 +570,11 @@ def is_of_module(function: Any) -> bool:
 FORWARD = attrgetter("forward")
 WORDS = frozenset({int, str, ScopeKind})
 CHANGEABLE = frozenset({list, set, *MAPPINGS})
-"""Containers that a program may put something into, and take it out of."""
+"""Types of containers that can be changed."""
 
 
 def _items(container: Any) -> list[int]:
-    # What is in a container, by identity.
+    # The identities of a container's keys and values.
     return [*map(id, container), *(map(id, container.values()) if isinstance(container, dict) else ())]
 
 
@@ -580,22 +582,22 @@ NOTHING_KNOWN: Mapping[Any, Any] = MappingProxyType({})
 
 
 class Live:
-    """A scope that journalling code talks to, when all that it says is heard at once."""
+    """A scope to which journalling code reports once the journal is live. Each report is processed at once."""
 
     __slots__ = ("module", "reading", "returned", "scope")
 
     def __init__(self, scope: Scope, reading: Reading | None = None, module: Any = None) -> None:
-        """With ``reading`` it says there what the module returns."""
+        """With ``reading``, the return value of ``module`` is reported there."""
         self.scope, self.reading, self.module = scope, reading, module
         self.returned: Any = None
 
     @property
     def words(self) -> tuple[Any, ...]:
-        """What journalling code needs most. No method is known: each call is asked for."""
+        """Like ``Journal.words``. No method is known here, so each call goes through the scope."""
         return self.extend, NOTHING_KNOWN.get, type
 
     def extend(self, said: Any) -> None:
-        """What was bound, each after its site."""
+        """Report bound values. ``said`` alternates between sites and values."""
         turns = iter(said)
         for at, value in zip(turns, turns, strict=True):
             self.scope.bind(at, value)
@@ -603,7 +605,7 @@ class Live:
                 self.returned = value
 
     def within(self) -> None:
-        """It is seen when something is bound."""
+        """Does nothing: the state of histories is read at each binding."""
 
     settle = within
 

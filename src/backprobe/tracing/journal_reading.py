@@ -1,4 +1,4 @@
-"""Reading a journal: event by event it goes the way that every reporting function takes, through its ``Scope``."""
+"""Reads a journal: each report goes through a ``Scope``, as those of every reporting function do."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from backprobe.tracing.scope import Scope
 
 
 class Frame:
-    """A scope that was entered, as far as the journal was heard."""
+    """A scope that is open at the point up to which the journal was read."""
 
     __slots__ = ("called", "module", "returned", "returned_at", "scope")
 
     def __init__(self, scope: Scope, module: Any) -> None:
         self.scope, self.module = scope, module
         self.returned: Any = None
-        self.returned_at: int | None = None  # its place in the journal
-        self.called: list[str] = []  # the paths of the modules that its code has called, and that have not returned
+        self.returned_at: int | None = None  # the place of the return value in the journal
+        self.called: list[str] = []  # paths of modules that its code has called and that run
 
 
 class Reading:
-    """The scopes of a journal that run, and what was read of it since it was settled last."""
+    """The open scopes of a journal, and what was read from it since it was last settled."""
 
     def __init__(self, trace: Any) -> None:
         self.trace = trace
         self.frames: list[Frame] = []
-        self.last: Frame | None = None  # the outermost, when it is left
-        self.codes: list[tuple[int | None, Any]] = []  # the places of what was bound or returned, and the codes
+        self.last: Frame | None = None  # the outermost scope, after it was left
+        self.codes: list[tuple[int | None, Any]] = []  # places and codes of bound and returned values
         self.paths: dict[Any, str] = {}  # of the model's modules
         self.executed: set[str] = set()
 
     def sweep_first(self, journal: Sequence[Any]) -> None:
-        """Look for what was written just before the journal begins, where that begins with the next statement."""
+        """If the journal begins with a new statement, look first for writes by the one before it."""
         scope = self.frames[-1].scope if self.frames else None
         if scope is not None and scope.dirty and journal[0] >= 0:
             scope.dirty = False
             self.trace.sweep(scope, journal[0] - DONE if journal[0] >= DONE else journal[0])
 
     def read(self, journal: Sequence[Any]) -> None:
-        """Let the scopes say what is in the journal."""
+        """Pass the reports in the journal to the scopes."""
         self.codes.clear()
         at, trace = 0, self.trace
         while at < len(journal):
@@ -90,7 +90,7 @@ class Reading:
             self.module_returned(frame.module, frame.returned, frame.returned_at)
 
     def module_returned(self, module: Any, output: Any, at: int | None = None) -> None:
-        """A module has returned this to the innermost scope that runs."""
+        """A module has returned this to the innermost open scope."""
         self.name_returned(module, output)
         self.codes.append((at, self.trace.events[-1][1]))
         caller, path = self.frames[-1], self.paths[module]
@@ -105,7 +105,7 @@ class Reading:
         self.trace.name_returned(path, output)
 
     def restore(self, held: Sequence[HeldScope], order: Sequence[int], modules: Mapping[str, Any]) -> None:
-        """Let these scopes run, as if that had been read."""
+        """Open these scopes, as reading would have done."""
         trace, versions = self.trace, self.trace.versions
         old = {frame.scope.number: frame for frame in self.frames}
         for frame in self.frames:
@@ -132,7 +132,7 @@ class Reading:
         return Frame(trace.scope_type(trace, held.kind, held.number), module)
 
     def leave_last(self, kind: ScopeKind, module: Any, returned: Any) -> None:
-        """The outermost scope was left, as if that had been read."""
+        """The outermost scope was left. Record this as reading would have done."""
         trace = self.trace
         if not kind.path:
             trace.root_is(kind)
@@ -141,13 +141,13 @@ class Reading:
         trace.codes.left(self.last.scope, returned)
 
     def hide(self, written: Sequence[Any]) -> None:
-        """Something has written to these tensors unseen: what their names held before is not known."""
+        """These tensors were written to, unobserved, so the earlier values of their names are not known."""
         versions = self.trace.versions
         known = [versions.numbers.get(versions.identity(one)) for one in written]
         self.trace.journal.tape.hide([versions.captures[number] for number in known if number is not None])
 
     def release(self) -> None:
-        """Keep nothing any longer."""
+        """Release everything."""
         self.frames.clear()
         self.codes.clear()
         self.last, self.paths = None, {}

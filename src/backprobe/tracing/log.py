@@ -1,10 +1,10 @@
-"""The log of a running program: what its scopes report, in one flat list that is read when the program is over.
+"""The log of a running program: the events of its scopes, in one flat list that is read when the program is over.
 
-Each event is three items: the number of the scope that reports, a word, and what is said with it. The word of a
-statement that binds is the number of its site; ``NAMED`` and ``DONE`` are added to that. All other words are negative.
+An event has three items: the number of the reporting scope, a word, and details. The word of a statement that binds is
+the number of its site, or that number plus ``NAMED`` or ``DONE``. All other words are negative.
 
-What is bound is said by a code: the number of a captured tensor, one of the negative codes below, or for a container
-the codes of its leaves. A log holds no tensor, so that two runs which did the same have equal logs.
+A bound value is described by a code: the number of a captured tensor, one of the negative codes below, or for a
+container the codes of its leaves. A log holds no tensor, so two runs that did the same have equal logs.
 """
 
 from __future__ import annotations
@@ -41,30 +41,34 @@ NAMED, DONE = 1 << 20, 1 << 21
     REPLACED,
     CHANGED,
 ) = range(-1, -22, -1)
-"""The other words; ``Reader`` has a method for each."""
+"""The other words. ``Reader`` has a method for each of them."""
 
 PLAIN, SAME_PLAIN, PASSED_OVER, DIFFERENTIATED, CARRIED, FILLED = range(-1, -7, -1)
-"""A number or None; the very one that the name held; what was not selected, and whether it is differentiated; what
-holds no tensor, and whether it is a container that may be filled later."""
+"""Negative codes.
+
+- ``PLAIN``: a number or None. ``SAME_PLAIN``: the same object that the name already held.
+- ``PASSED_OVER``: a value that was not selected. ``DIFFERENTIATED``: such a value that is differentiated.
+- ``CARRIED``: a value that holds no tensor. ``FILLED``: such a container, which may be filled later.
+"""
 
 UNKNOWN_ITEM = -1  # the code of a tensor in a container that was not captured when it was put in
 
-NO_SITE_AT = -1  # in the place of a site's number: no statement is known
+NO_SITE_AT = -1  # stands for the number of a site: no statement is known
 
 Code = int | tuple[tuple[str, int], ...]
 
 
 @dataclass(eq=False, slots=True)
 class Log:
-    """The events so far, and beside them what two runs that did the same may differ in."""
+    """The events so far, and the data in which two runs that did the same may differ."""
 
     events: list[Any] = field(default_factory=list)
-    plain: list[Any] = field(default_factory=list)  # the numbers that were bound, in their order
-    transcripts: dict[int, Sequence[Transcript]] = field(default_factory=dict)  # by the place of the event, see Repeats
+    plain: list[Any] = field(default_factory=list)  # the numbers that were bound, in order
+    transcripts: dict[int, Sequence[Transcript]] = field(default_factory=dict)  # by place of the event: see Repeats
 
 
 class ScopeKind:
-    """What is the same at every entry of one function from one place, or of one module: made once for a selection."""
+    """Facts shared by all calls of one function from one place, or of one module. Made once for a selection."""
 
     __slots__ = (
         "file",
@@ -82,7 +86,7 @@ class ScopeKind:
 
     def __init__(self, selection: Selection, path: str, stripped: str, file: str, sites: Sequence[Site]) -> None:
         self.path, self.stripped, self.file, self.sites = path, stripped, file, sites
-        self.wanted: Decisions[bool] = selection.of_scope(stripped)  # is this local, or leaf of one, selected?
+        self.wanted: Decisions[bool] = selection.of_scope(stripped)  # is this local, or this leaf of a local, selected?
         self.follows = selection.wants_calls(stripped)
         self.locals = [site.local for site in sites]
         self.own = frozenset(self.locals)

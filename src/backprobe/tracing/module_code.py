@@ -1,4 +1,4 @@
-"""Evidence in the source of a model's forwards for missing gradients, where their locals were not recorded."""
+"""Finds causes of missing gradients in the source of a model's forwards, whose local variables were not recorded."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from backprobe.source.user_code import package
 
 RETURNED = re.compile(r"return#(\d+)")
 KEEPING = frozenset({"append", "extend", "update", "add", "__setitem__", "print"})
-"""What a lambda calls that keeps a value, or shows it, and returns None."""
+"""Functions that keep or show a value and return None. A lambda that calls one of them returns None."""
 NOTHING = ("LOAD_CONST", None)
 LACKING = (GradStatus.NOT_CONNECTED, GradStatus.NO_GRAD)
 
 
 @dataclass(frozen=True)
 class ModuleCode:
-    """By the path of a module: the class of one that has parameters, and the functions that are hooked to its forward.
+    """The classes of modules that have parameters, and the hooks on forwards, both by path of the module.
 
-    And of each call of a module in turns its path, and the code and place of the instruction.
+    Also all calls of modules, as a flat list: path, code of the caller, place of the instruction.
     """
 
     called: list[Any] = field(default_factory=list)
@@ -41,7 +41,7 @@ class ModuleCode:
 
     @property
     def calls(self) -> dict[str, list[Instruction]]:
-        """By the path of a module: the instructions that called it, in order."""
+        """The instructions that called each module, in order, by path of the module."""
         found: dict[str, list[Instruction]] = {}
         for module, code, at in zip(self.called[::3], self.called[1::3], self.called[2::3], strict=True):
             found.setdefault(module, []).append((code, at))
@@ -52,7 +52,7 @@ NO_CODE = ModuleCode()
 
 
 def with_uses(record: Record, code: ModuleCode) -> Record:
-    """The record, with the statements that take on what lacks its gradient and leads to nothing that is recorded."""
+    """The record with the statements that use values without a gradient, if no recorded value follows these values."""
     record = _used_directly(record)
     flowing = {edge.at for entry in record.entries for edge in entry.inputs} if code.called else set()
     lacking = {
@@ -77,7 +77,7 @@ def with_uses(record: Record, code: ModuleCode) -> Record:
 
 
 def _used_directly(record: Record) -> Record:
-    # The record, with the modules that were not called and have gradients by parameters that no other module has.
+    # The record. In it, modules that were not called count as used directly if parameters of their own have gradients.
     idle = {
         strip(split(full)[0]): at
         for full, at in record.names.items()
@@ -97,7 +97,7 @@ def _used_directly(record: Record) -> Record:
 
 
 def _beside(record: Record, code: ModuleCode) -> Iterator[Note]:
-    # Lines that take parameters which have their gradients out of the graph, beside other uses of them.
+    # Notes on lines that take a parameter out of the graph, although other uses bring its gradient.
     found = [
         one
         for at in dict.fromkeys(code.calls.get("", ()))
@@ -118,7 +118,7 @@ def _beside(record: Record, code: ModuleCode) -> Iterator[Note]:
 
 
 def _hooked(record: Record, code: ModuleCode) -> tuple[UsedAt, ...]:
-    # The program's own functions that are hooked to modules whose results have a name, where a gradient is missing.
+    # If a gradient is missing: the program's own hooks on modules whose results have a name.
     if all(entry.status is GradStatus.OK for entry in record.entries):
         return ()
     own = {
@@ -135,7 +135,7 @@ def _hooked(record: Record, code: ModuleCode) -> tuple[UsedAt, ...]:
 
 
 def _with_line(entry: Entry, uses: Sequence[ModuleCall]) -> Entry:
-    # The entry, with the line of its call where that ran while gradients were switched off.
+    # The entry with the line of its call, if the call ran while gradients were switched off.
     is_call = entry.status is GradStatus.NO_GRAD and uses
     return replace(entry, cause=uses[0].source) if is_call else entry
 
@@ -149,11 +149,11 @@ def _returns(code: CodeType) -> bool:
 
 
 class _Reader:
-    # Reads the source around the modules of one record.
+    # Reads the source of the modules in one record, and the lines that call them.
     def __init__(self, record: Record, code: ModuleCode) -> None:
         self.calls = {quote_path(path): calls for path, calls in code.calls.items()}
         self.kinds = {quote_path(path): kind for path, kind in code.kinds.items()}
-        self.counted: dict[str, int] = {}  # how often a module returned, by its path
+        self.counted: dict[str, int] = {}  # how often each module returned, by path
         for full in record.names:
             path, number = _call(full)
             self.counted[path] = max(self.counted.get(path, 0), number + 1)
@@ -175,7 +175,7 @@ class _Reader:
     def _of_result(self, module: str, number: int, entry: Entry) -> Sequence[ModuleCall]:
         calls = self.calls.get(module, [])
         if not calls or (len(calls) != self.counted[module] and len({*calls}) > 1):
-            return ()  # some were made again, as by a checkpoint
+            return ()  # some calls were repeated, as by a checkpoint
         instruction = calls[min(number, len(calls) - 1)]
         if package(instruction[0].co_filename) is not None:
             return ()
@@ -185,7 +185,7 @@ class _Reader:
 
 
 def _call(full: str) -> tuple[str, int]:
-    # The module of a name, and which of its calls.
+    # The path of the module in a full name, and the number of the call.
     scope, local = split(full)
     found = re.search(r"#(\d+)$", scope) if scope else RETURNED.match(local or "")
     return strip(scope), int(found[1]) if found else 0

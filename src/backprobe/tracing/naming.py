@@ -1,4 +1,4 @@
-"""The names of values: what each statement of a log binds, and what it mentions."""
+"""Gives values their names, from the statements of a log, and notes which values a statement mentions."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from backprobe.tracing.replacing import Marks
 from backprobe.tracing.values import NO_SITE, OF_FORWARD, OWN, RETURNED, ScopeId, ScopeNames, Slot, Value
 
 Leaves = Sequence[tuple[str, int]]
-"""The codes of the values that were bound together, by leaf."""
+"""The codes of values that were bound together, by leaf."""
 
 
 class Naming:
-    """Names each thing that a program binds, and notes what its statement mentions."""
+    """Names each value that a program binds, and notes which values the binding statement mentions."""
 
     def __init__(self, previous: Mapping[int, int], decide: Callable[[Value], None], *, operations: bool) -> None:
         self.previous, self.decide = previous, decide
@@ -37,13 +37,13 @@ class Naming:
         self.parameters = Parameters()
         self.notes: dict[Note, None] = {}
         self.operations = operations  # do operations have names too?
-        self.seen: dict[str, None] = {}  # names the program has that were not selected
-        self.renewed: set[Value] = set()  # by the statement that is being read
-        self.plains = 0  # how many plain numbers were read
-        self.latest: Slot = ()  # what was bound last
+        self.seen: dict[str, None] = {}  # names of the program that were not selected
+        self.renewed: set[Value] = set()  # values with a new version from the statement that is being read
+        self.plains = 0  # how many plain numbers were read so far
+        self.latest: Slot = ()  # the last bound values
 
     def value(self, number: int, names: ScopeNames, site: Site, previous: Value | None = None) -> Value:
-        """The value of a captured tensor, made when its number is read first."""
+        """The value of a captured tensor. It is made when the tensor's number is first read."""
         known = self.by_number.get(number)
         if known is None:
             before = self.previous.get(number)
@@ -75,7 +75,7 @@ class Naming:
             names.passed_over[local] = code == DIFFERENTIATED
         else:
             assert code in (CARRIED, FILLED)
-            carry(names, local, code == FILLED, site)  # perhaps with parts of the name's previous value
+            carry(names, local, code == FILLED, site)  # the statement may mention the name's previous value
             names.slots.pop(local + own, None)
             names.items.pop(local + own, None)
             names.passed_over[local] = False
@@ -93,18 +93,19 @@ class Naming:
         names.bind(local, own, slot)
 
     def _plain(self, names: ScopeNames, site: Site) -> Value:
-        # A number or None is bound anew each time.
+        # Each binding of a number or None makes a new value.
         value = Value(None, names.id, site, plain_at=self.plains)
         self.plains += 1
         self.made.append(value)
         return value
 
     def _explain(self, slot: Slot, names: ScopeNames, site: Site) -> None:
-        # Note what computes the values that this statement made, and those that this mentions, as they were before.
+        # For each value that this statement made, note the expression and the values it mentions, at the versions
+        # before the statement.
         if site is not NO_SITE and site is not RETURNED:
             for leaf, value in slot:
                 if value.scope is not names.id and _came_to_a_callee(value, names.id):
-                    value.scope, value.site = names.id, site  # which has made it
+                    value.scope, value.site = names.id, site  # this statement made the value
                 if value.site is site and value.scope is names.id and not value.is_explained:
                     value.is_explained = True
                     origin = site.origin.at(leaf) if leaf else site.origin
@@ -119,7 +120,7 @@ class Naming:
             self.renewed.clear()
 
     def replaced(self, marks: Marks) -> None:
-        """What was bound last took the place of something else, or its gradient does."""
+        """The last bound values are replacements, or have a replaced gradient."""
         held = dict(self.latest)
         for leaf, original_at, is_gradient in marks:
             held[leaf].original_at, held[leaf].replaced_grad = original_at, is_gradient
@@ -129,8 +130,8 @@ class Naming:
     def changed(self, names: ScopeNames, key: str, found: Leaves, by: ScopeNames, site: Site) -> None:
         """A statement of the scope ``by`` has changed the contents of the container that a name holds.
 
-        No content gets a name by this. New content that was not captured before counts as computed from what the
-        statement mentions.
+        This gives no name to the contents. A new item that was not captured before counts as computed from the values
+        that the statement mentions.
         """
         held = names.slots.get(key)
         if held is None or any(not leaf for leaf, _ in held):
@@ -139,22 +140,22 @@ class Naming:
         is_known = len(known) == len(found)
         if any(_came_to_a_callee(value, names.id) for _, value in known):
             is_known = False
-            names.filled.add(key)  # what the statement mentions is known when it is over
+            names.filled.add(key)  # all its mentions are known only when the statement is over
         put_in(names, key, by, site, is_known=is_known)
         names.items[key] = known
 
     def filled(self, names: ScopeNames, site: Site) -> None:
-        """A statement is over in which a call put values into containers of this scope: these get their names."""
+        """A statement is over in which a call put values into containers of this scope. Note what it mentions."""
         for key in names.filled:
             put_in(names, key, names, site, is_known=False)
         names.filled.clear()
 
     def latest_of(self, value: Value, pairs: Mapping[int, int]) -> Value:
-        """The version of a value after a write."""
+        """The version of a value after a write; ``pairs`` are the numbers before and after it."""
         return self.by_number.get(pairs.get(-1 if value.number is None else value.number, -1), value)
 
     def renew(self, live: ScopeNames, key: str, pairs: Mapping[int, int], names: ScopeNames, site: Site) -> None:
-        """What a live name holds was written: it names the tensor at its new version."""
+        """The tensor that a live name holds was written to. The name now names the new version."""
         local = key.partition(OWN)[0]
         slot, renewed = [], []
         for leaf, value in live.slots[key]:
@@ -171,7 +172,7 @@ class Naming:
         live.bind(local, key.removeprefix(local), tuple(slot), tuple(renewed))
 
     def mentioned(self, names: ScopeNames, found: Leaves) -> None:
-        """A module has returned, which the statement called: it mentions what has the module's name."""
+        """A module that the statement called has returned. The statement mentions the module's return value."""
         for leaf, number in found:
             value = self.by_number.get(number)
             above, local, _, _ = value.names[-1] if value is not None and value.names else (None, "", 0, "")
@@ -187,9 +188,10 @@ class Naming:
         self.renewed.clear()
 
     def returns(self, names: ScopeNames, code: Code, keeps: bool, since: int = 0) -> None:
-        """A module has returned. It alone has the module's name: what its forward returned gets another one, if kept.
+        """A module has returned. Only its return value has the module's name, not that of its forward.
 
-        The two differ where hooks return something else. ``since`` is how many returns calls before have left.
+        The two differ if a hook returned something else. The forward's return value gets another name if it is kept.
+        ``since`` is the number of return values from earlier calls.
         """
         held, counts = names.slots.get("return"), names.id.counts
         found = code if isinstance(code, tuple) else (("", code),)
@@ -210,17 +212,17 @@ class Naming:
                 gone.add(value)
         self.drop(gone)
 
-    # names that no statement gives
+    # names that come from no statement
 
     def parameter(self, path: str, number: int, root: ScopeNames) -> None:
-        """The name of a model's parameter is its path."""
+        """Name a model's parameter by its path."""
         value = self.value(number, root, NO_SITE)
         value.names.append((None, path, 0, ""))
         self.latest = (("", value),)
         self.parameters.add(path, number, value)
 
     def absent(self, path: str, status: GradStatus, why: Reason, local: str) -> None:
-        """What was selected and does not exist, as what a module returns that did not run."""
+        """Add a selected value that does not exist, such as the return value of a module that did not run."""
         scope = ScopeId(None, path, 0)
         value = Value(None, scope, NO_SITE, absent=(status, why))
         value.names.append((scope, local, 0, ""))
@@ -229,14 +231,19 @@ class Naming:
     def output(
         self, root: ScopeId | None, local: str, leaf: str, number: int, is_known: bool, site: Site, names: ScopeNames
     ) -> Value:
-        """An output always has an entry: it gets this local of the root, or a whole name, where it has no name."""
+        """The value of an output, which always has an entry. If it has no name yet, it gets this local of the root.
+
+        Without a root, ``local`` is the whole name.
+        """
         value = self.value(number, names, site)
         if not is_known or not value.names:
             value.names.append((root, local, 0 if root is None else root.next_count(local), leaf))
         return value
 
     def unnamed(self, root: ScopeId, found: Sequence[tuple[str, int, int]]) -> None:
-        """What was read under no name gets one: its name, its number, and how many values were made before it."""
+        """Give names to values that were read without one. ``found`` has the name, the number of the capture, and how
+        many values were made before it.
+        """
         held = [value for value in self.made if value.number is not None]
         for name, number, before in found:
             value = self.by_number[number] = Value(number, root, NO_SITE)
@@ -253,8 +260,8 @@ class Naming:
 
 
 def _came_to_a_callee(value: Value, scope: ScopeId) -> bool:
-    # Was it seen first as an argument of a function that runs for a statement of this scope? It was made on the way
-    # there, as what a library computes and hands to a function of the program.
+    # Was the value first seen as an argument of a function that runs for a statement of this scope? Then something in
+    # between made it, such as a library that computes a value and passes it to a function of the program.
     if value.number is None or not value.site.is_head:
         return False
     above = value.scope.parent
@@ -264,6 +271,6 @@ def _came_to_a_callee(value: Value, scope: ScopeId) -> bool:
 
 
 def _is_same(held: tuple[str, Value], found: tuple[str, int]) -> bool:
-    # Does a name hold this very object already, at this version?
+    # Does a name already hold this object, at this version?
     (before, value), (leaf, code) = held, found
     return before == leaf and (value.number == code if code >= 0 else code == SAME_PLAIN and value.number is None)

@@ -1,4 +1,4 @@
-"""Watching what a program reads of the gradients that its tensors keep: where it finds None, and uses that."""
+"""Watches a program's reads of the gradients that its tensors keep, to find those that read None and use it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from backprobe.source.none_checks import MayBeNone, checks
 from backprobe.source.user_code import package
 
 INPUTS = "inputs"
-"""The parameter of a function that differentiates, by name; it is the second."""
+"""The name of the second parameter of a function that differentiates."""
 
 
 def look(kept: KeptGradients, frame: FrameType, found: MayBeNone) -> None:
-    """Note that the program is about to read None here, if it is, and does not ask for that.
+    """Note the read if the program is about to read None here, and does not test for None.
 
-    What the read is spelled of may be an item of a tensor, which is another tensor each time.
+    The gradient may be that of an item of a tensor, which is a new tensor each time.
     """
     read = found.node
     assert isinstance(read, ast.Attribute)
@@ -40,7 +40,7 @@ def look(kept: KeptGradients, frame: FrameType, found: MayBeNone) -> None:
 
 
 def look_at_clearing(kept: KeptGradients, frame: FrameType, call: ast.expr | None) -> None:
-    """Note that the program calls what takes gradients away."""
+    """Note a call by which the program clears gradients."""
     match call:
         case ast.Call(func=ast.Attribute(value=node)) if (owner := value_in(frame, node)) is not UNKNOWN:
             kept.clears(owner, line_of(frame, call))
@@ -51,7 +51,7 @@ def line_of(frame: FrameType, node: ast.expr) -> Source:
 
 
 def _is_asked_inside(frame: FrameType, read: MayBeNone) -> bool:
-    # Does the function of the program that is given it ask whether it is None?
+    # Does the program's function to which the gradient is passed test whether it is None?
     function = None if read.given_to is None else value_in(frame, read.given_to.func)
     plain = plain_function(function)
     if plain is None or package(plain.__code__.co_filename) is not None:
@@ -70,7 +70,7 @@ def _definition(code: CodeType) -> ast.AST | None:
 
 
 def texts_of_inputs(call: ast.Call) -> Sequence[str]:
-    """What a call is asked to differentiate with respect to, in the program's words; none where it does not list them.
+    """The texts of the inputs of a call that takes gradients; none if the call does not list them.
 
     >>> def texts(text):
     ...     return texts_of_inputs(ast.parse(text).body[0].value)
@@ -86,7 +86,7 @@ def texts_of_inputs(call: ast.Call) -> Sequence[str]:
 
 
 class Returning:
-    """Waits for the result of a function that may return None for some gradients."""
+    """Waits for the result of a function that may return None in place of some gradients."""
 
     def __init__(self, kept: KeptGradients, caller: FrameType, call: ast.Call) -> None:
         self.kept, self.texts = kept, texts_of_inputs(call)
@@ -97,6 +97,6 @@ class Returning:
     def raised(self, error: BaseException) -> None: ...
 
     def left(self, frame: FrameType, value: Any) -> bool:
-        if value is not None:  # as after an error
+        if value is not None:  # None after an error
             self.kept.gave(frame, value, self.texts, self.at)
         return True

@@ -1,4 +1,4 @@
-"""Reasons why a name holds None: attention weights, which only some ways to compute attention return."""
+"""Reasons why a name holds None: only some implementations of attention return attention weights."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ NO_WEIGHTS = Reason("no_attention_weights", {"kind": "None"})
 
 
 def why_none(name: str, source: Source | None, is_computed: bool) -> Reason:
-    """The reason of the entry of this name, which the line at ``source`` has bound to None.
+    """The reason for an entry with this name, which the line at ``source`` has bound to None.
 
-    ``is_computed`` is whether that line reads anything: the default of an argument does not.
+    ``is_computed`` says whether that line reads any name. The default value of an argument reads none.
     """
     local = split(name)[1] or name
     is_refused = source is not None and "need_weights=False" in source.statement

@@ -1,6 +1,6 @@
-"""Everything known of programs before they run, for one selection: worked out once, kept as long as the selection.
+"""A plan is what one selection implies for programs before they run. It is made once, and lives with the selection.
 
-A plan holds names, decisions, types, code, and copies of functions of imported modules: nothing of a model.
+It holds names, decisions, types, code, and copies of functions of imported modules, but no part of a model.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ MOST_PROGRAMS = 64
 
 
 class Plan:
-    """The decisions for one selection, cached by their subject. Modules are given by their paths, as written."""
+    """The decisions for one selection, cached by their subject. Modules are identified by their paths, as written."""
 
     def __init__(self, selection: Selection) -> None:
         self.selection = selection
         self.kinds: dict[Any, ScopeKind] = {}
-        self.schemas: list[Any] = []  # see ``backprobe.tracing.schema``, the last used first
-        self.courses: dict[Any, Courses] = {}  # by what distinguishes one program from another
+        self.schemas: list[Any] = []  # the last used first: see ``backprobe.tracing.schema``
+        self.courses: dict[Any, Courses] = {}  # by a key that distinguishes programs
         self.followed: dict[Any, tuple[Known, Known, dict[Any, Any]]] = {}  # see ``codes``
-        self.chosen: dict[Any, Any] = {}  # what a backend has made of these for one shape of a model
+        self.chosen: dict[Any, Any] = {}  # a backend's cache, by shape of a model
         self.bare: dict[type, set[type]] = {}  # by class of tape: types that are neither its tensors nor containers
         self.copies = Copies()
         self.wants_output = Decisions(lambda path: selection.wants_return(quote_path(path)))
@@ -50,7 +50,7 @@ class Plan:
         return self.selection.wants_locals(scope) or self.selection.wants_calls(scope)
 
     def courses_of(self, program: Any) -> Courses:
-        """What is known of the journals of a program."""
+        """The known courses of a program's journals."""
         if program not in self.courses:
             if len(self.courses) > MOST_PROGRAMS:
                 self.courses.clear()
@@ -62,7 +62,7 @@ class Plan:
         key = above, path, file, id(sites)
         found = self.kinds.get(key)
         if found is None:
-            if len(self.kinds) > MOST_KINDS:  # functions may be made anew
+            if len(self.kinds) > MOST_KINDS:  # a program may create functions without end
                 self.kinds.clear()
             stripped = above + path if path.startswith("/") else strip(path)
             found = self.kinds[key] = ScopeKind(self.selection, path, stripped, file, sites)
@@ -73,12 +73,12 @@ class Plan:
         return self.bare.setdefault(tape, {*HOLD_NOTHING})
 
     def codes(self, tape: type, home: str | None) -> tuple[Known, Known, dict[Any, Any]]:
-        """The code that is not followed, and that is, in a program that is part of this package.
+        """For programs in the package ``home``: code that is not followed, code that is followed, and known calls.
 
-        And what is known of calls that are not followed, see ``Scope``.
+        The last are facts about calls that are not followed: see ``Scope``.
         """
         foreign, own, calls = found = self.followed.setdefault((tape, home), ({}, {}, {}))
-        if len(foreign) + len(own) > MOST_KNOWN:  # functions may be made anew
+        if len(foreign) + len(own) > MOST_KNOWN:  # a program may create functions without end
             foreign.clear()
             own.clear()
             calls.clear()

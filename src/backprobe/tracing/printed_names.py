@@ -11,7 +11,7 @@ from backprobe.tracing.values import NamedAs, ScopeId, Value
 
 
 def full(name: NamedAs) -> str:
-    """The full name: every count written."""
+    """The full name, with all counts written."""
     scope, local, count, leaf = name
     return local if scope is None else f"{scope.full}:{local}#{count}{leaf}"
 
@@ -31,13 +31,14 @@ def names_of(reader: Reader, values: Sequence[Value]) -> EntryNames:
 
 
 def _outermost_first(fulls: Sequence[str], printed: Sequence[str]) -> list[str]:
-    # The printed names of a value, the one to print first: a caller's ``z`` before its callee's ``/func:z``.
+    # The printed names of a value, outermost scopes first: a caller's ``z`` comes before its callee's ``/func:z``.
     depths = [name.count("/") for name in fulls]
     return list(dict.fromkeys(own for _, own in sorted(zip(depths, printed, strict=True), key=itemgetter(0))))
 
 
 class _Printer:
-    # Printed names: a count only where the name is ambiguous, the shorthand ``u`` only where it has one reading.
+    # Writes printed names. A count is written only if the name is ambiguous without it, and the shorthand ``u`` is used
+    # only if it has one reading.
     def __init__(self, reader: Reader, values: Sequence[Value]) -> None:
         self.reader = reader
         self.scopes: dict[ScopeId, str] = {}

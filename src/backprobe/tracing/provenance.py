@@ -1,8 +1,8 @@
-"""The origin of values according to the source: what a statement mentions, calls, and receives by other ways.
+"""The origin of values according to the source: which values a statement mentions, calls for, or gets indirectly.
 
-A tensor that is computed from a name without a tensor (a NumPy array, a list that is filled, a text) has no inputs,
-although it was computed from whatever that name was computed from. Only names are followed, inside a function, and out
-of it by its return value.
+A tensor may be computed from a name that holds no tensor, such as a NumPy array, a filled list or a text. Then it has
+no inputs of its own, but it depends on the values from which that name was computed. Only names are followed, inside a
+function and out of it by its return value.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from backprobe.tracing.values import NO_SITE, RETURNED, Carried, ScopeId, ScopeN
 
 FILLED = (list, dict, set, deque, defaultdict)
 FILLING = ("append", "appendleft", "extend", "insert", "add", "update", "setdefault", "put", "push")
-"""Methods by which a program puts something into a container that was made out of sight."""
-MOST = 64  # values that one name passes on: a list that is filled in a long loop is not looked into to its end
+"""Methods that put something into a container. They are recognized even if its creation was not observed."""
+MOST = 64  # the most values that one name passes on, since a long loop may fill a list with very many
 
 
 class Parameters:
-    """The captured parameters of a model, by the modules that they lie in."""
+    """The captured parameters of a model, by module."""
 
     def __init__(self) -> None:
         self.named: list[tuple[str, int]] = []
         self.slots: dict[str, Slot] = {}  # by path
-        self.placed = 0  # how many of them are sorted by module, which is done when it is asked
+        self.placed = 0  # how many are sorted by module so far; the rest is sorted on demand
         self.by_module: dict[str, list[int]] = {}
 
     def add(self, path: str, number: int, value: Value) -> None:
@@ -36,7 +36,7 @@ class Parameters:
         self.slots[path] = (("", value),)
 
     def of(self, scope: ScopeId, name: str) -> Slot:
-        """What ``self.weight`` means in the code of a module; nothing if it is no parameter."""
+        """The parameter that ``self.weight`` means in the code of a module; empty if it is not a parameter."""
         owner, _, attribute = name.partition(".")
         module = scope.stripped.partition("/")[0]
         return self.slots.get(f"{module}.{attribute}" if module else attribute, ()) if owner == "self" else ()
@@ -56,7 +56,7 @@ class Parameters:
 def mentions(parameters: Parameters, names: ScopeNames, site: Site) -> tuple[Sequence[int], bool]:
     """The captures that a statement mentions, and whether a value that was not selected is differentiated.
 
-    Of what a module returns no statement is known, but its parameters are.
+    For the return value of a module no statement is known. Its parameters count as mentioned.
     """
     scope = names.id
     if site is RETURNED or (site is NO_SITE and scope.path and scope.parent is None):
@@ -67,19 +67,22 @@ def mentions(parameters: Parameters, names: ScopeNames, site: Site) -> tuple[Seq
 
 
 def seen(names: ScopeNames, reads: Sequence[str]) -> list[tuple[str, Slot]]:
-    """The names, among those that an expression reads, that hold values; each with its values."""
+    """Those names read by an expression that hold values, each with its values."""
     return [(name, held) for name in reads if (held := names.sees(name)) is not None]
 
 
 def explain(value: Value, origin: Origin, names: ScopeNames, parameters: Parameters, renewed: Container[Value]) -> None:
-    """Note the expression that computes a value, and the values it mentions: as they were before ``renewed`` ones."""
+    """Note the expression that computes a value, and the values that it mentions.
+
+    For a value in ``renewed``, the expression has read the version before it.
+    """
     value.expression = origin.expression
     if names.calls:
         value.calls = tuple(names.calls)
     if names.carried:
         value.passages = through(names, origin.reads)
     mentioned = seen(names, origin.reads) if origin.reads else []
-    if origin.joined and not origin.expression:  # it is a new one among the items of these, and computed of no other
+    if origin.joined and not origin.expression:  # a new item of a joined list is not computed from its other items
         mentioned = [(name, held) for name, held in mentioned if name not in origin.joined or not _is_container(held)]
     if parameters.slots:
         known = {name for name, _ in mentioned}
@@ -98,11 +101,10 @@ def _is_container(held: Slot) -> bool:
 
 
 def explain_returned(value: Value, names: ScopeNames, site: Site) -> None:
-    """Note what is mentioned by a statement that binds the result of a call, because the call may cut its arguments
-    off.
+    """Note the values that a statement mentions if it binds the result of a call, since the call may cut them off.
 
-    A function's result is known by the function's own lines; an argument of a module has another name there, and no
-    line.
+    For a function this is rarely needed, because its own lines explain its result. In a module, an argument has another
+    name and no line.
     """
     is_modules = value.scope.parent is None
     if is_modules or may_cut(site.origin.expression) or not (value.reads or value.passages):
@@ -119,7 +121,7 @@ def explain_returned(value: Value, names: ScopeNames, site: Site) -> None:
 
 
 def explain_written(value: Value, names: ScopeNames, site: Site, local: str, before: Value) -> None:
-    """Note what a statement that writes in place mentions: possibly the written value, and its target."""
+    """Note the values that a statement mentions if it writes in place. The value before the write is one of them."""
     held = [
         (local, Carried(name + leaf, one, names.id, site))
         for name, slot in seen(names, site.reads)
@@ -131,11 +133,11 @@ def explain_written(value: Value, names: ScopeNames, site: Site, local: str, bef
     value.passages = [(local, Carried(spelled, before, names.id, site)), *held, *through(names, site.reads)]
 
 
-# what names without tensors pass on
+# values that names without tensors pass on
 
 
 def carry(names: ScopeNames, local: str, is_container: bool, site: Site) -> None:
-    """A statement has bound a local to something that holds no tensor, perhaps to a container to be filled."""
+    """A statement has bound a local to an object without tensors, perhaps to a container that will be filled."""
     found = _mentioned(names, site)
     if found or is_container:
         names.carried[local] = found
@@ -144,9 +146,9 @@ def carry(names: ScopeNames, local: str, is_container: bool, site: Site) -> None
 
 
 def fill(names: ScopeNames, site: Site) -> list[str]:
-    """A statement that binds nothing may have put a value that it mentions into a container that it mentions.
+    """A statement that binds nothing may have put one of the values that it mentions into a container that it mentions.
 
-    Returns the names that pass on too many values for more to be followed.
+    Returns the names of containers with too many values to follow any more.
     """
     full = []
     filled = [*_filled(site.reads), *(name for name in site.reads if name in names.carried)]
@@ -161,7 +163,7 @@ def fill(names: ScopeNames, site: Site) -> list[str]:
 
 
 def put_in(names: ScopeNames, key: str, by: ScopeNames, site: Site, *, is_known: bool) -> None:
-    """A statement has changed the contents of a container of tensors, perhaps by values that have no name."""
+    """A statement has changed the contents of a container of tensors, and may have put values without a name in it."""
     if is_known:
         names.carried.pop(key, None)
         return
@@ -172,12 +174,12 @@ def put_in(names: ScopeNames, key: str, by: ScopeNames, site: Site, *, is_known:
 
 @lru_cache(4096)
 def _filled(reads: Sequence[str]) -> tuple[str, ...]:
-    # The names that a statement puts something into by one of their methods.
+    # The names of objects into which a statement puts something by a method.
     return tuple(name for name in reads if any(f"{name}.{method}" in reads for method in FILLING))
 
 
 def hand_over(names: ScopeNames) -> None:
-    """A called function is over: its return value is mentioned by the statement that called it."""
+    """A called function is over. The statement that called it mentions its return value."""
     caller, called = names.parent, f"{names.id.path[1:]}()"
     if caller is not None and "return" in names.slots:
         caller.returned.append((called, names.slots["return"]))
@@ -189,7 +191,7 @@ def hand_over(names: ScopeNames) -> None:
 
 
 def through(names: ScopeNames, reads: Sequence[str]) -> list[tuple[str, Carried]]:
-    """What flows into an expression that mentions these names, besides the values that have one of them."""
+    """The values that flow indirectly into an expression that mentions these names, through names without tensors."""
     called = [name for name in names.carried if name.endswith("()")]
     mentioned = [name for name in reads if name in names.carried and (name not in names.slots or name in names.items)]
     found = [(name, one) for name in (*mentioned, *called) for one in names.carried[name]]
@@ -200,7 +202,7 @@ def through(names: ScopeNames, reads: Sequence[str]) -> list[tuple[str, Carried]
 
 def _mentioned(names: ScopeNames, site: Site, but: str = "") -> tuple[Carried, ...]:
     carried = [one for name, one in through(names, site.reads) if name != but]
-    known = {id(one.value) for one in carried}  # a function that was called has said more of them
+    known = {id(one.value) for one in carried}  # a called function has already said more about these
     held = [
         Carried(name + leaf, value, names.id, site)
         for name, slot in seen(names, site.reads)

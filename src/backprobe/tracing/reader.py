@@ -1,4 +1,4 @@
-"""Reading a log: which scopes run, and which values their statements bind."""
+"""Reads a log: finds which scopes ran, and which values their statements have bound."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from backprobe.tracing.versions import By, Versions
 
 
 class Reader:
-    """The one reader of a log. It goes on where it stopped, so that a log can be read before it is complete."""
+    """Reads one log. It continues where it stopped, so a log can be read before it is complete."""
 
     def __init__(self, tape: Tape, selection: Selection, log: Log, versions: Versions) -> None:
         self.log, self.versions = log, versions
@@ -33,9 +33,9 @@ class Reader:
         self.sites: list[Sequence[Site]] = [()]  # of each scope
         self.live: dict[ScopeNames, None] = {}
         self.entered: dict[str, int] = {}  # how often each module was entered
-        self.runs: defaultdict[tuple[str, str, range], int] = defaultdict(int)  # how often each function was
-        self.finished: dict[str, list[ScopeNames]] = {}  # forwards that are over, before the module's own hooks
-        self.writers: dict[int, tuple[ScopeId, Site]] = {}  # of captures that were written out of sight
+        self.runs: defaultdict[tuple[str, str, range], int] = defaultdict(int)  # how often each function was entered
+        self.finished: dict[str, list[ScopeNames]] = {}  # forwards that have ended, but not yet their modules
+        self.writers: dict[int, tuple[ScopeId, Site]] = {}  # by capture: what wrote to it unobserved
         self.last: tuple[ScopeId, Site] | None = None
         self.returned = 0  # how often the model itself has returned
         self.return_site = NO_SITE
@@ -43,7 +43,7 @@ class Reader:
         self.at = 0
 
     def read(self) -> None:
-        """Read what was logged since."""
+        """Read the events that were logged since the last call."""
         events = self.log.events
         while self.at < len(events):
             scope, word, said = events[self.at : self.at + 3]
@@ -54,7 +54,7 @@ class Reader:
                 WORDS[word](self, scope, said)
 
     def _decide(self, value: Value) -> None:
-        # Find out why a new value has no history, if it has none: only now is it known what it was computed from.
+        # If a new value has no history, find out why. Only now is it known from which values it was computed.
         assert value.number is not None
         assert value.around is not None
         value.capture = self.versions.captures[value.number]
@@ -62,7 +62,10 @@ class Reader:
             self.versions.decide(self.writes, value.number, value.around)
 
     def around(self, by: By, at: int | Site) -> Around:
-        """What a statement mentions that has been read up to here: the captures, and what was not selected."""
+        """The captures that a statement mentions, and whether it mentions a differentiated value that is not selected.
+
+        The log has been read up to this statement.
+        """
         if isinstance(by, ScopeKind):
             numbers, unrecorded = self.naming.parameters.inside(by.stripped), False
         else:
@@ -150,12 +153,13 @@ class Reader:
         self.live[names] = None
 
     def _stands(self, names: ScopeNames, kind: ScopeKind) -> None:
-        # Note where the function of a scope stands in its file, and how often it has run.
+        # Note the lines of the scope's function, and count its runs.
         names.lines, names.own = kind.lines, kind.own
         self.runs[_function(names)] += 1
 
     def _enclosing(self, caller: ScopeNames, kind: ScopeKind) -> ScopeNames | None:
-        # The running function that another is defined in, if it ran once: else a closure may be of another run.
+        # The running function in which another function is defined. None if it has run more than once, because the
+        # closure may come from an earlier run.
         running: ScopeNames | None = caller
         while running is not None:
             if running.id.file == kind.file and _holds(running.lines, kind.lines):
@@ -174,7 +178,7 @@ class Reader:
         return ScopeNames(scope, caller, self.log.transcripts.get(self.at - 3, ()))
 
     def _again(self, scope: int, names: ScopeNames) -> None:
-        # The scope that called the recomputed part, in the log of the recomputation.
+        # In the log of a recomputation: the scope that called the recomputed part.
         own = ScopeId(names.id.parent, names.id.path, names.id.count, names.id.file)
         self._add(ScopeNames(own, names.parent), ())
 
@@ -201,7 +205,7 @@ class Reader:
         self.naming.parameter(*said, self.root)
 
     def _absent(self, scope: int, said: Any) -> None:
-        if said[-1] != "return" or not self.finished.get(said[0]):  # else its forward ran, called by itself
+        if said[-1] != "return" or not self.finished.get(said[0]):  # otherwise its forward ran, called directly
             self.naming.absent(*said)
 
     # outputs
@@ -229,15 +233,15 @@ class Reader:
             explain(value, site.origin.at(path), self.at_return, self.naming.parameters, self.naming.renewed)
 
     def held_at(self, number: int, site: Site, file: str) -> None:
-        """A nameless tensor appears in a line of a file: note what that line mentions."""
+        """A tensor without a name appears in a line of a file. Note the values that the line mentions."""
         running = (names for names in reversed(list(self.live)) if names.id.file == file)
-        names = next(running, None) or ScopeNames(ScopeId(None, "", 0, file))  # a block around a model has none
+        names = next(running, None) or ScopeNames(ScopeId(None, "", 0, file))  # a block around a model has no scope
         is_known = number in self.naming.by_number
         value = self.naming.output(self.root.id, site.local, "", number, is_known, site, names)
         explain(value, site.origin, names, self.naming.parameters, self.naming.renewed)
 
     def hold_unnamed(self, unnamed: Callable[[Sequence[Any]], Sequence[tuple[str, Any, int]]]) -> None:
-        """What is differentiated and was read under no name gets the name that the framework has for it."""
+        """Differentiated values that were read without a name get the framework's name for them."""
         numbers = [value.number for value in self.naming.made if value.number is not None]
         found = unnamed([self.versions.captures[number] for number in numbers])
         self.naming.unnamed(
@@ -271,7 +275,7 @@ class Reader:
         self.naming.renewed.clear()
 
     def release(self) -> None:
-        """Keep no value any longer, and no cycle that would keep one until the next garbage collection."""
+        """Release all values, and break cycles that would keep them until the next garbage collection."""
         for names in self.scopes:
             names.release()
         for value in self.naming.made:
@@ -285,7 +289,8 @@ class Reader:
 
 
 def _function(names: ScopeNames) -> tuple[str, str, range]:
-    # What function a scope is of; the forwards of two modules do not share their closures.
+    # A key for the function of a scope. The forwards of two modules have different keys, since they do not share
+    # closures.
     return "" if names.parent is not None else names.id.path, names.id.file, names.lines
 
 

@@ -1,7 +1,7 @@
-"""Parts of a program that are computed twice: a checkpoint runs its part once more inside backward.
+"""Matches the two runs of a program's part that is computed twice, as a checkpoint does inside backward.
 
-The second run's values have their names already. It is recorded in a trace of its own, and the two runs of a part,
-which name the same values in the same order, are then matched.
+The values of the second run already have names from the first one. So the second run is recorded in a trace of its own.
+Both runs name the same values in the same order, and are matched by this order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class RecomputableTrace(Protocol):
     tape: Tape
 
     def apart(self, is_recording: bool) -> Self:
-        """A trace of the same program, for a part that has its names already."""
+        """A trace of the same program, for a part whose values already have names."""
 
     def read(self) -> Reader: ...
 
@@ -32,16 +32,16 @@ T = TypeVar("T", bound=RecomputableTrace)
 
 
 class Repeats(Generic[T]):
-    """The parts of one program that are computed again, and what was named in their first runs."""
+    """The recomputed parts of one program, with the names of values in their first runs."""
 
     def __init__(self, trace: T) -> None:
         tape = trace.tape
         self.trace, self.recompute = trace, tape if isinstance(tape, Recompute) else None
         self.first: dict[Hashable, Transcript] = {}
-        self.again: dict[Hashable, tuple[T, Transcript]] = {}  # runs that are not over yet
+        self.again: dict[Hashable, tuple[T, Transcript]] = {}  # recomputations that are not over yet
 
     def now(self) -> T:
-        """The trace that what is reported now belongs to."""
+        """The trace that receives the present reports."""
         if self.recompute is None:
             return self.trace
         part = self.recompute.repeated()
@@ -54,9 +54,9 @@ class Repeats(Generic[T]):
         return self.again[part][0]
 
     def transcripts(self) -> Sequence[Transcript]:
-        """The logs for new names: of the first run of a part, and of the second.
+        """The transcripts that collect new names: that of a first run, that of a recomputation, or both.
 
-        While an outer part is recomputed, a part inside it is in both states: it will be recomputed once more.
+        Both apply to an inner part while an outer one is recomputed, because the inner one will be recomputed again.
         """
         if self.recompute is None:
             return ()
@@ -66,10 +66,10 @@ class Repeats(Generic[T]):
         return found if part is None else [*found, self.first.setdefault(part, [])]
 
     def settle(self) -> None:
-        """The repetitions are over: what their values are known by there, those of the first run get."""
+        """The recomputations are over. The captures of the first run get the history of the recomputed ones."""
         over, self.again = self.again, {}
         for trace in (self.trace, *(repeat for repeat, _ in over.values())) if over else ():
-            trace.read()  # one part may lie in another
+            trace.read()  # parts may be nested
         for part, (repeat, transcript) in over.items():
             for value, again in _pairs(self.first.get(part, []), transcript):
                 captured = value.capture is not None and again.capture is not None
@@ -86,7 +86,7 @@ class Repeats(Generic[T]):
 
 
 def _pairs(first: Transcript, again: Transcript) -> list[tuple[Value, Value]]:
-    # The values that have the same names in both runs; none where the runs differ.
+    # Pairs of values with the same names in both runs; none if the runs differ.
     if [(scope, local) for scope, local, _ in first] != [(scope, local) for scope, local, _ in again]:
         return []
     found = []

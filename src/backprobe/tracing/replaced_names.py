@@ -1,4 +1,4 @@
-"""The names of a running program whose values are replaced: what each is bound to, and what goes on instead."""
+"""Finds the names of values while a program runs, and exchanges the values that are to be replaced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backprobe.tracing.versions import Versions
 
 
 class ReplacingProgram(Protocol):
-    """What is asked of the trace that the program reports to."""
+    """The part of a trace that replacing needs."""
 
     tape: Tape
     selection: Selection
@@ -41,13 +41,13 @@ class ReplacedNames:
         self.trace, self.replacing = trace, replacing
 
     def replaceable(self, name: str, value: Any) -> Sequence[tuple[str, Any]]:
-        """The leaves of a value, if something in what is bound to this name, without counts, may be replaced."""
+        """The leaves of a value, if one of them may be replaced under this name, which has no counts; else nothing."""
         found = () if isinstance(value, NUMBERS) else self.trace.codes.leaves_or_itself(value)
         found = found or [("", value)]
         return found if self.replacing.concerns(name, found) else ()
 
     def next_name(self, scope: Scope, local: str, own: str, found: Sequence[tuple[str, Any]]) -> str | None:
-        """The full name that a local gets as it is bound; None where it holds these very objects already."""
+        """The full name that a local gets by this binding; None if the local already holds the same objects."""
         names = self.trace.names_of(scope)
         if self._holds(names.slots.get(local + own, ()), found):
             return None
@@ -64,7 +64,7 @@ class ReplacedNames:
         return bool(known) and all(known)
 
     def exchange(self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]]) -> tuple[Any, Marks]:
-        """What goes on in the place of a value. The functions that make it are not part of the program."""
+        """The value with which the program continues. Replacing functions are not part of the program."""
         was_recording = self.trace.is_recording
         self.trace.record(False)
         try:
@@ -73,11 +73,11 @@ class ReplacedNames:
             self.trace.record(was_recording)
 
     def went_on(self, full: str, value: Any) -> None:
-        """The program has gone on with what this full name is bound to now."""
+        """The program has continued with the value now bound to this full name."""
         self.replacing.went_on(full, self.trace.codes.leaves_or_itself(value))
 
     def parameter(self, path: str, tensor: Any) -> tuple[Any, Marks]:
-        """What goes on in the place of a parameter of a model."""
+        """The tensor with which the program continues in place of a model's parameter."""
         found = self.replaceable(path, tensor)
         return self.exchange(path, path, tensor, found) if found else (tensor, ())
 
@@ -92,17 +92,20 @@ class ReplacedNames:
         return f"{scope}:return#0"
 
     def returned(self, path: str, output: Any, full: str) -> tuple[Any, Marks]:
-        """What the caller of a module goes on with."""
+        """The value with which the caller of a module continues."""
         name = f"{self.trace.plan.modules[path].stripped}:return"
         return self.exchange(name, full, output, self.replaceable(name, output))
 
     def result(self, result: Any, root: Scope, *, of_module: bool) -> tuple[Any, Marks]:
-        """What a model returns, or a function where that did not get its name in a statement."""
+        """The value with which the program continues after a return from the model or function.
+
+        The return value of a function is exchanged here only if no statement has named it.
+        """
         found = self.replaceable(":return", result)
         if not found or (not of_module and self.trace.is_result_named):
             return result, ()
         self.trace.is_result_named = of_module
         full: str | None = f":return#{self.trace.read().root.id.counts.get('return', 0)}"
-        if self.trace.selection.in_function:  # its own statement has named it
+        if self.trace.selection.in_function:  # the return statement may have named the value
             full = self.next_name(root, "return", "", found)
         return (result, ()) if full is None else self.exchange(":return", full, result, found)

@@ -1,7 +1,7 @@
-"""Replacing: the program continues with another value, or another gradient, in place of a named one.
+"""Replacing lets a program continue with another value, or another gradient, in place of a named one.
 
-While the program runs, each binding of a name that ``replace=`` or ``replace_grad=`` asks for is exchanged before it is
-captured, so the entry has the new value. The original is kept beside the log, under a number.
+While the program runs, a value bound to a name in ``replace=`` or ``replace_grad=`` is exchanged before it is captured,
+so the entry has the new value. The original is kept outside the log, under a number.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ ON = "the program goes on with it"
 BACK = "it flows on to what the value was computed from"
 
 Marks = tuple[tuple[str, int | None, bool], ...]
-"""The replaced leaves of a bound value: where the original is kept, and whether the gradient changes."""
+"""For each replaced leaf of a bound value: the leaf, where the original is kept, and whether the gradient changes."""
 
 
 class Instead(ABC):
-    """What a verb of ours passes as ``replace``, if it is more than a dict of names and replacements."""
+    """The ``replace`` argument of one of our own verbs, if it is more than a dict of names and replacements."""
 
     @abstractmethod
     def replacing(self, tape: Tape, *, in_function: bool) -> Replacing:
-        """What does it in one run."""
+        """The object that does the replacing in one run."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What takes the place of a part of a value: the rest of the value goes on as it is."""
+    """The replacement for one part of a value. The rest of the value stays as it is."""
 
     what: Any
     index: tuple[Any, ...]
 
     @property
-    def __name__(self) -> str:  # what messages call it
+    def __name__(self) -> str:  # for messages
         return getattr(self.what, "__name__", None) or kind(self.what)
 
 
 @dataclass(frozen=True, eq=False)
 class Replacement:
-    """One key of ``replace=`` or ``replace_grad=``, and the replacement for what it names."""
+    """One key of ``replace=`` or ``replace_grad=``, with the replacement for the values that it names."""
 
     text: str
     what: Any
@@ -70,7 +70,7 @@ class Replacement:
 
     @property
     def is_exact(self) -> bool:
-        """Is it a name, and not a pattern of several?"""
+        """Is the key a name, and not a pattern that may match several?"""
         return self.pattern.scope is not None and "*" not in self.text
 
     @property
@@ -83,12 +83,12 @@ class Replacement:
         return f"{self.option}={{{self.text!r}: {shown}}}"
 
     def names(self, name: str) -> bool:
-        """Does it name this, which has no counts? Operations must be asked for."""
+        """Does the key match this name, which has no counts? Operations only match if the key asks for operations."""
         return self.loose.matches(name) and (self.loose.asks_operations or not is_operation(name))
 
 
 class Replacing:
-    """What is replaced in one run."""
+    """Replaces values and gradients in one run."""
 
     def __init__(self, asked: Sequence[Replacement], tape: Tape, *, in_function: bool) -> None:
         assert isinstance(tape, Replaces)
@@ -96,7 +96,7 @@ class Replacing:
         self.asked, self.tape, self.replaces = asked, tape, tape
         self.matched: dict[Replacement, None] = {}
         self.passed_over: dict[Replacement, dict[str, str]] = {}
-        """Values that a pattern matches but cannot replace, as they are no floating tensors: their kinds, by name."""
+        """Values that a pattern matches, but that are not floating tensors: their kinds, by name."""
         self.originals: list[Callable[[], Any]] = []
         self.failed: BackprobeError | None = None
         self.known: Container[int] = ()
@@ -107,7 +107,7 @@ class Replacing:
         return [one for one in self.asked if one not in self.matched]
 
     def refuse_compiled(self, name: str) -> None:
-        """A compiled function is called: raise Unsupported if what is inside it should be replaced."""
+        """A compiled function is called. Raise Unsupported if a value inside it should be replaced."""
         own = name.rpartition(".")[2]
         for one in self.asked:
             if own in partition(one.loose.scope or "", "/")[1:]:
@@ -120,16 +120,17 @@ class Replacing:
                 raise self.failed
 
     def concerns(self, name: str, found: Sequence[tuple[str, Any]]) -> bool:
-        """Might something in the value bound to a name without counts be replaced, given its leaves?"""
+        """May the value bound to this name, or one of its leaves, be replaced? The name has no counts."""
         return bool(self.for_name[name]) or any(self.for_name[name + strip(leaf)] for leaf, _ in found if leaf)
 
     def exchange(
         self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]], known: Container[int]
     ) -> tuple[Any, Marks]:
-        """What goes on in the place of a value, by its name without and with all counts, and its leaves.
+        """The value with which the program continues, and which of its leaves were replaced.
 
-        ``known`` are the identities of the tensors that have names. Raises BadOption or Unsupported; the program may
-        catch that, and is told once more when it is over.
+        ``name`` is the value's name without counts, ``full`` that with all counts, and ``found`` are its leaves.
+        ``known`` are the identities of the tensors that have names. Raises BadOption or Unsupported. The program may
+        catch this error, so it is raised again after the run.
         """
         self.known = known
         try:
@@ -160,13 +161,13 @@ class Replacing:
         return made, tuple([(leaf, at, leaf in changed) for leaf, at in kept.items()])
 
     def _kept(self, original: Any) -> int:
-        # Where the originals have this one.
+        # Keep an original, and return its index among the originals.
         is_tensor = self.tape.is_tensor(original)
         self.originals.append(self.replaces.original_value(original) if is_tensor else partial(_itself, original))
         return len(self.originals) - 1
 
     def _shown(self, full: str) -> str:
-        # A name as it is asked for.
+        # A name in the form in which a user asks for it.
         name = strip(full)
         if self.in_function:
             return repr(name.removeprefix(":"))
@@ -174,7 +175,7 @@ class Replacing:
         return repr(scope if local == "return" and scope else name)
 
     def went_on(self, full: str, leaves: Sequence[tuple[str, Any]]) -> None:
-        """The program has gone on with what this full name is bound to now, which has these leaves."""
+        """The program has continued with the value now bound to this full name, which has these leaves."""
 
     # which leaves
 
@@ -200,7 +201,7 @@ class Replacing:
         return one.pattern.matches(full)
 
     def _only(self, one: Replacement, full: str, value: Any, found: Sequence[tuple[str, Any]]) -> list[str]:
-        # The only leaf that can be meant by the name of the whole. Raises BadOption.
+        # The only leaf that the name of the whole value can mean. Raises BadOption.
         floating = [leaf for leaf, item in found if self._is_floating(item)]
         if len(found) == 1 and not found[0][0]:
             return [""] if one.is_exact or self._is_for_pattern(one, full, value) else []
@@ -226,7 +227,7 @@ class Replacing:
         return [leaf for leaf, item in found if self._is_for_pattern(one, full + leaf, item)]
 
     def _is_for_pattern(self, one: Replacement, full: str, item: Any) -> bool:
-        # Is it a floating tensor? A pattern passes over anything else, and that is remembered.
+        # Is it a floating tensor? A pattern passes over other values, and these are noted.
         is_floating = self._is_floating(item)
         if not is_floating:
             self.passed_over.setdefault(one, {})[self._shown(full)] = kind(item)
@@ -236,7 +237,7 @@ class Replacing:
         return self.tape.is_tensor(item) and self.tape.is_floating(item)
 
     def _refuse_repeated(self, one: Replacement, full: str) -> None:
-        # What runs a second time, in backward, would there have its own value again.
+        # Raise Unsupported for code that a checkpoint runs again in backward: there it would use its own value again.
         if self.replaces.runs_again():
             raise Unsupported(
                 f"{self._shown(full)} is inside a checkpoint, and cannot be replaced there",
@@ -246,10 +247,10 @@ class Replacing:
                 "checkpoint returns",
             )
 
-    # what goes on
+    # the new value
 
     def _instead(self, one: Replacement, full: str, original: Any) -> Any:
-        # What goes on in the place of a value. Raises BadOption.
+        # The value with which the program continues. Raises BadOption.
         what = self._of_recording(one, full) if isinstance(one.what, Mapping) else one.what
         is_given = not callable(what)
         if not self.tape.is_tensor(original):
@@ -270,7 +271,7 @@ class Replacing:
         return self.replaces.instead(tensor, original, is_given or self.tape.identity(tensor) in self.known)
 
     def _number(self, one: Replacement, full: str, original: Any, new: Any) -> Any:
-        # A Python number in the place of one. Raises BadOption.
+        # A Python number in place of a Python number. Raises BadOption.
         if not isinstance(original, NUMBERS) or not isinstance(new, NUMBERS):
             raise BadOption(
                 f"{self._shown(full)} is {kind(original)}, and cannot be replaced by {kind(new)}",
@@ -281,7 +282,7 @@ class Replacing:
         return new
 
     def _of_recording(self, one: Replacement, full: str) -> Any:
-        # The value that the entry of this name has in another recording. Raises BadOption.
+        # The value of the entry with this name in another recording. Raises BadOption.
         try:
             return one.what[full].value
         except (UnknownName, AmbiguousName) as error:
@@ -299,7 +300,7 @@ class Replacing:
             raise
 
     def _refuse_unlike(self, one: Replacement, full: str, new: Any, original: Any) -> None:
-        # Raise BadOption for another shape, dtype or device.
+        # Raise BadOption if the shape, dtype or device differs.
         before, after = self.tape.describe(original), self.tape.describe(new)
         for part in self.replaces.compared:
             own, other = getattr(before, part), getattr(after, part)
@@ -314,7 +315,7 @@ class Replacing:
                 )
 
     def _with_gradient(self, one: Replacement, full: str, tensor: Any) -> Any:
-        # A tensor whose gradient goes on as a function returns it. Raises BadOption.
+        # The tensor with its gradient replaced. Raises BadOption.
         if not self._is_floating(tensor):
             raise BadOption(
                 f"{self._shown(full)} has no gradient to replace",
@@ -342,7 +343,7 @@ class Replacing:
 
 
 class ByName(Replacing):
-    """What goes on in the place of values with these full names. Nothing in compiled code is exchanged."""
+    """Replaces values by their full names. Values inside compiled code are not replaced."""
 
     def __init__(self, names: Iterable[str], tape: Tape, *, in_function: bool) -> None:
         super().__init__((), tape, in_function=in_function)
@@ -352,11 +353,11 @@ class ByName(Replacing):
         return name in self.plain or any(name + strip(leaf) in self.plain for leaf, _ in found if leaf)
 
     def refuse_compiled(self, name: str) -> None:
-        """What it returns may be exchanged."""
+        """Nothing is refused: the return value of a compiled function can be replaced."""
 
 
 def refuse_missing_value(name: str, asked: str, error: UnknownName | AmbiguousName, instead: str) -> NoReturn:
-    """Raise BadOption: another recording has none, or several, of the value with this name in quotes."""
+    """Raise BadOption: another recording has no value, or several values, with this name, which is in quotes."""
     several = isinstance(error, AmbiguousName)
     raise BadOption(
         f"the other recording has {'several values' if several else 'no value'} named {name}",

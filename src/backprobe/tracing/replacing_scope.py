@@ -1,4 +1,4 @@
-"""The scope of a program in which values are replaced: what a statement binds is exchanged before it is reported."""
+"""The scope of a program in which values are replaced: a bound value is exchanged before it is reported."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from backprobe.tracing.scope import Recorder, Scope
 
 
 class Replacer(Recorder, Protocol):
-    """What the scopes of such a program report to."""
+    """The object to which the scopes of such a program report."""
 
     replaced: ReplacedNames | None
-    """None when the program is over."""
+    """None after the program has ended."""
 
 
 class ReplacingScope(Scope):
-    """A ``Scope`` whose program goes on with what takes the place of its values."""
+    """A ``Scope`` whose program continues with replaced values."""
 
     recorder: Replacer
 
@@ -30,7 +30,7 @@ class ReplacingScope(Scope):
         return self._exchanged(at, value, own, lambda new: super(ReplacingScope, self).name(at, new, own))
 
     def wrote(self, at: int, value: Any) -> Any:
-        """``u += …`` keeps the object of a tensor: what takes its place gets the name of the new version."""
+        """``u += …`` keeps the tensor object. A replacement gets the name of the new version."""
         local, recorder, replaced = self.locals[at], self.recorder, self.recorder.replaced
         if replaced is None or not recorder.is_recording:
             return super().wrote(at, value)
@@ -43,7 +43,7 @@ class ReplacingScope(Scope):
         self.written(value)
         new, marks = replaced.exchange(name, full, value, found)
         if marks:
-            self.forget(local)  # or the write would give it that name
+            self.forget(local)  # otherwise the write would use up that name
         self._settle(at)
         new = super().bind(at, new)
         replaced.went_on(full, new)
@@ -71,5 +71,6 @@ class ReplacingScope(Scope):
         return new
 
     def _is_modules_return(self, local: str) -> bool:
-        # What a module's caller gets is replaced, after the module's own hooks, and not what its forward returns.
+        # Is this the return value of a module's forward? It is not replaced here: the value that the caller gets is
+        # replaced, after the module's own hooks.
         return local == "return" and not self.recorder.selection.in_function and "/" not in self.kind.path[:1]

@@ -1,7 +1,7 @@
-"""Schemas: the names, lines and mentions of the values of a program, made once for all runs with the same log.
+"""A schema has the names, lines and mentions of a program's values. It is made once for all runs with equal logs.
 
-Two runs with equal logs bound the same names at the same lines, to values that were captured in the same order. A
-schema is what the reader makes of such a log. It holds no value and no capture, but their numbers.
+Two runs with equal logs have bound the same names at the same lines, to values captured in the same order. A schema is
+the reader's result for such a log. It holds no values and no captures, only their numbers.
 """
 
 from __future__ import annotations
@@ -23,69 +23,69 @@ from backprobe.tracing.printed_names import full, names_of
 from backprobe.tracing.reader import Reader
 from backprobe.tracing.values import Carried, ScopeId, Value
 
-MOST_ITEMS = 200_000  # in the logs of these: a long loop has a long log, and hardly the same one again
-MOST = 16  # schemas that a selection keeps: a program has one for each way that it takes
+MOST_ITEMS = 200_000  # in all logs of a selection: the long log of a long loop is hardly ever repeated
+MOST = 16  # schemas of a selection: a program has one for each path through its code
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Template:
-    """What the program says of one entry."""
+    """Facts about one entry that come from the program's text and names."""
 
-    number: int | None  # of its capture
-    plain_at: int | None  # which of the numbers of the log it is
+    number: int | None  # the number of its capture
+    plain_at: int | None  # its index among the plain numbers of the log
     absent: tuple[GradStatus, Reason] | None
     source: Source | None
     op: str
     reads: tuple[Read, ...]
     indirect: tuple[IndirectInput, ...]
-    original_at: int | None = None  # index among the originals, if it replaced one
+    original_at: int | None = None  # if it is a replacement: the index of the original
     replaced_grad: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """What the reader made of one log."""
+    """The reader's result for one log."""
 
     events: Sequence[Any]
     outputs: tuple[int, ...]
     """The numbers of the differentiated values."""
 
     output_entries: tuple[int, ...]
-    """The positions of their entries."""
+    """The positions of the entries of these values."""
 
     templates: tuple[Template, ...]
     names: EntryNames
     numbers: tuple[int, ...]
-    """The captures of the entries that have one, in the order of these."""
+    """The numbers of the captures of entries, in the order of the entries. An entry may have no capture."""
 
     captured: tuple[int, ...]
-    """The positions of these entries."""
+    """The positions of the entries that have a capture."""
 
     around: Mapping[int, tuple[Sequence[int], bool]]
-    """What each capture was computed from."""
+    """For each capture, the captures from which it was computed: see ``Reader.around``."""
 
     writers: Mapping[int, Source]
-    """The lines of code that wrote to a capture out of sight."""
+    """For each capture with an unobserved write, the line that wrote."""
 
     seen: tuple[str, ...]
-    """The names that the program has and that were not selected."""
+    """The names of the program that were not selected."""
 
     notes: tuple[Note, ...]
     missed: list[list[Pattern]] = field(default_factory=list, repr=False)
 
     def unmatched(self, selection: Selection) -> list[Pattern]:
-        """The patterns of its selection that nothing in the program matches."""
+        """The patterns of a selection that match nothing in the program."""
         if not self.missed:
             self.missed.append(selection.unmatched([*self.names.positions, *self.seen]))
         return self.missed[0]
 
 
 compare: Callable[[Schema, Schema], None] | None = None
-"""For tests: called with a schema that is used again, and with what the reader makes of the same log now."""
+"""For tests: called with a schema that is used again, and the schema that the reader now makes of the same log."""
 
 
 def find(plan: Plan, events: Sequence[Any], outputs: Collection[int]) -> Schema | None:
-    """The schema of a log, if an equal one was read before."""
+    """The schema of a log, if an equal log was read before."""
     for known in plan.schemas:
         if known.events == events and known.outputs == tuple(outputs):
             if known is not plan.schemas[0]:
@@ -96,7 +96,7 @@ def find(plan: Plan, events: Sequence[Any], outputs: Collection[int]) -> Schema 
 
 
 def keep(plan: Plan, schema: Schema) -> None:
-    """Remember a schema for the next runs with this selection, which may go on in other threads meanwhile."""
+    """Remember a schema for later runs with this selection. Other threads may run at the same time."""
     items, kept = 0, []
     for known in [schema, *(known for known in plan.schemas if known is not schema)][:MOST]:
         items += len(known.events)
@@ -106,7 +106,7 @@ def keep(plan: Plan, schema: Schema) -> None:
 
 
 def kept(reader: Reader, selection: Selection, outputs: Collection[Value]) -> list[Value]:
-    """The values that get an entry: those with a name that was selected, and the outputs."""
+    """The values that get an entry: those with a selected name, and the outputs."""
     wanted, made = selection.wants, reader.naming.made
     for value in made:
         value.fulls = [full(name) for name in value.names]
@@ -116,7 +116,7 @@ def kept(reader: Reader, selection: Selection, outputs: Collection[Value]) -> li
 def schema_of(
     reader: Reader, selection: Selection, events: Sequence[Any], numbers: Collection[int], more: Sequence[Value] = ()
 ) -> Schema:
-    """What a reader has made of these events so far. The outputs are given by their numbers, or are values."""
+    """The schema for the events read so far. Outputs are given by numbers, or in ``more`` as values."""
     outputs = [reader.naming.by_number[number] for number in numbers] + list(more)
     values = kept(reader, selection, outputs)
     names = names_of(reader, values)
@@ -164,7 +164,7 @@ _source = lru_cache(16384)(Source)  # programs run the same lines in many ways
 
 
 def line(scope: ScopeId, site: Site) -> Source:
-    """The line of a statement, without the functions that it called."""
+    """The source line of a statement, without its calls."""
     return _source(scope.file, site.line, site.text, site.origin.expression, (), site.below)
 
 
@@ -173,7 +173,7 @@ def _passing(carried: Carried) -> Source:
 
 
 def differences(known: Schema, made: Schema) -> list[str]:
-    """Where two schemas of one log differ: none, or a schema was used that is not this log's."""
+    """The differences between two schemas of one log. If there are any, a wrong schema was used again."""
     found = [
         f"{one.name}: {getattr(known, one.name)!r} != {getattr(made, one.name)!r}"
         for one in fields(Schema)

@@ -1,6 +1,6 @@
-"""The scope that rewritten code reports to: one entry of a function or of a module's forward.
+"""The scope to which rewritten code reports: one call of a function or of a module's forward.
 
-A ``Scope`` says what its code does, statement by statement, and names nothing itself.
+A ``Scope`` reports what its code does, statement by statement. It gives no names.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from backprobe.tracing.values import OWN, ScopeNames
 PLAIN_TYPES = frozenset({bool, int, float, complex, type(None)})
 MOST_KNOWN = 4096
 ENDS_WITH_ITS_LAYERS = ("Sequential", "Dense", "Activation")
-"""Classes of objects of which each has a name of its own, see ``_ends_with``."""
+"""Classes whose objects get different names, depending on their layers: see ``_ends_with``."""
 
 HOMES = frozenset({ModuleType, type})
 NO_MODULES = (FunctionType, MethodType, type, functools.partial)
 
 
 class Recorder(Protocol):
-    """What scopes report to: the seam between the running program and the names of its values."""
+    """The object to which scopes report: the seam between the running program and the names of its values."""
 
     is_recording: bool
     takes_all: bool
-    """Is it recording, and does the program go on with what it binds, whatever that is?"""
+    """Is it recording, and does the program continue with each bound value unchanged?"""
 
     tape: Tape
     ordinary: frozenset[type]
@@ -62,15 +62,15 @@ class Recorder(Protocol):
     """Types of values that are neither tensors nor containers."""
 
     foreign: Known
-    """The code, and the types of objects, that are not followed."""
+    """Code, and types of objects, that are not followed."""
 
     own: Known
     """The code of functions that are followed."""
 
     known_calls: dict[Any, tuple[str, Effect, Any]]
-    """The names and effects of functions and of types of objects that are not followed, by what tells them apart.
+    """The names and effects of functions, and of types of objects, that are not followed.
 
-    With each is what the key has the identity of.
+    A key tells them apart, and may contain the identity of a code object. The last item keeps that object alive.
     """
 
     tap: Callable[[Any], Any] | None
@@ -92,28 +92,28 @@ class Recorder(Protocol):
         """What a call may do to the memory of values that have names."""
 
     def code(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
-        """The code of what a local is bound to; its tensors are captured now."""
+        """The code of the value that a local is bound to. Its tensors are captured now."""
 
     def bound(self, tensor: Any, scope: Scope, at: int, key: str) -> int:
         """The number of an ordinary tensor that a selected local is bound to."""
 
     def mentioned(self, scope: Scope, output: Any) -> None:
-        """What the running statement has called, and has a path of its own, returns this."""
+        """A module that the running statement has called returns this."""
 
     def enter(self, caller: Scope, name: str, file: str, sites: Sequence[Site]) -> Scope:
-        """A function is entered that the running statement calls."""
+        """The running statement calls a function, which is entered now."""
 
     def forget(self, scope: Scope, keys: Sequence[str]) -> None:
         """Forget these names of a scope."""
 
     def look(self, scope: Scope, at: int, value: Any) -> None:
-        """A statement is over, and may have changed the containers that it mentions. ``value`` is what it binds."""
+        """A statement that binds ``value`` is over. It may have changed the containers that it mentions."""
 
     def leave(self, scope: Scope) -> None:
-        """A scope is left: none of its names is live."""
+        """A scope is left. None of its names is live any more."""
 
     def call_writer(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call what may write to some of its arguments."""
+        """Call a function that may write to some of its arguments."""
 
     def targets(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         """The tensors that a call may write to."""
@@ -122,36 +122,36 @@ class Recorder(Protocol):
         """The program is about to write to a tensor."""
 
     def written(self, tensor: Any) -> None:
-        """It has written to it."""
+        """The program has written to this tensor."""
 
     def expose(self, tensor: Any) -> None:
-        """The program takes a handle through which it may write to a tensor unseen."""
+        """The program takes a handle through which it may write to a tensor without being observed."""
 
     def sweep(self, scope: Scope, at: int) -> None:
-        """Something was called that may have written to any value."""
+        """Find the values that were written to: a function was called that may have written to any value."""
 
     def note(self, code: str, **fields: str) -> None:
-        """Something could not be seen."""
+        """Note that something could not be observed."""
 
     def names_of(self, scope: Scope) -> ScopeNames:
         """The names of a scope as they are now."""
 
 
 class Scope(CodeListener):
-    """One entry of a function or of a module's forward, while its code runs."""
+    """One call of a function or of a module's forward, while its code runs."""
 
-    dirty = False  # something was called that may have written to a value
-    has_held = False  # has any of its names held a tensor?
-    several: Mapping[str, int] = MappingProxyType({})  # names that hold several tensors in a container, and how many
-    mixed: Mapping[str, Any] = MappingProxyType({})  # containers of tensors and numbers that a name holds, by leaf
+    dirty = False  # was a function called that may have written to a value?
+    has_held = False  # has one of its names held a tensor?
+    several: Mapping[str, int] = MappingProxyType({})  # names of containers with several tensors, and how many
+    mixed: Mapping[str, Any] = MappingProxyType({})  # by name: the leaves of a container of tensors and numbers
     held: dict[str, Any] = {}  # noqa: RUF012  # containers that its names hold and a program may change
     comprehensions = 0
 
     def __init__(self, recorder: Recorder, kind: ScopeKind, number: int = 0) -> None:
         self.recorder, self.kind, self.number = recorder, kind, number
         self.sites, self.locals, self.wants = kind.sites, kind.locals, kind.wants
-        self.live: dict[Any, Any] = {}  # the tensors that its names hold: of several, the others under their places
-        self.stamps: dict[Any, int] = {}  # the versions at which they were captured
+        self.live: dict[Any, Any] = {}  # the tensors of its names; of several, later ones have a key with their place
+        self.stamps: dict[Any, int] = {}  # the versions at which these were captured
 
     # what rewritten code calls
 
@@ -180,16 +180,16 @@ class Scope(CodeListener):
         return value
 
     def _looked_after(self, at: int, value: Any) -> Any:
-        # What a statement binds, after it was looked what that may have written.
+        # A bound value, after looking for writes by its statement.
         if self.dirty:
             self.dirty = False
             self.recorder.sweep(self, at)
         return value if self.recorder.tap is None else exchanged(value, self.recorder.tap, [])
 
     def name(self, at: int, value: Any, own: str = "") -> Any:
-        """As ``bind``, in the middle of a statement whose calls are not over.
+        """Like ``bind``, but in the middle of a statement whose calls are not over.
 
-        ``own`` tells the variable of a comprehension from one of the function.
+        ``own`` distinguishes the variable of a comprehension from one of the function.
         """
         recorder = self.recorder
         if not recorder.is_recording:
@@ -222,13 +222,13 @@ class Scope(CodeListener):
             self.dirty = True
 
     def wrote(self, at: int, value: Any) -> Any:
-        """``u += …`` is over: ``value`` is what the name holds now, the same object or a new one."""
+        """``u += …`` is over. ``value`` is what the name holds now: the same object, or a new one."""
         self.written(value)
         self._settle(at)
         return self.bind(at, value)
 
     def storing(self, at: int, owner: Any, value: Any) -> Any:
-        """``owner[…] = value`` is about to run: a write where the owner is a tensor, a binding elsewhere."""
+        """``owner[…] = value`` is about to run: a write if the owner is a tensor, otherwise a binding."""
         return value if self.recorder.tape.is_tensor(owner) else self.bind(at, value)
 
     def stored(self, at: int, owner: Any) -> None:
@@ -256,7 +256,7 @@ class Scope(CodeListener):
             self.end_comprehension(own)
 
     def begin_comprehension(self) -> str:
-        """A comprehension begins. Returns what tells its variables from those of the function."""
+        """A comprehension begins. Returns a mark that distinguishes its variables from those of the function."""
         self.comprehensions += 1
         return f"{OWN}{self.comprehensions}"
 
@@ -265,12 +265,12 @@ class Scope(CodeListener):
         self._say(OVER, own)
 
     def forget(self, *names: str) -> None:
-        """The program deleted these names."""
+        """The program has deleted these names."""
         self.recorder.forget(self, names)
         self._say(FORGET, names)
 
     def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:
-        """What to call instead of ``function``: its reporting version, or itself with an eye on what it writes."""
+        """The function to call in place of ``function``: its reporting version, or itself with its writes watched."""
         recorder, kind, is_object = self.recorder, type(function), False
         if kind is BuiltinFunctionType:
             owner = function.__self__
@@ -296,12 +296,12 @@ class Scope(CodeListener):
         recorder.say((self.number, CALLED, origin))
         if not is_object:
             return function if effect is Effect.READS else self._watched(function, effect)
-        effect = recorder.effect(function, flagged)  # of an object it is known what it is called, and not what it does
+        effect = recorder.effect(function, flagged)  # an object's name is known, but not its effect
         watched = function if effect is Effect.READS else self._watched(function, effect)
         return watched if recorder.selection.in_function else functools.partial(self._call_module, watched)
 
     def _call_unknown(self, function: Any, flagged: bool, key: Any) -> Any:
-        # The same for what has not been called before, or may not be known by ``key`` alone.
+        # The same for a function that was not called before, or that ``key`` alone does not describe.
         recorder = self.recorder
         is_builtin = type(function) is BuiltinFunctionType
         if is_builtin and function in frame_builtins.LOOKS_AT_FRAME:
@@ -328,7 +328,7 @@ class Scope(CodeListener):
         return functools.partial(self._call_module, watched) if may_be_module else watched
 
     def _know(self, function: Any, key: Any, origin: str, effect: Effect) -> None:
-        # Next time it is known by ``key``, unless an object of this type may be something else, or be followed.
+        # Remember the function under ``key``, unless another function with this key may differ or may be followed.
         known, foreign, kind = self.recorder.known_calls, self.recorder.foreign, type(function)
         if kind is FunctionType:
             is_known = key[0] is not kind and (not self.kind.follows or id(function.__code__) in foreign)
@@ -344,13 +344,13 @@ class Scope(CodeListener):
             owner = function.__self__
             is_known = type(owner) is type or not isinstance(owner, type)
         if is_known:
-            if len(known) > MOST_KNOWN:  # classes and functions may be made anew
+            if len(known) > MOST_KNOWN:  # a program may create classes and functions without end
                 known.clear()
             held = plain_function(function)
             known[key] = origin, effect, None if held is None else held.__code__
 
     def _call_module(self, module: Any, /, *args: Any, **kwargs: Any) -> Any:
-        # Call what reports under a path of its own: the running statement mentions what it returns.
+        # Call a module, which reports under its own path. The running statement mentions its return value.
         result = module(*args, **kwargs)
         if self.recorder.is_recording:
             self.recorder.mentioned(self, result)
@@ -365,7 +365,7 @@ class Scope(CodeListener):
         return function if effect is Effect.UNKNOWN else functools.partial(self.recorder.call_writer, function)
 
     def _call_as_asked(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        # Call what writes to nothing but what these arguments are said to be.
+        # Call a function that writes only to the targets that its arguments ask for.
         if not (self.recorder.is_recording and self.recorder.targets(function, args, kwargs)):
             return function(*args, **kwargs)
         self.dirty = True
@@ -375,7 +375,7 @@ class Scope(CodeListener):
         return self
 
     def exit(self, *error: object) -> None:
-        """The code is left, with an error or without."""
+        """The code is left, by an error or normally."""
         recorder = self.recorder
         if self.dirty and recorder.is_recording:
             recorder.sweep(self, NO_SITE_AT)
@@ -383,10 +383,10 @@ class Scope(CodeListener):
 
     __exit__ = exit  # noqa: A003  # the builtin is not meant
 
-    # what is reported of code that is watched, and not rewritten
+    # reports about code that is observed but not rewritten
 
     def before_call(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], flagged: bool) -> list[Any]:
-        """A call is about to run: the tensors that it may write to, as far as they are known."""
+        """A call is about to run. Returns the tensors that it may write to, as far as they are known."""
         recorder = self.recorder
         self._say(CALLED, _origin(function))
         effect = recorder.effect(function, flagged)
@@ -399,27 +399,27 @@ class Scope(CodeListener):
         return targets
 
     def before_unknown_call(self) -> None:
-        """A call is about to run of which nothing is known."""
+        """A call about which nothing is known is about to run."""
         self.dirty = True
         self._say(CALLED, "?")
 
     def before_unknown_write(self) -> None:
-        """Something is about to be written to that is not known."""
+        """A write to an unknown object is about to happen."""
         self.dirty = True
 
     def enter(self, name: str, file: str, sites: Sequence[Site]) -> Scope:
-        """The function is entered that the running statement has called last: it reports by itself."""
+        """The function that the running statement called last is entered. It reports for itself."""
         self._say(BY_ITSELF, None)
         return self.recorder.enter(self, name, file, sites)
 
     def read(self, local: str, value: Any) -> None:
-        """A name that was there before is read for the first time: it is an input."""
+        """A name from before the block is read for the first time. Its value is an input."""
         if self.recorder.is_recording:
             if self.recorder.tap is not None:
                 value = exchanged(value, self.recorder.tap, [])
             self._say(READ, (local, self.recorder.code(self, local, NO_SITE_AT, value)))
 
-    # looking after writes, and the targets of comprehensions
+    # finding writes, and binding the targets of comprehensions
 
     def _say(self, word: int, said: Any) -> None:
         if self.recorder.is_recording:
@@ -440,9 +440,9 @@ class Scope(CodeListener):
 
 
 def _ends_with(function: Any) -> str:
-    # The class of the last layer of a model that is a row of layers, and the activation of a layer that has one.
+    # The suffix of a name: the class of the last layer of a Sequential model, or the activation of a layer.
     #
-    # What ``nn.Sequential`` or ``keras.Sequential`` computes last shows in no line of the program.
+    # No line of the program shows what ``nn.Sequential`` or ``keras.Sequential`` computes last.
     held, kind = getattr(function, "__dict__", {}), type(function).__name__
     layers = [*(held.get("_modules") or held.get("_layers") or ())] if kind == "Sequential" else []
     if layers:
@@ -453,7 +453,7 @@ def _ends_with(function: Any) -> str:
 
 
 def _origin(function: Any) -> str:
-    # The library and name of a function; of any other callable, of its type, without asking the object anything.
+    # The library and name of a function. For other callables, those of the type, without reading from the object.
     if not isinstance(function, BuiltinFunctionType | FunctionType):
         return f"{type(function).__module__.split('.')[0]}.{type(function).__name__}{_ends_with(function)}"
     owner = getattr(function, "__self__", None)  # a method's object, or a builtin function's module

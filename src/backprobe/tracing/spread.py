@@ -1,8 +1,8 @@
-"""All that a journal holds, with what is in its containers, in one list that is made and compared in C.
+"""Spreads the values of a journal, and the contents of its containers, into one list that is made and compared in C.
 
-A list, tuple, dict or dataclass is opened where its items are tensors, numbers, texts and other things that hold
-nothing, or containers of these, as far down as there are levels. Every other thing that may hold tensors is searched
-as it is elsewhere (``Codes.found_in``).
+A list, tuple, dict or dataclass is opened if its items are tensors, numbers, texts and other values that hold nothing,
+or containers of these, down to a few levels. Every other value that may hold tensors is searched as in the rest of the
+package (``Codes.found_in``).
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from backprobe.record.containers import children, held
 from backprobe.record.names import quote
 
 LEVELS, MANY = 3, 16
-"""How far down containers are opened, and how many in one value. One with more is searched each time."""
+"""How many levels of containers, and how many containers in one value, are opened. A value with more is searched."""
 
 KEYS = set[type](), {str}, {int}
-ITERATIONS = (tuple.__iter__, list.__iter__)  # a subclass may define another
+ITERATIONS = (tuple.__iter__, list.__iter__)  # a subclass may define another one
 
 Getter = Callable[[Sequence[Any]], tuple[Any, ...]]
 
 
 def getter(places: Sequence[int]) -> Getter:
-    """The items at these places, as a tuple."""
+    """A function that returns the items at these places as a tuple."""
     if len(places) > 1:
         return itemgetter(*places)
     return lambda items: tuple([items[at] for at in places])
 
 
 def types(items: Sequence[Any]) -> list[int]:
-    """Their types by identity: a class may know its model, and would keep it alive."""
+    """The identities of the items' types. The types themselves might keep a model alive."""
     return [*map(id, map(type, items))]
 
 
 class OpenedLevel(NamedTuple):
-    """The containers of one level by their places in the list, and the types of what is in them."""
+    """The containers of one level, by their places in the list, and the types of their contents."""
 
     sequences: Getter
     mappings: Getter
@@ -46,7 +46,7 @@ class OpenedLevel(NamedTuple):
     types: list[int]
 
     def open(self, items: Sequence[Any]) -> list[Any] | None:
-        """What is in these containers; None where they hold another number of things, or others."""
+        """The contents of these containers; None if their number or their types differ."""
         sequences, mappings, instances = self.sequences(items), self.mappings(items), self.instances(items)
         if [*map(len, sequences), *map(len, mappings)] != self.sizes:
             return None
@@ -60,16 +60,16 @@ class OpenedLevel(NamedTuple):
 
 
 class Spread:
-    """Which places of a journal hold values, and which of these hold more. ``leaves`` says where those are."""
+    """The places of values in a journal, and of the values inside these. ``leaves`` has the places of the latter."""
 
     def __init__(self, journal: Any, places: Sequence[int], captures: int, flat: Collection[type]) -> None:
-        """``flat`` are the types of what holds nothing."""
+        """``flat`` are the types of values that hold no other values."""
         self.get_values, self.captures = getter(places), captures
         self.items: list[Any] = [*self.get_values(journal), *journal.trace.versions.tensors[:captures]]
         self.types = types(self.items)
         self.levels: list[OpenedLevel] = []
         self.leaves: dict[tuple[int, str], int] = {}
-        self.keys: list[int] = []  # the places of those of mappings
+        self.keys: list[int] = []  # the places of the keys of mappings
         found = [at for at in range(len(places)) if type(self.items[at]) not in flat]
         opened = [at for at in found if _is_opened(self.items[at], flat)]
         self.others = [at for at in found if at not in opened]
@@ -86,7 +86,8 @@ class Spread:
         self.searched_types = types(self.items[self.others_from :])
 
     def _add(self, level: Sequence[tuple[int, int, str]], flat: Collection[type]) -> list[tuple[int, int, str]]:
-        # One level; returns the containers in it, each with the place in the journal where it is, and its path there.
+        # Open the containers of one level. Returns the containers inside: place, place in the journal of the outermost
+        # container, and path in that container.
         items, start, below = self.items, len(self.items), list[tuple[int, int, str]]()
         sequences, mappings, instances = ([one for one in level if _form(items[one[0]]) == form] for form in range(3))
         keys = [key for at, _, _ in mappings for key in dict.keys(items[at])]
@@ -109,7 +110,7 @@ class Spread:
         return below
 
     def of(self, journal: Any) -> list[Any] | None:
-        """The list of another journal with these places; None where other types of things are in it."""
+        """The list for another journal with values at the same places; None if the types of its values differ."""
         items = [*self.get_values(journal), *journal.trace.versions.tensors[: self.captures]]
         if types(items) != self.types:
             return None
@@ -129,7 +130,7 @@ class Spread:
 
 
 def _form(value: Any) -> int | None:
-    # Is it opened as a sequence, a mapping or a dataclass? None: it is no container, or one of its own kind.
+    # 0, 1 or 2: the value is opened as a sequence, mapping or dataclass. None: it is not opened.
     kind = type(value)
     if issubclass(kind, (tuple, list)):
         return 0 if kind.__iter__ in ITERATIONS else None
@@ -147,6 +148,6 @@ def _is_opened(value: Any, flat: Collection[type]) -> bool:
         level = [item for one in level for _, item in children(one) or () if type(item) not in flat]
         if not level:
             return True
-        if len({*map(id, level)} - seen) < len(level):  # one that is there twice is not told from itself
+        if len({*map(id, level)} - seen) < len(level):  # an object that occurs twice is not opened
             return False
     return False

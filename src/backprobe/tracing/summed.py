@@ -1,4 +1,4 @@
-"""The record of a weighted sum of several outputs, with NaN and Inf counted again where that was asked for."""
+"""The record of a weighted sum of several outputs, with NaN and Inf counted again on request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from backprobe.tracing.finiteness import judged
 
 
 def summed(record: Record, weights: Weights) -> Record:
-    """The record of the sum of some outputs, each times its weight; None stands for 1."""
+    """The record of a weighted sum of outputs. A weight of None stands for 1."""
     arrays = load_arrays(record.backend)
     found = total(record, weights, arrays)
     return judged(found, arrays) if any(entry.finiteness is not None for entry in record.entries) else found

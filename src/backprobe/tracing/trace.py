@@ -1,8 +1,8 @@
 """The trace of one recording: the log of its program, the captures in it, and the reader that names them.
 
 While the program runs, the scopes of rewritten code report to a ``Trace``. It captures tensors (``Versions``, by the
-backend's ``Tape``) and writes down which were bound where; nothing is named. The ``Reader`` does that, when the
-program is over or somebody asks before. Nothing here knows a framework.
+backend's ``Tape``) and logs which tensor was bound where, but names nothing. The ``Reader`` gives names when the
+program is over, or earlier on request. Nothing here knows a framework.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ from backprobe.tracing.values import OF_FORWARD, ScopeNames, Value
 from backprobe.tracing.versions import By, Versions
 
 S = TypeVar("S", bound=Scope)
-JOURNALS = os.environ.get("BACKPROBE_JOURNAL", "")  # not kept, or "1": where they are useful, or "all"
+JOURNALS = os.environ.get("BACKPROBE_JOURNAL", "")  # "": no journals; "1": if useful; "all": always
 
 
 class Trace:
-    """Everything one recording has seen."""
+    """Everything that one recording has observed."""
 
     def __init__(
         self,
@@ -96,19 +96,19 @@ class Trace:
         self.foreign, self.own, self.known_calls = self.plan.codes(type(tape), home)
         self.scopes = 1
         self.lent: list[Copy] = []
-        self.reader: Reader | None = None  # made when it is needed first: most logs are known
+        self.reader: Reader | None = None  # made on demand: most logs are known
         self.notes: dict[Note, None] = {}
         self.repeats, self.following = Repeats(self), Following(self)
         self.root = self.scope_type(self, self.plan.kind("", "", "", ()))
         self.is_root_open = self.is_result_named = False
-        self.courses: Courses | None = None  # what is known of such programs
-        self.journal: Journal | None = None  # of the call of a model that runs: what is in it comes before all else
-        self.has_more = replacing is not None  # does the reader know more than the log says?
+        self.courses: Courses | None = None  # the known courses of this program
+        self.journal: Journal | None = None  # of the running model call; processed before other events
+        self.has_more = replacing is not None  # does the reader know more than the log?
         if isinstance(tape, capabilities.Late) and not is_apart:
             tape.before_late = self._read_all
 
     def read(self) -> Reader:
-        """Name what was reported so far."""
+        """Name the values that were reported so far."""
         if self.journal is not None:
             self.journal.settle()
         reader = self.reader = self.reader or Reader(self.tape, self.selection, self.log, self.versions)
@@ -116,12 +116,12 @@ class Trace:
         return reader
 
     def _read_all(self) -> None:
-        # Read this log, and those of the parts that are being computed again.
+        # Read this log, and those of the parts that are being recomputed.
         for trace in (self, *(repeat for repeat, _ in self.repeats.again.values())):
             trace.read()
 
     def schema(self, outputs: Collection[int]) -> Schema:
-        """What this log says of its values, ``outputs`` being the numbers of what is differentiated."""
+        """The schema of this log. ``outputs`` are the numbers of the values that are differentiated."""
         if self.journal is not None:
             self.journal.settle()
         known = None
@@ -140,18 +140,18 @@ class Trace:
         return known
 
     def _ran(self, is_repeated: bool) -> None:
-        # The program has said what one said before, or something else.
+        # Note whether this run was equal to an earlier one.
         if self.courses is not None:
             self.courses.is_repeated = is_repeated and self.courses.takes_all_of(self.events)
             self.courses.has_unseen_writes |= self.versions.has_unseen_writes
 
     @property
     def is_repeatable(self) -> bool:
-        """Does the log alone say what its reader makes of it?"""
+        """Does the reader's result depend on the log alone?"""
         return self.writes is not None and not self.log.transcripts and not self.has_more
 
     def _decide(self, schema: Schema) -> None:
-        # Why each capture without history has none.
+        # Find out why captures without a history have none.
         if self.writes is not None and self.writes.undecided:
             captures, undecided = self.versions.captures, self.writes.undecided
             for number, around in schema.around.items():
@@ -159,11 +159,11 @@ class Trace:
                     self.versions.decide(self.writes, number, around)
 
     def schema_so_far(self, numbers: Collection[int], outputs: Sequence[Value] = ()) -> Schema:
-        """The schema of a program that may go on, with more outputs than those of these numbers."""
+        """The schema of a program that may still run. The outputs are these numbers, and further values ``outputs``."""
         return schema_of(self.read(), self.selection, list(self.events), numbers, outputs)
 
     def captures(self, schema: Schema) -> list[Any]:
-        """What the tape has captured of the entries of a schema."""
+        """The captures of the entries of a schema."""
         return [*map(self.versions.captures.__getitem__, schema.numbers)]
 
     def _around(self, by: By, at: int | Site) -> Any:
@@ -172,7 +172,7 @@ class Trace:
     # scopes
 
     def root_opener(self, name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
-        """What the probed function itself reports to. A recursive call of it is a scope of its own."""
+        """Opens the scope of the probed function. A recursive call gets a scope of its own."""
 
         def opened() -> Scope:
             if self.is_root_open:
@@ -182,7 +182,7 @@ class Trace:
         return opened
 
     def opener(self, caller: Scope, label: str) -> Opener:
-        """What a function called from ``caller`` reports to, whenever it is entered."""
+        """Opens a scope each time when a function called from ``caller`` is entered."""
 
         def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
             return partial(self.enter, caller, label or name, file, sites)
@@ -190,7 +190,7 @@ class Trace:
         return open_with
 
     def module_opener(self, path: str) -> Opener:
-        """What a module's forward reports to: its path is absolute, whoever calls it."""
+        """Opens a scope for a module's forward. Its path is absolute, no matter who calls it."""
 
         def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
             return partial(self.enter_module, path, file, sites)
@@ -198,7 +198,7 @@ class Trace:
         return open_with
 
     def reporting_forward(self, path: str, forward: Any) -> Any:
-        """A module's forward that reports, until this trace is released. Raises NoSource."""
+        """The reporting version of a module's forward. It works until this trace is released. Raises NoSource."""
         if self.journal is not None and (journalling := self.journal.forward(path, forward)) is not None:
             return journalling
         function = forward.__func__ if type(forward) is MethodType else forward
@@ -212,12 +212,12 @@ class Trace:
         copy.cell.cell_contents = partial(Trace.enter_kind, self, kind)
         if function is forward:
             return copy.function
-        if self.versions.counted is not None and copy.function is copy.inner:  # what a decorator does is not known
+        if self.versions.counted is not None and copy.function is copy.inner:  # a decorator may write unobserved
             self.versions.counted.reports(forward.__self__)
         return MethodType(copy.function, forward.__self__)
 
     def open_root(self, file: str, sites: Sequence[Site]) -> Scope:
-        """The code that everything begins with runs now."""
+        """The outermost code of the program begins to run."""
         if self.journal is not None:
             self.journal.go_live()
         root, kind = self.root, self.plan.kind("", "", file, sites)
@@ -228,12 +228,12 @@ class Trace:
         return root
 
     def root_is(self, kind: ScopeKind) -> None:
-        """This is the code that everything begins with."""
+        """Set the kind of the root scope, which belongs to the outermost code of the program."""
         root = self.root
         root.kind, root.sites, root.locals, root.wants = kind, kind.sites, kind.locals, kind.wants
 
     def use_root(self, make: Callable[[Trace, ScopeKind], S]) -> S:
-        """Let another kind of scope than a function's be the root."""
+        """Use a root scope of another class."""
         self.root = root = make(self, self.root.kind)
         return root
 
@@ -250,7 +250,7 @@ class Trace:
         return self.enter_kind(self.plan.kind(path, "", file, sites))
 
     def enter_kind(self, kind: ScopeKind) -> Scope:
-        """The forward of this kind is entered."""
+        """A module's forward, with this kind of scope, is entered."""
         now = self if self.running_pass() < 0 and not self.repeats.again else self.repeats.now()
         if now is not self:
             return now.enter_kind(kind)
@@ -273,7 +273,7 @@ class Trace:
             self.log.transcripts[len(self.events)] = transcripts
 
     def caller_again(self, kind: ScopeKind, names: ScopeNames) -> Scope:
-        """In the trace of a repetition: the scope that what is computed again was called from."""
+        """In the trace of a recomputation: the scope that called the recomputed part."""
         self._say(0, AGAIN, names)
         number, self.scopes = self.scopes, self.scopes + 1
         return self.scope_type(self, kind, number)
@@ -283,7 +283,7 @@ class Trace:
         return self.read().scopes[scope.number]
 
     def apart(self, is_recording: bool) -> Trace:
-        """A trace of the same program, for what has its names already."""
+        """A trace of the same program, for values that already have names."""
         trace = Trace(self.tape, self.selection, self.home, is_apart=True)
         trace.repeats = self.repeats
         trace.record(is_recording)
@@ -308,15 +308,15 @@ class Trace:
             self.say((scope.number, LEAVE, None))
 
     def record(self, on: bool) -> None:
-        """Record what the program reports from now on, or nothing of it."""
+        """From now on, record the program's reports, or ignore them."""
         self.is_recording, self.takes_all = on, on and self.tap is None
 
     def close(self) -> None:
-        """Nothing more is recorded."""
-        self.is_recording = self.takes_all = False  # as ``record`` does, in each step
+        """Stop recording for good."""
+        self.is_recording = self.takes_all = False  # inlined: this runs in each training step
 
     def release(self) -> None:
-        """Keep no value any longer, and no cycle that would keep one until the next garbage collection."""
+        """Release all values, and break cycles that would keep them until the next garbage collection."""
         self.close()
         if self.journal is not None:
             self.journal.close()
@@ -338,7 +338,7 @@ class Trace:
         del self.root, self.repeats, self.following
 
     def note(self, code: str, **fields: str) -> None:
-        """Something could not be seen."""
+        """Note that something could not be observed."""
         if self.replacing is not None and code == "compiled_not_followed":
             self.replacing.refuse_compiled(fields["name"])
         self.notes[Note(code, fields)] = None
@@ -348,7 +348,7 @@ class Trace:
             self.events += (scope, word, said)
 
     def mentioned(self, scope: Scope, output: Any) -> None:
-        """What the running statement of a scope has called returns this, which may have a name already."""
+        """A module that a scope's running statement has called returns this, which may already have a name."""
         if self.journal is not None:
             self.journal.settle()
         numbers, tape = self.versions.numbers, self.tape
@@ -368,7 +368,7 @@ class Trace:
     # writes
 
     def call_writer(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call what may write to some of its arguments, saving before and looking after."""
+        """Call a function that may write to some of its arguments, with reports before and after the writes."""
         targets = self.targets(function, args, kwargs)
         for tensor in targets:
             self.writing(tensor)
@@ -396,10 +396,10 @@ class Trace:
             with self.tape.quiet():
                 self.writes.expose(tensor)
 
-    # what modules report
+    # reports of modules
 
     def name_returned(self, path: str, output: Any) -> Any:
-        """The module of this path has returned, its own hooks included; ``output`` is what its caller gets."""
+        """The module with this path has returned, and its hooks have run. ``output`` is what its caller gets."""
         if self.running_pass() >= 0 or self.repeats.again:
             now = self.repeats.now()
             if now is not self:
@@ -419,7 +419,7 @@ class Trace:
         return output
 
     def _name_returned(self, path: str, output: Any) -> Any:
-        # The same where something may take the place of the output, and of the model itself.
+        # The same if the output may be replaced, and for the model itself.
         if not self.is_recording:
             return output
         if not path:
@@ -441,7 +441,7 @@ class Trace:
         return output
 
     def name_path(self, path: str, tensor: Any) -> Any:
-        """A parameter of a model: its name is its path. Returns what takes its place."""
+        """Name a parameter of a model by its path. Returns the tensor with which the program continues."""
         marks: Marks = ()
         if self.replaced is not None:
             tensor, marks = self.replaced.parameter(path, tensor)
@@ -459,7 +459,7 @@ class Trace:
         return tensor
 
     def name_paths(self, found: Sequence[tuple[str, Any]]) -> Sequence[Any]:
-        """The same of several parameters, which all have their names from the beginning."""
+        """The same for several parameters, at the beginning of a run."""
         tensors = [tensor for _, tensor in found]
         is_usual = self.takes_all and self.replaced is None and self.ordinary.issuperset(map(type, tensors))
         if not is_usual or self.disturbed() or self.writes is None or not self.versions.add_all(self.writes, tensors):
@@ -473,13 +473,13 @@ class Trace:
             self.events += (0, PARAMETER, (path, self.versions.number(tensor, self.root, NO_SITE_AT)))
 
     def absent(self, path: str, status: GradStatus, why: Reason) -> None:
-        """A module that was selected, and whose return value does not exist."""
+        """Add an entry for a selected module whose return value does not exist."""
         self._say(0, ABSENT, (path, status, why, "return"))
 
-    # what the probe itself names
+    # names from the probe itself
 
     def name_result(self, result: Any) -> Any:
-        """What the probed function returned. Returns what takes its place."""
+        """Name the probed function's return value. Returns the value with which the program continues."""
         return self._result(result, of_module=False) if self.is_recording else result
 
     def _result(self, result: Any, *, of_module: bool) -> Any:
@@ -499,7 +499,8 @@ class Trace:
     def hold_output(self, tensor: Any, path: str | None, name: str = "return", site: Site | None = None) -> int:
         """The number of the value that is differentiated, which always has an entry.
 
-        Without a path in what has this name it was computed from that. ``site`` is where the name was bound.
+        ``path`` is its place in the value called ``name``. None if it was computed from that value. ``site`` is where
+        the name was bound.
         """
         with self.tape.quiet():
             if self.tap is not None:
@@ -508,7 +509,7 @@ class Trace:
             return self._hold(OUTPUT, tensor, at, path, name, site)
 
     def hold_at(self, tensor: Any, site: Site, file: str) -> int:
-        """The number of a tensor that stands in a line of a file without a name; what that line mentions is noted."""
+        """The number of a tensor without a name in a line of a file. The values that the line mentions are noted."""
         self.record(True)
         self.has_more = True
         reader = self.read()
@@ -518,11 +519,11 @@ class Trace:
         return number
 
     def hold(self, tensor: Any, local: str, leaf: str) -> int:
-        """The number of the value that a tensor is; it gets a local of the root where it has no name."""
+        """The number of a tensor's value. If it has no name, it gets this local of the root."""
         return self._hold(HELD, tensor, NO_SITE_AT, local, leaf)
 
     def begin_journal(self, program: Any) -> Journal | None:
-        """A journal of the next call of a model, where such a program was the same each time."""
+        """A journal for the next call of a model, if earlier runs of the program were equal; None otherwise."""
         is_plain = self.tap is None and self.replacing is None and not self.selection.in_function
         if is_plain and isinstance(self.tape, capabilities.Journals) and self.versions.counted is not None:
             self.courses = courses = self.plan.courses_of(program)
@@ -539,7 +540,7 @@ class Trace:
         return number
 
     def hold_unnamed(self) -> None:
-        """What is differentiated and was read under no name gets one, which the framework has for it."""
+        """Differentiated values that were read without a name get the framework's name for them."""
         if self.tape.unnamed is not None:
             self.has_more = True
             with self.tape.quiet():
@@ -555,5 +556,5 @@ def _no_pass() -> int:
 
 
 def _reads(function: Any, flagged: bool) -> Effect:
-    # The effect of every call where tensors keep their contents.
+    # The effect of every call in a framework whose tensors never change.
     return Effect.READS

@@ -1,4 +1,4 @@
-"""The record of a run: its schema, filled with values and gradients."""
+"""Makes the record of a run: its schema, filled with values and gradients."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from backprobe.tracing.trace import Trace
 
 @dataclass(eq=False)
 class FinishedRun:
-    """A finished run: its schema, and its data. The record is only made on demand."""
+    """A finished run: its schema and its data. The record is made only on demand."""
 
     schema: Schema
     backend: Backend
     passes: Sequence[Backward]
-    """One, or one for each of several outputs. They refer to the captures of the schema's entries, by position."""
+    """One pass, or one for each of several outputs. Their positions are those of the schema's captures."""
 
     plain: Sequence[Any]
     notes: tuple[Note, ...]
     stamp: Stamp
     described: Mapping[int, Description]
-    """What is known of tensors whose values are lost, by the position of the capture."""
+    """Descriptions of tensors whose values are lost, by position of the capture."""
 
     code: ModuleCode = NO_CODE
-    """Code of the program to be read for explanations when a gradient is missing."""
+    """Code of the program, which is read to explain missing gradients."""
 
     originals: Sequence[Any] = ()
-    """What was replaced."""
+    """The original values that were replaced."""
 
     asked: Sequence[str] = ()
-    """The keys of several outputs that were asked for."""
+    """The requested keys, if several outputs were requested."""
 
     @cached_property
     def keys(self) -> Sequence[str]:
-        """The keys of several outputs. If the program took gradients itself, the key is the output's name."""
+        """The keys of several outputs. If the program itself took the gradients, these are the outputs' names."""
         own = [one.own for one in self.passes]
         if self.asked or len(own) < 2:
             return self.asked
@@ -66,14 +66,14 @@ class FinishedRun:
 
     @cached_property
     def default(self) -> Backward | None:
-        """The pass whose gradients are meant where several outputs are there and nothing is said."""
+        """With several outputs, the pass whose gradients are meant if no output is given."""
         for one in self.passes:
             if one.own is not None and one.own.adds_up:
                 return one
         return None
 
     def _outputs(self, own: OwnPass) -> list[int]:
-        # The entries that a pass of the program's own began at.
+        # The entries from which one of the program's own passes started.
         captured = self.schema.captured
         return [captured[at] for at in own.begun_at]
 
@@ -81,7 +81,7 @@ class FinishedRun:
         return len(self.schema.templates)
 
     def grads(self) -> dict[str, Any]:
-        """The gradients that are there, by printed name, in the order of execution."""
+        """The existing gradients by printed name, in the order of execution."""
         names = self.schema.names.of_entries
         passed = self.passes[0] if len(self.passes) == 1 else self.default or self.passes[0]
         captured = zip(self.schema.captured, gradients(passed.outcomes), strict=True)
@@ -101,7 +101,7 @@ class FinishedRun:
         return replace(joined(records, default), passes=self._own())
 
     def _own(self) -> tuple[Pass, ...]:
-        # The program's own passes, in terms of the record's names.
+        # The program's own passes, described by names of the record.
         captured, names = self.schema.captured, self.schema.names.of_entries
         found = []
         for at, passed in enumerate(self.passes):
@@ -183,12 +183,12 @@ def over(
     code: ModuleCode = NO_CODE,
     keys: Sequence[str] = (),
 ) -> FinishedRun:
-    """The present state of a trace as a run, with the result of backward for the captures of its schema's entries.
+    """The present state of a trace as a finished run. ``passes`` are the results of backward for its captures.
 
-    ``live`` values are the program's own tensors, which it may change later; ``code`` is the code of a model, and
-    ``keys`` are the keys of several outputs.
+    With ``live``, the values are the program's own tensors, which it may change later. ``code`` is the code of a model,
+    and ``keys`` are the keys of several outputs.
     """
-    arrays, tensors, passed = backend.arrays, trace.versions.tensors, passes[0]  # values are the same in all of them
+    arrays, tensors, passed = backend.arrays, trace.versions.tensors, passes[0]  # all have the same values
     described = {
         at: arrays.describe(outcome.value if arrays.is_tensor(outcome.value) else tensors[schema.numbers[at]])
         for at, outcome in (enumerate(passed.outcomes) if live else unusual(passed.outcomes))
@@ -200,14 +200,14 @@ def over(
 
 
 def _with_histories(record: Record) -> Record:
-    # The record, with what the lines show of values without a gradient history.
+    # The record, with what the lines show about values without a history.
     found = histories(record)
     entries = [found.get(at, entry) for at, entry in enumerate(record.entries)] if found else record.entries
     return replace(record, entries=tuple(entries)) if found else record
 
 
 def _with_causes(record: Record) -> Record:
-    # The record, with the line that disconnected each value without a path to the output.
+    # The record. Each value without a path to the output gets the line that disconnected it.
     lost = {at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED}
     found = places(record)
     if lost and any(_may_cut(entry, lost) for entry in record.entries):
@@ -219,10 +219,10 @@ def _with_causes(record: Record) -> Record:
 
 
 def _may_cut(entry: Entry, lost: Set[int]) -> bool:
-    # May a missing gradient be cut off here? Most recordings have no such entry, and are not searched further.
+    # May this entry cut off a missing gradient? Most recordings have no such entry, and are not searched further.
     #
-    # It may where a value is mentioned without an edge to it, where backward brought nothing along an edge, and where
-    # the backend knows the line itself.
+    # It may if it mentions a value without an edge to it, if backward passed nothing along one of its edges, or if the
+    # backend knows the line.
     edges = {edge.at for edge in entry.inputs}
     if not lost.isdisjoint(edges) and entry.status is GradStatus.OK:
         return True

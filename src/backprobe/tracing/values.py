@@ -1,4 +1,4 @@
-"""The values of one recording and the names that they have: plain data, which knows of no running program."""
+"""The values of one recording and their names: plain data, independent of the running program."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from backprobe.source.sites import Site
 
 NO_SITE = Site("", 0, "")
 RETURNED = Site("return", 0, "")
-"""The site of the probed model's results: as for results of its modules, no statement is known."""
+"""The site of the probed model's results. No statement is known for them, nor for the results of its modules."""
 
 OF_FORWARD = "forward()"
-"""The local for a result of a module's forward that hooks have replaced for the caller."""
+"""The local for the return value of a module's forward, if a hook has returned another value to the caller."""
 
-OWN = "\0"  # between a local and the number of the comprehension it belongs to
+OWN = "\0"  # separates a local from the number of its comprehension
 
 
 class ScopeId:
-    """One entry of a function or of a module's forward: the part of a name before the colon, and where its code is."""
+    """One call of a function or of a module's forward: the part of a name before the colon, and the code's file."""
 
     __slots__ = ("count", "counts", "entered", "file", "full", "parent", "path", "stripped")
 
@@ -34,13 +34,13 @@ class ScopeId:
         self.renumber(count)
 
     def renumber(self, count: int) -> None:
-        """Set which of the entries of its path this is, and with it the full name."""
+        """Set the number of this call among the calls with its path, and thereby the full name."""
         self.count = count
         above: str = self.parent.full if self.parent is not None and self.path.startswith("/") else ""
         self.full: str = f"{above}{self.path}#{count}" if self.path else ""
 
     def printed(self, entered: Mapping[str, int]) -> str:
-        """The name as it is printed: counted where there were several. ``entered`` counts entries without a parent."""
+        """The printed name, with a count if there were several calls. ``entered`` counts calls without a parent."""
         if not self.path:
             return ""
         above, siblings = "", entered
@@ -49,48 +49,48 @@ class ScopeId:
         return f"{above}{self.path}" + (f"#{self.count}" if siblings.get(self.path, 1) > 1 else "")
 
     def next_count(self, local: str) -> int:
-        """Count one more binding of a local."""
+        """Count one more binding of a local, and return its number."""
         count = self.counts.get(local, 0)
         self.counts[local] = count + 1
         return count
 
 
 Slot = tuple[tuple[str, "Value"], ...]
-"""The values under one name: a tensor's under the leaf "", those of a container under their leaves."""
+"""The values under one name, by leaf. A tensor has the leaf ""; a container has a leaf for each of its values."""
 
 NamedAs = tuple[ScopeId | None, str, int, str]
 """Scope, local, count and leaf of a name; the scope is None for a parameter, whose local is its whole path."""
 
 Transcript = list[tuple[str, str, Slot]]
-"""What was named in one run of a part of the program: scope and local without counts, and the values."""
+"""The bindings in one run of a part of the program: scope and local without counts, and the values."""
 
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """One value under its names: a captured tensor, a plain number or None, or what a module never returned."""
+    """One value with its names: a captured tensor, a plain number, None, or a module's absent return value."""
 
-    number: int | None  # of its capture, in the log that it was read from
+    number: int | None  # the number of its capture, in the log from which it was read
     scope: ScopeId
     site: Site
     capture: Any = None
-    plain_at: int | None = None  # which of the numbers that were bound it is
+    plain_at: int | None = None  # its index among the plain numbers that were bound
     absent: tuple[GradStatus, Reason] | None = None  # why a module's return value does not exist
     previous: Value | None = None  # the same object's version before a write
     expression: str = ""  # the expression that computes exactly this value
-    calls: tuple[str, ...] = ()  # what the expression called
+    calls: tuple[str, ...] = ()  # functions that the expression called
     reads: Sequence[tuple[str, Value]] = ()  # the values that the expression mentions, as it spells them
-    passages: Sequence[tuple[str, Carried]] = ()  # the values that came in by other ways, see ``Entry``
+    passages: Sequence[tuple[str, Carried]] = ()  # values that flowed in indirectly: see ``Entry``
     names: list[NamedAs] = field(default_factory=list)
-    fulls: Sequence[str] = ()  # the names in full, when the run is over
-    is_explained: bool = False  # are its expression and reads known? A loop runs the same statement again
-    around: tuple[Sequence[int], bool] | None = None  # what it was computed from, see ``Around``
-    original_at: int | None = None  # which of the originals it took the place of
+    fulls: Sequence[str] = ()  # full names, set after the run
+    is_explained: bool = False  # are expression and reads set? A loop repeats statements
+    around: tuple[Sequence[int], bool] | None = None  # the captures that its statement mentions: see ``Around``
+    original_at: int | None = None  # if it is a replacement: the index of the original
     replaced_grad: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Carried:
-    """A value that a name without a tensor passes on, with the name and the statement that last held it as a value."""
+    """A value that a name without a tensor passes on, with the statement that last mentioned it by a name."""
 
     spelled: str
     value: Value
@@ -99,35 +99,35 @@ class Carried:
 
 
 Carrying = dict[str, tuple[Carried, ...]]
-"""What each name that holds no tensor passes on, by local."""
+"""The values that each name without a tensor passes on, by local."""
 
 
 @dataclass(eq=False, slots=True)
 class ScopeNames:
-    """The names of one scope while it runs: what each holds now, and what the running statement has called."""
+    """The names of one scope while it runs: what each holds now, and the calls of the running statement."""
 
     id: ScopeId
     parent: ScopeNames | None = None
-    transcripts: Sequence[Transcript] = ()  # where this part of the program is computed again, or will be
+    transcripts: Sequence[Transcript] = ()  # if this part of the program is recomputed, now or later
     slots: dict[str, Slot] = field(default_factory=dict)
-    items: dict[str, Slot] = field(default_factory=dict)  # what is in a container now, where that has changed
-    filled: set[str] = field(default_factory=set)  # containers that the function has changed which the statement called
+    items: dict[str, Slot] = field(default_factory=dict)  # the contents of containers that have changed
+    filled: set[str] = field(default_factory=set)  # containers changed by a function that the statement called
     carried: Carrying = field(default_factory=dict)
-    passed_over: dict[str, bool] = field(default_factory=dict)  # not selected: is what the name holds differentiated?
+    passed_over: dict[str, bool] = field(default_factory=dict)  # names not selected: is their value differentiated?
     calls: list[str] = field(default_factory=list)
-    returned: list[tuple[str, Slot]] = field(default_factory=list)  # what the functions called so far have returned
-    lines: range = range(0)  # of the function, as far as its statements are known
-    own: frozenset[str] = frozenset()  # the variables that it binds itself
-    enclosing: ScopeNames | None = None  # of the function that this one is defined in, if that runs
+    returned: list[tuple[str, Slot]] = field(default_factory=list)  # return values of the functions called so far
+    lines: range = range(0)  # the lines of the function's known statements
+    own: frozenset[str] = frozenset()  # the variables that the function itself binds
+    enclosing: ScopeNames | None = None  # of the running function in which this one is defined
 
     def sees(self, name: str) -> Slot | None:
-        """What a name holds where this function reads it: a variable of its own, or of a function around it."""
+        """What a name holds for this function: its own variable, or one of an enclosing function."""
         if name in self.slots or (owner := self._owner(name)) is None:
             return self.items.get(name) if name in self.items else self.slots.get(name)
         return owner.sees(name)
 
     def has_passed_over(self, name: str) -> bool:
-        """Is what a name holds differentiated, and was not selected?"""
+        """Does a name hold a differentiated value that was not selected?"""
         if name in self.passed_over or (owner := self._owner(name)) is None:
             return self.passed_over.get(name, False)
         return owner.has_passed_over(name)
@@ -136,9 +136,9 @@ class ScopeNames:
         return None if name.partition(".")[0].partition("[")[0] in self.own else self.enclosing
 
     def bind(self, local: str, own: str, slot: Slot, named: Slot | None = None) -> None:
-        """A local holds these values from now on. It is a new name of each, or of those ``named``.
+        """A local holds these values from now on. It becomes a new name of each value, or only of those in ``named``.
 
-        ``own`` tells the variable of a comprehension from one of the function with the same name.
+        ``own`` distinguishes the variable of a comprehension from one of the function with the same name.
         """
         scope = self.id
         count = scope.counts.get(local, 0)
@@ -156,7 +156,7 @@ class ScopeNames:
             self.items.pop(key, None)
 
     def snapshot(self) -> ScopeNames:
-        """A copy of the present names, taken when the running statement is over."""
+        """A copy of the present names, as they are when the running statement is over."""
         return ScopeNames(
             self.id,
             None,
@@ -174,5 +174,5 @@ class ScopeNames:
         )
 
     def release(self) -> None:
-        """Keep no value any longer."""
+        """Release all values."""
         self.slots, self.items, self.carried, self.returned, self.enclosing = {}, {}, {}, [], None

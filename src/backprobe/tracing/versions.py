@@ -1,7 +1,7 @@
-"""Captured tensors while the program runs: which number each has now, and new numbers after in-place writes.
+"""Numbers captured tensors while the program runs, and gives them new numbers after in-place writes.
 
-A tensor gets a number when it is captured. A write gives it another at its new version, at once where it, or a view of
-its memory, has a live name.
+A tensor gets a number when it is captured. A write gives it a new number for its new version. It does so at once if the
+tensor, or a view of its memory, has a live name.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from backprobe.tracing.log import NO_SITE_AT, OVERWRITTEN, SWEPT, ScopeKind
 from backprobe.tracing.scope import Scope
 
 VERSION, HELD = attrgetter("version"), methodcaller("values")
-DETACHED = -1  # no version of any tensor: what has this name is another one, though nobody has written to it
+DETACHED = -1  # not the version of any tensor: the tensor needs a new number, although it was not written to
 By = Scope | ScopeKind
-"""Who binds a tensor: a scope, or a module that returns it, by its kind."""
+"""The scope that binds a tensor, or the kind of the module that returns it."""
 
 
 class Versions:
-    """The captures of one recording by their numbers, and the tensors that have live names."""
+    """The captures of one recording by number, and the tensors with live names."""
 
     def __init__(self, tape: Tape, events: list[Any], around: Any, *, by_line: bool) -> None:
         self.tape, self.events, self.around, self.by_line = tape, events, around, by_line
@@ -37,18 +37,18 @@ class Versions:
         self.counter = _unchanging if self.counted is None else self.counted.counter
         self.identity = tape.identity
         self.waiting: Collection[Any] = () if self.late is None else self.late.waiting
-        self.captures: list[Any] = []  # these three by number
+        self.captures: list[Any] = []  # by number, like the next two
         self.tensors: list[Any] = []
         self.versions: list[int] = []
-        self.previous: dict[int, int] = {}  # the numbers of the same objects before a write
-        self.numbers: dict[int, int] = {}  # the latest of each tensor, by its identity
-        self.live: list[dict[Any, Any]] = []  # of the scopes that run: the tensors that their names hold
-        self.stamps: list[dict[Any, int]] = []  # and of each the version at which it was captured
-        self.has_unseen_writes = False  # was one of these written by what was not seen to write?
-        self.through: dict[int, tuple[Any, int]] = {}  # tensors written, weakly, and the version that made
+        self.previous: dict[int, int] = {}  # by number: the number of the same object before a write
+        self.numbers: dict[int, int] = {}  # by identity of a tensor: its latest number
+        self.live: list[dict[Any, Any]] = []  # for each open scope: the tensors that its names hold
+        self.stamps: list[dict[Any, int]] = []  # the versions at which these were captured
+        self.has_unseen_writes = False  # was a captured tensor written to, unobserved?
+        self.through: dict[int, tuple[Any, int]] = {}  # weak references to written tensors, and their versions
 
     def number(self, tensor: Any, by: By, at: int | Site) -> int:
-        """The number of a tensor at the version that it has: a known one, or a new one where that is new."""
+        """The number of a tensor at its present version. A new version gets a new number."""
         known = self.numbers.get(self.identity(tensor))
         if known is None:
             return self._capture(tensor, by, at, None)
@@ -57,7 +57,7 @@ class Versions:
         except RuntimeError:
             now = self.version(tensor)
         if now != self.versions[known]:
-            self.sweep(by, at)  # written out of sight: every name on that memory gets its new version
+            self.sweep(by, at)  # an unobserved write: all names on that memory get new versions
             swept = self.numbers[self.identity(tensor)]
             if swept == known:
                 made = self._capture(tensor, by, at, known)
@@ -90,12 +90,12 @@ class Versions:
         return number
 
     def _wrote(self, tensor: Any) -> bool:
-        # Did the write that made the version of a tensor go through this very object?
+        # Was the write that made a tensor's present version made through this object?
         found = self.through.get(id(tensor))
         return found is not None and found[0]() is tensor and found[1] == self.version(tensor)
 
     def add_all(self, writes: capabilities.Writes, tensors: Sequence[Any]) -> bool:
-        """Capture several tensors, unless one of them has a number."""
+        """Capture several tensors, unless one of them already has a number. Returns whether they were captured."""
         new = dict(zip(map(self.identity, tensors), tensors, strict=True))
         if not self.numbers.keys().isdisjoint(new):
             return False
@@ -108,21 +108,21 @@ class Versions:
         return True
 
     def add(self, capture: Any, tensor: Any) -> int:
-        """A number for what was captured otherwise."""
+        """A number for a capture that was made elsewhere."""
         self.captures.append(capture)
         self.tensors.append(tensor)
         self.versions.append(0)
         return len(self.captures) - 1
 
     def decide(self, writes: capabilities.Writes, number: int, around: tuple[Sequence[int], bool]) -> None:
-        """Why a capture has no history, if it has none: it was computed from captures of these numbers."""
+        """Find out why a capture has no history, if it has none. ``around`` has the numbers it was computed from."""
         if self.captures[number] in writes.undecided:
             writes.decide(self.captures[number], ([*map(self.captures.__getitem__, around[0])], around[1]))
 
     # live names
 
     def bound(self, tensor: Any, scope: Scope, at: int, key: str) -> int:
-        """The number of a tensor that a name of a scope holds from now on."""
+        """A name of a scope holds this tensor from now on. Returns the tensor's number."""
         number = self.numbers.get(self.identity(tensor))
         if number is None:
             number = self._capture(tensor, scope, at, None)
@@ -144,7 +144,7 @@ class Versions:
         return number
 
     def all_live(self, scope: Scope, key: str, numbers: Sequence[int]) -> None:
-        """From now on it holds these tensors, in a container."""
+        """A name of a scope holds these tensors in a container from now on."""
         if self.counted is None:
             return
         self.forget(scope, key)
@@ -157,7 +157,7 @@ class Versions:
             scope.live[at], scope.stamps[at] = self.tensors[number], self.versions[number]
 
     def forget(self, scope: Scope, *keys: str) -> None:
-        """These names of a scope hold no tensor any longer."""
+        """These names of a scope no longer hold a tensor."""
         for key in keys:
             if key in scope.live:
                 del scope.live[key], scope.stamps[key]
@@ -167,20 +167,20 @@ class Versions:
                 scope.several = {name: count for name, count in scope.several.items() if name != key}
 
     def _open(self, scope: Scope) -> None:
-        # A name of this scope is about to hold a tensor, and none does now.
+        # No name of this scope holds a tensor now, and one is about to.
         if not scope.has_held:
             scope.has_held = True
             self.live.append(scope.live)
             self.stamps.append(scope.stamps)
 
     def leave(self, scope: Scope) -> None:
-        """None of its names is live."""
+        """A scope is left. None of its names is live any more."""
         if not scope.has_held:
             return
         if self.live[-1] is scope.live:
             self.live.pop()
             self.stamps.pop()
-        else:  # another was entered since, as by a generator
+        else:  # another scope was entered since, as by a generator
             at = next(at for at, live in enumerate(self.live) if live is scope.live)
             del self.live[at], self.stamps[at]
         scope.live.clear()
@@ -194,7 +194,7 @@ class Versions:
             self.through[id(tensor)] = (weakref.ref(tensor), self.version(tensor))
 
     def sweep(self, by: By, at: int | Site) -> None:
-        """Every live name whose memory has been written since gets a new version."""
+        """Every live name whose memory was written to gets a new version."""
         if self.counted is None:
             return
         if self.late is not None and (self.late.waiting or self.by_line):
@@ -236,7 +236,7 @@ class Versions:
                     stamps[key] = self.versions[held]
 
     def _renew(self, now: list[int], by: By, at: int | Site) -> None:
-        # Capture what is live and was written, and say which numbers took the place of which.
+        # Capture live tensors that were written to, and log their old and new numbers.
         pairs: dict[int, int] = {}
         with self.tape.quiet():
             self._capture_written(now, by, at, pairs)
@@ -264,7 +264,7 @@ class Versions:
         self.events += (0 if isinstance(by, ScopeKind) else by.number, word, (at, said))
 
     def release(self) -> None:
-        """Keep nothing any longer."""
+        """Release everything."""
         for names in (*self.live, *self.stamps):
             names.clear()
         held: tuple[Any, ...] = (
@@ -283,5 +283,5 @@ class Versions:
 
 
 def _unchanging(tensor: Any) -> int:
-    # The version of every tensor where tensors keep their contents.
+    # The version of every tensor in a framework whose tensors never change.
     return 0

@@ -1,9 +1,9 @@
-"""Statistics of arrays as a few small arrays, computed where the program computes, including inside ``jax.jit``.
+"""Statistics of arrays as a few small arrays, computed on the program's device, also inside ``jax.jit``.
 
 A row is a vector of counts and a vector of six numbers, from which ``record.statistics`` gets its ten columns. Sums are
-taken relative to a ``base`` and over numbers divided by ``2**exponent``, so that float32 is enough. Mostly both are 0.
-Where that would lose digits, overflow or meet NaN, the sums are taken again in a careful way; on a CPU this is a
-branch. Subnormal numbers count as zeros where the processor treats them so, as XLA does on CPUs.
+taken over ``number / 2**exponent - base``, so that float32 is enough. In most cases ``base`` and ``exponent`` are 0.
+If that would lose digits, overflow or meet NaN, the sums are taken again in a careful way; on a CPU this is a branch.
+Subnormal numbers count as zeros if the processor treats them as zeros, as XLA does on CPUs.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from jax import lax
 from backprobe.record.exponents import NONE, Exponents
 from backprobe.record.statistics import CANCELLATION, NOTHING, UNDERFLOW
 
-WIDTHS = (1 << 6, 1 << 9, 1 << 10, 1 << 11, 1 << 12)  # arrays with up to so many numbers are measured together
-FEW = 1 << 9  # up to so many numbers are measured carefully at once, without a branch
+WIDTHS = (1 << 6, 1 << 9, 1 << 10, 1 << 11, 1 << 12)  # a small array is padded to one of these sizes
+FEW = 1 << 9  # up to so many numbers are always measured in the careful way, without a branch
 EXACT = 1 << 24  # float32 holds all integers up to here
 Numbers = numpy.ndarray[Any, Any]
 Sizes = Numbers
-"""For each row of a table, how many of its numbers are valid."""
+"""For each row of a table, how many of its numbers are valid; the others are padding."""
 
 
 def real(array: Any) -> Any:
@@ -34,11 +34,11 @@ def real(array: Any) -> Any:
 
 
 def rows_of(arrays: Sequence[Any]) -> tuple[list[int], Any, Any]:
-    """For arrays of real numbers, their counts (uint32[n, 5]) and six numbers: base, rest, squares, exponent, min and
-    max.
+    """For arrays of real numbers: the array of each row, the counts (uint32[n, 5]), and six numbers in each row.
 
-    The rows have an order of their own, which is returned first as the index of each row's array. Small arrays are
-    measured together, as rows of one table, so that the amount of compiled code does not grow with their number.
+    The six numbers are base, rest, squares, exponent, min and max. Rows are in another order than the arrays, so the
+    index of each row's array is returned first. Small arrays are measured together as rows of one table, so that the
+    amount of compiled code does not grow with their number.
     """
     together: dict[tuple[int, Any], list[int]] = {}
     for at, array in enumerate(arrays):
@@ -63,7 +63,7 @@ def _padded(numbers: Any, width: int) -> Any:
 
 
 def _small(rows: Any, sizes: Sizes) -> tuple[Any, Any]:
-    # For rows of which only the first numbers are valid.
+    # The careful way for the rows of a table, in which only the first numbers of each row are valid.
     is_there = _there(rows, sizes)
     is_finite = jnp.isfinite(rows) & is_there
     flags = [is_finite, jnp.isnan(rows), rows == jnp.inf, rows == -jnp.inf, (rows == 0) & is_there]
@@ -90,7 +90,7 @@ def _row_branching(array: Any) -> tuple[Any, Any]:
 
 
 def _table_of(rows: Any, sizes: Sizes) -> tuple[Any, Any]:
-    # The same for the rows of a table; all of them in the careful way if one needs it.
+    # The same for the rows of a table. If one row needs the careful way, all rows take it.
     def branching(rows: Any) -> tuple[Any, Any]:
         is_fit, *plain = _plain(rows, sizes)
         found: tuple[Any, Any] = lax.cond(is_fit.all(), lambda _: tuple(plain), careful, rows)
@@ -108,7 +108,7 @@ def _there(rows: Any, sizes: Sizes) -> Any:
 
 
 def _plain(rows: Any, sizes: Sizes) -> tuple[Any, Any, Any]:
-    # Which rows a few plain reductions are enough for, and the results. Invalid numbers are 0 in them.
+    # Which rows need no care, and the results of plain reductions for all rows. Invalid numbers must be 0.
     left_out, count = rows.shape[1] - sizes, sizes.astype(rows.dtype)
     low = high = rows
     if left_out.any():
@@ -124,14 +124,15 @@ def _plain(rows: Any, sizes: Sizes) -> tuple[Any, Any, Any]:
 
 
 def _counted(flags: Any) -> Any:
-    # The number of true flags in each row, as uint32. Adding up in float32 is faster, and exact up to EXACT.
+    # The number of true flags in each row, as uint32. Summing in float32 is faster, and exact up to EXACT.
     if flags.shape[-1] < EXACT:
         return flags.astype(jnp.float32).sum(-1).astype(jnp.uint32)
     return flags.sum(-1, dtype=jnp.uint32)
 
 
 def _with_care(array: Any) -> tuple[Any, Any]:
-    # For numbers that may be infinite or NaN, whose squares float32 cannot hold, or whose variance is small.
+    # The careful way: for numbers that may be infinite or NaN, have squares too large for float32, or have a small
+    # variance.
     is_finite = jnp.isfinite(array)
     flags = [is_finite, jnp.isnan(array), array == jnp.inf, array == -jnp.inf, array == 0]
     ends = [jnp.where(is_finite, array, jnp.inf), jnp.where(is_finite, array, -jnp.inf)]
@@ -145,8 +146,8 @@ def _with_care(array: Any) -> tuple[Any, Any]:
 
 
 def _reduced(operands: Sequence[Any]) -> Sequence[Any]:
-    # The sums of all operands but the last two, whose minimum and maximum it takes, in one pass that XLA compiles
-    # quickly.
+    # The sums of all operands but the last two, the minimum of the last but one, and the maximum of the last. A single
+    # reduction, which XLA compiles quickly.
     def join(first: Sequence[Any], second: Sequence[Any]) -> tuple[Any, ...]:
         sums = [lax.add(one, other) for one, other in zip(first[:-2], second[:-2], strict=True)]
         return (*sums, lax.min(first[-2], second[-2]), lax.max(first[-1], second[-1]))
@@ -172,13 +173,14 @@ def _magnitude_bits(array: Any) -> Any:
 
 
 def _exponent(magnitude: Any) -> Any:
-    # The exponent of the power of two at or below it, as int32; for subnormal numbers that of the smallest normal one.
+    # The exponent of the largest power of two not above the magnitude, as int32. Subnormal numbers get the exponent of
+    # the smallest normal number.
     unsigned, mantissa, bias = _layout(magnitude.dtype)
     return jnp.maximum((_magnitude_bits(magnitude) >> unsigned(mantissa)).astype(jnp.int32), 1) - bias
 
 
 def _scale(exponent: Any, dtype: Any) -> Any:
-    # ``2**-exponent`` in two factors, since it may exceed the largest number.
+    # ``2**-exponent`` as two factors, since it may exceed the largest number of the dtype.
     half = exponent // 2
     return _power_of_two(-half, dtype) * _power_of_two(half - exponent, dtype)
 
@@ -192,7 +194,7 @@ def _power_of_two(exponent: Any, dtype: Any) -> Any:
 
 
 def magnitudes_of(array: Any) -> tuple[Any, Any]:
-    """Counts of each exponent, from the lowest one of the dtype, as uint32; and the smallest nonzero magnitude."""
+    """The count of each exponent as uint32, from the dtype's lowest exponent on; and the smallest nonzero magnitude."""
     unsigned, mantissa, bias = _layout(array.dtype)
     bits = _magnitude_bits(array).reshape(-1)
     above = (bits >> unsigned(mantissa)).astype(jnp.int32)
@@ -209,11 +211,11 @@ def magnitudes_of(array: Any) -> tuple[Any, Any]:
     return counts, lax.bitcast_convert_type(smallest, array.dtype)
 
 
-# in Python
+# with NumPy, after the program's computation
 
 
 def columns_from(sizes: Any, counts: Numbers, numbers: Numbers) -> Numbers:
-    """The statistics' columns for these rows: float64[10, ...]."""
+    """The ten columns of statistics for these rows: float64[10, ...]."""
     base, rest, squares, exponent, low, high = numbers.T.astype(numpy.float64)
     found = numpy.empty((10, *base.shape))
     found[0], found[1:6], found[6:] = sizes, counts.T, (rest, squares, low, high)
@@ -238,4 +240,4 @@ def exponents_from(counts: Numbers, smallest: float) -> Exponents:
     return Exponents(least + first, counts[first : last + 1].astype(numpy.int64), smallest)
 
 
-EXACT_BINS = 1000  # counts of exponents: float64 has more, float32 fewer
+EXACT_BINS = 1000  # a count of exponents between that of float32 (fewer) and that of float64 (more)

@@ -41,14 +41,14 @@ RANDOM = ("python", "numpy", "operations")
 
 
 def kept(tensor: Any, **facts: Any) -> KeptTensor:
-    """A tensor in the form in which a file stores it."""
+    """A tensor in the form that a file stores."""
     about = describe(tensor)
     size = int(numpy.prod(about.shape or ())) * tf.as_dtype(about.dtype).size
     return KeptTensor(tensor, size, {"device": about.device, **facts})
 
 
 def result(tensor: Any) -> Result:
-    """What is compared of a tensor: the bits of its numbers, with all NaN taken as equal."""
+    """The part of a tensor that is compared: the bits of its numbers, with all NaN made equal."""
     array = numpy.asarray(tensor.numpy())
     counts = unfit({"": tensor}).get("", Nonfinite(0, 0, array.size))
     if array.dtype.kind in "fcV":
@@ -68,7 +68,7 @@ def _under(path: str, name: str) -> str:
 
 
 def named(path: str, module: Any) -> list[tuple[str, Any]]:
-    """The Variables of a module by path, and the states of its random generators, which are numbered."""
+    """The Variables of a module by path, and the states of its random generators by number."""
     known = {id(variable_of(one)): _under(path, name) for name, one in structure_of(module).variables}
     found = variables(module)
     return [(known.get(id(one), _under(path, f"state.{at}")), one) for at, one in enumerate(found)]
@@ -180,7 +180,7 @@ class TensorflowCaptures(Captures):
 
 
 class _Tensorflow:
-    # As much of a backend as ``Replay`` needs.
+    # The part of a backend that ``Replay`` needs.
     state = TensorflowState
 
 
@@ -194,11 +194,12 @@ def module_at(model: Any, path: str) -> Any:
 
 
 def _build(module: Any, call: CapturedCall) -> None:
-    # Let a layer that creates its Variables in its first call create them now.
+    # Make a layer create its Variables now, if it creates them in its first call.
     is_built = all(layer.built for layer in module._flatten_layers())
     if not is_built and not any(_is_gone(one) for _, one in leaves(call.given)):
         args, kwargs = refilled(call.given, _tensor_of)
-        with put_back(TensorflowState(module).random_states()):  # they are overwritten with the numbers of the step
+        # the initial values are overwritten later, so creating them must not advance the random states
+        with put_back(TensorflowState(module).random_states()):
             module(*args, **kwargs)
 
 

@@ -1,4 +1,4 @@
-"""One tensor at one version, from the moment it is named until backward has run."""
+"""Captures: each is one tensor at one version, from the moment it is named until backward has run."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def rare(name: str) -> Any:
 class Capture:
     """One tensor at one version."""
 
-    opaque: Reason | None = rare("opaque")  # why the gradient at the edge does not belong to this version
+    opaque: Reason | None = rare("opaque")  # the reason if the gradient at the edge does not belong to this version
     snapshot: Tensor | None = rare("snapshot")
     part: Any = rare("part")  # the part of the program that runs without a history here, and is recomputed with one
     again: Capture | None = rare("again")  # the same value in the recomputation
-    in_vain: Source | None = rare("in_vain")  # the line of a checkpoint that will not recompute it
-    unasked: Source | None = rare("unasked")  # the line of a function's apply() that received nothing to differentiate
-    geometry: Geometry | None = rare("geometry")  # set if the edge is that of the base, and this is a view of it
+    in_vain: Source | None = rare("in_vain")  # the line of a checkpoint that will not recompute the tensor
+    unasked: Source | None = rare("unasked")  # the line of an ``apply()`` that received no differentiated tensor
+    geometry: Geometry | None = rare("geometry")  # set if the tensor is a view, and the edge is that of its base
     writes: tuple[ViewWrite, ...] = rare("writes")
     is_changed: bool = rare("is_changed")  # does a hook of ours change its gradient?
     is_rare = False
@@ -46,10 +46,10 @@ class Capture:
     _writes, _is_changed = (), False
 
     edge: GradientEdge | None = None
-    leaf: ListenedLeaf | None = None  # set if no edge is held, and the tensor itself has a hook
+    leaf: ListenedLeaf | None = None  # set if no edge is kept, because the tensor itself has a hook
     number = -1  # the number under which gradients for this version arrive
     unfollowed: Unfollowed | None = None
-    calls = 0  # how many backward() calls came before it was named
+    calls = 0  # how many backward() calls came before the tensor was named
     status = GradStatus.OK  # why there is no edge; decided at the end of the program
     why: Reason | None = None
 
@@ -58,7 +58,7 @@ class Capture:
 
     @property
     def is_followed(self) -> bool:
-        """Does it have a history through which gradients flow?"""
+        """Does the tensor have a history through which gradients flow?"""
         return self.edge is not None or self.leaf is not None
 
     def but(self, **changed: Any) -> Capture:
@@ -70,32 +70,32 @@ class Capture:
 
 
 def with_edges(captures: Sequence[Capture]) -> list[Capture]:
-    """The captures, in which leaves with a hook get the edge at which their gradients arrive."""
+    """The captures. Those of leaves with a hook get the edge at which their gradients arrive."""
     return [c if c.leaf is None else c.but(edge=gradient_edge(c.tensor)) for c in captures]
 
 
 class Unfollowed(NamedTuple):
-    """A tensor without a history, when it was named: facts that will tell why it has none."""
+    """Facts about a tensor without a history, noted when it was named. They will tell why it has none."""
 
     mode: str  # the mode that switched gradients off, or ""
-    requires_grad: bool  # its base does, though autograd leads nothing to it
+    requires_grad: bool  # its base requires a gradient, but autograd leads none to this view
     is_beside: bool  # did it share memory with a capture that has a history?
 
 
 @dataclass(eq=False)
 class ListenedLeaf:
-    """A leaf with a hook of ours. What arrives belongs to its current version, unless older ones may be meant.
+    """A leaf with a hook of ours. A gradient that arrives belongs to its current version, unless older ones were used.
 
-    ``written`` is the engine's count of nodes at the last write. Nodes that used the numbers before that have smaller
-    sequence numbers.
+    ``written`` is the engine's count of nodes at the last write. Nodes that used older numbers have smaller sequence
+    numbers.
     """
 
-    number: int  # for what arrives at its newest version
+    number: int  # the number under which gradients for its newest version arrive
     first: int  # the version at which it got the hook
     version: int  # the newest known version
     written: int = -1
     superseded: int | None = None  # how many backward() calls came before its second version
-    is_fresh: bool = False  # does this pass come only from uses of its newest numbers?
+    is_fresh: bool = False  # did this pass start only from uses of its newest numbers?
     is_unclear: bool = False
 
     def write(self) -> None:
@@ -104,7 +104,7 @@ class ListenedLeaf:
 
 @dataclass(eq=False)
 class ViewWrite:
-    """A write through a view: autograd passes the gradient on to the base, around the view that was written."""
+    """A write through a view: autograd passes the gradient to the base, around the view."""
 
     node: Node  # the base's CopySlices node
     geometry: Geometry  # of the written view
@@ -125,7 +125,7 @@ def memory(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-TOKENS = (None,) * (len(GradientEdge._fields) - 2)  # in newer releases: the objects that keep the node alive
+TOKENS = (None,) * (len(GradientEdge._fields) - 2)  # newer releases have fields for objects that keep the node alive
 make = tuple.__new__
 
 
@@ -135,10 +135,10 @@ def edge_at(node: Node, number: int) -> GradientEdge:
 
 
 def gradient_edge(tensor: Tensor) -> GradientEdge | None:
-    """The edge at which the gradient of a tensor arrives; None if it requires none.
+    """The edge at which the gradient of a tensor arrives; None if it requires no gradient.
 
     Also None for a view that was made under ``no_grad``, or before its base required a gradient. Such a view claims to
-    require one, as its base does, but autograd leads nothing to it.
+    require a gradient because its base does, but autograd passes none to it.
     """
     if not tensor.requires_grad:
         return None
@@ -154,6 +154,6 @@ def gradient_edge(tensor: Tensor) -> GradientEdge | None:
     node, number = following.next_functions[0] if following is not None else (None, 0)
     if node is None:
         return None
-    # in newer releases it keeps the node alive
+    # in newer releases the edge has to keep the node alive, by holding ``following``
     token = (following,) if "ownership_token" in GradientEdge._fields else ()
     return GradientEdge(node, number, *token)

@@ -1,7 +1,6 @@
-"""Statistics of tensors: by NumPy on a CPU, and by masks on a device, without waiting for it.
+"""Computes statistics of tensors: with NumPy on a CPU, and with masks on a device, without waiting for the device.
 
-On a CPU a tensor is read in chunks that fit into the cache. PyTorch is faster at adding up, NumPy at counting and
-comparing.
+On a CPU a tensor is read in chunks that fit into the cache. PyTorch is faster at sums, NumPy at counts and comparisons.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ PLAIN = frozenset({torch.float32, torch.float64})
 
 
 def row_of(tensor: Tensor) -> Row | Tensor | None:
-    """The statistics of a tensor, on a device as a tensor; None if it has no numbers that can be read."""
+    """The statistics of a tensor; None if it has no readable numbers. On a device they are a tensor, too."""
     if (
         type(tensor) is Tensor
         and tensor.is_cpu
@@ -31,7 +30,7 @@ def row_of(tensor: Tensor) -> Row | Tensor | None:
         and not tensor.requires_grad
         and not tensor.is_nested
         and tensor.is_contiguous()
-    ):  # nearly all
+    ):  # nearly all tensors
         if tensor.numel() <= CHUNK:
             return measured(tensor.numpy(), float(tensor.sum())) if is_there(tensor) else None
         return _summed(torch.split(tensor.view(-1), CHUNK)) if is_there(tensor) else None
@@ -49,7 +48,7 @@ def why_unread(tensor: Tensor) -> GapCode:
 
 
 def _row(numbers: Tensor, zeros: int) -> Row | Tensor:
-    # The row of some numbers, and of zeros that are not stored among them.
+    # The row for these numbers and a number of zeros, which a sparse tensor does not store.
     if not numbers.is_cpu:
         return masked(numbers, zeros) if numbers.numel() else repeated(ZERO, zeros) if zeros else NOTHING
     once, times = _once(numbers)
@@ -112,7 +111,7 @@ def _once(numbers: Tensor) -> tuple[Tensor, int]:
 
 
 def exponents_of(tensor: Tensor) -> Exponents | None:
-    """The histogram of a tensor; None if it has no numbers that can be read, or if they lie on a device."""
+    """The histogram of a tensor; None if it has no readable numbers, or if they are on a device."""
     if tensor.is_meta or not is_floating(tensor) or not is_there(tensor) or is_partial(tensor):
         return None
     try:
@@ -155,7 +154,7 @@ def masked(numbers: Tensor, left_out: int = 0) -> Tensor:
 
 
 def fetched(rows: Mapping[int, list[Tensor]]) -> Callable[[], Mapping[int, Row]]:
-    """Rows that lie on devices. One transfer from each device starts now, and the returned function waits for it."""
+    """A function that waits for rows on devices, and returns them. One transfer from each device starts now."""
     places = [place for place, held in rows.items() for _ in held]
     together: dict[torch.device, list[int]] = {}
     tensors = [one for held in rows.values() for one in held]

@@ -1,7 +1,7 @@
-"""The modules and parameters of a model, found by a walk that makes no name: those are made once for each shape.
+"""The modules and parameters of a model, found without building their paths again: each shape builds its paths once.
 
-Every block walks its model a few times, for any module may have been exchanged since. What two models of one shape
-have in common, as a model at two times, is known by the names of their modules and parameters.
+Every block walks its model a few times, because any module may have been replaced since the last walk. Models whose
+modules and parameters have the same names share one ``Shape``, and so does one model at different times.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ NONE = type(None)
 T = TypeVar("T")
 
 Names = tuple[tuple[str, ...], ...]
-"""Of each module, the names under which it holds others."""
+"""For each module, the names of its submodules, or of its parameters."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """What models have in common whose modules and parameters have the same names. It holds no module."""
+    """Facts shared by all models whose modules and parameters have the same names. It holds no module."""
 
     paths: tuple[str, ...]
-    """Of the modules, in the order of ``named_modules``."""
+    """The path of each module, in the order of ``named_modules``."""
 
     order: tuple[int, ...]
-    """Where each of these is in a walk from level to level."""
+    """The position of each of these modules in a breadth-first walk."""
 
     parameters: tuple[tuple[int, str, str], ...]
-    """Of each parameter: which module has it, its name there, and its path."""
+    """For each parameter: the position of its module, its name in that module, and its path."""
 
     holders: tuple[int, ...]
-    """Which modules have parameters."""
+    """The positions of the modules that have parameters."""
 
 
 SHAPES: dict[tuple[Names, Names], Shape] = {}
@@ -47,7 +47,7 @@ SHAPES: dict[tuple[Names, Names], Shape] = {}
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """A model as it is now."""
+    """The current modules of a model, and its shape."""
 
     modules: Sequence[Module]
     """In the order of ``named_modules(remove_duplicate=False)``."""
@@ -56,7 +56,7 @@ class Structure:
 
     @property
     def parts(self) -> list[tuple[str, Module]]:
-        """Paths and modules."""
+        """The modules with their paths."""
         return [*zip(self.shape.paths, self.modules, strict=True)]
 
     @property
@@ -65,7 +65,7 @@ class Structure:
         return self.held(self.shape.parameters)
 
     def held(self, wanted: Sequence[tuple[int, str, str]]) -> list[tuple[str, Parameter]]:
-        """The paths of some parameters, and those that are there: under the name of one a module may hold None."""
+        """Some parameters with their paths. A parameter is left out if its module now holds None under its name."""
         modules = self.modules
         return [
             (path, parameter) for at, name, path in wanted if (parameter := modules[at]._parameters[name]) is not None
@@ -74,7 +74,7 @@ class Structure:
 
 @dataclass(frozen=True, eq=False)
 class _OwnStructure(Structure):
-    # A model that says itself which modules and parameters it has.
+    # The structure of a model whose class overrides ``named_modules`` or ``named_parameters``.
     given: Mapping[str, Parameter]
 
     def held(self, wanted: Sequence[tuple[int, str, str]]) -> list[tuple[str, Parameter]]:
@@ -83,7 +83,7 @@ class _OwnStructure(Structure):
 
 @dataclass(frozen=True, eq=False)
 class _Walk:
-    # How a model was when it was walked last: its modules from level to level, and the names that they hold others by.
+    # The state of a model at its last walk: its modules in breadth-first order, and the names that they use.
     modules: Sequence[ReferenceType[Module]]
     names: Sequence[str]
     counts: Sequence[int]
@@ -91,18 +91,18 @@ class _Walk:
 
 
 WALKS: dict[int, _Walk] = {}
-"""By the identity of the model."""
+"""The last walk of each model, by the identity of the model."""
 
 
 def structure(model: Module) -> Structure:
-    """Walk a model. One that is as it was is compared with that, without a line of Python for each module."""
+    """Walk a model. To see that nothing has changed since the last walk, no Python code runs for single modules."""
     kind, walk = type(model), WALKS.get(id(model))
     if kind.named_modules is not Module.named_modules or kind.named_parameters is not Module.named_parameters:
         return _own_structure(model)
     if walk is None:
         return _walked(model)
     found: list[Any] = [*map(call, walk.modules)]
-    if NONE in map(type, found):  # one of them is gone
+    if NONE in map(type, found):  # a module no longer exists
         return _walked(model)
     children = [*map(CHILDREN, found)]
     held = [*children, *map(PARAMETERS, found)]
@@ -114,7 +114,7 @@ def structure(model: Module) -> Structure:
 
 
 def _walked(model: Module) -> Structure:
-    # The structure of a model that is not known as it is now, from level to level.
+    # The structure of a model that is new or has changed, by a breadth-first walk.
     found: list[Module] = []
     names: list[tuple[str, ...]] = []
     level: list[Any] = [model]
@@ -141,7 +141,7 @@ def _walked(model: Module) -> Structure:
 
 
 def _shape(children: Names, parameters: Names) -> Shape:
-    # The shape of a model, from the names that its modules hold others under, from level to level.
+    # The shape of a model, from the names of submodules and of parameters, in breadth-first order.
     paths, below = [""], []
     for at, names in enumerate(children):
         below.append(range(len(paths), len(paths) + len(names)))
@@ -160,7 +160,7 @@ def _made(paths: Sequence[str], order: Sequence[int], held: Sequence[tuple[int, 
 
 
 def named(ask: Callable[..., Iterable[tuple[str, T]]], **options: Any) -> list[tuple[str, T]]:
-    """What a model names, once for each name: a method of its own may not know that it can be asked for all of them."""
+    """The named modules or parameters of a model, with duplicates if its own method supports ``remove_duplicate``."""
     try:
         return [*ask(remove_duplicate=False, **options)]
     except TypeError:
@@ -181,5 +181,5 @@ def _inside(path: str, name: str) -> str:
 
 
 def parts(model: Module) -> list[tuple[str, Module]]:
-    """``named_modules(remove_duplicate=False)``, which walks the model with a generator inside a generator."""
+    """The same as ``named_modules(remove_duplicate=False)``, which is slow: it nests a generator for each level."""
     return structure(model).parts

@@ -1,7 +1,6 @@
-"""Watches a model while it trains: hooks on all modules measure what they return, and hooks on autograd's nodes the
-gradients that come back.
+"""Watches a model while it trains. Module hooks measure return values, and hooks on autograd nodes measure gradients.
 
-Nothing of a step is kept: a node's hook only knows the places of its rows, and disappears with the graph.
+No tensors of a step are kept: a node's hook only knows the places of its rows, and disappears with the graph.
 """
 
 from __future__ import annotations
@@ -66,29 +65,29 @@ EMPTY = torch.empty(0)
 
 @dataclass
 class MeasuredTensor:
-    """What a step has measured already, because a module may return the very tensor that an inner one returned."""
+    """A tensor that a step has measured. It is remembered because an outer module may return it again."""
 
     tensor: weakref.ref[Tensor]
     version: int
     row: Any
     gradient_places: list[int]
-    is_awaited: bool = False  # by a hook on its node
+    is_awaited: bool = False  # does a hook on its node await its gradient?
     counter: Tensor | None = None  # for a view: a tensor that shares the version counter but holds no memory
     has_come: bool = False
 
     @property
     def is_written(self) -> bool:
-        """Was a view written to since? Autograd then leads the gradient around it."""
+        """Is the tensor a view that was written to after it was measured? Then its gradient bypasses it."""
         return self.counter is not None and self.counter._version != self.version
 
 
 @dataclass
 class WatchedModule:
-    """An observed module: its name, and for each path of a tensor in its output, the places of the rows."""
+    """An observed module: its name, and the places of the rows for each tensor in its output, by path."""
 
     path: str
-    places: dict[str, Places | None] = field(default_factory=dict)  # None for what is not selected
-    has_line: bool = False  # was its line looked for?
+    places: dict[str, Places | None] = field(default_factory=dict)  # None for a tensor that is not selected
+    has_line: bool = False  # has its line been searched for?
     others: list[str] = field(default_factory=list)  # for a shared module, its other selected names
 
 
@@ -105,7 +104,7 @@ class TorchWatching(ModelWatching):
         self.modules: dict[Module, WatchedModule] = {}
         # modules that did not belong to the model when they first ran
         self.foreign: weakref.WeakSet[Module] = weakref.WeakSet()
-        self.has_looked = False  # were these searched in this step? The program may have added some since
+        self.has_looked = False  # has this step already looked for modules that the program has added?
         self.parameters: dict[Tensor, str] = {}
         self.seen: dict[int, MeasuredTensor] = {}  # by the id of the tensor
         self.passes: dict[int, bool] = {}  # by the engine's number: does the pass belong to backward()?
@@ -120,7 +119,7 @@ class TorchWatching(ModelWatching):
         self.hook.may_rest &= not self.before.codes
         self.is_left_out = self.is_idle = False  # the step is not measured; the step has not started
         self.gaps = WatchedGaps(model, options, listener)
-        self.written: set[int] = set()  # places of gradients that were led around a written view
+        self.written: set[int] = set()  # rows of views whose gradient does not count, because the view was written to
         self.views: list[MeasuredTensor] = []
         self.leaf_hooks = ExitStack()
         self.installed = ExitStack()
@@ -157,7 +156,7 @@ class TorchWatching(ModelWatching):
 
     def stop(self) -> None:
         self.installed.close()
-        self.listener.is_measured = False  # hooks of graphs that still exist check this
+        self.listener.is_measured = False  # checked by the hooks of graphs that still exist
         self.seen.clear()
         self.views.clear()
 
@@ -186,7 +185,7 @@ class TorchWatching(ModelWatching):
         self.leaf_hooks.close()
 
     def _add_of_grad(self) -> None:
-        # The step has run no ``backward()``, so the gradients are those that ``autograd.grad`` took of one output.
+        # If the step has run no ``backward()``, its gradients are those that ``autograd.grad`` took of one output.
         rows, counts = self.grad_passes.of_one_output()
         if rows:
             self.listener.passed()
@@ -198,7 +197,8 @@ class TorchWatching(ModelWatching):
                 self.listener.count(place, counted)
 
     def _leave_out_written(self) -> None:
-        # Gradients of views that were written to do not belong to what was measured, or only in part.
+        # If a view was written to after it was measured, its gradient belongs to the measured value only in part, or
+        # not at all.
         for one in self.views:
             if not one.has_come and one.is_written:
                 self.written.update(one.gradient_places)
@@ -216,7 +216,7 @@ class TorchWatching(ModelWatching):
                 self.locals.wake()
 
     def _follow_up(self) -> None:
-        # Raise Unsupported if a part of the model has run without what this watch installed.
+        # Raise Unsupported if a part of the model has run without the hooks that this watch installed.
         if not self.before.codes:  # nearly always
             return
         found = self.before.around(self.model, {module for module, one in self.modules.items() if one.places})
@@ -231,7 +231,7 @@ class TorchWatching(ModelWatching):
             )
 
     def _look(self) -> None:
-        # Walk the model to find new parts, since the program may add some.
+        # Walk the model to find parts that the program has added.
         parts = watched_parts(self.model)
         for alias, name in self.locals.look(parts).items():
             self.listener.alias(alias, name)
@@ -256,7 +256,7 @@ class TorchWatching(ModelWatching):
                     self.listener.alias(name, first_name)
 
     def _share(self, watched: WatchedModule, path: str) -> None:
-        # A module has another name, under which more of its output may be selected.
+        # A shared module has another name, which may select further tensors of its output.
         if path not in watched.others:
             watched.others.append(path)
             watched.places.clear()
@@ -266,7 +266,7 @@ class TorchWatching(ModelWatching):
 
     @leave_alone
     def _after(self, module: Module, args: Any, output: Any) -> None:
-        # Runs after each call of each module while gradients are on. Dynamo traces this with what it compiles.
+        # Runs after each call of each module. Dynamo traces this together with the code that it compiles.
         if not torch.is_grad_enabled():
             if not torch.compiler.is_compiling() and self.listener.is_measured:
                 self.gaps.without_grad.add(module)
@@ -278,7 +278,7 @@ class TorchWatching(ModelWatching):
             self.run_after(module, output)
 
     def _called(self, module: Module, args: Any, output: Any) -> Any:
-        # Runs after a call that runs no hooks.
+        # Runs after a call that bypasses hooks.
         self._after(module, args, output)
         return output
 
@@ -312,11 +312,11 @@ class TorchWatching(ModelWatching):
         # Is the running code measured?
         if not self.listener.is_measured or self.schedules.is_inferring or not _has_numbers():
             return False
-        # inside a backward pass, a checkpoint recomputes what its first run has already measured
+        # inside a backward pass, a checkpoint recomputes values that were measured in its first run
         return current_pass() < 0 or computing_again() is not None
 
     def _bound(self, forward: WatchedForward, local: str, value: Any, held: Bound) -> None:
-        # A forward has bound a local.
+        # A forward has bound a local variable.
         if not (torch.is_grad_enabled() and threading.get_ident() == self.thread and self._counts()):
             return
         forward.bound.add(local)
@@ -341,7 +341,7 @@ class TorchWatching(ModelWatching):
         return self.modules.get(module)
 
     def _known(self, module: int) -> bool:
-        # Is it a module of this model that will run with numbers? Called while code is compiled.
+        # Called while code is compiled: is this a module of the model, and will it run with real numbers?
         if is_exporting() or not _has_numbers():
             return False
         if module not in self.by_identity:
@@ -408,7 +408,7 @@ class TorchWatching(ModelWatching):
         return place(VALUE) if options.values else NONE, place(GRADIENT, is_scaled=True) if options.gradients else NONE
 
     def _name(self, watched: WatchedModule | WatchedForward, path: str) -> str | None:
-        # The name of a local, or of a part of a module's output: the first one that is selected, or None.
+        # The first selected name of a local variable, or of a part of a module's output; None if none is selected.
         if not isinstance(watched, WatchedModule):
             name = f"{quote_path(watched.path)}{path}"
             return name if self.selection.wants(name) else None
@@ -418,7 +418,7 @@ class TorchWatching(ModelWatching):
     # backward
 
     def _arrive(self, seen: MeasuredTensor, number: int, gradients: Sequence[Tensor | None]) -> None:
-        # A pass has reached what a module returned. Its root is noted even if it has no row.
+        # A backward pass has reached a return value of a module. The pass's root is noted even if the value has no row.
         if not self.listener.is_measured:
             return
         running = current_pass()
@@ -448,7 +448,7 @@ class TorchWatching(ModelWatching):
                 self.grad_passes.add(running, place, row, counted)
 
     def _count(self, places: Sequence[int], tensor: Tensor) -> None:
-        # Take a histogram, in the steps in which that is wanted.
+        # Take a histogram in steps that need one.
         counted = exponents_of(tensor.detach()) if self.listener.is_counted else None
         for place in places if counted is not None else ():
             self.listener.count(place, counted)
@@ -458,7 +458,7 @@ class TorchWatching(ModelWatching):
         frame = innermost_call(sys._getframe(1)) or innermost_call(sys._current_frames().get(self.thread))
         half = self.schedules.half
         if half == "inputs" or frame is None or frame.f_code.co_name != "grad":
-            # not inside another pass: a checkpoint runs its own
+            # a pass inside another one does not count: a checkpoint runs it
             if frame is None or innermost_call(frame.f_back) is None:
                 self.listener.passed()
                 self.steps.uncleared.pass_began()
@@ -468,21 +468,21 @@ class TorchWatching(ModelWatching):
                 if self.options.clipping:
                     queue_callback(partial(self._left, True))
             return True
-        if not half:  # the half for the weights passes the modules' outputs again
+        if not half:  # the half for the weights passes the modules' outputs a second time
             self.grad_passes.begin(running, frame)
         return False
 
     def _drop_repeated(self) -> None:
-        # A pass is over. What compiled code has measured during it belongs to checkpoints that recompute it.
+        # A pass is over. Compiled code ran in it only to recompute checkpoints, so its measurements are dropped.
         self.compiled.values.take()
 
     def _half_over(self) -> None:
-        # One of the two halves of a backward has added to ``.grad`` after its pass was over.
+        # One half of a backward pass that is split in two has added to ``.grad`` after its pass was over.
         if self.options.clipping:
             self._left(False)
 
     def _left(self, again: bool) -> None:
-        # A pass is over: measure what it left in ``.grad``, after callbacks that others have queued.
+        # A pass is over: measure the gradients in ``.grad``, after callbacks that other code has queued.
         if again:
             queue_callback(partial(self._left, False))
         elif self.listener.is_measured:
@@ -490,5 +490,5 @@ class TorchWatching(ModelWatching):
 
 
 def _has_numbers() -> bool:
-    # Do the tensors of a call have numbers? Not inside transforms such as ``vmap``, or while tracing.
+    # Do the tensors of a call have real numbers? Not inside transforms such as ``vmap``, and not while tracing.
     return innermost_transform() is None and tracing_state() is None and not (dispatch_modes() and is_traced())

@@ -1,28 +1,28 @@
-"""Numbers that are probabilities or log-probabilities, and the tolerance for this."""
+"""Tells whether numbers are probabilities, within the tolerance of their dtype."""
 
 from __future__ import annotations
 
 from typing import Any
 
 MOST = 1_000_000
-"""The largest array that is examined, in elements."""
+"""The number of elements in the largest array that is examined."""
 EXACT, HALF = 1e-4, 2e-2
-"""How far the sum of probabilities may be from 1, in float32 and wider, and in 16 bits: see docs/useless.md."""
+"""How far a sum of probabilities may be from 1: in float32 or wider, and in 16 bits. See docs/useless.md."""
 
 
 SOME, WIDER = 64, 0x1FFF
-"""How many elements are examined to see if they were in 16 bits, and the digits of float32 that 16-bit numbers lack."""
+"""How many float32 elements are tested for having been 16-bit numbers, and the bits that are 0 in such elements."""
 BY_CHANCE = 0.5
-"""In 16 bits many rows are that close to 1 by chance: if their share is below this, no distribution is meant."""
+"""With the tolerance for 16 bits, many rows sum to 1 by chance. Below this share of rows, nothing is concluded."""
 
 
 def near(itemsize: int) -> float:
-    """The tolerance in a dtype of so many bytes."""
+    """The tolerance for a dtype with so many bytes."""
     return EXACT if itemsize >= 4 else HALF
 
 
 def near_of(x: Any) -> float:
-    """The same, of an array of NumPy; also where it was in 16 bits before, and is in float32 now.
+    """The tolerance for a NumPy array. An array that was converted from 16 bits to float32 gets that of 16 bits.
 
     >>> import numpy
     >>> near_of(numpy.array([0.1], "float32")), near_of(numpy.array([0.25], "float32")), near_of(numpy.array([0.1]))
@@ -35,7 +35,7 @@ def near_of(x: Any) -> float:
 
 
 def is_rarely(share: float, far: float) -> bool:
-    """Are so few rows normalised that it is by chance, where one may be so far from it?
+    """May this share of normalised rows have come about by chance, with the tolerance ``far``?
 
     >>> is_rarely(0.1, EXACT), is_rarely(0.1, HALF)
     (False, True)
@@ -44,7 +44,7 @@ def is_rarely(share: float, far: float) -> bool:
 
 
 def axes(x: Any, far: float) -> list[int]:
-    """The dimensions along which a NumPy array is a distribution, each with at least two elements."""
+    """The dimensions, of at least two elements each, along which a NumPy array is a distribution."""
     first = x.reshape(-1)[:64]
     if (first < 0).any() or (first > 1 + far).any() or (x < 0).any() or (x > 1 + far).any():
         return []

@@ -1,4 +1,4 @@
-"""Births of NaN and Inf in the backward pass: lines that received a finite gradient and passed on one that is not."""
+"""Births of NaN and Inf in the backward pass: lines that received a finite gradient and passed on NaN or Inf."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ class BackwardPass:
         return [inside for birth in seen for inside in self._inside(birth, order)]
 
     def _inside(self, birth: Birth, order: Sequence[int]) -> list[Birth]:
-        # The birth itself; or for a reentrant checkpoint, which is one operation that runs its own backward, the births
-        # inside.
+        # The birth itself. For a reentrant checkpoint, which is one operation that runs its own backward, the births
+        # inside it.
         if birth.operation != REENTRANT:
             return [birth]
-        inside = self._between(order, self.known.consumers)  # no edge leads into a recomputed forward
+        inside = self._between(order, self.known.consumers)  # no outer edge leads into a recomputed forward
         return [one for one in inside if one.wrt == birth.wrt] or [birth]
 
     def _between(self, order: Sequence[int], consumers: Sequence[Sequence[int]]) -> Iterator[Birth]:
-        # Used if only entries are observed: gradients that are worse than the gradients of everything the value flows
-        # into.
+        # The births if only entries are observed, and no operations: entries whose gradient is worse than the gradients
+        # of everything that they flow into.
         for at in order:
             state, following = self._arrived(at, at), self._differentiated(consumers[at])
             given = max((self._arrived(one, at) for one in following), default=Badness.FINITE)
@@ -71,8 +71,8 @@ class BackwardPass:
         return loops.arrivals(self.known)
 
     def _arrived(self, one: int, at: int) -> Badness:
-        # How bad the gradient of ``one`` is, seen from ``at``: if both are in the same loop, only the first bad step
-        # counts.
+        # How bad the gradient of ``one`` is, for a comparison with ``at``. If both are in the same loop, only the first
+        # bad iteration counts.
         arrivals = self._arrivals
         is_beside = one in arrivals and at in arrivals and arrivals[one].loop == arrivals[at].loop
         return arrivals[one].state if is_beside else self.known.grads[one]
@@ -86,7 +86,7 @@ class BackwardPass:
         return [at for at in places if self.entries[at].status is GradStatus.OK]
 
     def _operation(self, owner: int, wrt: int) -> str:
-        # The term of an entry's line, if nothing else lies between the entry's value and the one it is applied to.
+        # The operation of an entry's line, if it is applied directly to the value ``wrt``; otherwise empty.
         entry = self.entries[owner]
         applied = None if entry.source is None else applied_to(entry.source.expression, self.known.parts[owner])
         if applied is None:
@@ -98,7 +98,7 @@ class BackwardPass:
         return entry.op if wrt in recorded or may_be_unnamed else ""
 
     def _are_spelled_alike(self, one: int, other: int) -> bool:
-        # Do two values come from one statement and read the same inputs? Then a text can only mean one of them.
+        # Do two values come from the same expression and the same inputs? Then the text cannot tell them apart.
         sources = [self.entries[at].source for at in (one, other)]
         places = {None if source is None else (source.file, source.line, source.expression) for source in sources}
         return len(places) == 1 and None not in places and bool(sources[0] and sources[0].expression)
@@ -109,8 +109,8 @@ class BackwardPass:
         return {split(strip(name))[1] or "" for name in self.known.record.unseen}
 
     def _suspects(self, at: int, consumers: Sequence[int]) -> Sequence[Sequence[int]]:
-        # The consumers in whose backward the birth happened, as groups of suspects: decided by the gradient that flowed
-        # along the edge, else by the numbers.
+        # The consumers in whose backward the birth may have happened, as groups of suspects. The gradients along the
+        # edges decide if they are known, else the numbers do.
         if len(consumers) == 1:
             return [consumers]
         made = [one for one in consumers if self._flow(one, at) > self.known.grads[one]]
@@ -119,7 +119,7 @@ class BackwardPass:
         return [[one] for one in made] or [named or consumers]
 
     def _flow(self, consumer: int, at: int) -> Badness:
-        # How bad the gradient is that flowed along an edge, if that is known.
+        # How bad the gradient along an edge was, if that is known.
         flow = next((edge.contribution for edge in self.entries[consumer].inputs if edge.at == at), None)
         numbers = None if flow is None else self.known.arrays.numbers(flow)
         return Badness.FINITE if numbers is None else of_numbers(numbers)
@@ -130,7 +130,8 @@ class BackwardPass:
         return is_pole(self.reasons.why(birth).mechanism)
 
     def _multiplies_by_inf(self, owner: int, at: int) -> bool:
-        # Does backward multiply by a bad number here: an exponential by its result, or a product by the other factor?
+        # Does backward multiply by a bad number here? It multiplies by the result of an exponential, and by the other
+        # factor of a product.
         computed, operands = self.reasons.computation(owner, at), self.known.term(owner).args
         nth = next((nth for nth, one in enumerate(operands) if one.at == at), None)
         if nth is None or computed.term.op not in ("mul", *mechanism.EXPONENTIALS):
@@ -144,21 +145,21 @@ class BackwardPass:
         bad = ~numpy.isfinite(grad)
         return bool(bad.any()) and not (bad & numpy.isfinite(numpy.broadcast_to(factor, grad.shape))).any()
 
-    # what follows from what
+    # causes and consequences
 
     @cached_property
     def owners(self) -> Set[int]:
-        """The entries in whose backward something is born."""
+        """The entries in whose backward NaN or Inf is born."""
         return {owner for birth in self._kept for owner in (birth.owner, *birth.others)}
 
     @cached_property
     def read(self) -> Set[int]:
-        """The entries, or parts of them, that the operations of these births have read."""
+        """The entries that the operations of these births have read, whole or in part."""
         within = {birth.owner for birth in self._kept if self._meets_bad_part(birth)}
         return within | {source for owner in self.owners for source in self.known.direct[owner]}
 
     def _meets_bad_part(self, birth: Birth) -> bool:
-        # Does a zero gradient meet a bad part of the line, which also shows in the value of the whole line?
+        # Is a zero gradient multiplied by a bad part of the line, which also makes the value of the whole line bad?
         why = self.reasons.why(birth).mechanism
         if birth.owner not in self.known.bad_values or why is None or not why.code.startswith("zero_gradient"):
             return False
@@ -166,11 +167,10 @@ class BackwardPass:
         return any(part.op and computed.is_bad(part) for part in computed.term.inputs)
 
     def spread(self, starts: Set[int]) -> set[int]:
-        """The bad gradients that follow from those of ``starts`` along recorded paths, against the direction of the
-        program.
+        """The bad gradients that follow from those of ``starts``, back along recorded paths.
 
-        Values that are multiplied by a bad value also get a bad gradient, and so do the inputs of a loop's step whose
-        result has one.
+        A value that is multiplied by a bad value gets a bad gradient, too. So do the inputs of a loop iteration whose
+        result has a bad gradient.
         """
         bad, direct = set(self.known.bad_grads), self.known.direct
         beside = {one for at in starts for consumer in (at, *self.known.consumers[at]) for one in direct[consumer]}
@@ -180,18 +180,18 @@ class BackwardPass:
         return reached(found | handed, lambda at: bad.intersection(direct[at]))
 
     def _is_consequence(self, birth: Birth) -> bool:
-        # Does the birth follow from NaN or Inf in the forward pass, in something that its operation reads or was given?
+        # Does the birth follow from NaN or Inf in the forward pass, in a value or gradient that its operation reads?
         if not self.forward.harmful.isdisjoint((birth.owner, *self.known.direct[birth.owner])):
             return not self._is_of_masked_row(birth)
         if birth.given is Badness.FINITE:
             return False
-        behind = reached([birth.owner], self.followers.__getitem__)  # everything whose gradient flowed into this one
+        behind = reached([birth.owner], self.followers.__getitem__)  # all entries whose gradients flowed into this one
         return not any(
             one.given is Badness.FINITE and one.owner in behind and not self._is_consequence(one) for one in self.made
         )
 
     def _is_of_masked_row(self, birth: Birth) -> bool:
-        # Does it come from a row that is all -Inf? There logsumexp is rightly -Inf, and has no derivative.
+        # Does the birth come from a row that is all -Inf? There logsumexp is correctly -Inf, and has no derivative.
         why = self.reasons.why(birth).mechanism if birth.given is Badness.FINITE else None
         return why is not None and why.code == "pole_of_result"
 
@@ -206,10 +206,9 @@ class BackwardPass:
 
     @cached_property
     def overflowed(self) -> Mapping[Birth, int]:
-        """Births that come from an overflow in the forward pass, each with its origin, though the value is finite
-        again.
+        """The births that come from an overflow in the forward pass, each with the origin of the overflow.
 
-        ``exp(x) / exp(x).sum()`` may be 0, and its derivative multiplies by Inf.
+        The value may be finite again: ``exp(x) / exp(x).sum()`` may be 0, and its derivative multiplies by Inf.
         """
         origins = [
             (at, self.forward.spread(at))
@@ -229,7 +228,7 @@ class BackwardPass:
         return found
 
     def spoiled(self) -> Mapping[int, Sequence[str]]:
-        """By the origin of such an overflow: a sentence for each birth that it causes in backward."""
+        """By the origin of such an overflow: a sentence for each birth in backward that it causes."""
         found: dict[int, list[str]] = {}
         for birth, origin in self.overflowed.items():
             found.setdefault(origin, []).append(
@@ -274,8 +273,7 @@ class BackwardPass:
         return known.finding(owner, "born_backward", part=spelled, facts=facts, remedy=remedy, why=because, **said)
 
     def _states(self, birth: Birth) -> list[str]:
-        # The facts: what the operation was given and what it made, and how bad the surrounding values and gradients
-        # are.
+        # Facts about the gradients that the operation received and passed on, and about NaN and Inf around it.
         known, owner = self.known, birth.owner
         made = {"operation": birth.operation, "given": given(birth.given), "word": WORDS[birth.made]}
         facts = [say("made" if birth.operation else "made_unknown", **made), known.gradient(owner)]
@@ -287,7 +285,7 @@ class BackwardPass:
         return [*facts, known.value(owner)] if owner in known.bad_values else facts
 
     def _because(self, birth: Birth, why: BackwardWhy, factors: Factors | None, *, is_masked: bool) -> Mechanism | None:
-        # The mechanism, from the numbers of the line or else from the factors that the framework gave.
+        # The mechanism, from the numbers of the line, or else from the framework's factors.
         because = why.mechanism if why.hidden is None else self._of_zero(birth.owner, why)
         if factors is not None and (because is None or because.code == "zero_gradient"):
             of = self.entries[birth.owner if birth.wrt is None else birth.wrt]
@@ -296,7 +294,7 @@ class BackwardPass:
         return Mechanism("pole_zero", because.fields) if is_by_zero and because is not None else because
 
     def _look(self, owner: int) -> str:
-        # What to type to see more, if it is not known which operation it was.
+        # The command that shows more, if it is not known which operation made the birth.
         known, entry = self.known, self.entries[owner]
         if entry.source is None:
             return see_inside(split(entry.name)[0])
@@ -311,7 +309,7 @@ class BackwardPass:
         return operands.of_gradient(self.known, birth.wrt, birth.owner, example, operand)
 
     def _factors(self, birth: Birth) -> Factors | None:
-        # The factors whose product is the first bad element, as the framework gives them.
+        # The framework's factors whose product is the first bad element.
         if birth.local is not None:
             return local_derivatives.seen(birth.local, birth.operation)
         if birth.wrt is None or birth.given is not Badness.FINITE:
@@ -319,7 +317,7 @@ class BackwardPass:
         return local_derivatives.asked(self.known, birth.owner, birth.wrt)
 
     def _of_zero(self, owner: int, why: BackwardWhy) -> Mechanism:
-        # The finding about a bad part in a branch that was not selected: its gradient there is 0, and 0 times Inf is
+        # The mechanism for a bad part in a branch that was not selected: the gradient there is 0, and 0 times Inf is
         # NaN.
         assert why.hidden is not None
         word = WORDS[self.reasons.computation(owner, None).state(why.hidden)]
@@ -347,7 +345,7 @@ class BackwardPass:
         )
 
     def _unclear(self, birth: Birth) -> Finding:
-        # The finding if one of several lines made it and it is unknown which: none of them is blamed.
+        # The finding if one of several lines made the birth, and it is unknown which. None of them is blamed.
         assert birth.wrt is not None
         known, suspects = self.known, (birth.owner, *birth.others)
         facts = [*map(known.line, suspects[:MOST]), say("received", given=given(birth.given))]
@@ -366,7 +364,8 @@ class BackwardPass:
         )
 
     def _left_out(self, birth: Birth, part: Term | None) -> Sequence[SelectedBranch]:
-        # The selections after the birth that do not take the bad element; empty unless NaN came from a product with 0.
+        # The selections after the birth that do not select the bad element. Empty unless NaN came from a product with
+        # 0.
         if birth.made is not Badness.NAN or birth.given is not Badness.FINITE:
             return []
         return list(self._selections.that_leave_out(birth.owner, birth.wrt, part))
@@ -376,7 +375,7 @@ class BackwardPass:
         return Selections(self.known, self.followers)
 
     def _masked(self, left_out: Sequence[SelectedBranch]) -> list[str]:
-        # The fact about the branch of a ``where`` that the condition did not select at the place of the birth.
+        # The fact about a ``where`` whose condition did not select the branch of the birth at the bad element.
         one = next((one for one in left_out if one.term.op == "where"), None)
         if one is None:
             return []
@@ -395,12 +394,12 @@ class BackwardPass:
     # bad gradients that no observed operation made
 
     def _come_in(self) -> Iterator[int]:
-        # The entries whose gradient is bad although no operation that was observed made it so.
+        # The entries whose gradient is bad, although no observed operation made it so.
         known, harmful = self.known, self.forward.harmful
-        made_for = {birth.wrt for birth in self.made}  # None if it may have been made for any input
+        made_for = {birth.wrt for birth in self.made}  # contains None if a birth may belong to any input
         places = {birth.owner for birth in self.made}.union(self.forward.origins)
         for at in known.bad_grads:
-            # a write through a view reads the old values, and the graph has no edge for that
+            # a write through a view reads the old values, but the graph has no edge for this
             users = known.consumers[at]
             is_made = not made_for.isdisjoint((at, None)) or not places.isdisjoint(users)
             is_from_forward = not harmful.isdisjoint((at, *users))  # a derivative of NaN is NaN
@@ -409,7 +408,7 @@ class BackwardPass:
                 yield at
 
     def _appeared(self, at: int) -> Finding:
-        # The finding about such a gradient, and where it may come from.
+        # The finding about such a gradient, with its possible origins.
         known, facts = self.known, [self.known.gradient(at)]
         appeared = partial(known.finding, at, facts=facts, word=WORDS[known.grads[at]])
         outputs = [one for one in self.followers[at] if one in known.record.outputs]
@@ -418,5 +417,5 @@ class BackwardPass:
             return appeared("started_bad", remedy=say("see_lines") if starts else "")
         if not starts:
             return appeared("came_in_backward")
-        facts += scaled(known.record.scales)  # hooks set in a block exist when backward reaches the recorded values
+        facts += scaled(known.record.scales)  # a hook that the program set in the block may have changed the gradient
         return appeared("came_on_the_way", start=known.name(starts[0]), remedy=say("see_lines"))

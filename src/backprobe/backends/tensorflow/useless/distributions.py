@@ -1,7 +1,7 @@
-"""Finds probabilities where logits are expected, and logits used as probabilities, by their numbers.
+"""Finds probabilities that are used as logits, and logits that are used as probabilities.
 
-Names of operations do not matter. An operation counts as softmax or log-softmax if it returns the same numbers, and as
-a cross-entropy of softmax if its gradient has the same numbers.
+Operations are recognized by their numbers, not by their names. An operation counts as softmax or log-softmax if it
+returns the same numbers, and as a cross-entropy of softmax if its gradient has the same numbers.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from backprobe.backends.tensorflow.useless.spots import Spot, spot
 from backprobe.backends.useless.distributions import EXACT, MOST, axes, near_of
 
 OUTSIDE = 0.25
-"""If a larger share of the clipped numbers lies outside of [0, 1], they are not probabilities."""
+"""Clipped numbers are not probabilities if more than this share of them lies outside [0, 1]."""
 RECENT = 32
-"""How many clipped values are remembered."""
+"""The most clipped values that are remembered."""
 
 
 class Distributions:
-    """The distributions of one iteration, by the number of an operation's result."""
+    """The distributions of one iteration. Tensors are identified by numbers."""
 
     def __init__(self, is_computed: Callable[[int], bool], is_undone: Callable[[str], bool]) -> None:
-        self.is_computed = is_computed  # is it differentiated, and not the value of a Variable?
-        self.is_undone = is_undone  # would the running loss drop this kind of operation if the program were compiled?
+        self.is_computed = is_computed  # is a tensor differentiated, and not the value of a Variable?
+        self.is_undone = is_undone  # would the running loss drop such an operation in compiled code?
         self.twice: dict[int, tuple[str, Spot | None]] = {}  # softmax applied to a distribution
-        self.outside: dict[int, tuple[float, Spot | None]] = {}  # the share that is clipped
+        self.outside: dict[int, tuple[float, Spot | None]] = {}  # the share of numbers outside [0, 1]
         self.again: set[int] = set()  # distributions to which softmax is applied
-        self.kinds: dict[int, str] = {}  # kinds of operations that made a tensor from a single other one
+        self.kinds: dict[int, str] = {}  # by tensor: the kind of operation that made it from one other tensor
         self.clipped: deque[tuple[int, Operation]] = deque(maxlen=RECENT)
 
     def look(self, one: Operation, numbers: Sequence[int]) -> None:
-        """An operation has run on inputs with these numbers."""
+        """An operation has run on the input tensors with these ``numbers``."""
         if not one.inputs or not is_float(one.inputs[0]) or not is_float(one.outputs[0]):
             return
         given, made = one.inputs[0], one.outputs[0]
@@ -57,7 +57,8 @@ class Distributions:
             self.clipped.append((identity_of(made), one))
 
     def _is_run(self, number: int) -> bool:
-        # Is softmax really applied? A loss that drops softmax does so only once.
+        # Is softmax really applied to the distribution? In compiled code, a Keras loss drops a softmax that made its
+        # input, but it drops only one.
         return number in self.again or number not in self.kinds or not self.is_undone(self.kinds[number])
 
     def _look_at_logarithm(self, one: Operation, number: int) -> None:
@@ -77,7 +78,7 @@ class Distributions:
 
 
 def _clipped_from(number: int, made_by: dict[int, Operation]) -> Iterator[tuple[Any, list[float]]]:
-    # The values from which a value may be clipped, with the numbers used on the way.
+    # The tensors from which a tensor may have been clipped, each with the bounds used so far.
     bounds: list[float] = []
     while number in made_by:
         one = made_by[number]
@@ -92,7 +93,7 @@ def _is_near(one: Any, other: Any, far: float) -> bool:
 
 
 def _axes(tensor: Any) -> list[int]:
-    # The dimensions along which it is a distribution.
+    # The dimensions along which the tensor is a distribution.
     if tensor.dtype.is_complex or not 1 < tensor.shape.num_elements() <= MOST:
         return []
     numbers = tensor.numpy()
@@ -115,7 +116,7 @@ def _softmax_of_distribution(given: Any, made: Any) -> str:
 
 
 def _is_cross_entropy(given: Any, labels: Any, gradient: Any) -> bool:
-    # Is the gradient that of a cross-entropy of softmax, although the input is a distribution already?
+    # Is this the gradient of a cross-entropy that applies softmax to an input that is already a distribution?
     last = len(shape_of(given)) - 1
     if last not in _axes(given):
         return False

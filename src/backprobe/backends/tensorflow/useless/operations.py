@@ -26,13 +26,13 @@ from backprobe.backends.user_lines import callers
 from backprobe.source.user_code import package
 
 MOST = 20_000
-"""The most operations that are kept of one iteration."""
+"""The most operations that are kept for one iteration."""
 SMALL, SMALL_ELEMENTS = 2_000, 5_000_000
-"""Limits of a small program, in operations and in elements that they make: examining it again costs almost no time."""
+"""A small program has at most so many operations, and elements in their results. Examining it again is cheap."""
 HOMES = ("tensorflow", "backprobe")
-"""The packages between the program and an operation that the program runs itself."""
+"""The packages whose frames may lie between the program's line and an operation that the line runs."""
 UNDONE = "Softmax"
-"""The operation that Keras drops in a graph if its result is passed to a loss."""
+"""The operation that Keras leaves out of a graph if its result is passed to a loss."""
 
 
 class Operations:
@@ -44,8 +44,9 @@ class Operations:
         self.begin(OperationLog(), ())
 
     def begin(self, log: OperationLog, suspicious: Collection[int] | None) -> None:
-        """An iteration begins. What is computed from suspicious Variables is kept. In the first iteration it is not
-        known yet which these are (None); then everything is kept if the program is small.
+        """An iteration begins. Operations that depend on ``suspicious`` Variables are kept.
+
+        In the first iteration these are not known (None). Then all operations are kept if the program is small.
         """
         self.log = log
         self.shapes = Shapes(self.elementwise, self._is_held)
@@ -54,8 +55,8 @@ class Operations:
         self.is_whole, self.elements = suspicious is None, 0
         self.suspicious, self.leading = frozenset(suspicious or ()), set(suspicious or ())
         self.recorded: list[RecordedOperation] = []
-        self.dropped: dict[int, Instruction] = {}  # by the number of a result: the instruction that drops it
-        self.trained: set[int] = set()  # what is differentiated and computed from followed Variables
+        self.dropped: dict[int, Instruction] = {}  # by the number of a result: the instruction that discards it
+        self.trained: set[int] = set()  # differentiated tensors that are computed from followed Variables
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -65,8 +66,8 @@ class Operations:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """What runs inside this context is not part of the program. The first error ends all observation, and is not
-        raised.
+        """Code that runs inside this context is not part of the program. Its first error is suppressed, and ends all
+        observation.
         """
         try:
             with self.log.muted(), private.all_stopped():
@@ -101,7 +102,8 @@ class Operations:
                 self.picks.look(one, numbers)
 
     def _look_at_use(self, one: Operation, numbers: Sequence[int]) -> None:
-        # Is its result dropped at once? Another operation of the same call may still use it.
+        # Note the instruction if the program discards the result at once. Another operation of the same call may still
+        # use the result.
         if len(one.outputs) != 1 or identity_of(one.outputs[0]) not in self.trained:
             return
         running = ((frame.f_code, frame.f_lasti) for frame in callers(sys._getframe()))
@@ -110,7 +112,7 @@ class Operations:
             self.dropped[identity_of(one.outputs[0])] = at
 
     def _is_one_given(self, one: Operation) -> bool:
-        # Does it run for its side effect, like a check that passes its input on?
+        # Does the operation run for its side effect, like a check that returns its input?
         if private.is_stateful(one.kind) or any(dtype_number(given) == RESOURCE for given in one.inputs):
             return True
         made = one.outputs[0]
@@ -140,22 +142,22 @@ class Operations:
             self.recorded.clear()
 
     def _is_held(self, number: int) -> bool:
-        # Is it the value of a Variable?
+        # Is the tensor the value of a Variable?
         given = self.log.inputs(number)
         return bool(given) and all(one in self.log.variables for one in given)
 
     def _is_computed(self, number: int) -> bool:
-        # Is it computed from Variables, and not the value of one? A Variable may start as a distribution, such as 1/N
-        # each.
+        # Is the tensor computed from Variables, and not the value of one? A Variable may start as a distribution, with
+        # all elements 1/N.
         return number in self.trained and not self._is_held(number)
 
     def is_trained(self, tensor: Any) -> bool:
-        """Is it computed from Variables?"""
+        """Is the tensor computed from Variables?"""
         return identity_of(tensor) in self.trained
 
 
 def _is_undone(kind: str) -> bool:
-    # Is a Keras loss running that would drop this operation if the program were compiled, but does not drop it eagerly?
+    # Is a Keras loss running that would drop this operation in compiled code? In eager mode it does not.
     outside = (package(one.f_code.co_filename) for one in callers(sys._getframe()))
     by = next((one for one in outside if one not in ("backprobe", "tensorflow")), None)
     if kind != UNDONE or by != "keras":

@@ -1,4 +1,4 @@
-"""An operation that has run, without its numbers, so that it can run again on others."""
+"""An operation that has run, kept without its numbers, so that it can run again on other numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device)
 
 
 class Applied:
-    """What was called, with those arguments that are not tensors. It holds no tensor."""
+    """A function that was called, with its arguments other than tensors. It holds no tensor."""
 
     def __init__(self, function: Any, args: Sequence[Any], given: Sequence[Tensor], made: Tensor) -> None:
         self.function = function
@@ -38,7 +38,7 @@ class Applied:
         )
 
     def _has_numbers(self) -> bool:
-        # Is a Python number used as an operand, such as a factor, rather than as a dimension? It may be either.
+        # May a Python number be an operand, such as a factor, and not a dimension?
         kinds = [one.type.kind() for one in self.function._schema.arguments]
         return any(
             kind in ("TensorType", "NumberType") and isinstance(value, int | float)
@@ -46,15 +46,16 @@ class Applied:
         )
 
     def is_constant(self) -> bool:
-        """Does it return the same for any other numbers?"""
+        """Does the operation return the same result for all numbers in its tensors?"""
         if not self.is_known:
             return False
         return self._is_same(self._make, [shape for shape, _, _ in self.kinds])
 
     def is_constant_in(self, nth: int) -> bool:
-        """Does it return the same whatever this one of its tensors is, like a normalization of single elements?
+        """Does the operation return the same result for all numbers in its ``nth`` tensor?
 
-        Checked in double precision: what remains of such an element may be rounding times a large number.
+        An example is a normalization over a single element. It is tested in double precision: after the mean is
+        subtracted, only a rounding error remains, which the operation may multiply by a large number.
         """
         if not self.is_known or nth >= len(self.kinds):
             return False
@@ -66,7 +67,7 @@ class Applied:
         with torch.no_grad():
             try:
                 return is_constant(make, shapes, self.unit)
-            except (RuntimeError, TypeError, ValueError, IndexError):  # an operation may raise these for such numbers
+            except (RuntimeError, TypeError, ValueError, IndexError):  # an operation may reject the numbers tried
                 return False
 
     def _make(self, given: Sequence[Any], precise: torch.dtype | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""The backward path of gradients that come to nothing: exactly 0 after one operation, or cancelled.
+"""Finds where in backward a gradient is lost: it is exactly 0 after one operation, or its parts cancel.
 
 Each node between the loss and the leaves is examined. For a large graph this is done from the second iteration on, and
 only for leaves whose gradient was exactly 0 before, or far smaller than the others.
@@ -28,9 +28,9 @@ from backprobe.backends.useless.leaves import Leaves
 from backprobe.backends.useless.ways import BY_CHANCE, FAINT, Sum, Ways, is_rounding
 
 SQUARED = 1e15
-"""Numbers up to this one, and their inverses, have squares in single precision."""
+"""Numbers up to this one, and their inverses, can be squared in single precision."""
 GIVEN = "WritableBackward"
-"""The node of what replaces a leaf in a single call: see ``calls``."""
+"""The node of the tensor that replaces a leaf in a single call: see ``calls``."""
 MOST = 20_000
 """The most nodes of a graph that is examined."""
 SMALL, SMALL_NODES = 1_000_000, 2_000
@@ -45,22 +45,22 @@ DoesWithout = Callable[[int, int, int], bool]
 class SeenByBackward:
     """What one node received and passed on during backward."""
 
-    came: bool = False  # was any number that it received not 0?
-    size: int = 0  # the elements that it received
+    came: bool = False  # did it receive a number other than 0?
+    size: int = 0  # how many elements it received
     gave: dict[int, bool] = field(default_factory=dict)  # by the place of the edge: is it exactly 0?
     smaller: set[int] = field(default_factory=set)  # places of edges with fewer elements
     has_zero: bool = False  # does it multiply by a saved tensor that is 0 and is not trained?
     has_trained_zero: bool = False
-    norm: float = 0.0  # of what it received
-    is_tiny: bool = False  # is that so small that a part of it may be 0 in this dtype?
+    norm: float = 0.0  # of the gradient that it received
+    is_tiny: bool = False  # is this norm so small that a part may be 0 in this dtype?
     gains: Mapping[int, float] = field(default_factory=dict)  # by place, for random numbers: see ``_tried``
-    faint: set[int] = field(default_factory=set)  # places where it passed on almost nothing of what it received
-    # places where that is only rounding, because it removes just what arrived
+    faint: set[int] = field(default_factory=set)  # places where it passed on almost nothing of the gradient
+    # places where the rest is only rounding, because the operation removes exactly what arrived
     hidden: set[int] = field(default_factory=set)
     without: set[int] = field(default_factory=set)  # places of inputs on which its result does not depend
 
     def is_over(self, at: int) -> bool | None:
-        """Is what it passed on at this place 0 or rounding? None if it passed on nothing."""
+        """Is the gradient that it passed on at this place 0, or only rounding? None if it passed on none."""
         return self.gave[at] or at in self.hidden or at in self.without if at in self.gave else None
 
 
@@ -90,9 +90,7 @@ class ObservedPass(Ways[Key, Node]):
         self.handles: list[Any] = []
 
     def listen(self, arrived: Callable[[Tensor, Tensor], None], leaves: Iterable[Tensor] | None) -> None:
-        """Measure what arrives at the leaves, and examine each node on the way to ``leaves``, or to all if that is
-        None.
-        """
+        """Measure the gradients that arrive at leaves, and examine each node on a path to ``leaves`` (None: to all)."""
         for node, leaf in self.leaves.items():
             self.handles.append(node.register_prehook(self._guarded(partial(_take, arrived, leaf))))
         wanted = {*map(id, self.leaves.values() if leaves is None else leaves)}
@@ -135,7 +133,7 @@ class ObservedPass(Ways[Key, Node]):
         return [node for node in self.nodes if node in found]
 
     def _given(self, node: Node, is_tried: bool, gradients: Sequence[Tensor | None]) -> None:
-        # The node is about to run; afterwards its saved tensors are gone.
+        # The node is about to run. Its saved tensors are read now, because they are freed when it has run.
         seen = self.seen[node]
         plain = [one for one in gradients if one is not None and _is_plain(one)]
         seen.came = any(map(_largest, plain))
@@ -172,7 +170,7 @@ class ObservedPass(Ways[Key, Node]):
                 seen.without.add(at)
             one = self.sums.get((follower, place))
             if one is not None and one.is_exact and not any(_is_like(gradient, each) for each in given):
-                # a batch is summed up there, as for a bias, and its parts may well cancel
+                # there a batch is summed, as for a bias, and its parts may cancel without a fault
                 del self.sums[follower, place]
             elif one is not None and not seen.gave[at] and gradient.is_floating_point():
                 one.add(gradient.detach(), node._sequence_nr())
@@ -236,7 +234,7 @@ def _factors(node: Node) -> Iterator[Tensor]:
 
 
 def _tried(node: Node, gradients: Sequence[Tensor | None]) -> Mapping[int, float]:
-    # An experiment: how much of random numbers does a node pass on, as a share of their norm? It is linear in them.
+    # An experiment: which share of the norm does a node pass on for random numbers? Backward is linear in the gradient.
     with torch.no_grad(), DisableTorchDispatch():
         given = [None if one is None else _random(one) for one in gradients]
         size = math.hypot(*(_norm(one) for one in given if one is not None))
@@ -266,7 +264,7 @@ def _why(seen: SeenByBackward, at: int) -> str:
     if at in seen.hidden:
         return CANCELS
     if seen.has_zero:
-        return TIMES_ZERO  # however small the other factor is
+        return TIMES_ZERO  # no matter how small the other factor is
     return BY_CHANCE if at in seen.smaller or seen.is_tiny else FLAT
 
 
@@ -339,7 +337,7 @@ def _unit(tensor: Tensor) -> float:
 
 
 def _least(tensor: Tensor) -> float:
-    # Below this, a number times the rounding unit is no longer a normal number.
+    # Below this number, the product with the rounding unit is no longer a normal number.
     known = torch.finfo(tensor.dtype)
     return known.tiny / known.eps
 
@@ -359,7 +357,7 @@ def _largest(tensor: Tensor) -> float:
 
 
 def _norm_behind(gradient: Tensor, given: Sequence[Tensor | None], norm: float) -> float:
-    # The norm of what came, without what came where exactly 0 is given: behind a ReLU nothing is added up with it.
+    # The norm of the received gradient, without the places where exactly 0 is passed on, as by a ReLU.
     came = [one for one in given if one is not None]
     if len(came) != 1 or came[0].shape != gradient.shape or not _is_plain(came[0]):
         return norm
