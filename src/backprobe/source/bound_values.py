@@ -26,7 +26,7 @@ LITERALS: dict[type[ast.expr], type] = {
     ast.Lambda: FunctionType,
 }
 Look = Callable[[str], Any]
-"""Maps a name to its value, or to ``UNKNOWN``."""
+"""A function that maps a name to its value, or to ``UNKNOWN``."""
 
 
 class BoundUse(StrEnum):
@@ -41,8 +41,8 @@ class BoundUse(StrEnum):
 class Bound:
     """The value that a binding gives: the object itself, only its type, or neither if that is unknown.
 
-    ``is_now`` marks an object that was found now by its spelling in the text. When the binding ran, the same spelling
-    may have meant another object. For a function, ``place`` is the file and line of its definition.
+    ``is_now`` is true if the object was found just now by evaluating the text of the expression. When the binding ran,
+    the same text may have meant another object. For a function, ``place`` is the file and line of its definition.
     """
 
     value: Any = UNKNOWN
@@ -66,7 +66,7 @@ class Bound:
 
     @property
     def is_of_code(self) -> bool:
-        """Is it a module, class or function, or an object meant to be called?"""
+        """Is the value a module, a class, a function or another callable object?"""
         kind = self.kind if self.value is UNKNOWN else type(self.value)
         return kind is not None and (issubclass(kind, ModuleType) or _has(kind, "__call__"))
 

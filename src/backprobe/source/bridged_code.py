@@ -29,7 +29,7 @@ class Statement:
     names: tuple[str, ...]
     is_return: bool
     is_call: bool
-    """Is it a call whose result is not used?"""
+    """Is the statement a call whose result is not used?"""
 
 
 def with_hooks(source: str | bytes, file: str, statements: list[Statement]) -> CodeType:
@@ -118,7 +118,7 @@ class _Reads(ast.NodeTransformer):
 
 
 def _is_plain(node: ast.AST) -> bool:
-    # Is it a variable, or read from one by attributes and by keys that are constants or variables?
+    # Is the expression a variable, or does it read attributes or items of one? Keys must be constants or variables.
     if not isinstance(getattr(node, "ctx", None), ast.Load):
         return False
     while isinstance(node, ast.Attribute | ast.Subscript):
@@ -129,7 +129,7 @@ def _is_plain(node: ast.AST) -> bool:
 
 
 def _within(node: Any) -> ast.expr:
-    # Put hooks around the owners in such an expression: ``w`` in ``w.data``.
+    # Put a hook around each object in a chain such as ``w.data[0]``: around ``w``, ``w.data`` and ``w.data[0]``.
     if not isinstance(node, ast.Name):
         node.value = _within(node.value)
     return _call(SEEN, node, node, ast.Constant(""), ast.Constant(True))

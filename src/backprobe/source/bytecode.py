@@ -135,7 +135,7 @@ def events(code: CodeType, around: CodeType, file: str) -> Events:
 
 
 def is_rewritten(code: CodeType) -> bool:
-    """Is it the rewritten code of a function, which reports to a probe by itself?"""
+    """Is this the rewritten code of a function? Such code reports to a probe by itself."""
     return any(name.startswith("@") for name in code.co_freevars)
 
 
@@ -183,7 +183,7 @@ def names_hidden(code: CodeType) -> frozenset[str]:
 
 
 def variables(instruction: dis.Instruction, code: CodeType) -> list[tuple[To, str]]:
-    """What an instruction does to variables, in order."""
+    """The effects of an instruction on variables, in order."""
     does = VARIABLES.get(instruction.opname, ())
     names = (instruction.argval,) if len(does) == 1 else instruction.argval
     is_fast = "LOAD_FAST" in instruction.opname  # from Python 3.13 on, LOAD_FAST replaces LOAD_CLOSURE

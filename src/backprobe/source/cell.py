@@ -81,7 +81,7 @@ class Cell:
         return tuple(found)
 
     def value(self, name: str, default: Any = None) -> Any:
-        """What a name holds now."""
+        """The present value of a name."""
         return self.locals.get(name, self.globals.get(name, default))
 
     def calls(self, method: str) -> int | None:
@@ -129,7 +129,7 @@ def refusing_depth(file: str) -> AbstractContextManager[None]:
 
 
 def _placed(code: CodeType, mark: str, scope: Any) -> CodeType:
-    # The same code with the scope object in place of its mark, including comprehensions.
+    # The same code, in which the scope object replaces its placeholder text. The code of comprehensions is changed too.
     constants = tuple(
         _placed(constant, mark, scope)
         if isinstance(constant, CodeType)

@@ -1,7 +1,7 @@
 """Reporting copies of functions. They are reused, because making a copy takes longer than running many functions.
 
-Each copy has a cell for the function that opens its listener. A copy is lent to one user at a time, who sets this cell.
-After the copy is returned, its calls report to nobody.
+Each copy has a cell for the function that opens its listener. ``lend`` gives a copy to one user at a time, who sets
+this cell. After the user has given the copy back, its calls report to nobody.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def raising_step(error: BaseException) -> TracebackType | None:
 
 
 def _passes_on(code: CodeType) -> bool:
-    # Does this frame only pass on a call or a read of the program, as a probe does?
+    # Does this frame belong to code such as a probe, which only forwards a call or a read of the program?
     return code.co_name in ANSWERING or package(code.co_filename) == "backprobe"
 
 
@@ -77,8 +77,8 @@ def _place(code: CodeType, instruction: int) -> Place | None:
 
 
 def _places(node: ast.expr) -> Iterator[Place]:
-    # The positions that the compiler may give to an expression. That of a chain over several lines may begin at the
-    # last name.
+    # The positions that the compiler may give to an expression. For a chain of calls over several lines, the position
+    # may begin at the last name.
     end = node.end_lineno or 0, node.end_col_offset or 0
     yield node.lineno, end[0], node.col_offset, end[1]
     last = node.func if isinstance(node, ast.Call) else node

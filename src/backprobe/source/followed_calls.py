@@ -26,14 +26,15 @@ def plain_function(function: Any) -> FunctionType | None:
 
 Way = tuple[type, Any]
 Known = dict[int | Way, CodeType | None]
-"""Code objects by identity, which are kept alive for this, and ways of calling objects.
+"""A cache whose keys are identities of code objects, or ways of calling an object. The code objects are its values,
+because an identity is only unique while its object is alive.
 
 A code object itself is a bad key: Python hashes all its instructions each time, which takes longer than many calls.
 """
 
 
 def way_of(kind: type) -> Way:
-    """The cache key for calls of objects of a type. A program may give a class another ``__call__``."""
+    """The cache key for calls of objects of a type. It contains ``__call__``, which a program may replace in a class."""
     return kind, getattr(kind, "__call__", None)  # noqa: B004  # what it is, and not whether there is one
 
 
@@ -110,7 +111,7 @@ class FollowedCalls(Generic[Caller]):
         """The function to call in place of one that is not followed: itself, or a wrapper that checks the functions
         passed to it.
 
-        Calling ``forget`` has the next call checked as well.
+        The wrapper calls ``forget`` if it finds such functions, so that the next call is checked as well.
         """
         return function
 
@@ -119,7 +120,7 @@ class FollowedCalls(Generic[Caller]):
         return function(*args, **kwargs)
 
     def follow_once(self, caller: Caller, function: Any) -> Any:
-        """Like ``follow``, for a function that is called at once and only once."""
+        """Like ``follow``, for a function that is called immediately and only once."""
         return self.follow(caller, function)
 
     def follow(self, caller: Caller, function: Any) -> Any:
@@ -127,7 +128,7 @@ class FollowedCalls(Generic[Caller]):
         kind = type(function)
         if way_of(kind) in self.foreign:
             return None
-        if kind is FunctionType and not function.__dict__:  # it wraps nothing, and is not compiled
+        if kind is FunctionType and not function.__dict__:  # a plain function that wraps nothing and is not compiled
             known = id(function.__code__)
             if known in self.foreign:
                 return None

@@ -90,8 +90,9 @@ def _locals_of(frame: FrameType, name: str) -> Mapping[str, Any]:
 
 
 def _of_module(frame: FrameType, name: str) -> Mapping[str, Any]:
-    # The same for a module. Outside of a comprehension, the slot of the comprehension's variable holds a value that
-    # Python wrote back, and ``f_locals`` would return that value for the module's own variable of this name.
+    # A namespace with the variable of this name in a module's frame, if there is one. Outside of a comprehension, the
+    # slot of the comprehension's variable holds a value that Python wrote back. ``f_locals`` would return this value
+    # for the module's own variable of the same name.
     running = variables_of_comprehensions(frame)
     if name in running:
         found = _variable(frame, name)

@@ -76,7 +76,8 @@ def _searched(entries: tuple[str, ...]) -> frozenset[str]:
 
 
 def _is_recorded(root: str, inside: str) -> bool:
-    # Does a distribution in this folder or archive have the file? One with the name of the package is asked first.
+    # Does a distribution in this folder or archive contain the file? A distribution with the package's name is checked
+    # first.
     changed, top = _changed(root), inside.partition("/")[0].removesuffix(".py")
     names = sorted(_names(root, changed), key=lambda name: _package(name) != top)
     return any(_recorded(root, name, changed).has(inside) for name in names)

@@ -53,7 +53,8 @@ def _bound(node: ast.expr | None) -> list[ast.expr] | None:
 
 
 def _method(asked: ast.Call, method: ast.Attribute) -> ast.expr:
-    # The expression to call in place of a method: the method itself if its report is known, else the scope decides.
+    # The expression that replaces a method passed to ``@scope.call``. If the report for the call is cached, it appends
+    # this report and gives the method itself. Otherwise the scope decides.
     owner = ast.NamedExpr(ast.Name(OWNER, ast.Store()), method.value)
     key = ast.Tuple([ast.Call(ast.Name(TYPE), [owner], []), ast.Constant(method.attr)], ast.Load())
     said = ast.NamedExpr(ast.Name(SAID, ast.Store()), ast.Call(ast.Name(SAID_OF), [key], []))
@@ -96,7 +97,9 @@ class _Journalling(ast.NodeTransformer):
         return placed([*([] if is_there else [ast.Assign(node.targets, value)]), _said([at, held])], node)
 
     def visit_With(self, node: Any) -> Any:
-        """It may switch histories off or on. So the state is read at the start of the body, and after the statement."""
+        """A ``with`` statement may switch gradient recording off or on, so this is checked at the start of its body and
+        after it.
+        """
         self.generic_visit(node)
         node.body = [*placed([_word("within")], node.body[0]), *node.body]
         return [node, *placed([_word("within")], node)]
@@ -104,7 +107,7 @@ class _Journalling(ast.NodeTransformer):
     visit_AsyncWith = visit_With
 
     def visit_Delete(self, node: ast.Delete) -> Any:
-        """It may remove an item from a bound container, so the journal is settled before."""
+        """A ``del`` statement may remove an item from a bound container, so the journal is processed before it."""
         return (
             node if all(isinstance(one, ast.Name) for one in node.targets) else [*placed([_word("settle")], node), node]
         )

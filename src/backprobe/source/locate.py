@@ -168,9 +168,10 @@ def locate_module(code: CodeType) -> tuple[ast.Module, tuple[str, ...]]:
     lines = _lines(code)
     tree = _tree(code.co_filename, lines)
     own = code.replace(co_name="<module>", co_qualname="<module>")
-    parts: list[ast.Module | ast.Interactive | ast.Expression] = [tree, ast.Interactive(tree.body)]  # as at a prompt
+    # as at an interactive prompt
+    parts: list[ast.Module | ast.Interactive | ast.Expression] = [tree, ast.Interactive(tree.body)]
     parts += [ast.Module([statement], []) for statement in tree.body]
-    if tree.body and isinstance(end := tree.body[-1], ast.Expr):  # as of a cell whose value is shown
+    if tree.body and isinstance(end := tree.body[-1], ast.Expr):  # as for a cell whose last value is shown
         parts += [ast.Module(tree.body[:-1], []), ast.Expression(end.value)]
     for module in parts:
         mode = MODES.get(type(module), "exec")

@@ -81,7 +81,7 @@ class Marks:
     allowing: set[Place] = field(default_factory=set)  # calls with ``allow_unused`` whose result is used
     ends: dict[Place, int] = field(default_factory=dict)
     returns: dict[Place, int] = field(default_factory=dict)
-    only_return: int | None = None  # for a lambda, whatever the instruction's position
+    only_return: int | None = None  # the site of a lambda's return value, for any position of the instruction
 
     def stored(self, name: str, place: Place) -> Mark | None:
         """The target of an instruction at this position that stores a variable. None for variables that are not in the

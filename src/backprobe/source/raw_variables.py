@@ -50,8 +50,8 @@ def _all_spans(code: CodeType) -> tuple[Span, ...]:
 
 
 def _spans(code: CodeType, at_risk: frozenset[str], *, without_captured: bool = False) -> tuple[Span, ...]:
-    # The instruction that hides a variable has the position of the whole comprehension in the source text. So have the
-    # instructions that restore it, at the end or after an error.
+    # The instruction that hides a variable has the position of the whole comprehension in the source text. The
+    # instructions that restore the variable, at the end or after an error, have the same position.
     if not at_risk:
         return ()
     instructions = list(dis.get_instructions(code))

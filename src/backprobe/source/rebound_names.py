@@ -147,7 +147,8 @@ class _Search:
         return self._defined_before(holder, bindings, taking) or self._defined_outside(holder, taking)
 
     def attribute_found(self) -> Rebound | None:
-        # The same for an attribute of an object: the class's definition, or the first value that was set.
+        # For an attribute of an object: the class's definition of the attribute or the first value that was set, and
+        # the bindings that replaced it.
         failed = self.failed
         beside = set_beside(self.names, self.scope, self.name, failed.attribute, self.text)
         if not self._is_held_as_said(beside):

@@ -62,7 +62,7 @@ def _column(one: Binding, line: str, name: str) -> int:
 
 
 def _encoded(line: str, offset: int) -> int:
-    # A position in characters, from one in bytes.
+    # Convert a position in bytes to a position in characters.
     return len(line.encode()[:offset].decode(errors="replace"))
 
 
@@ -80,7 +80,7 @@ def _reads(one: Binding, found: Rebound) -> Iterator[ast.Name]:
 
 
 def _needed(node: ast.AST, found: Rebound) -> ast.AST | None:
-    # The expression around a name that uses it like the failing one does, in its former meaning.
+    # The expression around a name that uses the name as the failing expression does, but with its former meaning.
     failed = found.failed
     match node:
         case ast.Name() if node is failed.node:

@@ -60,7 +60,7 @@ def rewrite(
 
 
 class Rewriter(ExpressionRewriter):
-    # the function itself
+    # Methods that rewrite the function itself.
 
     def function(self, node: Any) -> ast.FunctionDef | ast.AsyncFunctionDef:
         self.at = node
@@ -97,7 +97,7 @@ class Rewriter(ExpressionRewriter):
         return result
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        """Like that of the base class, but lists of statements go through ``_body``."""
+        """Visit a node as the base class does, but pass lists of statements to ``_body``."""
         for field, old in ast.iter_fields(node):
             if isinstance(old, list) and old and isinstance(old[0], ast.stmt):
                 setattr(node, field, self._body(old))
@@ -113,7 +113,7 @@ class Rewriter(ExpressionRewriter):
     visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = _untouched
     visit_Name = visit_Constant = _untouched
 
-    # statements that bind
+    # Methods that rewrite statements that bind.
 
     def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
         origin = Origin.of(node.value)

@@ -24,9 +24,9 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.own: tuple[str, ...] = ("",)  # the lines of the statement
         self.binds = ""  # the name that the statement binds, if calls are reported
         self.temporaries = 0
-        self.named: set[int] = set()  # expressions whose value gets a name in any case
+        self.named: set[int] = set()  # expressions whose value gets a name from their statement
 
-    # expressions
+    # Methods that rewrite expressions.
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         origin = self._asked(node)
@@ -84,7 +84,7 @@ class ExpressionRewriter(ast.NodeTransformer):
     def _owned(self, node: ast.Attribute) -> ast.Attribute:
         # An attribute whose owner is rewritten.
         node.value = self.visit(node.value)
-        if node.attr == "data" and isinstance(node.ctx, ast.Load):  # writes through it go unnoticed by autograd
+        if node.attr == "data" and isinstance(node.ctx, ast.Load):  # autograd does not notice writes through ``.data``
             node.value = self._report("expose", node.value)
         return node
 
@@ -98,7 +98,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self._operation(node, origin) if loads else node
 
     def _operated(self, node: ast.expr, operands: Mapping[str, ast.expr]) -> ast.expr:
-        # A call of the listener in place of an operator.
+        # Make a call of the listener that replaces an operator.
         site = self._call_site(node, operation(node), operands)
         visited = [self._index(self.visit(operand)) for operand in operands.values()]
         return self._report("operate", site, *visited)
@@ -122,7 +122,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.named.add(id(value))
         return self.visit(value)  # type: ignore[no-any-return]  # it is typed Any
 
-    # making nodes
+    # Methods that make new nodes.
 
     def _bind_name(self, name: str, value: ast.expr, origin: Origin) -> ast.stmt:
         return self._assign(ast.Name(name), self._report("bind", ast.Constant(self._site(name, origin)), value))

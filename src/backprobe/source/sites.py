@@ -194,7 +194,7 @@ def lines_of(node: Any, lines: Sequence[str]) -> tuple[str, ...]:
     elif isinstance(node, ast.Match):
         last = node.subject.end_lineno
     own = [line.rstrip() for line in lines[first - 1 : last]]
-    # blank lines and comments between a head and its body
+    # Leave out blank lines and comments between a head and its body.
     while len(own) > 1 and not own[-1].partition("#")[0].strip():
         own.pop()
     return (own[0].strip(), *own[1:]) if own else ("",)

@@ -16,7 +16,7 @@ from backprobe.errors import BackprobeError
 from backprobe.source.user_code import package
 
 PASSED_ON = re.compile(r"\(.*\*\w|\bgetattr\(")
-"""Matches our lines that only pass on the program's own arguments, or read an attribute for the program."""
+"""Matches lines of backprobe that only forward the program's own arguments, or read an attribute for the program."""
 
 
 class FramesOfProgram:

@@ -108,7 +108,8 @@ class _Local:
         elif event == "line":
             frame.f_trace_opcodes = True
         elif event == "exception":
-            self.watched.raised(arg[1].with_traceback(arg[2]))  # Python sets it only in the frame that catches
+            # Python sets the error's own traceback only in the frame that catches it
+            self.watched.raised(arg[1].with_traceback(arg[2]))
         elif event == "return" and self.watched.left(frame, arg):
             self.tracer.frames.pop(frame, None)
         following = _running(self.outer)
@@ -119,7 +120,7 @@ class _Local:
 
 
 def _nobody(frame: FrameType) -> None:
-    """Takes the place of ``entered`` after the end, since other tracers may still call this one."""
+    """Replaces ``entered`` after tracing has ended, because other tracers may still call this tracer."""
 
 
 def _running(outer: Outer) -> Outer:

@@ -119,7 +119,7 @@ class Assembler:
             none_reads=tuple([replace(one, at=self._at(one.at)) for one in passed.none_reads]),
         )
 
-    # from positions of captures to positions of entries
+    # Methods that convert positions of captures to positions of entries.
 
     def _written(self, name: str, written: WrittenVersion, said: Sequence[IndirectInput]) -> tuple[IndirectInput, ...]:
         # The inputs of a Variable's new value: the values that were written into it. The writing statement may mention
@@ -190,8 +190,8 @@ class Assembler:
         )
 
     def _holder(self, name: str, at: int | None) -> str:
-        # In a block, a parameter's name begins with the program's name for its model. That prefix, or nothing. The
-        # recording names parameters by their path in the model alone.
+        # In a block, a parameter's name begins with the program's variable for the model. Return this prefix, or an
+        # empty text. The recording names parameters by their path in the model alone.
         path = "" if at is None else strip(self.first[at])
         return name.removesuffix(path) if path and name.endswith(f".{path}") else ""
 

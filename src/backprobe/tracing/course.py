@@ -94,9 +94,11 @@ class Courses:
         self.known = self.followed = self.missed = 0
         self.takes_all: bool | None = None  # is every bound tensor captured?
         self.is_repeated = False  # was the last run equal to an earlier one?
-        self.reads: dict[tuple[type, str], tuple[int, str]] = {}  # the items for calls of methods that write nothing
-        self.functions: dict[int, Known] = {}  # the same for functions, by identity
-        self.of_modules: dict[str, tuple[Any, ...]] = {}  # the same for modules, by path
+        # the journal's items for calls of methods that write nothing
+        self.reads: dict[tuple[type, str], tuple[int, str]] = {}
+        # for calls of functions: the journal's items, by identity of the function
+        self.functions: dict[int, Known] = {}
+        self.of_modules: dict[str, tuple[Any, ...]] = {}  # for calls of modules: the journal's items, by path
         self.forwards: Forwards | None = None
         self.has_unseen_writes = False  # has code that is not followed written to captured tensors?
 
@@ -284,7 +286,7 @@ class _Places(NamedTuple):
 
 
 def _has_numbers(code: Any) -> bool:
-    # Does a container hold numbers that have codes?
+    # Does a container hold numbers that have codes? Numbers have negative codes.
     return isinstance(code, tuple) and any(one < 0 for _, one in code)
 
 

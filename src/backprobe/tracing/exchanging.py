@@ -17,8 +17,8 @@ from backprobe.tracing.replacing import ByName, Instead, Marks, Replacing
 
 @dataclass(frozen=True)
 class Given:
-    """The value and gradient with which the program continues in place of one value's: NumPy arrays, or None for those
-    that stay. ``number`` identifies the value.
+    """The NumPy arrays with which the program continues instead of a value and its gradient. None keeps the program's
+    own value or gradient. ``number`` identifies the value.
     """
 
     number: int
@@ -32,8 +32,8 @@ class Exchange(Instead):
 
     A name that the program binds once is written without counts. Other names have all their counts.
 
-    ``values`` and ``gradients`` tell what would have gone on without the exchange, by number. ``values`` contains True
-    for an exchanged value, whose entry has the original; ``gradients`` contains the original gradient itself.
+    ``values`` and ``gradients`` record the exchanges that were made, by number. ``values`` contains True for an
+    exchanged value, because the value's entry keeps the original. ``gradients`` contains the original gradient itself.
     """
 
     given: Mapping[str, Given]
@@ -96,5 +96,5 @@ class Exchanging(ByName):
         return made, kept
 
     def _flows_on(self, given: Given, arrived: Any) -> Any:
-        self.into.gradients[given.number] = arrived  # JAX calls this while tracing, and then with numbers
+        self.into.gradients[given.number] = arrived  # JAX calls this twice: while tracing, and later with numbers
         return self.replaces.like(given.gradient, arrived)

@@ -69,7 +69,7 @@ class Following(FollowedCalls[Scope]):
         return reporting(function, self.trace.opener(caller, label), operations=self.trace.operations)
 
     def follow_once(self, caller: Scope, function: Any) -> Any:
-        """The same, with a copy that is given back as soon as the function has begun to run."""
+        """Like ``follow``, but the copy is free for reuse as soon as the function has begun to run."""
         plain = function.__func__ if type(function) is MethodType else function
         if type(plain) is FunctionType and not plain.__dict__ and id(plain.__code__) in self.own:
             try:
@@ -89,9 +89,10 @@ class Following(FollowedCalls[Scope]):
         return self.trace.entered(caller.number, kind)
 
     def handing(self, function: Any, forget: Callable[[], object]) -> Any:
-        """A library's function, wrapped so that a note names the program's functions passed to it, or in its object.
+        """A library's function, wrapped to make a note if it receives functions of the program as arguments or holds
+        them.
 
-        A transform such as ``jax.jit`` only returns a callable. That is examined when it is called.
+        A transform such as ``jax.jit`` only returns a callable. This callable is examined when it is called.
         """
         if not self.trace.selection.in_function:
             return function
@@ -161,7 +162,7 @@ def _drop(reader: Reader, lost: Sequence[Value], among: Sequence[Value]) -> None
             if other.parent is scope.parent and other.path == scope.path and other.count > scope.count:
                 other.renumber(other.count - 1)
     for scope in left:
-        scope.renumber(scope.count)  # inside a renumbered scope
+        scope.renumber(scope.count)  # this scope lies inside a renumbered one
     reader.naming.drop(gone)
 
 

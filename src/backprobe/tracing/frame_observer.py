@@ -32,8 +32,8 @@ from backprobe.tracing.values import OWN, ScopeNames
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 NO_FUNCTIONS = ("<module", "<generic parameters of")  # the latter is for ``def f[T](…)``, from Python 3.12 on
 EXPOSING = ("numpy", "data_ptr", "untyped_storage", "__array__", "__dlpack__")  # methods that give access to memory
-OF_TENSORS = ("requires_grad", "grad", "data")  # an assignment to these names no value
-OWN_WORK = -1  # stands for a distance: this code runs on our behalf
+OF_TENSORS = ("requires_grad", "grad", "data")  # attributes of a tensor: assigning to them gives a name to no value
+OWN_WORK = -1  # returned instead of a distance if backprobe itself runs this code
 DIFFERENTIATING = "grad"  # the name of functions that return gradients
 STORING = (Does.BIND, Does.CLOSE)
 SUSPENDED, COROUTINE = ("YIELD_VALUE", "SEND", "RESUME"), 0x80 | 0x20 | 0x200  # RESUME: on Python 3.13
@@ -103,7 +103,7 @@ class ObservedFrame:
             if name in self.unread and name_in(frame, name) is self.unread[name]:
                 self.scope.read(name, self.unread.pop(name))
 
-    # before an instruction
+    # Methods that run before an instruction.
 
     def _nothing(self, frame: FrameType, event: Event) -> None: ...
 
@@ -162,7 +162,7 @@ class ObservedFrame:
         if kept is not None and event.read is not None and self.scope.recorder.is_recording:
             look(kept, frame, event.read)
 
-    # after an instruction
+    # Methods that run after an instruction.
 
     def _done(self, frame: FrameType) -> None:
         event, self.pending = self.pending, None

@@ -52,7 +52,7 @@ class Journal(JournalCalls):
         self.early: list[Any] = []  # tensors that were bound before a call that may write unobserved
         self.versions: list[int] = []  # the versions of these tensors before the call
         self.contents: list[tuple[int, Any]] = []  # places of containers, with copies from before the call
-        self.stamped = 0  # these three cover the journal up to here
+        self.stamped = 0  # ``early``, ``versions`` and ``contents`` cover the journal up to this place
         self.previous: Segment | None = None  # the last settled segment
         self.settled = 0  # the number of events when the journal was last settled
         self.is_begun = self.is_live = self.is_over = self.is_settling = self.is_lost = False
@@ -90,7 +90,7 @@ class Journal(JournalCalls):
         """The modules by path."""
         return {path: module for module, path in self.reading.paths.items()}
 
-    # opening scopes
+    # Methods that open scopes.
 
     def forwards(self, asked: Mapping[Any, str]) -> list[tuple[Any, str, Any]] | None:
         """The journalling forwards of modules, as patches; None if the modules differ from those of the last call."""
@@ -212,7 +212,8 @@ class Journal(JournalCalls):
         was_live = self.is_live
         self.go_live()
         if not kind.path.startswith("/"):
-            was_called_before = self.is_live and not was_live  # else nobody would report its return value
+            # Otherwise the module's return value would not be reported.
+            was_called_before = self.is_live and not was_live
             return Live(self.trace.enter_kind(kind), self.reading if was_called_before else None, module)
         frames = self.reading.frames
         return Live(self.trace.entered(frames[-1].scope.number if frames else 0, kind))
@@ -224,7 +225,7 @@ class Journal(JournalCalls):
         if frame is not None and self.called_from is not None:
             self.called_from += (path, frame.f_code, frame.f_lasti)
 
-    # reports of journalling code
+    # Methods that journalling code calls to report.
 
     def __enter__(self) -> Journal:
         return self
@@ -246,7 +247,7 @@ class Journal(JournalCalls):
             self._end(kind is not None)
 
     def within(self) -> None:
-        """A statement that may switch histories off or on begins or ends."""
+        """A statement that may switch gradient recording off or on begins or ends."""
         if not self.is_live and (mode := self.tape.gives_history(self.mode)) is not self.mode:
             if mode is None:
                 self.go_live()
@@ -276,14 +277,17 @@ class Journal(JournalCalls):
         return self._scope().each(template, self._settled(values))
 
     def _settled(self, values: Any) -> Iterator[Any]:
-        # The values. Before each one, and at the end, all earlier reports are processed.
+        # Yield the values. All earlier reports are processed before each value, and at the end.
         for value in values:
             self.settle()
             yield value
         self.settle()
 
     def __getattr__(self, word: str) -> Any:
-        """All other reports are processed at once, after those that evaluating their arguments makes."""
+        """Return the scope's method for any other report, which is processed immediately. The method looks up the scope
+        only when it is called, after its arguments have been evaluated. So reports made by the arguments are processed
+        first.
+        """
         if word.startswith("__"):
             raise AttributeError(word)
         return functools.partial(self._hear, word)
@@ -321,7 +325,7 @@ class Journal(JournalCalls):
         self.settle()
         self.mode = mode
 
-    # processing reports
+    # Methods that process reports.
 
     def settle(self) -> None:
         """Process the collected reports: follow a known segment, or read them."""

@@ -90,7 +90,7 @@ class Reading:
             self.module_returned(frame.module, frame.returned, frame.returned_at)
 
     def module_returned(self, module: Any, output: Any, at: int | None = None) -> None:
-        """A module has returned this to the innermost open scope."""
+        """A module has returned ``output`` to the innermost open scope."""
         self.name_returned(module, output)
         self.codes.append((at, self.trace.events[-1][1]))
         caller, path = self.frames[-1], self.paths[module]
@@ -99,7 +99,7 @@ class Reading:
             self.trace.mentioned(caller.scope, output)
 
     def name_returned(self, module: Any, output: Any) -> None:
-        """A module has returned this."""
+        """A module has returned ``output``, and its return value gets a name."""
         path = self.paths[module]
         self.executed.add(path)
         self.trace.name_returned(path, output)

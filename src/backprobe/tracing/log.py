@@ -41,7 +41,7 @@ NAMED, DONE = 1 << 20, 1 << 21
     REPLACED,
     CHANGED,
 ) = range(-1, -22, -1)
-"""The other words. ``Reader`` has a method for each of them."""
+"""All words that are not numbers of sites. ``Reader`` has a method for each of them."""
 
 PLAIN, SAME_PLAIN, PASSED_OVER, DIFFERENTIATED, CARRIED, FILLED = range(-1, -7, -1)
 """Negative codes.

@@ -55,7 +55,7 @@ class Naming:
             self.decide(known)
         return known
 
-    # what a statement binds
+    # Methods for the values that a statement binds.
 
     def bind(self, names: ScopeNames, local: str, code: Code, site: Site, own: str = "") -> None:
         """A local is bound to the value of a code."""
@@ -125,7 +125,7 @@ class Naming:
         for leaf, original_at, is_gradient in marks:
             held[leaf].original_at, held[leaf].replaced_grad = original_at, is_gradient
 
-    # what else a statement does
+    # Methods for the other effects of a statement.
 
     def changed(self, names: ScopeNames, key: str, found: Leaves, by: ScopeNames, site: Site) -> None:
         """A statement of the scope ``by`` has changed the contents of the container that a name holds.
@@ -212,7 +212,7 @@ class Naming:
                 gone.add(value)
         self.drop(gone)
 
-    # names that come from no statement
+    # Methods for names that come from no statement.
 
     def parameter(self, path: str, number: int, root: ScopeNames) -> None:
         """Name a model's parameter by its path."""

@@ -50,7 +50,7 @@ class Parameters:
         return self.by_module.get(module, ())
 
 
-# what a statement mentions
+# Functions that find the values that a statement mentions.
 
 
 def mentions(parameters: Parameters, names: ScopeNames, site: Site) -> tuple[Sequence[int], bool]:
@@ -133,7 +133,7 @@ def explain_written(value: Value, names: ScopeNames, site: Site, local: str, bef
     value.passages = [(local, Carried(spelled, before, names.id, site)), *held, *through(names, site.reads)]
 
 
-# values that names without tensors pass on
+# Functions that follow values through names without tensors.
 
 
 def carry(names: ScopeNames, local: str, is_container: bool, site: Site) -> None:
@@ -202,7 +202,7 @@ def through(names: ScopeNames, reads: Sequence[str]) -> list[tuple[str, Carried]
 
 def _mentioned(names: ScopeNames, site: Site, but: str = "") -> tuple[Carried, ...]:
     carried = [one for name, one in through(names, site.reads) if name != but]
-    known = {id(one.value) for one in carried}  # a called function has already said more about these
+    known = {id(one.value) for one in carried}  # a called function's return has already recorded these
     held = [
         Carried(name + leaf, value, names.id, site)
         for name, slot in seen(names, site.reads)

@@ -78,7 +78,7 @@ class Reader:
             return at
         return NO_SITE if at == NO_SITE_AT else self.sites[scope][at]
 
-    # statements
+    # Methods that read reports about statements.
 
     def _statement(self, scope: int, word: int, said: Any) -> None:
         names = self.scopes[scope]
@@ -134,7 +134,7 @@ class Reader:
     def _mentioned(self, scope: int, said: Any) -> None:
         self.naming.mentioned(self.scopes[scope], said)
 
-    # scopes
+    # Methods that read reports about scopes.
 
     def _enter(self, scope: int, kind: ScopeKind) -> None:
         if not kind.path:
@@ -192,7 +192,7 @@ class Reader:
         if names.id.path and names.parent is None:
             self.finished.setdefault(names.id.path, []).append(names)
 
-    # modules
+    # Methods that read reports about modules.
 
     def _module(self, scope: int, said: tuple[ScopeKind, Code]) -> None:
         kind, code = said
@@ -208,7 +208,7 @@ class Reader:
         if said[-1] != "return" or not self.finished.get(said[0]):  # otherwise its forward ran, called directly
             self.naming.absent(*said)
 
-    # outputs
+    # Methods that read reports about outputs.
 
     def _result(self, scope: int, said: tuple[bool, Code, bool]) -> None:
         of_module, code, keeps = said
@@ -249,7 +249,7 @@ class Reader:
             [(name, self.versions.add(capture, capture.source), before) for name, capture, before in found],
         )
 
-    # writes
+    # Methods that read reports about writes.
 
     def _swept(self, scope: int, said: tuple[int | Site, tuple[tuple[int, int], ...]]) -> None:
         at, found = said

@@ -177,7 +177,7 @@ class Replacing:
     def went_on(self, full: str, leaves: Sequence[tuple[str, Any]]) -> None:
         """The program has continued with the value now bound to this full name, which has these leaves."""
 
-    # which leaves
+    # Methods that select the leaves to replace.
 
     def _leaves(
         self, one: Replacement, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]]
@@ -247,7 +247,7 @@ class Replacing:
                 "checkpoint returns",
             )
 
-    # the new value
+    # Methods that make the new value.
 
     def _instead(self, one: Replacement, full: str, original: Any) -> Any:
         # The value with which the program continues. Raises BadOption.

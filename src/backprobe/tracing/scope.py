@@ -301,7 +301,7 @@ class Scope(CodeListener):
         return watched if recorder.selection.in_function else functools.partial(self._call_module, watched)
 
     def _call_unknown(self, function: Any, flagged: bool, key: Any) -> Any:
-        # The same for a function that was not called before, or that ``key`` alone does not describe.
+        # Return the function to call if the function was not called before, or if ``key`` does not identify it.
         recorder = self.recorder
         is_builtin = type(function) is BuiltinFunctionType
         if is_builtin and function in frame_builtins.LOOKS_AT_FRAME:

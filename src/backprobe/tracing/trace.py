@@ -169,7 +169,7 @@ class Trace:
     def _around(self, by: By, at: int | Site) -> Any:
         return self.read().around(by, at)
 
-    # scopes
+    # Methods that open scopes.
 
     def root_opener(self, name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
         """Opens the scope of the probed function. A recursive call gets a scope of its own."""
@@ -365,7 +365,7 @@ class Trace:
         if known:
             self.events += (scope.number, MENTIONED, tuple(known))
 
-    # writes
+    # Methods for writes in place.
 
     def call_writer(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call a function that may write to some of its arguments, with reports before and after the writes."""
@@ -396,7 +396,7 @@ class Trace:
             with self.tape.quiet():
                 self.writes.expose(tensor)
 
-    # reports of modules
+    # Methods for reports about modules.
 
     def name_returned(self, path: str, output: Any) -> Any:
         """The module with this path has returned, and its hooks have run. ``output`` is what its caller gets."""
@@ -419,7 +419,7 @@ class Trace:
         return output
 
     def _name_returned(self, path: str, output: Any) -> Any:
-        # The same if the output may be replaced, and for the model itself.
+        # Like ``name_returned``, but the output may be replaced, or may be that of the model itself.
         if not self.is_recording:
             return output
         if not path:
@@ -459,7 +459,7 @@ class Trace:
         return tensor
 
     def name_paths(self, found: Sequence[tuple[str, Any]]) -> Sequence[Any]:
-        """The same for several parameters, at the beginning of a run."""
+        """Name several parameters of a model by their paths, at the beginning of a run."""
         tensors = [tensor for _, tensor in found]
         is_usual = self.takes_all and self.replaced is None and self.ordinary.issuperset(map(type, tensors))
         if not is_usual or self.disturbed() or self.writes is None or not self.versions.add_all(self.writes, tensors):
@@ -476,7 +476,7 @@ class Trace:
         """Add an entry for a selected module whose return value does not exist."""
         self._say(0, ABSENT, (path, status, why, "return"))
 
-    # names from the probe itself
+    # Methods for names that the probe itself gives.
 
     def name_result(self, result: Any) -> Any:
         """Name the probed function's return value. Returns the value with which the program continues."""
