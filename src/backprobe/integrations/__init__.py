@@ -1,9 +1,9 @@
-"""Callbacks for trainers, and sinks for dashboards: each is a module of its own.
+"""Callbacks for trainers and sinks for dashboards, each in a module of its own.
 
 - ``backprobe.integrations.huggingface``, ``.lightning`` and ``.keras``: ``WatchCallback``, for their trainers.
 - ``backprobe.integrations.tensorboard``: ``TensorBoardSink``; ``.wandb``: ``WandbSink``; ``.mlflow``: ``MLflowSink``.
 
-Importing one of them imports the library that it is for; nothing else does.
+A trainer's or dashboard's library is only imported when its module here is imported.
 """
 
 from backprobe.watch.sinks import FIELDS, Sink

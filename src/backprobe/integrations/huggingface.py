@@ -10,7 +10,7 @@ from backprobe.integrations.trainer_watch import CALLED, HasWatch, TrainerWatch
 from backprobe.record.renamed import renamed
 from backprobe.watch.options import FOLDER
 
-if TYPE_CHECKING:  # which knows the library only where it is installed
+if TYPE_CHECKING:  # Type checkers know the library only if it is installed.
     TrainerCallback = object
 else:
     TrainerCallback = installed(
@@ -18,18 +18,19 @@ else:
     ).TrainerCallback
 
 SUMMARY = "train_runtime"
-"""What is logged with this is about the whole training, and not about a step."""
+"""Logged values with this prefix describe the whole training instead of one step."""
 
 
 class WatchCallback(HasWatch, TrainerCallback):
     """Watch the model that a ``Trainer`` trains: ``Trainer(..., callbacks=[WatchCallback("runs/exp1")])``.
 
-    A step is one of the optimizer, counted as ``state.global_step`` is, also where a training goes on from a
-    checkpoint; parameters' gradients are those that the optimizer uses: accumulated, unscaled and clipped. What the
-    trainer logs is logged in the run: ``loss``, ``learning_rate``, ``grad_norm``, ``eval_loss``.
+    A step is one step of the optimizer. Steps are counted like ``state.global_step``, also after resuming from a
+    checkpoint. The gradients of parameters are those that the optimizer uses: accumulated, unscaled and clipped. The
+    run also contains everything that the trainer logs, such as ``loss``, ``learning_rate``, ``grad_norm`` and
+    ``eval_loss``.
 
-    - ``folder`` is where the run is written, and ``bp.open_run`` reads it.
-    - ``options`` are those of ``bp.watch``, without those that the trainer knows.
+    - ``folder``: the folder to which the run is written. ``bp.open_run`` reads it.
+    - ``options``: the options of ``bp.watch``, except those that the callback takes from the trainer.
 
     Raises BadOption.
     """

@@ -14,7 +14,7 @@ from backprobe.watch.options import FOLDER
 
 keras = installed("keras", asked="backprobe.integrations.keras")
 
-if TYPE_CHECKING:  # the type checker may not have the library
+if TYPE_CHECKING:  # The type checker may not have the library.
     from backprobe.backends.tensorflow.fitting import FitSteps
     from backprobe.backends.tensorflow.watching import TensorflowWatching
 
@@ -27,7 +27,7 @@ ELSEWHERE = {
     "on_train_batch_end=lambda batch, logs: run.step())])",
     "jax": "bp.watch_function(loss_fn, folder), with a loss function that calls model.stateless_call",
 }
-"""What to write on the other backends of Keras."""
+"""The advice for each backend of Keras other than TensorFlow."""
 
 
 class WatchCallback(HasWatch, Callback):
@@ -38,8 +38,8 @@ class WatchCallback(HasWatch, Callback):
     and, after each epoch, the results of validation such as ``val_loss``. If the model was trained before, steps are
     counted on from those of its optimizer.
 
-    - ``folder`` is where the run is written, and ``bp.open_run`` reads it.
-    - ``options`` are those of ``bp.watch``, except those that follow from the model.
+    - ``folder``: the folder to which the run is written. ``bp.open_run`` reads it.
+    - ``options``: the options of ``bp.watch``, except those that the callback takes from the model.
 
     Raises BadOption. When the training begins, raises Unsupported if Keras does not compute with TensorFlow.
     """
@@ -63,7 +63,7 @@ class WatchCallback(HasWatch, Callback):
         first = int(optimizers[0].iterations) if len(optimizers) == 1 else None
         self._watch.open(model, optimizer=optimizers, start_step=first)
         model.train_function = before
-        held = weakref.ref(self._watch)  # so that the model does not keep the run open
+        held = weakref.ref(self._watch)  # weak, because the model would otherwise keep the run open
 
         def failed(error: BaseException) -> None:
             watch = held()
@@ -74,7 +74,7 @@ class WatchCallback(HasWatch, Callback):
         self._steps = FitSteps(model, cast("TensorflowWatching", self.run._watching), failed)
 
     def _optimizers(self) -> list[Any]:
-        # The optimizers that the model holds, with that of ``compile`` at the end. Raises BadOption and Unsupported.
+        # The optimizers in the model. The optimizer given to ``compile`` comes last. Raises BadOption and Unsupported.
         asked, backend = f"WatchCallback({str(self._watch.folder)!r})", keras.backend.backend()
         if backend != "tensorflow":
             raise Unsupported(

@@ -11,7 +11,7 @@ from backprobe.integrations.trainer_watch import CALLED, HasWatch, TrainerWatch
 from backprobe.record.renamed import renamed
 from backprobe.watch.options import FOLDER
 
-if TYPE_CHECKING:  # which knows the library only where it is installed
+if TYPE_CHECKING:  # Type checkers know the library only if it is installed.
     Callback = object
 else:
     Callback = installed("lightning", asked="backprobe.integrations.lightning").Callback
@@ -20,12 +20,13 @@ else:
 class WatchCallback(HasWatch, Callback):
     """Watch the module that a ``Trainer`` trains: ``Trainer(callbacks=[WatchCallback("runs/exp1")])``.
 
-    A step is one of the optimizer, and with several one of the last that ``configure_optimizers`` returns; parameters'
-    gradients are those that it uses: accumulated, unscaled and clipped. The loss that ``training_step`` returns and the
-    learning rate are logged in the run. A training that goes on from a checkpoint goes on with its steps.
+    A step is one step of the optimizer. With several optimizers, it is a step of the last one that
+    ``configure_optimizers`` returns. The gradients of parameters are those that the optimizer uses: accumulated,
+    unscaled and clipped. The run also contains the loss that ``training_step`` returns and the learning rate. After
+    resuming from a checkpoint, the numbers of steps continue from there.
 
-    - ``folder`` is where the run is written, and ``bp.open_run`` reads it.
-    - ``options`` are those of ``bp.watch``, without those that the trainer knows.
+    - ``folder``: the folder to which the run is written. ``bp.open_run`` reads it.
+    - ``options``: the options of ``bp.watch``, except those that the callback takes from the trainer.
 
     Raises BadOption.
     """
@@ -38,7 +39,8 @@ class WatchCallback(HasWatch, Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         first, self._restored = self._restored, None
-        if first is None and len(trainer.optimizers) == 1:  # it counts the steps of all
+        # with several optimizers, ``global_step`` is the sum of their steps
+        if first is None and len(trainer.optimizers) == 1:
             first = trainer.global_step
         self._watch.open(pl_module, optimizer=trainer.optimizers, scaler=scaler, start_step=first)
 
@@ -46,7 +48,7 @@ class WatchCallback(HasWatch, Callback):
         if self.run is None:
             return
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
-        if loss is not None:  # which the trainer has divided by the number of batches
+        if loss is not None:  # the trainer has divided the loss by the number of accumulated batches
             self.run.log(loss=loss * (trainer.accumulate_grad_batches if pl_module.automatic_optimization else 1))
         rates = [float(group["lr"]) for optimizer in trainer.optimizers for group in optimizer.param_groups]
         self._watch.log({f"learning_rate{f'.{at}' * (len(rates) > 1)}": rate for at, rate in enumerate(rates)})

@@ -12,16 +12,18 @@ from backprobe.errors import installed
 from backprobe.watch.sinks import Sink
 
 ALERTS = "backprobe/alerts.txt"
-"""The artifact that has the alerts so far."""
-MOST = 1000  # metrics that MLflow takes at a time
+"""The path of the artifact that contains the alerts so far."""
+MOST = 1000  # metrics that MLflow accepts in one call
 NOT_TAKEN = re.compile(r"[^\w.\- /]")
 
 
 class MLflowSink(Sink):
-    """A metric for each field and name, over steps, such as ``grad.rms/0.weight``; alerts are an artifact.
+    """Sends the statistics and alerts of a watched run to MLflow.
 
-    ``run_id`` is that of the run, by default of ``mlflow.active_run()``; if there is none, one is started, and ended
-    with the watch. MLflow allows neither ``:`` nor back-quotes: in names ``_`` stands for them. Raises NotInstalled.
+    Each field and name becomes a metric over steps, such as ``grad.rms/0.weight``. The alerts become an artifact.
+    ``run_id`` is the identifier of an MLflow run, by default that of ``mlflow.active_run()``. If no run is active, one
+    is started, and ended together with the watch. MLflow does not allow ``:`` and back-quotes in names, so they are
+    replaced by ``_``. Raises NotInstalled.
     """
 
     def __init__(self, run_id: str | None = None, **options: Any) -> None:

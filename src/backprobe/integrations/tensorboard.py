@@ -15,15 +15,16 @@ from backprobe.record.renamed import renamed
 from backprobe.watch.sinks import Sink
 
 ALERTS = "alerts"
-"""The tag of alerts, in TensorBoard's text tab."""
+"""The tag of the alerts in TensorBoard's text tab."""
 LARGEST = 2.0**128
-"""Event files have scalars in float32, where this is Inf."""
+"""Event files store scalars in float32, in which this number becomes Inf."""
 
 
 class TensorBoardSink(Sink):
-    """A chart for each name, a section for each field; alerts in the text tab.
+    """Writes the statistics and alerts of a watched run to TensorBoard.
 
-    ``folder`` is that of an event file, by default ``tensorboard`` in the run's own, or a ``SummaryWriter`` of yours
+    TensorBoard shows a chart for each name, a section for each field, and the alerts in its text tab. ``folder`` is the
+    folder for an event file, by default ``tensorboard`` in the run's folder. It may also be your own ``SummaryWriter``
     (of ``torch.utils.tensorboard`` or ``tensorboardX``), which is not closed. Raises NotInstalled.
     """
 
@@ -54,7 +55,7 @@ class TensorBoardSink(Sink):
         return number if abs(number) < LARGEST else math.copysign(math.inf, number)
 
     def alert(self, step: int, text: str) -> None:
-        shown = text.replace("\n", "  \n")  # Markdown's line break
+        shown = text.replace("\n", "  \n")  # a line break in Markdown
         if self.theirs is not None:
             self.theirs.add_text(ALERTS, shown, step)
         else:

@@ -19,15 +19,15 @@ from backprobe.watch import Watch, watch
 from backprobe.watch.options import RENAMED
 
 GIVEN = ("optimizer", "scaler", "start_step", "rank")
-"""The options of ``bp.watch`` that the trainer knows."""
+"""Options of ``bp.watch`` that the callback takes from the trainer."""
 CALLED = "WatchCallback(folder{})"
 
 
 class TrainerWatch:
-    """Opened as a training begins, with the options of ``bp.watch``; closed as it ends.
+    """A watch that is opened when a training begins and closed when it ends.
 
-    A trainer may not say that an exception has ended its training: then it is closed when the next one begins, or with
-    the trainer.
+    Some trainers do not report that an exception has ended a training. The watch is then closed when the next training
+    begins, or when the trainer is deleted.
     """
 
     def __init__(self, folder: str | os.PathLike[str], options: Mapping[str, Any]) -> None:
@@ -51,7 +51,7 @@ class TrainerWatch:
         self.opened = ExitStack()
 
     def open(self, model: Any, **given: Any) -> None:
-        """A training begins. Raises what ``bp.watch`` raises."""
+        """Open the watch, because a training begins. Raises the errors of ``bp.watch``."""
         self.close()
         with ExitStack() as opened:
             self.run = opened.enter_context(watch(model, self.folder, **given, **self.options))
@@ -59,13 +59,13 @@ class TrainerWatch:
         weakref.finalize(self, self.opened.close)
 
     def log(self, numbers: Mapping[str, Any]) -> None:
-        """Numbers beside the step that runs or has just ended; what is not a number is left out."""
+        """Log numbers for the step that is running or has just ended. Values that are not numbers are left out."""
         if self.run is not None:
             kept = {name: one for name, one in numbers.items() if isinstance(one, Real) and not isinstance(one, bool)}
             self.run.log(**kept)
 
     def close(self, error: BaseException | None = None) -> None:
-        """The training is over, by this exception or in order."""
+        """Close the watch, because the training has ended normally or with ``error``."""
         self.run = None
         if error is None:
             self.opened.close()
@@ -80,5 +80,5 @@ class HasWatch:
 
     @property
     def run(self) -> Watch | None:
-        """The watch, while a training runs."""
+        """The watch of the training that is running; None if no training runs."""
         return self._watch.run

@@ -10,17 +10,18 @@ from backprobe.errors import installed
 from backprobe.watch.sinks import Sink
 
 STEP = "backprobe/step"
-"""The axis of all that this sink sends: Weights & Biases counts its own steps, one per call of ``wandb.log``."""
+"""The x-axis of this sink's charts. The dashboard's own step counter counts calls of ``wandb.log`` instead."""
 
 
 class WandbSink(Sink):
-    """A chart for each name, a section for each field, over the steps of the watched run; alerts by ``run.alert``.
+    """Sends the statistics and alerts of a watched run to Weights & Biases.
 
-    ``run`` is what ``wandb.init()`` returned, by default ``wandb.run``; if there is none, one is started, and finished
-    with the watch.
+    Each name becomes a chart over the steps of the watched run, in a section for its field. Alerts are sent by
+    ``run.alert``. ``run`` is the result of ``wandb.init()``, by default ``wandb.run``. If there is none, a run is
+    started, and finished together with the watch.
 
-    Each step that is sent is a call of ``run.log`` without ``step=``. If your own calls give ``step=``, they clash with
-    these: leave ``step=`` out, or give the sink a run of its own, ``wandb.init(reinit="create_new")``.
+    The sink calls ``run.log`` without ``step=`` for each step that it sends. Your own calls with ``step=`` would
+    conflict with these: leave ``step=`` out, or give the sink a run of its own, ``wandb.init(reinit="create_new")``.
     Raises NotInstalled.
     """
 

@@ -1,6 +1,6 @@
-"""HTML for notebooks: elements whose text is escaped, and one style that takes its colours from the page around it.
+"""HTML for notebooks: elements with escaped text, in one style that uses the colours of the surrounding page.
 
-Objects on every layer show themselves in notebooks, so this stands beside the errors, below all of them.
+Objects of every layer have an HTML form for notebooks. So this package lies below all layers, beside the errors.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from functools import cache
 from html import escape
 from typing import Any, ClassVar
 
-DARK = "@media screen and (prefers-color-scheme: dark)"  # what a picture has rules for
+DARK = "@media screen and (prefers-color-scheme: dark)"  # pictures contain rules for this media query
 
 
 class Html(str):
-    """Text that is HTML already."""
+    """Text that already is HTML, and is not escaped again."""
 
     __slots__ = ()
 
 
 class Printed:
-    """IPython shows it as ``print`` does."""
+    """A base class of objects that IPython shows as ``print`` does."""
 
     _repr_pretty_: ClassVar[Callable[[Any, Any, bool], None]]
 
     def __init_subclass__(cls) -> None:
-        # in each class, since IPython takes the first of a class's bases that has this or a ``__repr__``
+        # Set in each class, because IPython uses the first base class that defines ``_repr_pretty_`` or ``__repr__``.
         cls._repr_pretty_ = _print
 
 
@@ -34,7 +34,8 @@ def _print(shown: object, printer: Any, cycle: bool) -> None:
 
 
 def element(name: str, *children: str, **attributes: str | int) -> Html:
-    """An element with its children; what is not HTML already is escaped. ``class_`` stands for ``class``.
+    """An HTML element with its children. Children of other types than ``Html`` are escaped. ``class_`` is written as
+    ``class``.
 
     >>> element("p", "x < y", element("b", "z"), class_="note")
     '<p class="note">x &lt; y<b>z</b></p>'
@@ -44,48 +45,50 @@ def element(name: str, *children: str, **attributes: str | int) -> Html:
 
 
 def joined(children: Iterable[str]) -> Html:
-    """Several children beside each other."""
+    """The concatenated HTML of several children."""
     return Html("".join(child if isinstance(child, Html) else escape(child) for child in children))
 
 
 def shown(*children: str) -> Html:
-    """What an object returns to a notebook: its elements with their style."""
+    """The HTML that an object returns to a notebook: its elements, with the style."""
     return element("div", element("style", Html(_file("notebook.css"))), *children, class_="backprobe")
 
 
 def facts(heading: str, parts: Iterable[tuple[str, str]]) -> Html:
-    """A headline with labelled parts below it, as ``errors.labelled`` writes them; empty ones are left out."""
+    """A heading with labelled parts below it, like ``errors.labelled`` in HTML. Parts without text are left out."""
     rows = [joined([element("dt", label), element("dd", text)]) for label, text in parts if text]
     return joined([element("div", heading, class_="heading"), *([element("dl", *rows)] if rows else [])])
 
 
 def numbered(items: Sequence[Html]) -> Html:
-    """A list: numbered, where there are several."""
+    """A list of items, which is numbered if there are several."""
     return element("ol" if len(items) > 1 else "ul", *(element("li", item) for item in items)) if items else Html()
 
 
 def table(titles: Iterable[str], rows: Iterable[Html]) -> Html:
-    """A table of rows that ``row`` made."""
+    """A table with these titles. The rows are results of ``row``."""
     head = element("thead", element("tr", *(element("th", title) for title in titles)))
     return element("div", element("table", head, element("tbody", *rows)), class_="wide")
 
 
 def row(*cells: str, class_: str = "") -> Html:
-    """One row; the lines of a cell stand below each other."""
+    """A row of a table. Line breaks in a cell are kept."""
     return element("tr", *(element("td", cell) for cell in cells), **({"class_": class_} if class_ else {}))
 
 
 def pictured(svg: str) -> Html:
     """A picture that may be wider than the page, in the colours of the notebook.
 
-    A picture knows light and dark of the system alone, and a notebook has a theme of its own: so the rules for the dark
-    hold here always, with colours that are made from the text's.
+    A picture only knows whether the system is dark, but a notebook may have another theme. So the picture's rules for
+    dark mode always apply here. They derive their colours from the colour of the text.
     """
     return shown(element("div", Html(svg.replace(DARK, "@media screen", 1)), class_="wide picture"))
 
 
 def framed(page: str, title: str = "The recording, to explore") -> Html:
-    """A page of its own within the notebook, where it can reach nothing outside itself: the theme is told to it."""
+    """A page inside an ``iframe`` of a notebook. The page cannot access anything outside, so it is told the notebook's
+    theme.
+    """
     frame = element(
         "iframe",
         title=title,
@@ -101,6 +104,6 @@ def framed(page: str, title: str = "The recording, to explore") -> Html:
 
 @cache
 def _file(name: str) -> str:
-    from importlib import resources  # here, because importing backprobe shall take no longer for it
+    from importlib import resources  # imported here, because it would slow down importing backprobe
 
     return resources.files("backprobe.markup").joinpath(name).read_text(encoding="utf-8")

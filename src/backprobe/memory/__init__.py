@@ -1,4 +1,4 @@
-"""The verb ``memory``: what is kept for backward, and what keeps the graphs of earlier steps alive."""
+"""The verb ``memory``: reports the memory kept for backward, and the references that keep earlier graphs alive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Held", "MemoryReport", "memory"]
 
 @contextmanager
 def memory(model: Any = None, *, backend: BackendName | None = None) -> Iterator[MemoryReport]:
-    """Measure, in a block around one or several steps, what is kept for backward and what outlives its step.
+    """Measure the memory kept for backward in a block of training steps, and find what outlives its step.
 
     >>> import torch, backprobe as bp
     >>> model = torch.nn.Linear(4, 2)
@@ -32,16 +32,16 @@ def memory(model: Any = None, *, backend: BackendName | None = None) -> Iterator
     >>> report.steps, report.held[0].path, report.held[0].graphs
     (5, 'losses[…]', 4)
 
-    - ``model`` gives modules the names that they have in it, in PyTorch. Without one they are named by their class.
-    - ``backend`` is needed only where several frameworks are imported and no model is given.
+    - ``model``: the model whose paths name modules in the report, in PyTorch. Without it they are named by their class.
+    - ``backend``: only needed if several frameworks are imported and no model is given.
 
-    A step ends with ``optimizer.step()``, in TensorFlow with a step of a Keras optimizer, or where the program calls
-    ``report.step()``, as in JAX. What outlives its step is looked for when the block ends, if there were three steps or
-    more: graphs of several earlier steps, in JAX pullbacks and in TensorFlow tapes, arrays of several earlier steps
-    there, and the variable that leads to them.
+    A step ends with ``optimizer.step()``, in TensorFlow with a step of a Keras optimizer, or when the program calls
+    ``report.step()``, which JAX programs must do. If there were at least three steps, the end of the block looks for
+    objects of several earlier steps that still exist, and for the variables that refer to them. These objects are
+    graphs in PyTorch, pullbacks and arrays in JAX, and tapes and arrays in TensorFlow.
 
-    Gives a ``MemoryReport`` that is filled when the block ends. Raises NoBackend, and Unsupported for a framework that
-    does not tell what it keeps.
+    The block's value is a ``MemoryReport``, which is filled when the block ends. Raises NoBackend, and Unsupported for
+    a framework that does not report the memory it keeps.
     """
     values = [sys._getframe(2)] if model is None else [model]
     found = find_backend(backend, values, spelled="bp.memory({})")

@@ -1,4 +1,4 @@
-"""The line that puts something into a variable, attribute or container, and the same line without the graph."""
+"""Finds the line that stores an object in a variable, attribute or container, and rewrites it to store no graph."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ADDS = frozenset({"append", "appendleft", "add", "extend", "insert", "put", "upd
 def filled_at(
     holder: Holder, made: Source | None, without: str = "{}.detach()", *, is_carried: bool
 ) -> tuple[Source | None, str]:
-    """The line that fills what holds something, and what to write; None where there is none.
+    """The line that stores an object of an earlier step in its holder, and the replacement to write; None if not found.
 
-    It is looked for in the file where what is held was made, and then in that of the variable. Of several the nearest
-    to where that was made is taken, or the last of the variable's function. ``without`` is how a value is written
-    without its graph; where it is empty, there is no such line.
+    The line is searched in the file that created the object, and then in the file of the variable. Of several lines,
+    the nearest one to the creating line is taken, or the last one in the variable's function. ``without`` is the
+    spelling of a value without its graph. If it is empty, the replacement is empty as well.
     """
     is_error, files = "__traceback__" in holder.path, [*([made.file] if made is not None else []), holder.file]
     names = dict.fromkeys((holder.name, *re.findall(r"^\w+", holder.path)))
@@ -48,7 +48,7 @@ def filled_at(
 
 
 def _filling(tree: ast.AST, name: str) -> Iterator[tuple[ast.Call | ast.AugAssign | ast.Assign, ast.expr]]:
-    # The statements that fill it, each with the value that it puts in.
+    # The statements that store something under this name, each with the stored value.
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ADDS and node.args:
             if _last(node.func.value) == name and not _is_empty(node.args[-1]):
@@ -60,12 +60,12 @@ def _filling(tree: ast.AST, name: str) -> Iterator[tuple[ast.Call | ast.AugAssig
                 if _last(target) == name and not _is_empty(node.value):
                     yield node, node.value
         elif isinstance(node, ast.withitem) and any(_last(target) == name for target in _targets([node.optional_vars])):
-            bound = ast.Assign([ast.Name(name)], node.context_expr)  # as an assignment binds a name
+            bound = ast.Assign([ast.Name(name)], node.context_expr)  # a ``with`` item binds a name like an assignment
             yield ast.copy_location(bound, node.context_expr), node.context_expr
 
 
 def _is_empty(value: ast.expr) -> bool:
-    # Is it what stands somewhere before anything is put there?
+    # Is it an initial value, to which nothing was added yet: an empty list or dict, or a constant?
     match value:
         case ast.List(elts=items) | ast.Dict(keys=items):
             return not items
@@ -73,7 +73,7 @@ def _is_empty(value: ast.expr) -> bool:
 
 
 def _is_binding(node: ast.AST) -> bool:
-    # Does it give the name another value, instead of adding to its present one?
+    # Does the statement rebind the name, instead of adding something to its present value?
     return isinstance(node, ast.Assign) and not any(isinstance(one, ast.Subscript) for one in _targets(node.targets))
 
 
@@ -99,14 +99,14 @@ def _items(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _last(node: ast.expr) -> str:
-    # The last name in the filled container: ``history`` of ``self.history[k]`` and of ``self.history.setdefault(k,
-    # [])``.
+    # The last name in the spelling of a container: ``history`` of ``self.history[k]``, and of
+    # ``self.history.setdefault(k, [])``.
     *_, node = _items(node)
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _depth(statement: ast.AST) -> int:
-    # How deep in the container that has the name a statement puts something.
+    # The number of nested containers between the named container and the place where a statement stores something.
     match statement:
         case ast.Call(func=ast.Attribute(value=filled)):
             return len([*_items(filled)])
@@ -131,7 +131,9 @@ def _without_graph(
 
 
 def put_into(name: str, made: Source | None, without: str) -> str:
-    """What to write where no line is known that puts something into a container: of what was made, by its name."""
+    """Advice to detach a value before it is put into a container, for programs in which the line that does so is
+    unknown. The value is named as at the line that made it.
+    """
     statement = None
     with suppress(SyntaxError):
         statement = ast.parse(made.text).body[:1] if made is not None else None
@@ -149,6 +151,7 @@ def _detached(value: ast.expr, without: str) -> str:
         return ast.unparse(ast.Lambda(arguments, value.body))
     if isinstance(value, ast.Tuple):
         return f"({', '.join(_detached(one, without) for one in value.elts)})"
-    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):  # of a running sum, what is added
+    # in a running sum, only the added term is detached
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
         return f"{ast.unparse(value.left)} + {_detached(value.right, without)}"
     return without.format(f"({text})" if isinstance(value, ast.BinOp) else text)

@@ -1,4 +1,4 @@
-"""The variable that leads to an object, and the attributes, items and closures between."""
+"""Finds the variable that leads to an object, and the attributes, items and closures between them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from backprobe.source.user_code import package
 
 AS_ITEM = re.compile(r"^\['(\w+)'\]")
 OF_MODULE = re.compile(r"\._modules\['(\w+)'\]")
-MOST = 2_000_000  # objects that are looked at
+MOST = 2_000_000  # the most objects that are examined
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A variable, and the way from it to what it holds: ``model.history[…]``, ``errors[…].__traceback__``.
+    """A variable, and the path from it to an object that it keeps alive: ``model.history[…]``,
+    ``errors[…].__traceback__``.
 
-    ``name`` is the last part that has a name, which the line that fills it mentions. ``file`` is that of the variable,
-    and ``lines`` are those of its function.
+    ``name`` is the last name in the path. The line that stores the object mentions this name. ``file`` is the file of
+    the variable, and ``lines`` are the lines of the variable's function.
     """
 
     path: str
@@ -36,7 +37,7 @@ class Holder:
 
 
 class Holders:
-    """The variables of a program as they are now: of functions that run, and of its own modules."""
+    """The present variables of a program: those of its running functions, and those of its own modules."""
 
     def __init__(self, frame: FrameType | None) -> None:
         self.variables: dict[int, tuple[Any, Holder]] = {}
@@ -62,7 +63,7 @@ class Holders:
                 self.variables.setdefault(id(value), (value, Holder(name, name, kind, file, lines)))
 
     def of(self, held: Sequence[Any]) -> list[Holder | None]:
-        """The nearest variable that leads to each of these; None where none does."""
+        """The nearest variable that leads to each of these objects; None for an object to which no variable leads."""
         sought = {id(one) for one in held}
         left = deque(value for value, _ in self.variables.values())
         owners: dict[int, Any] = dict.fromkeys(self.variables)
@@ -82,7 +83,8 @@ class Holders:
         path, name, one, seen = "", "", held, {id(held)}
         while (owner := owners[id(one)]) is not None:
             seen.add(id(owner))
-            if getattr(owner, "__dict__", None) is one:  # what a dictionary has under a key is an attribute
+            # an item of an object's ``__dict__`` is an attribute of the object
+            if getattr(owner, "__dict__", None) is one:
                 key = AS_ITEM.match(path)
                 name = name or (key[1] if key else "")
                 path = AS_ITEM.sub(r".\1", path, count=1)
@@ -95,7 +97,7 @@ class Holders:
 
 
 def _is_of_library(one: Any) -> bool:
-    # Is it a class that is not the user's?
+    # Is it a class of a library?
     if not isinstance(one, type):
         return False
     file = getattr(sys.modules.get(one.__module__), "__file__", None)
@@ -103,7 +105,7 @@ def _is_of_library(one: Any) -> bool:
 
 
 def _step(owner: Any, held: Any, seen: Container[int]) -> tuple[str, str]:
-    # How an object leads to one that it refers to, and the name in that.
+    # The step of a path from an object to another one that it refers to, and the name in this step.
     if isinstance(owner, Mapping):
         keys = [key for key, value in [*owner.items()] if value is held]
         return f"[{keys[0]!r}]" if keys and isinstance(keys[0], str) else "[…]", ""

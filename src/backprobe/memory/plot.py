@@ -1,4 +1,4 @@
-"""A report on memory as a figure: bars for lines, in the colours of modules."""
+"""A memory report as a bar chart: one bar for each line, coloured by module."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy
 from backprobe.charts.plots import label, matplotlib
 from backprobe.memory.text import heading, where
 
-WIDTH, ROW, MOST = 8.0, 0.24, 40  # inches of the picture and of a row, and rows
+WIDTH, ROW, MOST = 8.0, 0.24, 40  # inches: the width of the picture, the height of a row; and the most rows
 
 
 def picture(report: Any) -> Any:
-    """A figure: the bytes of each line, one behind the other by module."""
+    """A figure with one bar for each line. The bytes of the modules are stacked in the bar."""
     figures, _ = matplotlib("report.plot()")
     lines = [*report.by("line")][:MOST]
     figure = figures.Figure(figsize=(WIDTH, 1.6 + ROW * len(lines)), layout="constrained")

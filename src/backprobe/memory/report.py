@@ -1,4 +1,4 @@
-"""The report on a block: bytes kept for backward by line, module and operation; graphs that outlive their step."""
+"""The report on a block: bytes kept for backward by line, module and operation, and graphs that outlive their step."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from backprobe.show.number_table import columns, html_table, text_table
 from backprobe.show.text import printable
 
 TITLES = ("line", "module", "operation", "tensors", "kept")
-FEW = 12  # rows that are printed
+FEW = 12  # the most rows that are printed
 BY = Option("by", str, ("line", "module", "operation"), "'module'")
 
 
 @dataclass(frozen=True)
 class Held:
-    """What keeps something of earlier steps, and how to let go of it.
+    """An object that keeps something of earlier steps alive, and how to release it.
 
-    ``kind`` is ``graphs``, ``arrays``, ``cycle``, ``hooks`` or ``gradients``. ``path`` leads from a variable to it,
-    ``losses[…]``; it is empty where no variable does. ``graphs`` is of how many earlier steps, ``bytes`` what of these
-    was kept for backward. ``source`` is the line that fills it, and ``next`` what to write there; ``tried`` says what
-    came of that in another run of a script.
+    ``kind`` is ``graphs``, ``arrays``, ``cycle``, ``hooks`` or ``gradients``. ``path`` is the path to the object from a
+    variable, such as ``losses[…]``. It is empty if no variable leads to the object. ``graphs`` is the number of earlier
+    steps, and ``bytes`` the memory that they kept for backward. ``source`` is the line that stores the object, and
+    ``next`` the code to write instead. ``tried`` describes the result if a script was run again with this code.
     """
 
     kind: str
@@ -49,11 +49,13 @@ class Held:
 
 @dataclass(repr=False)
 class MemoryReport(Printed):
-    """What a block kept for backward, and what outlived its step; it prints as a table and findings.
+    """The memory that a block kept for backward, and the objects that outlived their step. Prints as a table and
+    findings.
 
-    ``steps`` is how many steps there were, ``saved`` what the step that kept the most kept, line by line, ``peak`` the
-    most bytes that were kept for backward at once, and ``device_peak`` the most on a GPU by its own counter. Parameters
-    are not counted, and what lies on the same memory is counted once. ``held`` is what outlives its step.
+    ``steps`` is the number of steps. ``saved`` has the memory kept by the step that kept the most, line by line.
+    ``peak`` is the largest number of bytes kept for backward at the same time, and ``device_peak`` the largest number
+    in use on a GPU, by the GPU's own counter. Parameters are not counted, and tensors that share memory are counted
+    once. ``held`` are the objects that outlive their step.
     """
 
     steps: int = 0
@@ -65,16 +67,16 @@ class MemoryReport(Printed):
 
     @property
     def ok(self) -> bool:
-        """Does nothing outlive its step?"""
+        """Is there no object that outlives its step?"""
         return not self.held
 
     @property
     def nbytes(self) -> int:
-        """What the step that kept the most kept for backward."""
+        """The bytes that the step that kept the most has kept for backward."""
         return sum(one.nbytes for one in self.saved)
 
     def by(self, what: str = "line") -> dict[str, int]:
-        """The bytes by ``"line"``, ``"module"`` or ``"operation"``, the most first. Raises BadOption."""
+        """The bytes by ``"line"``, ``"module"`` or ``"operation"``, the largest number first. Raises BadOption."""
         BY.check(what)
         found: dict[str, int] = defaultdict(int)
         for one in self.saved:
@@ -82,7 +84,9 @@ class MemoryReport(Printed):
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
     def step(self) -> None:
-        """Say that a step is over, where no optimizer does. Raises BadOption when the block is over."""
+        """Mark the end of a step, in programs without an optimizer that does so. Raises BadOption after the end of the
+        block.
+        """
         if self._step is None:
             raise BadOption(
                 "the block of this report is over", asked="report.step()", next="with bp.memory() as report:, and in it"
@@ -105,12 +109,12 @@ class MemoryReport(Printed):
 
     def plot(self) -> Any:
         """The bytes by line and module as a ``matplotlib`` figure. Raises NotInstalled."""
-        from backprobe.memory.plot import picture  # which imports NumPy
+        from backprobe.memory.plot import picture  # imports NumPy
 
         return picture(self)
 
     def to_dataframe(self) -> Any:
-        """A data frame of pandas or Polars: file, line, code, name of the module, op, bytes. Raises NotInstalled."""
+        """A data frame of pandas or Polars: file, line, code, module name, operation and bytes. Raises NotInstalled."""
         from backprobe.show.frames import frame
 
         lines = [one.source for one in self.saved]
@@ -125,7 +129,7 @@ class MemoryReport(Printed):
         return frame(lambda: columns, "report.to_dataframe()")
 
     def _fill(self, listener: MemoryHearing, frame: FrameType) -> None:
-        # The block is over.
+        # Fill the report when the block has ended.
         measured = listener.measured()
         self.steps, self.saved, self.peak = measured.steps, tuple(measured.saved), measured.peak
         self.device_peak = measured.device_peak
@@ -167,9 +171,10 @@ class MemoryReport(Printed):
 
 
 def _of_graphs(alive: Sequence[Alive], frame: FrameType) -> list[Held]:
-    # What holds the graphs of earlier steps: each variable once, with all that it leads to.
+    # The objects that keep graphs of earlier steps. Each variable is listed once, with everything that it leads to.
     direct = [one for one in alive if not one.is_carried] or alive
-    direct = sorted(direct, key=lambda one: -one.nbytes if one.kind == "arrays" else 0)  # the largest names the rest
+    # the largest array gives the finding its name
+    direct = sorted(direct, key=lambda one: -one.nbytes if one.kind == "arrays" else 0)
     found: dict[tuple[str, str], tuple[Holder, list[Alive]]] = {}
     lost: list[Alive] = []
     for one, holder in zip(direct, Holders(frame).of([one.held for one in direct]), strict=True):
@@ -186,7 +191,8 @@ def _held(holder: Holder, own: Sequence[Alive]) -> Held:
     of_step: dict[frozenset[int], list[int]] = defaultdict(list)
     for one in own:
         of_step[one.steps].append(one.nbytes)
-    together = sum if own[0].kind == "arrays" else max  # graphs of one step share most of what they keep
+    # graphs of the same step share most of the memory that they keep
+    together = sum if own[0].kind == "arrays" else max
     kept = sum(map(together, of_step.values()))
     made = own[-1].source
     source, remedy = filled_at(holder, made, own[0].without, is_carried=own[0].is_carried)
@@ -201,10 +207,11 @@ def _held(holder: Holder, own: Sequence[Alive]) -> Held:
 
 
 def _cycles(lost: Sequence[Alive]) -> list[Held]:
-    # What no variable leads to, by the line that made it.
+    # Objects to which no variable leads, grouped by the line that made them.
     cycles: dict[Source | None, list[Alive]] = defaultdict(list)
     for one in lost:
-        if one.kind == "graphs":  # that arrays are in a cache of the framework is no matter of the program
+        # arrays without a variable are in a cache of the framework, which the program cannot change
+        if one.kind == "graphs":
             cycles[one.source].append(one)
     found = []
     for source, own in cycles.items():

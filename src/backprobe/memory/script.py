@@ -1,4 +1,4 @@
-"""A whole script, run as ``python script.py`` would run it, whose memory is measured in its first steps."""
+"""Measures the memory of a whole script in its first steps. The script runs as with ``python script.py``."""
 
 from __future__ import annotations
 
@@ -21,28 +21,31 @@ WITHOUT = "{} has no optimizer that tells where a step of a script ends"
 BLOCK = "with bp.memory() as report: around the loop, and report.step() at the end of each step"
 
 LEAST = 4
-"""Steps after which anything can be said of earlier ones."""
+"""The number of steps after which earlier steps can be judged."""
 
 
 class EnoughSteps(BaseException):
-    """The script has made as many steps as were asked for."""
+    """Ends the script after the requested number of steps."""
 
 
 class ScriptMemory:
-    """One run of a script; ``report`` is of the end of a step, when the variables of its functions are there."""
+    """One run of a script. ``report`` is made at the end of a step, while the variables of the script's
+    functions exist.
+    """
 
     def __init__(self, steps: int) -> None:
         self.steps, self.report, self.is_stopped = steps, MemoryReport(), False
 
     def run(self, arguments: Sequence[str], spec: ModuleSpec | None = None) -> None:
-        """Run it. Its errors are raised here, SystemExit with its status among them. Raises NoBackend, Unsupported."""
+        """Run the script. Its errors are raised here, including SystemExit. Raises NoBackend and Unsupported."""
         self.backend = load_backend(frameworks_of(str(arguments[0]), None)[0])
         self.arguments, self.spec, self.beginning = arguments, spec, Beginning()
         started = time.process_time()
         try:
             self._ran(compiled)
         finally:
-            self.seconds = time.process_time() - started  # whatever else the machine does
+            # processor time, which other programs on the machine do not affect
+            self.seconds = time.process_time() - started
 
     def _ran(self, code: Callable[[str], CodeType]) -> None:
         self.listener = (self.backend.memory or refuse(self.backend, "memory", "backprobe memory"))(None)

@@ -1,4 +1,4 @@
-"""The words of a report on memory."""
+"""The text of a memory report."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def size(count: int) -> str:
 
 
 def where(source: Source | None) -> str:
-    """A line by its file and number."""
+    """A line as its file and number."""
     return "–" if source is None else place(source.file, source.line)
 
 
 def heading(report: Any) -> str:
-    """How much was kept, in how many steps."""
+    """The heading of a report: how much memory was kept, in how many steps."""
     kept = f"{size(report.nbytes)} kept for backward" + (" in the largest step" if report.steps > 1 else "")
     device = "" if report.device_peak is None else f", at most {size(report.device_peak)} on the GPU"
     return f"{kept}, at most {size(report.peak)} at once{device}; {plural(report.steps, 'step')}"
 
 
 def about_cycle(steps: int, kept: int, source: Source | None) -> tuple[str, str]:
-    """Of tensors that only a cycle of references has held."""
+    """The finding and advice for tensors that only a cycle of references keeps alive."""
     at = "" if source is None else f" at {where(source)}: `{source.text}`"
     said = f"no variable leads to the graphs of {steps:,} earlier steps, {size(kept)}, made{at}"
     return (
@@ -47,7 +47,7 @@ def about_cycle(steps: int, kept: int, source: Source | None) -> tuple[str, str]
 
 
 def about_hooks(kept: KeptObject) -> tuple[str, str]:
-    """Of hooks that are registered in each step."""
+    """The finding and advice for hooks that are registered in each step."""
     at = "" if kept.source is None else f", {where(kept.source)}: `{kept.source.text}`"
     return (
         f"modules have more hooks after each step, {kept.count:,} after the last: {kept.name}{at}",
@@ -56,7 +56,7 @@ def about_hooks(kept: KeptObject) -> tuple[str, str]:
 
 
 def about_gradients(kept: KeptObject) -> tuple[str, str]:
-    """Of gradients that are kept as zeros."""
+    """The finding and advice for gradients that are set to zero instead of None."""
     at = "" if kept.source is None else f"; the step ended at {where(kept.source)}"
     return (
         f"gradients of {size(kept.nbytes)} are zeros when a step begins, and stay through its forward{at}",

@@ -1,4 +1,4 @@
-"""The line that lets go of earlier graphs, tried: the script runs its steps again with it, in the place of its own."""
+"""Tries the remedies of a memory report: runs the script again, with the proposed line in place of the original one."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from backprobe.memory.report import Held, MemoryReport
 from backprobe.probe.script_experiments import LONGEST, ScriptExperiments
 from backprobe.source.edits import Edit, edited
 
-MOST = 4  # lines
+MOST = 4  # the most lines that are tried
 CURED = "tried: run again with this line, {} leave nothing of earlier ones there"
 NOT_TRIED = "not tried: run again, the script {}"
 
 Again = Callable[[Callable[[str], CodeType]], MemoryReport | None]
-"""Runs the script with this code of its files; None where it goes another way than it did."""
+"""Runs the script with this code for its files. Returns None if the script behaves differently from the first run."""
 
 
 def with_tried(report: MemoryReport, experiments: ScriptExperiments, again: Again) -> None:
-    """Try the remedies of a report. Each says whether it helped, and one that does not help is left out."""
+    """Try the remedies of a report. Add the result to each tried remedy, and remove remedies that do not help."""
     if experiments.seconds > LONGEST or not experiments.may_try():
         return
     found = [*report.held]
@@ -57,7 +57,7 @@ def _tried(held: Held, steps: int, experiments: ScriptExperiments, again: Again)
 
 
 def _edit(held: Held) -> Edit | None:
-    # The change of the line that holds something; None if the remedy is no line of code.
+    # The edit that replaces a line by its remedy; None if the remedy is not a line of code.
     if held.source is None or not held.next or not _is_statement(held.next):
         return None
     try:

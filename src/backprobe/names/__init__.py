@@ -1,4 +1,4 @@
-"""The verb ``names``: what can be asked of a function or model by name, before it runs."""
+"""The verb ``names``: lists the names that can be requested from a function or model, before it runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Names", "names"]
 
 
 def names(target: Any, pattern: str | Sequence[str] = "**", *, backend: BackendName | None = None) -> Names:
-    """The names that a probe of a function or model takes, read from it without calling anything; they print as a tree.
+    """List the names that a probe of a function or model accepts, without calling it; they print as a tree.
 
     >>> import torch, backprobe as bp
     >>> class Attention(torch.nn.Module):
@@ -35,20 +35,20 @@ def names(target: Any, pattern: str | Sequence[str] = "**", *, backend: BackendN
     >>> bp.names(model, "*.key.weight")[:]
     ('0.key.weight', '1.key.weight')
 
-    Of a model they are the paths of its modules and parameters, and the locals of the forwards that are your own code
-    or of the package that the model is from; of a function its arguments and locals. What stands below each other in
-    the tree is one name, and braces stand for several: ``0.query.bias`` and ``{0,1}.{query,key}.bias`` can both be
-    given to ``bp.probe``. A name from the source may be of a line that a run does not come to, or hold no tensor there:
-    its entry then says so.
+    For a model these are the paths of its modules and parameters, and the local variables of those forwards that belong
+    to your own code or to the package of the model. For a function they are its arguments and local variables. A name
+    is the path from the root of the tree, and braces combine several names: ``0.query.bias`` and
+    ``{0,1}.{query,key}.bias`` can both be given to ``bp.probe``. A name from the source may belong to a line that does
+    not run, or its value may not be a tensor. Its entry in a recording then says so.
 
-    ``pattern`` is a pattern of names, or a list of them, as in ``bp.probe``; ``"**"`` alone is everything. ``backend``
-    is needed where a function does not show which it is, and is run by ``after``.
+    ``pattern`` is a pattern of names or a list of patterns, as in ``bp.probe``; ``"**"`` selects everything.
+    ``backend`` is only needed if ``after`` runs a function whose arguments do not show its framework.
 
-    ``bp.names(model).after(x)`` runs the model forward once, and adds what that shows: leaves of containers, functions
-    that are called, modules that are made as the model first runs.
+    ``bp.names(model).after(x)`` runs the model's forward once, and adds the names that only exist in a run: leaves of
+    containers, called functions, and modules that the model creates in its first run.
 
-    Raises NothingMatched for a pattern that matches nothing, BadOption for what is neither a function nor a model, and
-    what ``probe`` raises for a target that it refuses.
+    Raises NothingMatched for a pattern that matches nothing, BadOption for a target that is neither a function nor a
+    model, and the errors of ``probe`` for a target that it does not accept.
     """
     if find_program(backend, target, None) is not None:
         raise Unsupported(

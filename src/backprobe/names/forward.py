@@ -1,4 +1,4 @@
-"""One forward of a target, without a backward pass, and the names that it shows."""
+"""Runs the forward of a target once, without a backward pass, and finds the names in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backprobe.source.user_code import package
 
 @dataclass(frozen=True)
 class ForwardProbe(Probe[..., Any]):
-    """No output is chosen, so that a program may return anything."""
+    """A probe that selects no output, so the program may return any value."""
 
     @property
     def asked(self) -> tuple[AskedOutput, ...]:  # type: ignore[override]  # of a request it is kept once it is known
@@ -26,9 +26,9 @@ class ForwardProbe(Probe[..., Any]):
 
 
 def shown_by(record: Record, target: Any, *, in_function: bool) -> dict[str, str]:
-    """The names of a recording without counts, as they are asked for, each with what is to be said of it.
+    """The names of a recording without counts, as users write them, each with its remark.
 
-    Of a model the locals of the framework's own modules are left out, and other names of parameters in ``self``.
+    For a model, locals of the framework's own modules are left out, and names such as ``self.weight`` for parameters.
     """
     own = _Own(target)
     found = {}
@@ -44,7 +44,7 @@ def shown_by(record: Record, target: Any, *, in_function: bool) -> dict[str, str
 
 
 class _Own:
-    # Which scopes belong to the program rather than to the framework's own modules.
+    # Decides which scopes belong to the program, and which to the framework's own modules.
     def __init__(self, target: Any) -> None:
         backend = next((one for one in imported_backends() if is_model(one, target)), None)
         self.known: dict[str, bool] | None = None

@@ -20,10 +20,10 @@ from backprobe.record.patterns import Selection, compile_pattern, refuse_unmatch
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Names(Printed, Sequence[str]):
-    """Names that can be asked of a function or model, a sequence of texts that prints as a tree.
+    """The names that can be requested from a function or model: a sequence of texts that prints as a tree.
 
-    ``marks`` are the names with what is to be said of each: empty for most, else that it was read from the source, or
-    that the forward which ``after`` ran did not come to it.
+    ``marks`` maps each name to a remark, which is empty for most names. The remark says that a name was read from the
+    source, or that it did not occur in the forward that ``after`` ran.
     """
 
     target: Any
@@ -48,7 +48,7 @@ class Names(Printed, Sequence[str]):
         backend: str | None,
         notes: tuple[str, ...] = (),
     ) -> Names:
-        # The names that a pattern selects among those that are known. Raises NothingMatched.
+        # Select names by a pattern from all known names. Raises NothingMatched.
         in_function, texts = _in_function(target), texts_of(pattern)
         compiled = [compile_pattern(one, in_function=in_function) for one in texts if one != text.EVERYTHING]
         full = {name: f":{name}" if in_function and name[0] not in "/:" else name for name in known}
@@ -66,10 +66,10 @@ class Names(Printed, Sequence[str]):
         return cls(target, pattern, marks, known, backend, notes)
 
     def after(self, /, *args: Any, **kwargs: Any) -> Names:
-        """The names with what one forward of the target shows in addition: nothing is differentiated.
+        """The names, including those that are found by running the target's forward once. Nothing is differentiated.
 
-        The program runs once, as under a probe: what it writes, such as the running statistics of a BatchNorm in
-        training, it writes, and it draws random numbers.
+        The program really runs once: it may change state, such as the running statistics of a BatchNorm in training,
+        and draw random numbers.
 
         >>> import torch, backprobe as bp
         >>> def f(x):
@@ -86,7 +86,7 @@ class Names(Printed, Sequence[str]):
         known = {name: ran.get(name, text.UNREACHED if mark else "") for name, mark in self.known.items()}
         known |= {name: mark for name, mark in ran.items() if name not in known}
         for name in [name for name, mark in known.items() if mark == text.UNREACHED]:
-            if any(one.startswith(f"{name}.") for one in ran):  # a container has leaves
+            if any(one.startswith(f"{name}.") for one in ran):  # a container, whose leaves have names
                 known[name] = ""
         return self._chosen(self.target, self.pattern, known, self.backend)
 
@@ -95,7 +95,7 @@ class Names(Printed, Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> tuple[str, ...]: ...
     def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
-        """The name at a position, or several as a tuple."""
+        """The name at a position, or a tuple of names for a slice."""
         return tuple(self.marks)[index]
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""The names of a target that can be read before it runs: modules and parameters, and what the source binds."""
+"""Reads the names of a target before it runs: its modules and parameters, and the variables that its source binds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from backprobe.probe.source_names import bound_in, bound_in_model
 
 
 def read(target: Any, backend: str | None, *, operations: bool) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The names, each with how it was found, and notes on what may be missing. Raises what a probe would."""
+    """The names, each with a remark on its origin, and notes on names that may be missing. Raises the errors of a
+    probe.
+    """
     try:
         found = find_backend(backend, [target])
     except NoBackend:
@@ -39,12 +41,12 @@ def read(target: Any, backend: str | None, *, operations: bool) -> tuple[dict[st
 
 
 def _bound(names: list[str]) -> dict[str, str]:
-    # The names of a function, which returns something in any case.
+    # The names of a function. Its return value always exists; the other names are read from the source.
     return {name.removeprefix(":"): "" if name == ":return" else text.FROM_SOURCE for name in names}
 
 
 def _started(target: Any, backend: Backend) -> tuple[Any, bool]:
-    # The function that a call of the target runs, and whether it does so in a way that the framework knows.
+    # The function that a call of the target runs, and whether the framework wraps this function, as a transform does.
     run = FunctionRun(Probe(target), backend)
     try:
         return run.starts_at(), run.around is not None

@@ -1,4 +1,4 @@
-"""The words of ``bp.names``."""
+"""The texts of ``bp.names``."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MADE_LATER = "modules and parameters may be made as the model first runs: bp.nam
 
 
 def heading(name: str, marks: Mapping[str, str]) -> str:
-    """What is shown, and how much of it was only read from the source."""
+    """The heading: the number of names, and how many of them were only read from the source."""
     read = sum(mark in (FROM_SOURCE, UNREACHED) for mark in marks.values())
     return f"{name}: {plural(len(marks), 'name')}" + (f", {read:,} of them read from the source" if read else "")
 
 
 def spelled(target: Any, pattern: str | None) -> str:
-    """How names are asked for, with a pattern to select by."""
+    """The call of ``bp.names`` for a target, with a pattern if one is given."""
     return f"bp.names({name_of(target)}" + (f", {pattern!r})" if pattern is not None else ")")

@@ -1,4 +1,4 @@
-"""Names as a tree: what stands below each other is one name, and braces stand for several that have the same below."""
+"""Prints names as a tree. A name is a path from the root; braces combine siblings that have the same subtree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from backprobe.names import text
 
 @dataclass
 class NameNode:
-    """What begins with one text: its mark, None where that is no name itself, and what follows, by its text."""
+    """The names that begin with the same text. ``mark`` is the remark on that text, or None if the text alone is no
+    name. ``below`` are the continuations, by their text.
+    """
 
     mark: str | None = None
     below: dict[str, NameNode] = field(default_factory=dict)
@@ -21,7 +23,7 @@ Shape = tuple[str | None, tuple[tuple[str, "Shape"], ...]]
 
 
 def tree(marks: Mapping[str, str]) -> list[str]:
-    """The lines of a tree of names, each with what is to be said of it.
+    """The lines of a tree of names, each with its remark.
 
     >>> print(*tree({"h.0": "", "h.1": "", "h.0.w": "", "h.1.w": "", "h.0:u": "from source", "head": ""}), sep="\\n")
     ├─ h (path only)
@@ -42,7 +44,7 @@ def tree(marks: Mapping[str, str]) -> list[str]:
 
 
 def _steps(name: str) -> Iterator[str]:
-    # The segments of a name, each with the separator before it.
+    # Split a name into its segments, each with the separator before it.
     before = ""
     for part in parts(name):
         if part in ".:/#":
@@ -55,7 +57,7 @@ def _steps(name: str) -> Iterator[str]:
 
 
 def _shape(node: NameNode) -> Shape:
-    # A node with all that is below it, where those that have the same below stand together.
+    # A node with its subtree, in which siblings with equal subtrees are combined.
     groups: dict[tuple[str, Shape], list[str]] = {}
     for step, inner in node.below.items():
         word = step.lstrip(".:/#")
@@ -64,7 +66,7 @@ def _shape(node: NameNode) -> Shape:
     below = []
     for (before, shape), steps in groups.items():
         label = before + braced([step[len(before) :] for step in steps])
-        if shape[0] is None and len(shape[1]) == 1:  # a path that holds one thing
+        if shape[0] is None and len(shape[1]) == 1:  # a path with a single continuation
             label, shape = label + shape[1][0][0], shape[1][0][1]
         below.append((label, shape))
     return node.mark, tuple(below)

@@ -1,4 +1,4 @@
-"""The verb ``noise_floor``: how much each entry of a reference moves when its inputs move by one ulp."""
+"""The verb ``noise_floor``: measures how much each value and gradient changes if the inputs change by one ulp."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def noise_floor(
     executor: Executor | None = None,
     backend: BackendName | None = None,
 ) -> Waiting[P, NoiseFloor]:
-    """Make a function or model that, called with its arguments, returns the floor of each entry, for ``bp.diff``.
+    """Prepare to measure the noise floor of a function or model. Call the result with the arguments of the target.
 
     >>> import torch, backprobe as bp
     >>> def f(x, w):
@@ -43,21 +43,22 @@ def noise_floor(
     >>> bp.diff(a, b).ok, bp.diff(a, b, noise=floor).first.name
     (True, 'return')
 
-    The target runs once as it is, and then ``runs`` times with each floating-point argument, and each parameter and
-    buffer of a model that is the target or an argument, moved by one unit in the last place, up or down. What a
-    function takes from elsewhere does not move. The floor of an entry is 4 times the largest difference to the first
-    run, and up to 16 times that where it has few elements; it is at least 2 eps of its dtype.
+    The target runs once unchanged, as the reference. Then it runs ``runs`` times, with all floating-point arguments
+    moved up or down by one unit in the last place. If the target or an argument is a model, its parameters and buffers
+    are moved as well. Other values that a function reads, such as global variables, are not moved. The floor of an
+    entry is 4 times its largest difference from the reference, or up to 16 times for an entry with few elements. It is
+    at least 2 eps of the entry's dtype. ``bp.diff`` takes the result as ``noise=``.
 
-    - ``target``, ``select``, ``of``, ``wrt``, ``cotangent`` and ``backend`` are as in ``probe``.
-    - ``precision`` is that of what is to be compared with the reference, where it is a lower one: the target also runs
-      as often with arguments and parameters cast to it, ``"bfloat16"`` say.
-    - ``runs`` is how often the target runs with what was moved.
-    - ``executor`` makes these runs in other processes, as in ``sweep``.
+    - ``target``, ``select``, ``of``, ``wrt``, ``cotangent`` and ``backend``: as in ``probe``.
+    - ``precision``: a dtype such as ``"bfloat16"``, if the program to compare with the reference computes in lower
+    precision. The target then also runs ``runs`` times with arguments and parameters cast to it.
+    - ``runs``: the number of runs with moved values.
+    - ``executor``: runs them in other processes, as in ``sweep``.
 
-    All runs draw the same random numbers, and afterwards the program's state is as it was (docs/replay.md).
+    All runs draw the same random numbers. Afterwards the program's state is restored (docs/replay.md).
 
-    Returns a ``NoiseFloor``. Raises what ``probe`` raises, and BadOption where nothing can be moved;
-    Unsupported where the first run has taken from an iterator that the target holds.
+    Returns a ``NoiseFloor`` when called. Raises the errors of ``probe``, BadOption if no value can be moved, and
+    Unsupported if the first run has consumed items of an iterator that the target holds.
     """
     return NoiseRuns(target, backend, select, of, wrt, cotangent, precision, runs, executor)
 

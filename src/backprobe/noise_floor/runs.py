@@ -1,4 +1,4 @@
-"""The runs that a floor is measured by."""
+"""The runs that measure a noise floor."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPTIONS = (
 
 @dataclass(frozen=True, repr=False)
 class NoiseRuns(Waiting[P, NoiseFloor]):
-    """A function or model ready to be measured."""
+    """A function or model whose noise floor is measured when it is called."""
 
     select: Any
     of: Any
@@ -51,7 +51,7 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
         """Raises BadOption."""
         check_options(vars(self), OPTIONS)
         refuse_several(self.of, "bp.noise_floor(f, ", "bp.noise_floor(f, of='ce'), once for each")
-        self._probe(self.target)  # which refuses its own options
+        self._probe(self.target)  # checks the probe's own options
         refuse_uncallable(self.target, "noise_floor")
 
     def _probe(self, target: Any) -> Any:
@@ -62,7 +62,7 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
             return self._measured(args, kwargs)
 
     def _measured(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoiseFloor:
-        from backprobe.diff.noise import compared, floor_of  # which imports NumPy
+        from backprobe.diff.noise import compared, floor_of  # imports NumPy
 
         backend = self._backend_of(args, kwargs)
         runs = FloorRuns(self, backend, args, kwargs)
@@ -86,7 +86,7 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
         return self._found(args, kwargs, "measured", "its arguments and parameters are moved, and it runs again")
 
     def refuse_nothing(self, values: Sequence[Any]) -> NoReturn:
-        """Raise BadOption where nothing varies."""
+        """Raise BadOption, because none of the arguments can be moved."""
         raise BadOption(
             f"nothing that {name_of(self.target)} is given can be moved",
             asked=f"bp.noise_floor({name_of(self.target)})",
@@ -100,7 +100,7 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
 
 @dataclass(frozen=True)
 class FloorWork:
-    """The runs as they travel to a worker, which makes a reference of its own."""
+    """The runs in the form that is sent to a worker process. The worker computes a reference of its own."""
 
     asked: NoiseRuns[...]
     args: tuple[Any, ...]
@@ -109,7 +109,7 @@ class FloorWork:
     variations: Sequence[Variation]
 
     def begin(self) -> Callable[[int], Any]:
-        """Make what tells how much each entry differs in the run of a number."""
+        """Return a function that compares a run, given by its number, with the worker's reference."""
         from backprobe.diff.noise import compared
 
         backend = self.asked._backend_of(self.args, self.kwargs)
@@ -120,7 +120,7 @@ class FloorWork:
 
 
 class FloorRuns:
-    """The runs of one target with the same arguments."""
+    """Runs of one target with the same arguments, or with variations of them."""
 
     def __init__(
         self, asked: NoiseRuns[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -131,7 +131,7 @@ class FloorRuns:
         self.replay = Replay(backend, asked.target, args, kwargs)
 
     def made(self, variation: Variation) -> Recording:
-        """The recording of one run, that leaves everything as it was."""
+        """The recording of one run. Afterwards the state of the program is restored."""
         undo: list[Callable[[], None]] = []
         try:
             with self.replay.run():
@@ -145,7 +145,7 @@ class FloorRuns:
                 put_back()
 
     def _with_numbers(self, variation: Variation) -> Call:
-        # The call with Python's numbers varied: single precision is what a probe makes of them.
+        # The call with varied Python numbers. They vary by an ulp of single precision, to which a probe converts them.
         signs, count = _signs(variation.seed), 0
 
         def moved(leaf: Any) -> Any:

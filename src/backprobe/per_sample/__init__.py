@@ -1,4 +1,4 @@
-"""The verb ``per_sample``: the gradient that each sample of a batch brings to any value, by name."""
+"""The verb ``per_sample``: the contribution of each sample of a batch to the gradient of any named value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def per_sample(
     batch: str | Sequence[str] | None = None,
     backend: BackendName | None = None,
 ) -> Waiting[P, PerSample]:
-    """Make a function or model that, called with a batch, returns the gradient of each sample in it.
+    """Prepare to compute the gradient of each sample of a batch. Call the result with the arguments of the target.
 
     >>> import torch, backprobe as bp
     >>> def loss(w, x, y):
@@ -41,34 +41,32 @@ def per_sample(
     >>> samples.norms("w")["w"].round(2)
     array([0.67, 2.67, 6.  ])
 
-    - ``target`` is the function or model.
-    - ``select`` is a pattern, or a list of them, of the values whose gradients are taken: parameters, arguments and
-      inner values, by the names that ``probe`` gives them.
-    - ``of`` is the output, as in ``probe``: a path into the return value, ``"loss"`` say, a function of it, or any
-      value by name. It is one number.
-    - ``chunk`` is how many samples are computed at once. By default as many as have at most 1 GB of gradients
-      together, and no more than a quarter of the memory that is free on their device.
-    - ``batch`` are the names of the arguments whose first axis counts the samples. By default these are all arguments
-      that hold tensors, all of the same length along their first axis, and are not selected.
-    - ``backend`` is needed only where the arguments do not show which it is.
+    - ``target``: the function or model. - ``select``: a pattern or a list of patterns for the values whose gradients
+    are computed. These may be parameters, arguments and inner values, by the names that ``probe`` gives them. - ``of``:
+    the output, as in ``probe``: a path into the return value such as ``"loss"``, a function of the return value, or the
+    name of any value. The output must be a single number. - ``chunk``: the number of samples that are computed
+    together. By default their gradients may use 1 GB, and at most a quarter of the free memory on their device. -
+    ``batch``: the names of the arguments whose first axis is the batch axis. By default these are all arguments with
+    tensors that are not selected. Their first axes must have the same length. - ``backend``: only needed if the
+    arguments do not show the framework.
 
-    A sample runs as a batch of one, under the framework's own ``vmap``. The rows of a gradient sum to the gradient of
-    the loss as the program computes it: where that is a mean over the samples, each row is divided by their number,
-    and ``weights`` says by how much. This is compared in each call with one run of the whole batch.
+    Each sample runs as a batch of one, under the framework's own ``vmap``. The rows of a gradient sum to the gradient
+    of the program's own loss. If the loss is a mean over the samples, each row is divided by their number; ``weights``
+    contains these factors. Each call checks the sum against a run of the whole batch.
 
-    Afterwards the program's state is as it was, as after each verb that runs a program again (docs/replay.md).
+    Afterwards the program's state is restored (docs/replay.md).
 
-    Returns a ``PerSample`` when called. Raises Unsupported, with the line, where what a sample computes depends on the
-    others in its batch, as under a batch normalisation in training; BadOption where the samples of the arguments
-    cannot be told; NothingMatched for a pattern that matches nothing, and what ``probe`` raises.
+    Returns a ``PerSample`` when called. Raises Unsupported, with the line, if the result for a sample depends on other
+    samples of its batch, as with batch normalization in training. Raises BadOption if it is unclear which arguments
+    hold the samples, NothingMatched for a pattern that matches nothing, and the errors of ``probe``.
     """
     return _Waiting(target, backend, select, of, chunk, batch)
 
 
 class _Waiting(AskedSamples[P]):
-    # A target ready to be called.
+    # A target that computes the gradients of the samples when it is called.
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PerSample:
-        from backprobe.per_sample.measure import measured  # which imports NumPy
+        from backprobe.per_sample.measure import measured  # imports NumPy
 
         with spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.per_sample("):
             found = self._found(args, kwargs, "run on single samples", "its values were fixed when it was made")

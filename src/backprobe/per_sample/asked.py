@@ -1,4 +1,4 @@
-"""The arguments of ``per_sample``, checked."""
+"""Checks the arguments of ``per_sample``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPTIONS = (Option("chunk", int, 1, "16", or_none=True),)
 
 @dataclass(frozen=True, repr=False)
 class AskedSamples(OfNamedValues[P, PerSample]):
-    """The target, the names whose gradients are taken, and how: ready to be called."""
+    """A target with the options of ``per_sample``, ready to be called."""
 
     chunk: Any
     batch: Any
@@ -35,5 +35,5 @@ class AskedSamples(OfNamedValues[P, PerSample]):
 
     @property
     def call(self) -> str:
-        """The call, as messages have it."""
+        """The text of the call, for messages."""
         return f"bp.per_sample({name_of(self.target)}, {written(self.select)})"

@@ -1,4 +1,4 @@
-"""The batch of a call: which of the arguments hold the samples, and the call with others of them."""
+"""The batch of a call: finds the arguments that hold samples, and makes calls with other samples."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from backprobe.record.patterns import texts_of
 
 @dataclass(frozen=True)
 class Batch:
-    """The arguments of a call, and those among them that hold the samples, by position or keyword."""
+    """The arguments of a call, and the positions and keywords of those that hold the samples."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     places: frozenset[int | str]
     is_tensor: Callable[[Any], bool]
     tensors: tuple[Any, ...]
-    """What these arguments hold: the first axis of each counts the samples."""
+    """The tensors in these arguments. The first axis of each is the batch axis."""
 
     names: tuple[str, ...] = ()
-    """What the program calls these arguments."""
+    """The parameter names of these arguments."""
 
     def __len__(self) -> int:
         return len(self.tensors[0])
 
     def filled(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with other samples in these places."""
+        """The arguments of the call, with these tensors in place of the batch."""
         new = iter(tensors)
 
         def exchanged(place: int | str, value: Any) -> Any:
@@ -48,20 +48,20 @@ class Batch:
         return args, {name: exchanged(name, value) for name, value in self.kwargs.items()}
 
     def part(self, start: int, stop: int) -> list[Any]:
-        """Some of the samples."""
+        """The tensors of the samples from ``start`` to ``stop``."""
         return [tensor[start:stop] for tensor in self.tensors]
 
 
 @dataclass(frozen=True)
 class _Argument:
-    # An argument of the call: where it stands, its name, and the shapes of the tensors in it.
+    # An argument of the call: its position or keyword, its name, and the tensors in it.
     place: int | str
     name: str
     tensors: tuple[Any, ...]
 
     @property
     def length(self) -> int | None:
-        """The length of the first axis of all its tensors; None if they have none in common."""
+        """The common length of the first axes of its tensors; None if they differ."""
         lengths = {tensor.shape[0] if len(tensor.shape) else None for tensor in self.tensors}
         return lengths.pop() if len(lengths) == 1 else None
 
@@ -99,7 +99,7 @@ def batch_of(asked: AskedSamples[...], backend: Backend, args: tuple[Any, ...], 
 
 
 def _names(asked: AskedSamples[...], backend: Backend, args: Sequence[Any]) -> list[str]:
-    # What the program calls its positional arguments.
+    # The parameter names of positional arguments.
     function = asked.target
     if backend.models is not None and is_model(backend, function):
         function = backend.models.call(function, (), {}).forward
@@ -129,7 +129,7 @@ def _named(asked: AskedSamples[...], every: Sequence[_Argument]) -> list[_Argume
 
 
 def _found(asked: AskedSamples[...], every: Sequence[_Argument]) -> list[_Argument]:
-    # The arguments that can hold samples, if they agree on how many. Raises BadOption.
+    # The arguments that can hold samples, if all of them have the same number of samples. Raises BadOption.
     texts = texts_of(asked.select)
     chosen = [one for one in every if one.tensors and one.length and not _is_selected(one.name, texts)]
     if len({one.length for one in chosen}) == 1:

@@ -1,4 +1,4 @@
-"""The gradients of all samples, measured as they are computed, and compared with the gradient of their batch."""
+"""Measures the gradients of all samples while they are computed, and compares their sum with the batch's gradient."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from backprobe.probe.request import name_of
 from backprobe.record.entries import GradStatus
 from backprobe.recording import Recording
 
-LOOSE = 0.02  # of a gradient
-SMALL = 0.01  # of the largest gradient: the rounding of one that is smaller is not looked at
+LOOSE = 0.02  # the tolerance for low precision, relative to the gradient
+SMALL = 0.01  # relative to the largest gradient: rounding errors below it are ignored
 Array = Any
-"""An array of NumPy, with a number for each sample."""
+"""A NumPy array with one number for each sample."""
 
 
 def measured(asked: AskedSamples[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PerSample:
-    """The result of one call. Raises BadOption, NothingMatched and Unsupported."""
+    """The result of a call of ``per_sample``. Raises BadOption, NothingMatched and Unsupported."""
     runs = SampleRuns(asked, backend, args, kwargs)
     whole = runs.probed(runs.batch.tensors, asked.select)
     wanted = _as_alone(runs, whole, runs.wanted(whole))
@@ -60,9 +60,9 @@ def _as_alone(runs: SampleRuns, whole: Recording, wanted: Sequence[Wanted]) -> l
     except Exception as error:
         if isinstance(error, BackprobeError) and not isinstance(error, UnknownName):
             raise
-        refuse_alone(runs, error)  # the program has run with the batch
+        refuse_alone(runs, error)  # the program works with the whole batch
     count = len(runs.batch)
-    if count == 1:  # the axis of the batch shows where there are two
+    if count == 1:  # two samples are needed to find the batch axis
         twice = [runs.vectorized.joined([tensor, tensor]) for tensor in runs.batch.tensors]
         more = runs.probed(twice, [one.keys[0] for one in wanted], backward=False)
         shapes = [more[one.keys[0]].shape for one in wanted]
@@ -76,7 +76,7 @@ def _as_alone(runs: SampleRuns, whole: Recording, wanted: Sequence[Wanted]) -> l
 
 
 class SampleMeasure:
-    """What one pass over the samples tells of their gradients."""
+    """The measurements of one pass over the samples."""
 
     def __init__(self, runs: SampleRuns, wanted: Sequence[Wanted], whole: Recording) -> None:
         self.runs, self.wanted, self.whole = runs, wanted, whole
@@ -85,12 +85,12 @@ class SampleMeasure:
         """The gradient of the batch with respect to values that its samples share."""
 
         self.least = 0.0
-        """The least tolerance."""
+        """The smallest tolerance."""
 
         self.run(None)
 
     def run(self, weights: Array | None) -> None:
-        """One pass over the samples: each counts as much as its weight in the sums, where that is known."""
+        """Make one pass over the samples. ``weights`` are their factors in the sum of the gradients, if known."""
         self.weighted = weights
         self.losses = numpy.full(self.count, numpy.nan)
         self.norms = {one.name: numpy.full(self.count, numpy.nan) for one in self.wanted}
@@ -117,7 +117,8 @@ class SampleMeasure:
                 self._compare_rows(one, numbers(own), at)
 
     def _compare_rows(self, one: Wanted, own: Array, at: slice) -> None:
-        # How far the gradients of an inner value are from those of the batch, in a mean, a sum, or with these weights.
+        # Add up the squared differences between an inner value's gradients by sample and the rows of the batch's
+        # gradient, for a mean, for a sum, or for these weights.
         rows = numpy.moveaxis(self.runs.backend.arrays.numbers(one.entry.grad), one.axis or 0, 0)[at]
         known = numpy.isfinite(own) & numpy.isfinite(rows)
         for nth, weight in enumerate((1 / self.count, 1.0) if self.weighted is None else (self.weighted[at],)):
@@ -126,13 +127,13 @@ class SampleMeasure:
 
     @property
     def is_finite(self) -> Array:
-        """Which samples have finite numbers in all gradients that were computed so far."""
+        """Which samples have only finite numbers in the gradients computed so far."""
         return numpy.all([numpy.isfinite(own) for own in self.norms.values()], axis=0)
 
-    # how much each sample counts
+    # Methods that find the weights of the samples.
 
     def weights(self) -> Array:
-        """How much each sample counts in the loss: 1 in a sum, 1/B in a mean. Raises Unsupported for mixed samples."""
+        """The weight of each sample in the loss: 1 in a sum, 1/B in a mean. Raises Unsupported if samples are mixed."""
         found = self._of_equals()
         if found is None and _is_random(self.runs, self.wanted):
             found = self._of_random()
@@ -141,17 +142,17 @@ class SampleMeasure:
         return found
 
     def _of_equals(self) -> Array | None:
-        # A mean, or a sum, as the gradient of the batch shows; None where it is neither.
+        # Equal weights, if the gradient of the batch shows that the loss is a mean or a sum; None if it is neither.
         at = self.is_finite.nonzero()[0]
         if len(at) < self.count and all(map(self._is_finite_in_batch, self.wanted)):
-            refuse_mixed(self.runs)  # its NaN is of a sample alone
+            refuse_mixed(self.runs)  # a sample has NaN alone, but not in its batch
         if not len(at):
             self.runs.notes.append("no sample has a finite gradient: whether the loss is a mean or a sum is not known")
             return numpy.ones(self.count)
         totals: Mapping[str, Any] = self.total
         times = 1
         if len(at) < self.count:
-            times = 2 if len(at) == 1 else 1  # of one sample, a mean would be a sum
+            times = 2 if len(at) == 1 else 1  # with one sample, a mean would equal a sum
             totals = self._totals([*at] * times)
         for nth, weight in enumerate((1 / (len(at) * times), 1.0)):
             sums = {name: weight * times * self.runs.backend.arrays.numbers(own) for name, own in self.sums.items()}
@@ -170,7 +171,7 @@ class SampleMeasure:
         return bool(numpy.isfinite(self.runs.backend.arrays.numbers(one.entry.grad)).all())
 
     def _refuse_chance(self, weight: float) -> None:
-        # Gradients may be equal by chance: where losses are not, raise Unsupported if other values differ as well.
+        # Gradients may agree by chance. If the losses do not agree, raise Unsupported if other values differ as well.
         loss = float(self.runs.backend.arrays.numbers(self.whole.outputs[0].value).item())
         size = weight * float(numpy.abs(self.losses).sum())
         gap = abs(weight * float(self.losses.sum()) - loss)
@@ -181,7 +182,7 @@ class SampleMeasure:
                 refuse(runs, found)
 
     def _totals(self, at: Sequence[int]) -> Mapping[str, Any]:
-        # The gradient of the batch of these samples.
+        # The gradients of a batch made of these samples.
         tensors = [self.runs.vectorized.chosen(tensor, at) for tensor in self.runs.batch.tensors]
         made = self.runs.probed(tensors, [one.keys[0] for one in self.wanted])
         return {one.name: made[one.keys[0]].grad for one in self.wanted if one.is_shared}
@@ -189,8 +190,9 @@ class SampleMeasure:
     def _is_equal(
         self, totals: Mapping[str, Any], sums: Mapping[str, Array], weight: float | Array, of_rows: Mapping[str, float]
     ) -> bool:
-        # Do the gradients of the samples sum to those of the batch, except for rounding?
-        power = {name: 2 if name in self.gaps else 1 for name in self.norms}  # rows are compared one by one
+        # Is the sum of the samples' gradients equal to the gradient of the batch, except for rounding?
+        # rows are compared one by one, so their errors add up as squares
+        power = {name: 2 if name in self.gaps else 1 for name in self.norms}
         sizes = {
             name: float(numpy.linalg.norm((weight * own)[self.is_finite], power[name]))
             for name, own in self.norms.items()
@@ -211,7 +213,8 @@ class SampleMeasure:
         return float(max(self.least, min(0.2, 3 * eps**0.5)))
 
     def _of_random(self) -> Array:
-        # Of a program that draws other numbers for a sample than for its batch, the nearer of both.
+        # For a program that draws other random numbers for a sample alone than for its batch: the weights of a mean or
+        # of a sum, whichever fits better.
         if _are_mixed(self.runs, self):
             refuse_mixed(self.runs)
         numbers = self.runs.backend.arrays.numbers
@@ -227,7 +230,8 @@ class SampleMeasure:
         return numpy.full(self.count, weight)
 
     def _of_uneven(self) -> Array:
-        # For a loss in which samples count differently, such as a mean over the targets that are not padding.
+        # The weights in a loss that weights samples differently, such as a mean over those targets that are not
+        # padding.
         whole = everything(self.runs, self.runs.batch.tensors, backward=True)
         alone = everything(self.runs, last(self.runs), backward=True)
         if found := unlike(self.runs, whole, alone):
@@ -249,7 +253,9 @@ class SampleMeasure:
         return weights
 
     def scaled(self, weights: Array) -> Mapping[str, tuple[Array, Array | None, float]]:
-        """By name: norms and inner products relative to the gradient of the batch, and the norm of that gradient."""
+        """By name: the weighted norms of the samples' gradients, their inner products with the batch's gradient, and
+        its norm.
+        """
         found = {}
         for name, norms in self.norms.items():
             total, dots = self.total.get(name), self.dots.get(name)
@@ -259,7 +265,7 @@ class SampleMeasure:
 
 
 def _is_random(runs: SampleRuns, wanted: Sequence[Wanted]) -> bool:
-    # Does the program compute something else when it goes on with the random numbers that come next?
+    # Does the program compute other gradients when it runs again with the next random numbers?
     keys, tensors, numbers = [one.keys[0] for one in wanted], runs.batch.tensors, runs.backend.arrays.numbers
     with runs.replay.run():
         first, second = (runs.recorded(tensors, keys) for _ in range(2))
@@ -269,7 +275,7 @@ def _is_random(runs: SampleRuns, wanted: Sequence[Wanted]) -> bool:
 
 
 def _are_mixed(runs: SampleRuns, measure: SampleMeasure) -> bool:
-    # Does what one sample brings change with another one in its batch, while all random numbers stay the same?
+    # Does the contribution of one sample change if another sample of the batch changes, with the same random numbers?
     if measure.count < 3 or not measure.total:
         runs.notes.append(f"with random numbers and {plural(measure.count, 'sample')}, mixing was not looked for")
         return False
@@ -286,7 +292,7 @@ def _are_mixed(runs: SampleRuns, measure: SampleMeasure) -> bool:
 
 
 def _weights_of_rows(runs: SampleRuns, whole: Recording, alone: Recording) -> Array | None:
-    # How much each sample counts, as the gradient of an inner value shows: in the batch, and of each sample alone.
+    # The weight of each sample, from the gradients of an inner value: in the batch, and computed for each sample alone.
     entries = {full: whole.record.entries[at] for full, at in whole.record.names.items()}
     names = [
         full

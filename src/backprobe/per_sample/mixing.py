@@ -1,4 +1,4 @@
-"""Samples that are mixed: the first value that a sample computes otherwise in its batch than alone."""
+"""Finds mixed samples: the first value that differs between a sample in its batch and the sample alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backprobe.recording import Recording
 from backprobe.source.user_code import package
 
 OF_MODEL = ("**", "**:*")
-"""Modules, and the locals of their forwards."""
+"""The pattern for a model: its modules, and the locals of their forwards."""
 WHY = (
     "a sample has a gradient of its own where nothing that it computes depends on its batch: statistics of it, "
     "as in a batch normalisation, or numbers drawn for all of it"
@@ -34,7 +34,8 @@ def everything(runs: SampleRuns, tensors: Sequence[Any], *, backward: bool = Fal
 
 
 def batch_axis(many: tuple[int, ...] | None, one: tuple[int, ...] | None, count: int) -> int | None:
-    """The axis that is as long as a batch in it, and 1 in one of its samples; None where none is, or several are.
+    """The axis whose length is the batch size in the shape ``many`` and 1 in the shape ``one``. None if there is no
+    such axis, or if there are several.
 
     >>> batch_axis((5, 3), (1, 3), 5), batch_axis((3,), (3,), 5), batch_axis((5, 5), (1, 1), 5)
     (0, None, None)
@@ -47,20 +48,21 @@ def batch_axis(many: tuple[int, ...] | None, one: tuple[int, ...] | None, count:
 
 
 def refuse_mixed(runs: SampleRuns) -> NoReturn:
-    """Raise Unsupported, with the line that computes something else for a sample in its batch than alone."""
+    """Raise Unsupported. Name the line with different results for a sample in its batch and for the sample alone."""
     whole, alone = (everything(runs, tensors) for tensors in (runs.batch.tensors, last(runs)))
     refuse(runs, unlike(runs, whole, alone))
 
 
 def last(runs: SampleRuns) -> list[Any]:
-    """The last sample. (A run of the first one alone may draw the same random numbers as in the batch.)"""
+    """The last sample. (The first one alone might draw the same random numbers as in the batch, so it is not used.)"""
     return runs.batch.part(len(runs.batch) - 1, len(runs.batch))
 
 
 def refuse(runs: SampleRuns, found: Sequence[Entry]) -> NoReturn:
-    """Raise Unsupported for the values where samples are mixed, if any are known."""
+    """Raise Unsupported, naming the values that mix samples, if any are known."""
     lines = users_lines(found)
-    if found and not lines and runs.models is not None:  # a value of a library has a name in the model itself as well
+    # Values inside a library's module may also have names in the model's own code.
+    if found and not lines and runs.models is not None:
         whole, alone = (runs.probed(tensors, ":*", backward=False) for tensors in (runs.batch.tensors, last(runs)))
         lines = users_lines(unlike(runs, whole, alone))
     said = ", ".join([*(repr(one.name) for one in found[:1]), *lines[:1]])
@@ -77,7 +79,7 @@ def refuse(runs: SampleRuns, found: Sequence[Entry]) -> NoReturn:
 
 
 def _next(runs: SampleRuns, first: Entry) -> str:
-    # A layer of a library has another way to run; a line of the program has to be written in another way.
+    # The advice: another way to run a library's layer, or a change of the program's line.
     if first.source is None or package(first.source.file) is not None:
         return NEXT
     return NEXT_OF_LINE.format(name=name_of(runs.asked.target), batch=[*runs.batch.names[:1]] or ["x"])
@@ -89,7 +91,7 @@ def users_lines(found: Sequence[Entry]) -> list[str]:
 
 
 def refuse_alone(runs: SampleRuns, error: Exception) -> NoReturn:
-    """Raise Unsupported for a program that cannot run on one sample."""
+    """Raise Unsupported for a program that cannot run on a single sample."""
     line = users_line_of(error.__traceback__)
     said = (str(error).strip().splitlines() or [""])[0]
     raise Unsupported(
@@ -119,7 +121,8 @@ def unlike(runs: SampleRuns, whole: Recording, alone: Recording) -> list[Entry]:
 
 
 def _parts_of_last(runs: SampleRuns, entry: Entry, one: tuple[int, ...]) -> list[Any]:
-    # What of a value may be that of the last sample: with an axis of its own, or folded into another one.
+    # The parts of a value that may belong to the last sample, if the batch axis is folded into another axis: the last
+    # rows, or every n-th row.
     own, count, shape = runs.backend.arrays.numbers(entry.value), len(runs.batch), entry.shape or ()
     other = [at for at, (whole, part) in enumerate(zip(shape, one, strict=False)) if whole != part]
     if len(shape) != len(one) or len(other) != 1 or shape[other[0]] != count * one[other[0]]:

@@ -1,4 +1,4 @@
-"""The samples of a batch as a figure: the share of each in the gradient, and its norms by name."""
+"""The samples of a batch as a figure: the share of each sample in the gradient, and its norms by name."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import numpy
 from backprobe.charts.plots import LEGIBLE, label, matplotlib
 from backprobe.per_sample.text import heading
 
-WIDTH, ROW, SHARES, AROUND = 9.0, 0.18, 2.2, 1.2  # inches of the picture, a row, the shares, and what is around
+# in inches: width of the picture, height of a row, height of the shares, margin
+WIDTH, ROW, SHARES, AROUND = 9.0, 0.18, 2.2, 1.2
 TALLEST = 14.0
 
 
 def picture(samples: Any) -> Any:
-    """A figure of shares above a heat map of norms: names × samples, on a logarithmic scale."""
+    """A figure of shares above a heat map of norms (names × samples), with logarithmic colours."""
     figures, colors = matplotlib("samples.plot()")
     names = samples.names
     height = min(SHARES + ROW * max(min(len(names), LEGIBLE), 4) + AROUND, TALLEST)
@@ -26,7 +27,7 @@ def picture(samples: Any) -> Any:
     known = grid[numpy.isfinite(grid) & (grid > 0)]
     scale = colors.LogNorm(known.min(), max(known.max(), known.min() * 1.01), clip=True) if known.size else None
     edges = numpy.arange(len(samples) + 1) - 0.5
-    below.set_facecolor("0.85")  # where a norm is NaN or Inf
+    below.set_facecolor("0.85")  # the colour of norms that are NaN or Inf
     drawn = below.pcolormesh(
         edges,
         numpy.arange(len(names) + 1) - 0.5,
@@ -45,7 +46,7 @@ def picture(samples: Any) -> Any:
 
 
 def _shares(axes: Any, samples: Any) -> None:
-    # A bar for the share of each sample, and a cross where it has none.
+    # Draw a bar for the share of each sample, and a cross for a sample without a share.
     every, shares = numpy.arange(len(samples)), samples.shares
     axes.bar(every, numpy.nan_to_num(shares), width=0.9, color=numpy.where(shares < 0, "tab:red", "tab:blue"))
     lost = numpy.array(samples.nonfinite, int)

@@ -1,4 +1,4 @@
-"""The gradients of the samples of a batch, by name: norms and shares as they are, arrays when they are asked for."""
+"""The gradients of the samples of a batch, by name. Norms and shares are stored; gradients are computed on request."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from backprobe.record.names import nearest, strip
 from backprobe.record.patterns import matcher
 from backprobe.show.number_table import columns, html_table, text_table
 
-FEW = 10  # samples that are printed
+FEW = 10  # the most samples that are printed
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PerSample(Printed):
-    """The gradient that each sample of a batch brings to named values; it prints as a table of the samples.
+    """The contribution of each sample of a batch to the gradients of named values. Prints as a table of the samples.
 
     ``samples["fc.weight"]`` has a row for each sample, and the rows sum to the gradient of the batch. ``losses`` are
-    those of the samples, each as a batch of one, and ``weights`` how much each counts in the loss of the batch:
-    1/B in a mean of B samples, 1 in a sum. All arrays are NumPy's, with a number for each sample.
+    the losses of the samples, each as a batch of one. ``weights`` are their factors in the loss of the batch: 1/B in a
+    mean of B samples, 1 in a sum. Both are NumPy arrays with one number for each sample.
 
     >>> import torch, backprobe as bp
     >>> def loss(w, x):
@@ -57,7 +57,7 @@ class PerSample(Printed):
 
     @property
     def names(self) -> list[str]:
-        """The values whose gradients these are."""
+        """The names of the values whose gradients were computed."""
         return [*self.measured]
 
     def __len__(self) -> int:
@@ -70,15 +70,16 @@ class PerSample(Printed):
     def __getitem__(self, name: str) -> Any:
         """The gradients of one value: a tensor of the framework, with a row for each sample.
 
-        The program runs again for it. Raises UnknownName, and Overwritten where the arguments or parameters have
-        changed since.
+        The program runs again to compute it. Raises UnknownName, and Overwritten if the arguments or parameters have
+        changed since the call.
         """
         return self.grads([self._name(name)])[self._name(name)]
 
     def grads(self, pattern: str | Sequence[str] | None = None) -> dict[str, Any]:
-        """The gradients of several values, by name, of one run: of all where nothing is said.
+        """The gradients of the values that match a pattern, by name; of all values if no pattern is given. The program
+        runs once.
 
-        Raises NothingMatched, and Overwritten where the arguments or parameters have changed since.
+        Raises NothingMatched, and Overwritten if the arguments or parameters have changed since the call.
         """
         names = self._matching(pattern)
         if self.runs.marks() != self.marks:
@@ -102,21 +103,22 @@ class PerSample(Printed):
         return {name: own[0] if len(own) == 1 else vectorized.joined(own) for name, own in parts.items()}
 
     def norms(self, pattern: str | Sequence[str] | None = None) -> dict[str, Any]:
-        """The norm of each sample's gradient, by name: of all where nothing is said. Raises NothingMatched."""
+        """The norm of each sample's gradient, by name; of all values if no pattern is given. Raises NothingMatched."""
         return {name: self.measured[name][0] for name in self._matching(pattern)}
 
-    # all names together
+    # Properties that combine all names.
 
     @property
     def _shared(self) -> list[str]:
-        # The values that all samples have in common: a sum over samples is of these.
+        # The names of values that all samples share, such as parameters. Only for these the gradient of the batch is a
+        # sum over samples.
         return [name for name, (_, dots, _) in self.measured.items() if dots is not None]
 
     @cached_property
     def norm(self) -> Any:
         """The norm of each sample's gradient with respect to all parameters and arguments together.
 
-        Where inner values alone are selected, it is that of all of these.
+        If only inner values are selected, it is the norm with respect to these.
         """
         import numpy
 
@@ -137,15 +139,15 @@ class PerSample(Printed):
 
     @property
     def shares(self) -> Any:
-        """How much of the gradient of the batch each sample brings, along it: they sum to 1.
+        """The share of each sample in the gradient of the batch, measured along that gradient. The shares sum to 1.
 
-        NaN for samples that have NaN or Inf, and for all where inner values alone are selected.
+        NaN for samples with NaN or Inf, and for all samples if only inner values are selected.
         """
         return self._by(self._size**2)
 
     @property
     def cosines(self) -> Any:
-        """The cosine between each sample's gradient and that of the batch, from -1 to 1."""
+        """The cosine between each sample's gradient and the gradient of the batch, from -1 to 1."""
         return self._by(self.norm * self._size)
 
     def _by(self, size: Any) -> Any:
@@ -156,9 +158,9 @@ class PerSample(Printed):
 
     @property
     def dominant(self) -> list[int]:
-        """The fewest samples that have half of the sum of all norms, the largest first, if they are few.
+        """The smallest set of samples with half of the sum of all norms, the largest norm first, if the set is small.
 
-        Few is one, or up to a tenth of the samples. Empty where that takes more.
+        A set is small if it is one sample, or at most a tenth of the samples. The list is empty if more are needed.
         """
         finite = [at for at in self._by_norm() if self._is_finite(at)]
         half, had = sum(float(self.norm[at]) for at in finite) / 2, 0.0
@@ -172,35 +174,38 @@ class PerSample(Printed):
 
     @property
     def opposing(self) -> list[int]:
-        """The samples whose gradients point away from that of the batch (cosine below 0), the furthest first."""
+        """The samples whose gradients point away from the gradient of the batch (cosine below 0), the most opposed
+        first.
+        """
         return sorted((at for at, share in enumerate(self.shares) if share < 0), key=lambda at: float(self.shares[at]))
 
     @property
     def nonfinite(self) -> list[int]:
-        """The samples that have NaN or Inf in a gradient."""
+        """The samples with NaN or Inf in a gradient."""
         return [at for at in range(len(self)) if not self._is_finite(at)]
 
     def _is_finite(self, at: int) -> bool:
         return all(math.isfinite(norms[at]) for norms, _, _ in self.measured.values())
 
     def _by_norm(self) -> list[int]:
-        # The samples, those with NaN or Inf first, then those with the largest gradients.
+        # The samples in printed order: first those with NaN or Inf, then by decreasing norm.
         return sorted(range(len(self)), key=lambda at: (self._is_finite(at), -float(self.norm[at])))
 
-    # as data, a picture and text
+    # Methods that export: data, pictures and text.
 
     def plot(self) -> Any:
         """The samples as a ``matplotlib`` figure: ``samples.plot().savefig("samples.png")`` writes it.
 
-        Above the share of each sample in the gradient of the batch, blue for what adds to it, red for what opposes it,
-        and a cross for NaN or Inf; below the norms, a row for each name. Raises NotInstalled.
+        The upper part shows the share of each sample in the gradient of the batch: blue if it adds to the gradient, red
+        if it opposes it, and a cross for NaN or Inf. The lower part shows the norms, one row for each name. Raises
+        NotInstalled.
         """
-        from backprobe.per_sample.plot import picture  # which imports NumPy
+        from backprobe.per_sample.plot import picture  # imports NumPy
 
         return picture(self)
 
     def to_dataframe(self) -> Any:
-        """A data frame of pandas, or of Polars where only that is installed: a row for each sample.
+        """A data frame with a row for each sample, of pandas, or of Polars if only Polars is installed.
 
         Its columns are sample, loss, weight, norm, share, cosine, is_finite, and the norm of each name. Raises
         NotInstalled.
@@ -223,7 +228,7 @@ class PerSample(Printed):
         return frame(lambda: known, "samples.to_dataframe()")
 
     def _name(self, name: str) -> str:
-        # A name as it is printed. Raises UnknownName.
+        # Find a value by one of its printed names. Raises UnknownName.
         for one in self.wanted:
             if name in {form for full in one.names for form in (full, strip(full), strip(full).removeprefix(":"))}:
                 return one.name

@@ -1,4 +1,4 @@
-"""The runs of a program on a whole batch and on its samples, all beginning in the same state."""
+"""The runs of a program on a whole batch and on its samples. All runs begin in the same state."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from backprobe.record.patterns import matcher
 from backprobe.recording import Recording
 
 AT_ONCE = 2**30
-"""Bytes of the gradients of the samples that are computed at once."""
-SHARE = 4  # of the memory that is free
-NUMBER = 8  # bytes, as in double precision
+"""The most bytes of gradients of the samples that are computed together."""
+SHARE = 4  # the divisor of the free memory that may be used
+NUMBER = 8  # bytes of a number in double precision
 SEED = 0
 """The seed of the random numbers, so that later runs draw the same."""
 
 
 class SampleRuns:
-    """The runs of one target with the same arguments."""
+    """Runs of one target with the same arguments."""
 
     def __init__(
         self, asked: AskedSamples[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -55,22 +55,24 @@ class SampleRuns:
         self.is_vectorized = True
         """Can the framework run the program on many samples at once?"""
 
-    # one run
+    # Methods for a single run.
 
     def probed(self, tensors: Sequence[Any], select: Any, **how: Any) -> Recording:
-        """A recording of one run on these samples, which begins in the state that all of them begin in."""
+        """A recording of one run on these samples. The run begins in the initial state, as all runs do."""
         with self.replay.run():
             return self.recorded(tensors, select, **how)
 
     def recorded(self, tensors: Sequence[Any], select: Any, **how: Any) -> Recording:
-        """The same, starting from the program's present state."""
+        """A recording of one run on these samples, starting from the program's present state."""
         args, kwargs = self.batch.filled(tensors)
         return self.probe(select, **how)(*args, **kwargs)
 
     def probe(
         self, select: Any, *, replace: Any = None, backward: bool = True, inside: bool = False
     ) -> Probe[..., Any, Any]:
-        """What makes such a recording; ``inside`` a transformation of the framework."""
+        """The probe that makes these recordings. With ``inside`` the target runs inside a transformation of the
+        framework.
+        """
         target = self.vectorized.inside(self.asked.target) if inside else self.asked.target
         return Probe(
             target,
@@ -82,13 +84,14 @@ class SampleRuns:
         )
 
     def marks(self) -> list[Any]:
-        """Marks of the arguments and parameters: they differ from earlier ones if any number was changed in between."""
+        """Fingerprints of the arguments and parameters. A fingerprint changes if a number in its tensor changes."""
         given = [leaf for value in (*self.batch.args, *self.batch.kwargs.values()) for _, leaf in leaves(value)]
         held = [leaf for leaf in given if self.backend.arrays.is_tensor(leaf)]
-        self.marked = [*held, *self.parameters.values()]  # alive, so that no other tensor gets an identity of theirs
+        # kept alive, because another tensor could otherwise get the same identity
+        self.marked = [*held, *self.parameters.values()]
         return [*map(self.vectorized.mark, self.marked)]
 
-    # which values
+    # Methods that select values.
 
     def wanted(self, whole: Recording) -> list[Wanted]:
         """The selected values that have a gradient in a run of the batch. Raises NothingMatched."""
@@ -117,12 +120,14 @@ class SampleRuns:
         return found
 
     def _of(self, whole: Recording) -> Any:
-        # The output by its path, where it was the only one that depends on what is differentiated.
+        # The path of the output, if only one output depends on the differentiated values and none was requested.
         path = whole.outputs[0].name.partition("return.")[2]
         return path if self.asked.of is None and path else self.asked.of
 
     def bound(self, wanted: Sequence[Wanted], alone: Sequence[Any]) -> list[Wanted]:
-        """Those of them to which something can be added, as one sample has them; the others are noted."""
+        """Those values to which something can be added in a run on one sample. A note names the others, which are left
+        out.
+        """
         if not self.vectorized.replaces:
             return [*wanted]
         kept = [one for one in wanted if self.is_variable(one)]
@@ -140,12 +145,12 @@ class SampleRuns:
         return [one for one in wanted if one not in unbound]
 
     def is_variable(self, one: Wanted) -> bool:
-        """Is it a parameter that nothing can take the place of?"""
+        """Is it a parameter that cannot be replaced by another tensor?"""
         return self.models is not None and not self.models.replaces_parameters and one.keys[0] in self.parameters
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The parameters of a model, by name; none of a function, whose parameters are arguments."""
+        """The parameters of a model, by name. Empty for a function, whose parameters are arguments."""
         if self.models is None or self.models.parameters is None:
             return {}
         return {quote_path(path): one for path, one in self.models.parameters(self.asked.target).items()}
@@ -169,10 +174,10 @@ class SampleRuns:
         if keys:
             self.probed(alone, keys, replace=dict.fromkeys(keys, _itself), backward=False)
 
-    # many runs at once
+    # Methods for many runs.
 
     def chunk(self, wanted: Sequence[Wanted]) -> int:
-        """How many samples are computed at once."""
+        """The number of samples that are computed together."""
         if self.asked.chunk is not None:
             return int(self.asked.chunk)
         each = sum(NUMBER * math.prod(one.shape) for one in wanted) or 1
@@ -180,7 +185,7 @@ class SampleRuns:
         return max(1, min(AT_ONCE, (_free_on_host() if free is None else free) // SHARE) // each)
 
     def each(self, wanted: Sequence[Wanted], use: Use) -> None:
-        """The losses and gradients of all samples, some after another."""
+        """Compute the losses and gradients of all samples in chunks, and pass each chunk to ``use``."""
         if self.is_vectorized:
             try:
                 self._each(wanted, use, self._together)
@@ -218,13 +223,13 @@ class SampleRuns:
         return losses, {one.name: self._shaped(one, gradients[one.name]) for one in wanted}
 
     def _shaped(self, one: Wanted, gradients: Any) -> Any:
-        # Without the axis of length 1 that a sample has in the place of the batch.
+        # Remove the batch axis, which has length 1 for a single sample.
         return gradients if one.axis is None else gradients[(slice(None), *[slice(None)] * one.axis, 0)]
 
 
 @dataclass(frozen=True)
 class OneSample(SampleProgram):
-    """The program as it runs on one sample."""
+    """The program, run on one sample."""
 
     runs: SampleRuns
     wanted: Sequence[Wanted]
@@ -250,14 +255,16 @@ class OneSample(SampleProgram):
 
 
 def _let_go(error: BaseException | None) -> None:
-    # What an error holds, and those it came of: a checkpoint of an older PyTorch keeps its hooks as long as its frame.
+    # Release the local variables of an error and of its causes. Otherwise a checkpoint of an older PyTorch keeps its
+    # hooks for as long as its frame exists.
     while error is not None:
         clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
 
 
 def _key(full: str, printed: str) -> str:
-    # The full name, which has one reading, with counts where it needs them: JAX counts nothing while it traces.
+    # The name by which a value is replaced: without counts if that is unambiguous, because JAX does not count while
+    # tracing.
     return strip(full) if strip(printed) == printed else full
 
 
@@ -268,5 +275,5 @@ def _itself(value: Any) -> Any:
 def _free_on_host() -> int:
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):  # another system
+    except (ValueError, OSError, AttributeError):  # an operating system without these settings
         return SHARE * AT_ONCE

@@ -1,4 +1,4 @@
-"""The words of a report on single samples."""
+"""The texts of a report on single samples."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from backprobe.findings.phrasing import plural
 from backprobe.show.text import printable
 
 TITLES = ("sample", "loss", "norm", "share", "cosine")
-MOST = 12  # samples in a sentence
+MOST = 12  # the most samples that a sentence lists
 
 
 def heading(samples: Any) -> str:
-    """Of what the gradients are, and how the loss counts the samples."""
+    """The heading: the output, and how the loss weights the samples."""
     weights, count = samples.weights, plural(len(samples), "sample")
     said = f"a sum over {count}"
     if len({*weights.tolist()}) > 1:
@@ -25,7 +25,7 @@ def heading(samples: Any) -> str:
 
 
 def cells(samples: Any, at: int) -> Sequence[str]:
-    """What the table says of one sample."""
+    """The cells of the table's row for one sample."""
     share, cosine = samples.shares[at], samples.cosines[at]
     return (
         str(at),
@@ -37,7 +37,7 @@ def cells(samples: Any, at: int) -> Sequence[str]:
 
 
 def remarks(samples: Any) -> list[str]:
-    """The samples that stand out, a line for each kind."""
+    """Remarks on conspicuous samples, one line for each kind of remark."""
     found = (
         (samples.nonfinite, "has NaN or Inf in its gradient", "have NaN or Inf in their gradients"),
         (samples.dominant, "has half of all gradient norm", "have half of all gradient norm"),
@@ -52,7 +52,7 @@ def remarks(samples: Any) -> list[str]:
 
 
 def _next(samples: Any) -> list[str]:
-    # The call that shows where the NaN or Inf of the first such sample begins.
+    # Advice for the first sample with NaN or Inf: the call that shows where they begin.
     if not samples.nonfinite:
         return []
     at = samples.nonfinite[0]

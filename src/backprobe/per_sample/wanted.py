@@ -1,4 +1,4 @@
-"""A value whose per-sample gradients are taken."""
+"""A value whose per-sample gradients are computed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from backprobe.backends.vectorized import Gradients
 from backprobe.record.entries import Entry
 
 Use = Callable[[int, Any, Gradients], object]
-"""A function of the losses and gradients of some samples; the number is that of the first sample."""
+"""Receives the losses and gradients of a chunk of samples; the number is the position of the first sample."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A value whose gradients are taken: its name, the full ones to replace it by, its entry in the batch, all names.
+    """A value whose gradients are computed.
 
-    ``alone`` is the value as one sample computes it. ``axis`` is that of the batch, which a sample has with length 1;
-    None for what has none, as a parameter.
+    ``name`` is its printed name. ``keys`` are the full names by which it is replaced. ``entry`` is its entry in the
+    recording of the batch, and ``names`` are all its names. ``alone`` is the value in a run of one sample, and
+    ``shape`` its shape there. ``axis`` is the batch axis, whose length is 1 for one sample; None if the value has no
+    batch axis, like a parameter.
     """
 
     name: str
@@ -31,5 +33,5 @@ class Wanted:
 
     @property
     def is_shared(self) -> bool:
-        """Is it one value that all samples have in common?"""
+        """Is it a value that all samples share, such as a parameter?"""
         return self.axis is None and self.shape == self.entry.shape

@@ -34,7 +34,7 @@ A code object itself is a bad key: Python hashes all its instructions each time,
 
 
 def way_of(kind: type) -> Way:
-    """The cache key for calls of objects of a type. It contains ``__call__``, which a program may replace in a class."""
+    """The cache key for calls of objects of a type. It contains ``__call__``, which a program may replace."""
     return kind, getattr(kind, "__call__", None)  # noqa: B004  # what it is, and not whether there is one
 
 

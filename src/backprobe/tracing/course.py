@@ -286,7 +286,7 @@ class _Places(NamedTuple):
 
 
 def _has_numbers(code: Any) -> bool:
-    # Does a container hold numbers that have codes? Numbers have negative codes.
+    # Is one of the codes in a container negative, as the code of a number is?
     return isinstance(code, tuple) and any(one < 0 for _, one in code)
 
 
