@@ -51,7 +51,7 @@ def noise_floor(
 
     - ``target``, ``select``, ``of``, ``wrt``, ``cotangent`` and ``backend``: as in ``probe``.
     - ``precision``: a dtype such as ``"bfloat16"``, if the program to compare with the reference computes in lower
-    precision. The target then also runs ``runs`` times with arguments and parameters cast to it.
+      precision. The target then also runs ``runs`` times with arguments and parameters cast to it.
     - ``runs``: the number of runs with moved values.
     - ``executor``: runs them in other processes, as in ``sweep``.
 

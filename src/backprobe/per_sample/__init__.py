@@ -41,14 +41,16 @@ def per_sample(
     >>> samples.norms("w")["w"].round(2)
     array([0.67, 2.67, 6.  ])
 
-    - ``target``: the function or model. - ``select``: a pattern or a list of patterns for the values whose gradients
-    are computed. These may be parameters, arguments and inner values, by the names that ``probe`` gives them. - ``of``:
-    the output, as in ``probe``: a path into the return value such as ``"loss"``, a function of the return value, or the
-    name of any value. The output must be a single number. - ``chunk``: the number of samples that are computed
-    together. By default their gradients may use 1 GB, and at most a quarter of the free memory on their device. -
-    ``batch``: the names of the arguments whose first axis is the batch axis. By default these are all arguments with
-    tensors that are not selected. Their first axes must have the same length. - ``backend``: only needed if the
-    arguments do not show the framework.
+    - ``target``: the function or model.
+    - ``select``: a pattern or a list of patterns for the values whose gradients are computed. These may be parameters,
+      arguments and inner values, by the names that ``probe`` gives them.
+    - ``of``: the output, as in ``probe``: a path into the return value such as ``"loss"``, a function of the return
+      value, or the name of any value. The output must be a single number.
+    - ``chunk``: the number of samples that are computed together. By default their gradients may use 1 GB, and at most
+      a quarter of the free memory on their device.
+    - ``batch``: the names of the arguments whose first axis is the batch axis. By default these are all arguments with
+      tensors that are not selected. Their first axes must have the same length.
+    - ``backend``: only needed if the arguments do not show the framework.
 
     Each sample runs as a batch of one, under the framework's own ``vmap``. The rows of a gradient sum to the gradient
     of the program's own loss. If the loss is a mean over the samples, each row is divided by their number; ``weights``

@@ -56,21 +56,21 @@ def probe(
     >>> rec["u"].value, rec["u"].grad
     (tensor(6.), tensor(1.))
 
-    A *function* is recorded whole: its arguments, every value that it or a function of yours that it calls binds to a
-    name, and the gradient of its output with respect to each. ``select``, a pattern or a list of patterns, limits this
-    to matching names. If no floating argument requires a gradient, all of them are differentiated, or those that
-    ``wrt`` names.
+    A *function* is recorded as a whole: its arguments, every value that it binds to a name, the values that your own
+    functions bind when it calls them, and the gradient of its output with respect to each of these. ``select``, a
+    pattern or a list of patterns, limits this to matching names. If no floating argument requires a gradient, all of
+    them are differentiated, or those that ``wrt`` names.
 
     A *model* is recorded by the return values of its modules and by its parameters, or by ``select``: module paths and,
     after a colon, locals of their ``forward``. The model is not altered.
 
     A *graph* of TensorFlow is recorded by its own names. The target is a tensor of the graph, or several in a dict or
-    list, and ``session`` runs it (the default session if left out): the probe takes a ``feed_dict``. Or the target is a
-    ``ConcreteFunction``, such as the signature of a SavedModel, and the probe takes its arguments.
+    list, and ``session`` runs it (by default TensorFlow's default session); call the probe with a ``feed_dict``. Or the
+    target is a ``ConcreteFunction``, such as the signature of a SavedModel; call the probe with its arguments.
 
     A *block*, ``with bp.probe(model, select) as rec:`` or ``with bp.probe() as rec:``, records your own code as it
-    stands, around a model or by its variables. In PyTorch you call ``backward()`` in it, once or several times; in
-    TensorFlow ``of`` names the value of the block that is differentiated when the block is over.
+    stands, around a model or by its variables. In PyTorch your code calls ``backward()`` inside the block, once or
+    several times. In TensorFlow ``of`` names a variable of the block, which is differentiated when the block ends.
 
     >>> x = torch.tensor(3.0, requires_grad=True)
     >>> with bp.probe() as rec:
@@ -79,32 +79,34 @@ def probe(
     >>> rec["u"].grad
     tensor(12.)
 
-    - ``target`` is the function, model or graph; a block may have a model, or nothing.
-    - ``select`` is a pattern of the names to record, or several.
-    - ``of`` is the path of what to differentiate in the return value, or a function of it; or the name of any value
-      that the probe knows, also with an index: ``of="h.3.attn:scores[..., 0, 5]"``.
-    - ``wrt`` names the arguments of a function that are differentiated.
-    - ``cotangent`` is the vector of the vector-Jacobian product, shaped like the output, for one that is not a scalar.
-    - ``replace`` and ``replace_grad`` put other values and gradients into the place of named ones.
-    - ``partials`` adds local derivatives, ``"full"`` their whole Jacobian blocks.
-    - ``nonfinite`` looks for NaN and Inf.
-    - ``values="copy"`` copies every value at once, in place of ``"alias"``.
-    - ``create_graph`` lets gradients be differentiated again.
-    - ``strategy`` is one of ``edges``, ``retain_grad``, ``hooks`` and ``separate``.
-    - ``backend`` is needed only where the arguments do not show which it is.
-    - ``session`` runs the tensors of a TensorFlow graph.
+    - ``target``: the function, model or graph. For a block it is a model, or left out.
+    - ``select``: a pattern of the names to record, or several patterns.
+    - ``of``: the output to differentiate. It is a path into the return value, a function of the return value, or the
+      name of any value that the probe knows, also with an index: ``of="h.3.attn:scores[..., 0, 5]"``.
+    - ``wrt``: the names of those arguments of a function that are differentiated.
+    - ``cotangent``: the vector of the vector-Jacobian product, with the shape of the output. Needed if the output is
+      not a scalar.
+    - ``replace`` and ``replace_grad``: values and gradients that replace those of the program, by name.
+    - ``partials``: if True, also compute local derivatives; if ``"full"``, also their whole Jacobian blocks.
+    - ``nonfinite``: if True, look for NaN and Inf.
+    - ``values``: ``"alias"`` shares the memory of the program's tensors, ``"copy"`` copies every value immediately.
+    - ``create_graph``: if True, gradients can be differentiated again.
+    - ``strategy``: ``edges``, ``retain_grad``, ``hooks`` or ``separate``.
+    - ``backend``: only needed if the arguments do not show the framework.
+    - ``session``: the session that runs the tensors of a TensorFlow graph.
 
-    Several outputs are a list of such texts, or a dict of texts and functions: backward runs once from each, and
-    ``cotangent`` is then a dict too. ``rec.of(key)`` is the recording of one of them, ``rec.total()`` of their sum.
+    To differentiate several outputs, pass a list of such texts as ``of``, or a dict of texts and functions. Backward
+    then runs once from each output, and ``cotangent`` is a dict as well. ``rec.of(key)`` is the recording of one
+    output, and ``rec.total()`` that of their sum.
 
     >>> rec = bp.probe(f, of={"a": "return", "v": "v"})(3.0, 2.0, -9.0)
     >>> rec["x"].grads["a"], rec["x"].grads["v"]
     (tensor(0.), tensor(2.))
 
-    ``replace`` puts other values in the place of named ones, and the program continues with them. Each is a tensor, a
-    function of the value, which is differentiated through, or an entry of another recording, given by name or pattern.
-    The entry has ``replaced`` and, besides its ``value``, the ``original``. ``replace_grad`` does the same to
-    gradients: the function's result flows on from the named value, and is the ``grad`` of its entry.
+    ``replace`` maps names or patterns to other values, with which the program continues. Each is a tensor, a function
+    of the original value, which is differentiated as well, or an entry of another recording. The replaced value's entry
+    has ``replaced`` set to True, and the ``original`` besides the ``value``. ``replace_grad`` replaces gradients: the
+    result of the given function flows on from the named value, and is the ``grad`` of its entry.
 
     >>> rec = bp.probe(f, replace={"u": lambda u: u * 0})(3.0, 2.0, 1.0)
     >>> rec["u"].value, rec["u"].original, rec["v"].value, rec["x"].grad

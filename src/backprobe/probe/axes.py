@@ -1,4 +1,6 @@
-"""Axes of a value whose indices are kept apart, as ``axis=`` names them: one, several, or none."""
+"""The option ``axis=``: the axes of a value whose indices are treated separately. There may be one,
+several, or none.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def axes_of(axis: Any) -> tuple[int, ...]:
 
 
 def from_the_first(axes: Sequence[int], shape: tuple[int, ...], name: str, asked: Any, why: str) -> list[int]:
-    """The axes counted from the first, for a value of this name and shape. Raises BadOption if it lacks one.
+    """The axes counted from the first, for a value of this name and shape. Raises BadOption if the value lacks one of
+    them.
 
     >>> from_the_first([-1], (2, 3), "u", -1, "")
     [1]

@@ -61,8 +61,8 @@ class BlockRun(Form):
         if not self.has_own_options:
             is_run_backward = isinstance(self.tape, Differentiator)
             refuse_options_of_block(probe, is_run_backward, self.takes_partials and not is_run_backward)
-        self.outputs: list[int] = []  # the numbers of the values that the program takes gradients of
-        self.summed: dict[int, None] = {}  # the outputs among these that ``backward()`` ran from
+        self.outputs: list[int] = []  # the numbers of the values whose gradients the program takes
+        self.summed: dict[int, None] = {}  # the outputs from which ``backward()`` ran
         self.versions: Versions = {}
         self.installed = ExitStack()
         self.process = os.getpid()
@@ -142,7 +142,7 @@ class BlockRun(Form):
         return self.caught.what_is_known(self, error)
 
     def has_taken_gradients(self, differentiator: Differentiator) -> bool:
-        """Is it known what to differentiate, even if the program raised an error since?"""
+        """Is it known which values to differentiate, even if the program has raised an error since?"""
         return False
 
     def differentiate(self, differentiator: Differentiator) -> None:
@@ -179,7 +179,7 @@ class BlockRun(Form):
         return own if {id(one) for root in own for one in root.targets} == set(map(id, tensors)) else []
 
     def to_differentiate(self, differentiator: Differentiator) -> list[ProbedOutput]:
-        """What to differentiate at the end of the block. Raises BadOutput or NothingToDifferentiate."""
+        """The outputs to differentiate at the end of the block. Raises BadOutput or NothingToDifferentiate."""
         assert self.frame is not None
         return outputs_of(self.frame, differentiator, self.probe, self.trace, self.spelled(), self.backend.name)
 
@@ -212,7 +212,7 @@ class BlockRun(Form):
         return [*map(self.trace.versions.captures.__getitem__, numbers)]
 
     def _record(self) -> FinishedRun | Record:
-        # What is known so far.
+        # The run as far as it was recorded.
         self.trace.repeats.settle()
         self.schema = self.trace.schema(self.outputs)
         with self.tape.quiet():
@@ -252,7 +252,7 @@ class ModelBlock(BlockRun):
         self.code = self.modules.code
         models, target = models_of(self), self.probe.target
         self.call = models.call(target, (), {})
-        # a call object of its own, since what is known about the modules may change later
+        # A separate call object, because facts about the modules may change later.
         if self.replacing is not None:
             refuse_unknown_paths(self.replacing, models.call(target, (), {}), models, target, in_block=True)
         observer, tape = self.modules.observer(journals=True), self.tape
@@ -263,7 +263,7 @@ class ModelBlock(BlockRun):
 
     @contextmanager
     def _looked_at_first(self, observing: AbstractContextManager[object]) -> Iterator[None]:
-        # The same, and also checks the parameters at the beginning of the block.
+        # Observe the modules, and also check the parameters for NaN and Inf at the beginning of the block.
         with observing:
             held = unfit({name: tensor for name, (tensor, _) in self.versions.items()}, self.backend.arrays)
             self.fit = self.versions.keys() - held.keys()

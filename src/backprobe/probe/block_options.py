@@ -8,7 +8,7 @@ from backprobe.record.brief import kind
 
 
 def refuse_options_of_block(probe: Request, is_run_backward: bool, takes_partials: bool = False) -> None:
-    """Raise BadOption for options that say how to run: the code of a block, and in PyTorch its backward, runs as
+    """Raise BadOption for options about how to run the program. A block's code, in PyTorch including backward, runs as
     written.
     """
     options = probe.options

@@ -46,11 +46,11 @@ def computed_in(frame: FrameType, tape: Tensors, differentiator: Differentiator)
 def outputs_of(
     frame: FrameType, differentiator: Differentiator, probe: Request, trace: Trace, asked: str, framework: str
 ) -> list[ProbedOutput]:
-    """The outputs of a block: what ``of`` names; else what the program last asked gradients of; else the variable that
-    holds the value computed last.
+    """The outputs of a block: the value that ``of`` names. Without ``of``, the values whose gradients the program
+    requested last, or else the variable that was computed last.
 
-    If no variable qualifies, as around ``model.fit``, it is everything that the program asked gradients of, together.
-    Raises BadOutput or NothingToDifferentiate.
+    If no variable qualifies, as around ``model.fit``, all values whose gradients the program requested are
+    differentiated together. Raises BadOutput or NothingToDifferentiate.
     """
     computed = computed_in(frame, trace.tape, differentiator)
     is_open = probe.of is None and probe.cotangent is None

@@ -29,7 +29,9 @@ class Enough(SystemExit):
 
 @dataclass(eq=False)
 class RunningStatement:
-    """A statement that is running: the values it has read so far, and the sources left to it by functions it called."""
+    """A statement that is running: the values that it has read so far, and sources that called functions
+    have left for it.
+    """
 
     number: int
     seen: list[Any] = field(default_factory=list)
@@ -53,9 +55,9 @@ class BridgingPlan:
 
     The results of the statements in ``targets`` get the history of what the statement read. A result that can carry no
     history, such as a number, waits until a later statement makes a tensor from it. With ``is_wide``, values that the
-    statement wrote into get it too. With ``is_around``, models are left out, since a statement that calls a whole model
-    has read each of its parameters. With ``by``, the statements read moved numbers instead; with ``is_shift``, the
-    variables in ``names`` are moved when the first of these statements has run.
+    statement wrote into get the history as well. With ``is_around``, models do not count as read, because a statement
+    that calls a model would have read all of its parameters. With ``by``, nothing is bridged: the statements read moved
+    numbers. With ``is_shift``, the variables in ``names`` are moved after the first of these statements has run.
     """
 
     targets: frozenset[int]
@@ -68,7 +70,7 @@ class BridgingPlan:
 
 
 Stop = Callable[[list[float | None]], bool]
-"""Is a run over, whose passes were of these losses?"""
+"""Decides from the losses of the backward passes so far whether the run is over."""
 
 
 class BridgedRun:
@@ -91,7 +93,8 @@ class BridgedRun:
         self.running: list[RunningStatement] = []
         # by identity: the value, its sources, and were gradients switched off?
         self.waiting: dict[int, tuple[Any, list[Any], bool]] = {}
-        self.named: dict[tuple[Any, str], tuple[Any, list[Any]]] = {}  # the same for small numbers, by variable name
+        # Like ``waiting``, but for small numbers, by variable name.
+        self.named: dict[tuple[Any, str], tuple[Any, list[Any]]] = {}
         self.losses: list[float | None] = []
         self.arrivals: dict[int, Arrival] = {}
         self.callers: set[int] = set()  # statements that call a target through a library
@@ -185,8 +188,8 @@ class BridgedRun:
         return own
 
     def _of(self, value: Any) -> list[Any]:
-        # The differentiable sources in a value that a statement reads; for a method those of its object, for a module
-        # none.
+        # The differentiable sources in a value that a statement reads. For a method these are the sources in its
+        # object. A module has none.
         owner = getattr(value, "__self__", None) if callable(value) else None
         if isinstance(value, ModuleType | type) or isinstance(owner, ModuleType | type):
             return []
@@ -291,7 +294,7 @@ class BridgedRun:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Are they the same tensor, or is one a library's Variable that wraps the other?"""
+    """Are two values the same tensor, or is one a library's Variable that wraps the other?"""
     return (
         one is other
         or (other is not None and getattr(other, "_value", None) is one)

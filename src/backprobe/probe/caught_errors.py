@@ -9,14 +9,14 @@ from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
 Key = tuple[str, str]
-"""What an error says, and the line that raised it."""
+"""The message of an error, and the line that raised it."""
 
 
 class CaughtErrors:
     """The errors of backward so far. The exceptions themselves are not kept: their tracebacks would keep tensors alive.
 
-    No reference to the block is kept either: the block refers to this object, and a cycle would wait for the garbage
-    collector.
+    No reference to the block is kept either: the block refers to this object, and a reference cycle would stay in
+    memory until the next garbage collection.
     """
 
     def __init__(self) -> None:

@@ -33,11 +33,12 @@ def probe_cell(
     partials: bool | str = True,
     backend: str | None = None,
 ) -> Recording:
-    """Run a notebook cell once and backward once: what the magic ``%%probe`` does.
+    """Run a notebook cell once and backward once, as the magic ``%%probe`` does.
 
-    Entries are the variables that the cell assigns, and the tensors that it reads from the notebook. ``of`` is the
-    name of what to differentiate: without it the last expression if that is a floating tensor, or else the last one
-    assigned that requires a gradient. ``cotangent`` is the code of an expression, evaluated when the cell has run.
+    Entries are the variables that the cell assigns, and the tensors that it reads from the notebook. ``of`` is the name
+    of the variable to differentiate. By default this is the last expression if its value is a floating tensor, or else
+    the variable that was last assigned a tensor that requires a gradient. ``cotangent`` is the code of an expression,
+    which is evaluated when the cell has run.
     """
     options = Options(values=values, partials=partials, retain_graph=True)  # the graph is kept for later cells
     ready = Request(cell, select, of=of, cotangent=cotangent, options=options, backend=backend)
@@ -87,7 +88,8 @@ class CellRun(OfCell, TargetRun):
             scope.exit()
 
     def _tensors_read(self) -> dict[str, Any]:
-        # The cell's names that hold tensors. This has a frame of its own, since tracebacks keep frames alive.
+        # The cell's names that hold tensors. A separate function, because a traceback keeps frames and their variables
+        # alive.
         return tensors_read(self.cell, self.tape)
 
     def returned(self, result: Any) -> Any:

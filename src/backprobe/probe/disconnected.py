@@ -1,4 +1,6 @@
-"""Runs whose output depends on nothing differentiated: the recording up to that point can still be explained."""
+"""Handles runs whose output depends on nothing differentiated. The recording up to that point can still be
+explained.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ NO_PATH = Reason("no_path")
 
 
 def disconnected(record: Record | None) -> Record | None:
-    """The record of such a run: values with a history have status not_connected. None if no value has a history."""
+    """The record of a run whose output depends on nothing differentiated. In it, values with a history have the status
+    not_connected. None if no value has a history.
+    """
     if record is None or not any(one.status is GradStatus.BACKWARD_NOT_RUN for one in record.entries):
         return None
     entries = [

@@ -29,7 +29,7 @@ from backprobe.tracing.trace import Trace
 from backprobe.tracing.transcribe import FinishedRun
 
 T = TypeVar("T")
-# may be a name from a script's report; a cheap test, since forms are made in each step
+# Matches texts that may be names from a script's report. The test is cheap, because forms are made in each step.
 OF_A_SCRIPT = re.compile(r"!?(/|[^\W\d]\w*\.)")
 EVERYTHING = ("**:*", "**:*()")  # every name, and every unnamed operation
 

@@ -25,10 +25,12 @@ class FunctionRun(TargetRun):
 
     lifted_numbers: Sequence[str] = ()
     around: Callable[..., Any] | None = None
-    """How the function is run that the target itself only calls, in a way of its own."""
+    """If the target itself only calls the function in a special way, as a transform does: a function that runs another
+    one in the same way.
+    """
 
     def starts_at(self) -> Any:
-        """The function to rewrite: for a callable object, the one that a call of it runs."""
+        """The function to rewrite. For a callable object, this is the function that runs when the object is called."""
         target = self.probe.target
         called = self.tape.called(target, False)
         if called is not None:
@@ -83,7 +85,9 @@ class FunctionRun(TargetRun):
         return found
 
     def output(self, result: Any, asked: AskedOutput) -> ProbedOutput:
-        """The output. If there is none, the likely reason is that no argument is floating; parameters may still be."""
+        """The output. If it does not exist, the error says whether the likely reason is that no argument is
+        floating.
+        """
         try:
             return super().output(result, asked)
         except (BadOutput, NothingToDifferentiate) as error:
@@ -91,7 +95,7 @@ class FunctionRun(TargetRun):
                 error.why, error.next = "wrt=[] differentiates no argument", "leave out wrt= to differentiate them all"
                 raise
             tape, known = self.tape, self.trace.versions.tensors
-            # something else is differentiated, such as a Variable
+            # If something else is differentiated, such as a Variable, the arguments are not the reason.
             is_other = any(tape.is_tensor(one) and tape.is_differentiated(one) for one in known)
             if not is_other and not any(tape.is_tensor(leaf) and tape.is_floating(leaf) for leaf in self.arguments):
                 self._refuse_no_floating(self.arguments)

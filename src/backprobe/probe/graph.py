@@ -39,7 +39,7 @@ class GraphRun:
             )
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
-        """Run forward and backward, at once."""
+        """Run forward and backward together."""
         refuse_several(
             self.probe.of,
             f"bp.probe({self.program.name}, ",

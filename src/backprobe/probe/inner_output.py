@@ -175,7 +175,7 @@ class Captured:
         return set() if reading.unreadable and len(found) != 1 else found
 
     def only(self, found: set[int], reading: Reading) -> int:
-        """The position of the only one. Raises AmbiguousName."""
+        """The position of the only value found. Raises AmbiguousName if there are several."""
         if len(found) > 1:
             choices = self._spelled(reading.name)
             raise AmbiguousName(
@@ -201,7 +201,7 @@ class Captured:
         return _tensor(self.trace, number, reading, self.asked)
 
     def _plain(self, at: int, reading: Reading) -> str:
-        # What a value that is not a tensor is; and if it is None, the reason if known.
+        # Describe a value that is not a tensor. For None, this includes the reason, if it is known.
         template, plain = self.schema.templates[at], self.trace.log.plain
         if template.plain_at is None:
             return ""

@@ -23,14 +23,14 @@ class OfNamedValues(Waiting[P, R]):
     select: Any
     of: Any
     declared: ClassVar[Sequence[Option]] = ()
-    """Its own options."""
+    """The options that the verb itself has."""
 
     about: ClassVar[str]
-    """An error's sentence that the verb is about named values."""
+    """The sentence of an error message that says that the verb is about named values."""
 
     all_names: ClassVar[str]
     one_output: ClassVar[str]
-    """What to write in place of several outputs."""
+    """Advice for users who request several outputs."""
 
     def __post_init__(self) -> None:
         """Raises BadOption."""

@@ -187,8 +187,8 @@ def _at(
 def _at_position(
     result: Any, position: int, floating: list[tuple[str, Any]], tape: Tensors, words: Words
 ) -> tuple[str, Any]:
-    # The item of a return value at a position, which may be negative. Raises BadOutput.
-    # such as the ModelOutput of transformers
+    # The item of a return value at a position, which may be negative. Raises BadOutput. Some result classes, such as
+    # the ModelOutput of transformers, are not sequences, but have ``to_tuple``.
     has_positions = isinstance(result, list | tuple) or hasattr(result, "to_tuple")
     inside = children(result) or [] if has_positions else []
     key, value = inside[position] if -len(inside) <= position < len(inside) else (str(position), NOTHING)
@@ -207,7 +207,7 @@ def _at_position(
 
 
 def _kind(value: Any, tape: Tensors) -> str:
-    # What a value is, in words that are the same in every framework and during tracing.
+    # Describe a value, in words that are the same in every framework and during tracing.
     if not tape.is_tensor(value):
         return kind(value)
     known = tape.describe(value)

@@ -50,7 +50,7 @@ def replacing_of(probe: Request, tape: Tape, backend: Backend, *, in_function: b
 
 
 def check_replacing(option: str, given: Any) -> None:
-    """Raise BadOption unless it is a mapping from names to their replacements."""
+    """Raise BadOption unless the option's value is a mapping from names to replacements."""
     if given is None or isinstance(given, Instead):
         return
     example = "lambda gradient: gradient * 0" if option == "replace_grad" else "lambda value: value * 0"
@@ -243,7 +243,7 @@ def refuse_never_bound(replacing: Replacing, names: Collection[str], subject: st
 
 
 def missed_in(replacing: Replacing | None) -> Iterator[Reason]:
-    """The same as notes instead of errors."""
+    """Notes on names and patterns that replaced nothing. Used instead of errors."""
     if replacing is None:
         return
     for one in replacing.missed():

@@ -39,7 +39,7 @@ from backprobe.remedies import tried, untried, wanted_of
 from backprobe.tracing.bridging import NamedBridges
 
 WIDE = ("**:*", "**:*()")
-"""Every name, and every operation without one; of a model also what modules return, and parameters."""
+"""Patterns for every named value and every unnamed operation."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +54,19 @@ class Rerun:
     """Records another run of the same target."""
 
     seconds: float
-    """The time that the recorded run took."""
+    """The seconds that the recorded run took."""
 
     versions: Sequence[int | None]
-    """How often each tensor that it was given had been written to when that run was over."""
+    """The framework's count of writes to each input tensor at the end of the recorded run."""
 
     modes: Callable[[], AbstractContextManager[object]] = nullcontext
-    """Within its context the modes of the framework, such as autocast, are those of that run."""
+    """A context that restores the modes of the framework, such as autocast, in which the recorded run ran."""
 
     is_looked_into: bool = False
-    """Were gradients that are useless looked for while it ran?"""
+    """Did the recorded run already look for useless gradients?"""
 
     taken: dict[int, Any] = field(default_factory=dict)
-    """The iterators, queues and files from which another run has taken, by identity: there is no third one."""
+    """Iterators, queues and files from which a second run has taken items, by identity. They prevent a third run."""
 
     @property
     def is_of_model(self) -> bool:
@@ -81,8 +81,8 @@ class Rerun:
     def observed(self, record: Record, limit: Limit) -> Record:
         """The record with notes on useless gradients, if the program may run again to look for them.
 
-        It may not if it took longer than the limit, if its arguments were written to since, or if a block is open in
-        this thread, which would record the run.
+        The program may not run again if it took longer than the limit, if its arguments were written to since, or if an
+        open block in this thread would record the run.
         """
         if self.is_looked_into or any(note.code in USELESS for note in record.notes):
             return record
@@ -131,7 +131,7 @@ class Rerun:
             return not_tried(report, error)
 
     def _may_try(self, limit: Limit) -> bool:
-        # Only for recordings of a single output, without replaced values.
+        # Experiments are only made for recordings of a single output, without replaced values.
         return self._may_run(limit) and len(self.request.asked) == 1 and not self.is_replaced
 
     def _bridged(self, replay: Replay, bridges: NamedBridges, wide: bool) -> Record | None:
@@ -236,8 +236,8 @@ class Rerun:
     def _with_trial(
         self, report: Report, record: Record, limit: Limit, trial: Callable[[int], Report], runs: int = 2
     ) -> Report:
-        # The report after a trial, which gets the remaining runs if there are enough: one of them runs unchanged. If
-        # the program may not run again, the report stays the same; if it fails to, a note is added.
+        # The report after a trial. The trial gets all remaining runs, if there are enough; one of them is an unchanged
+        # run. If the program may not run again, the report stays unchanged. If running again fails, a note is added.
         try:
             if record.is_of_several or limit.runs < runs or not self._may_try(limit):
                 return report

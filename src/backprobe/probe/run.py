@@ -32,7 +32,7 @@ class TargetRun(Form):
 
     schema: Schema
     cut: Record | None = None
-    """What was recorded of a run whose output depends on nothing that is differentiated."""
+    """The record of a run whose output depends on nothing that is differentiated."""
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
         """Run forward and backward. Nothing is left behind, whatever happens.

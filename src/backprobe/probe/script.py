@@ -38,7 +38,7 @@ STOPPED = "this is iteration {} of those that {}; the script was stopped after i
 ENDED = "all {} iterations of the script that {} were looked at, and this is the last"
 RUN_BACKWARD, TAKE_GRADIENTS = "run backward()", "take gradients"
 LATER = ", and later ones were not looked at: {} looks at ten"
-USUAL = 2  # iterations; the second also shows what the first left behind
+USUAL = 2  # iterations; the second one also shows effects of the first
 CLEAN = "no NaN or Inf comes to an output or a gradient: {} and {} were checked, in {}"
 CLEAN_GRADIENTS = "no NaN or Inf comes to a gradient, nor to what it is of: {} were checked"
 BEFORE = "earlier, in an iteration without backward(): {}{}"
@@ -102,9 +102,9 @@ class ScriptBlock(LoopPart):
 class Script:
     """One run of a script.
 
-    With ``nonfinite=True`` the first iteration with a finding is explained; otherwise the first one with a finding or
-    an error among the first ``steps`` that run ``backward()``. Then the script is stopped, since later iterations only
-    repeat or follow from it.
+    With ``nonfinite=True`` the first iteration with a finding is explained. Otherwise the first ``steps`` iterations
+    that run ``backward()`` are examined, and the first one with a finding or an error is explained. Then the script is
+    stopped, because later iterations only show the same problem or its consequences.
     """
 
     def __init__(
@@ -126,7 +126,8 @@ class Script:
         self.before: dict[str, None] = {}  # sentences about findings in parts that ran no backward
         self.last: Report | None = None  # the report on a part that ran no backward
         self.uncalled: set[str] | None = None  # parameters without a gradient while some module was not called
-        self.is_uncalled = False  # True if none of their modules was called; else the modules used other parameters
+        # True if no module of these parameters was called; otherwise the modules ran with other parameters
+        self.is_uncalled = False
         self.iterations = self.values = self.gradients = 0
         self.does = RUN_BACKWARD  # what the script does in each iteration
         self.useless: UselessGradients | None = None

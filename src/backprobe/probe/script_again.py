@@ -1,7 +1,7 @@
 """A script in which NaN or Inf was found runs once more, this time observing how they are made.
 
 Without ``nonfinite=True``, only values that still exist at the end of an iteration are known, and nothing about the
-operations of backward. So the script, if it may, runs again up to where it was stopped.
+operations of backward. So the script runs again up to where it was stopped, if that is possible.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def random_states(names: Collection[str]) -> Sequence[RandomState]:
 
 @dataclass(frozen=True)
 class HeardRun:
-    """The losses of a run, the operations that made NaN or Inf, and how many of these each backward pass ended with."""
+    """The losses of a run, the operations that made NaN or Inf, and their number after each backward pass."""
 
     losses: Sequence[float | None]
     births: Sequence[HeardBirth]
@@ -151,7 +151,7 @@ class ScriptExperiments:
             return not_tried(report, error)
 
     def hearing(self, edits: Sequence[Edit] = (), passes: int | None = None) -> HeardRun | None:
-        """Another run of the script with these edits, and the operations that made NaN or Inf from better operands.
+        """Another run of the script with these edits, and the operations in it that made NaN or Inf.
 
         It ends after ``passes`` backward passes, or else after the step that follows the script's last pass. None if
         the script cannot run again, or if its framework reports no operations.
@@ -256,7 +256,8 @@ class ScriptExperiments:
         return self._depends_later(plan, passes)
 
     def _depends_later(self, plan: BridgingPlan, passes: int) -> bool:
-        # The same if the parameters' numbers change, which reach the statements in the next iteration.
+        # Does a loss change if the parameters' numbers change? Changed parameters reach the statements in the next
+        # iteration.
         def is_over(losses: Sequence[float | None]) -> bool:
             return len(losses) >= 2 * passes
 
@@ -271,7 +272,8 @@ class ScriptExperiments:
         edits: Sequence[Edit] = (),
         within: AbstractContextManager[Any] | None = None,
     ) -> BridgedRun | None:
-        # None if nothing can be concluded: there was an error, or it took too long.
+        # Run the script with a plan. None if nothing can be concluded, because of an error or because the run took too
+        # long.
         if not (self.left or edits) or time.monotonic() > self.until:
             return None
         assert self.backend.bridges is not None

@@ -1,4 +1,4 @@
-"""Takes each gradient that a script takes of a function again, under a probe. Used for JAX, which has no blocks.
+"""Computes each gradient that a script takes of a function once more, under a probe. Used for JAX, which has no blocks.
 
 The script runs without compilation. It is stopped at the first gradient with a finding, or when a function without
 findings is differentiated a second time. If the first gradient of a function leaves a question open, its second one is
@@ -39,7 +39,7 @@ UNCOMPILED = "the script was run uncompiled, which hides this"
 NOT_AGAIN = "the gradient that {} returned could not be taken again: {}"
 
 WAITED = 8
-"""How many gradients of finished functions are let pass while the second gradient of another function is awaited."""
+"""How many gradients of other functions may be taken while waiting for the second gradient of one function."""
 
 UNITS = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 """The unit of rounding of each dtype with coarse rounding."""
@@ -50,8 +50,8 @@ FROZEN = Reason("frozen")
 class ScriptGradients:
     """Observes the gradients that one script takes.
 
-    ``taken`` is called with each report, and with a flag: True if it replaces the last report, about the same function.
-    It returns whether the script can be stopped.
+    ``taken`` is called with each report and a flag, which is True if the report replaces the last one, about the same
+    function. ``taken`` returns whether the script can be stopped.
     """
 
     def __init__(

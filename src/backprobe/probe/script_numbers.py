@@ -52,7 +52,9 @@ class _Trials:
     known: dict[tuple[Edit, int | None], HeardRun | None] = field(default_factory=dict)
 
     def __call__(self, finding: Finding, edit: Edit) -> Cure | str:
-        """What a remedy cures of a birth, judging by the operations observed up to where the script was stopped."""
+        """The effect of a remedy on a birth of NaN or Inf, according to the operations observed until the script was
+        stopped.
+        """
         from backprobe.explain.nonfinite.second_look import is_at  # these import NumPy
         from backprobe.explain.nonfinite.text import say
         from backprobe.remedies.numerics import CLOSE, FAILED, Cure
@@ -76,7 +78,8 @@ class _Trials:
         return Cure(say(code, iterations=iterations, equal=equal), is_whole, is_equal and bool(finite))
 
     def _is_after_backward(self, finding: Finding) -> bool:
-        # Is it born in the step that follows the last backward pass? A run that ends with that pass does not show it.
+        # Does the NaN or Inf arise in the step after the last backward pass? A run that ends with this pass does not
+        # show it.
         from backprobe.explain.nonfinite.second_look import is_at  # these import NumPy
 
         until = [*self.before.counts, len(self.before.births)][self.again.passes - 1]

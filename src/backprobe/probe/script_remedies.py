@@ -18,7 +18,7 @@ from backprobe.source.edits import Edit
 MOST = 6  # runs
 
 Runs = Callable[[BridgingPlan, Stop, Sequence[Edit]], BridgedRun | None]
-"""Runs the script with edits; None where nothing can be concluded."""
+"""Runs the script with edits. Returns None if nothing can be concluded from the run."""
 
 
 @dataclass
@@ -31,7 +31,7 @@ class ScriptRemedies:
     left: int = MOST
     passes: int = 0
     loss: float | None = None
-    """Of the first backward pass of the script as it is."""
+    """The loss of the first backward pass of the unchanged script."""
 
     def with_remedy(self, finding: Finding, bridged: BridgedRun, behind: Sequence[Statement]) -> Finding:
         """The finding with the edits that bring the most gradients: one on its own line, and one on each line of
@@ -79,7 +79,7 @@ class ScriptRemedies:
         if best is None:
             return finding, outcomes
         edits, outcome = best
-        sentence = said(edits, outcome, len(wanted), "loss")  # this proves more than a bridge does
+        sentence = said(edits, outcome, len(wanted), "loss")  # a remedy that works proves more than a bridge
         return replace(finding, tried=(sentence,), edits=tuple(edits) if outcome.is_close else ()), outcomes
 
     def _edits_at(self, file: str, line: int) -> Sequence[Edit]:

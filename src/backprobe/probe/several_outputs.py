@@ -23,7 +23,9 @@ class AskedOutput:
 
     @property
     def leaf(self) -> str:
-        """The name of its value below ``of()``, if a function computes it so that it has no name in the program."""
+        """The part of the output's name below ``of()``, if a function computes the output, so that it has no name in
+        the program.
+        """
         return "" if self.key is None else f".{quote(self.key)}"
 
 

@@ -37,9 +37,9 @@ from backprobe.source.user_code import package
 from backprobe.tracing.values import Value
 
 MANY = 1000
-"""The most values to keep where no ``backward()`` can reach any of them, as in an evaluation."""
+"""The most values to keep if no ``backward()`` can reach any of them, as in an evaluation."""
 Opened = Callable[[Request, Backend, FrameType], "LoopPart"]
-"""What makes a block around where a frame stands."""
+"""Makes a block that begins at the current line of a frame."""
 Over = Callable[["LoopPart", BaseException | None], bool]
 """Called with each block that has ended, and the error that ended it, if any. Returns whether to stop recording."""
 
@@ -54,16 +54,16 @@ class LoopPart(PlainBlock):
     iterations = 0  # how many iterations with backward the finished block holds
     so_far = (0, 0)  # passes and captures at the end of the first of these iterations
     passed: Callable[[FrameType], None]
-    """Called with the frame that runs backward, when it has."""
+    """Called with the frame that ran backward, afterwards."""
 
     @property
     def passes(self) -> int:
-        """How many tensors the program has taken gradients of."""
+        """The number of tensors whose gradients the program has taken."""
         return len(self.tape.targets()) if isinstance(self.tape, Differentiator) else len(self.outputs)
 
     @property
     def backward_passes(self) -> int:
-        """How many of these add their gradients to the leaves."""
+        """The number of passes that added their gradients to the leaves."""
         return self.passes if isinstance(self.tape, Differentiator) else len(self.summed)
 
     @property
@@ -83,7 +83,7 @@ class LoopPart(PlainBlock):
     def has_more_to_come(self) -> bool:
         """Has the program computed a graph from which it has not yet taken gradients, and that is still in use?
 
-        That is so in an inner loop whose last state a later ``backward()`` goes through, and in a loop that takes the
+        Examples are an inner loop whose final state is used by a later ``backward()``, and a loop that computes the
         rows of a Jacobian one after another.
         """
         tape = self.tape
@@ -197,8 +197,11 @@ class TrainingLoop:
         return 0 if kept is None else kept.count
 
     def is_of_training(self, entered: tuple[int, int], is_behind: bool = False) -> bool:
-        """May a loop end the iteration? Not in a function called after backward() that runs no backward itself, such as
-        one that freezes parameters, nor a loop after backward() that prints gradients, unless it computes many values.
+        """May a loop that continues now end the iteration?
+
+        It may not inside a function that is called after ``backward()`` and runs no backward itself, such as one that
+        freezes parameters. A loop after ``backward()`` that prints gradients does not end the iteration either, unless
+        it computes many values.
         """
         block = self.block
         is_after = block is not None and (is_behind or (entered[1] > 0 and entered == self.passes))
@@ -210,8 +213,8 @@ class TrainingLoop:
             self.close(None)
 
     def passed(self, calling: FrameType) -> None:
-        """Called when the program has run backward. If a library does so, as in ``fit``, that ends the block, because
-        the loop is not the program's own. Raises Stopped.
+        """Called when the program has run backward. If a library did so, as in ``fit``, the block ends here, because
+        the loop does not belong to the program. Raises Stopped.
         """
         block = self.block
         if block is None or not _is_of_library(calling, block.frame):
@@ -266,7 +269,7 @@ class _FrameTracer:
         self.at = -1
         self.passes = self.seen = loop.passes  # passes of the open block: when this frame was entered, and now
         self.passed_at = -1  # the line of this frame in which backward() last ran, here or in a called function
-        self.had_read = 0  # gradients read before that
+        self.had_read = 0  # the number of gradients read before that call of backward()
         self.error: BaseException | None = None
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -306,7 +309,7 @@ LOOPING = ("keras",)
 
 
 def _is_of_library(calling: FrameType, until: FrameType | None) -> bool:
-    # Does one of the frames in between belong to one of these libraries?
+    # Does a frame between these two belong to a library with a training loop of its own?
     between = takewhile(lambda frame: frame is not until, callers(calling))
     return any(package(frame.f_code.co_filename) in LOOPING for frame in between)
 

@@ -95,7 +95,7 @@ def refuse_used_up(value: Any, asked: str) -> None:
 
 
 def _refused(one: Any, call: str, name: str) -> Unsupported:
-    # The error about a program that cannot be run again, because an iterator, queue or file would give it other items.
+    # The error about a program that cannot run again, because an iterator, queue or file would give it other items.
     return Unsupported(
         f"{name} cannot be run again: the first run took from {kind(one)}, and the next would be given what comes then",
         asked=call,
