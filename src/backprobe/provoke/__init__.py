@@ -1,4 +1,4 @@
-"""The verb ``provoke``: which input would break a program?"""
+"""The verb ``provoke``: searches inputs that make a program produce NaN or Inf."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def provoke(
     executor: Executor | None = None,
     backend: BackendName | None = None,
 ) -> Waiting[P, Provocations]:
-    """Make a function or model that, called with an example, searches inputs near it at which it gives NaN or Inf.
+    """Prepare to search inputs at which a target gives NaN or Inf. Call the result with an example input.
 
     >>> import torch, backprobe as bp
     >>> def loss(x, w):
@@ -45,26 +45,27 @@ def provoke(
     >>> loss(*report.findings[0].args)
     tensor(inf)
 
-    The program runs once under a probe. Of each operation that has no finite result or derivative everywhere, such as
-    ``log``, ``sqrt``, a division or ``exp``, the operand is then brought to the end of its range, step by step along
-    its own gradient with respect to the arguments, from the example and from a few other starts. An input counts where
-    the framework itself gives NaN or Inf in the result, or in the gradient of its sum, in a run without a probe. It is
-    then brought as near to the example as it can be.
+    The program runs once under a probe. Operations such as ``log``, ``sqrt``, division or ``exp`` have no finite result
+    or derivative for some operands. For each such operation, the search moves the operand toward the end of its valid
+    range. It follows the operand's gradient with respect to the arguments step by step, from the example and from a few
+    other starting points. An input is reported if the framework itself gives NaN or Inf in the result, or in the
+    gradient of the result's sum, in a run without a probe. Then the search moves the input as close to the example as
+    possible.
 
-    - ``target`` is the function or model. Arguments that are integers, or not floating, are left as they are.
-    - ``bounds`` is a pair of numbers for all arguments, or a dict of pairs by argument; an argument of None is not
-      varied. By default a number stays within the range of its argument in the example; one number alone goes from its
-      negative to itself.
-    - ``seed`` is what random numbers begin from in each run of the program, and those of the search.
-    - ``tries`` is how many inputs are tried for each operand, at most.
-    - ``executor`` searches operands in other processes, as in ``sweep``.
-    - ``backend`` is needed only where the arguments do not show which it is.
+    - ``target``: the function or model. Arguments that are not floating are never changed.
+    - ``bounds``: a pair of numbers for all arguments, or a dict that maps arguments to pairs, or to None if an argument
+      must not be varied. By default, numbers stay within the range of their argument in the example. An argument with a
+      single number x varies from -x to x.
+    - ``seed``: the seed of random numbers in each run of the program and in the search.
+    - ``tries``: the largest number of inputs that are tried for each operand.
+    - ``executor``: searches operands in other processes, as in ``sweep``.
+    - ``backend``: only needed if the arguments do not show the framework.
 
-    Afterwards the program's state is as it was (docs/replay.md). What it prints, or writes into its own lists or into
-    files, happens in each run.
+    Afterwards the program's state is restored (docs/replay.md). Other effects of the program, such as printing or
+    writing to files, happen in each run.
 
-    Raises BadOption, NoBackend, NoSource, NothingToDifferentiate and Unsupported; what the program raises at the
-    example comes out as it is.
+    Raises BadOption, NoBackend, NoSource, NothingToDifferentiate and Unsupported. Errors of the program at the example
+    are raised unchanged.
 
     The search follows the idea of GRIST: Yan et al., "Exposing Numerical Bugs in Deep Learning via Gradient
     Back-Propagation", ESEC/FSE 2021.
@@ -75,7 +76,7 @@ def provoke(
 
 @dataclass(frozen=True, repr=False)
 class Provoke(Waiting[P, Provocations]):
-    """A function or model ready to be provoked."""
+    """A function or model for which inputs are searched when it is called with an example."""
 
     tries: int
     bounds: Any
@@ -84,7 +85,7 @@ class Provoke(Waiting[P, Provocations]):
     verb = "provoke"
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Provocations:
-        from backprobe.provoke.run import run_provoke  # which imports NumPy, when there is something to search
+        from backprobe.provoke.run import run_provoke  # imports NumPy, which is only needed for a search
 
         return run_provoke(self, self._backend_of(args, kwargs), args, kwargs)
 

@@ -1,4 +1,4 @@
-"""The example as one row of numbers, between bounds, and arguments made of other rows."""
+"""Converts between arguments of a program and rows: flat arrays with all their floating numbers. Keeps the bounds."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from backprobe.record.containers import leaves, refilled
 from backprobe.record.names import nearest
 
 Array = Any
-Bounds = Any  # a pair, or a mapping of arguments to pairs or None
+Bounds = Any  # a pair, or a mapping from arguments to pairs or None
 
 
 @dataclass(frozen=True)
 class Variable:
     """One floating tensor among the arguments.
 
-    ``name`` is what the program calls it, ``entry`` its full name in a recording, ``argument`` the argument that holds
-    it, and ``span`` its part of the row.
+    ``name`` is the program's name for the tensor, and ``entry`` the tensor's full name in a recording. ``argument`` is
+    the argument that contains the tensor, and ``span`` are the tensor's places in the row.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Variable:
 
 
 class Inputs:
-    """The arguments of a program: which numbers in them are varied, and how far."""
+    """The arguments of a program: which of their numbers are varied, and within which bounds."""
 
     def __init__(
         self,
@@ -51,9 +51,10 @@ class Inputs:
         bounds: Bounds,
     ) -> None:
         self.trials, self.arrays = trials, arrays
-        name = name_of(getattr(named, "__self__", named))  # the forward of a model goes by the model's name
+        name = name_of(getattr(named, "__self__", named))  # messages about a model's forward use the model's name
         signature = inspect.signature(function)
-        for option in {"bounds", "seed"} & {*kwargs} - _accepted(named, kwargs):  # where they were before
+        # earlier versions had these options here
+        for option in {"bounds", "seed"} & {*kwargs} - _accepted(named, kwargs):
             raise BadOption(
                 f"{option} is an option of bp.provoke, and not an argument of {name}",
                 asked=f"bp.provoke({name})(..., {option}=...)",
@@ -88,12 +89,12 @@ class Inputs:
         self._set_bounds(bounds)
 
     def row(self, arguments: Mapping[str, Any]) -> Array:
-        """The numbers of all variables behind each other."""
+        """The numbers of all variables, concatenated."""
         varied = [leaf for _, leaf in leaves(dict(arguments)) if self.trials.is_varied(leaf)]
         return numpy.concatenate([numpy.asarray(self.arrays.numbers(one), float).reshape(-1) for one in varied])
 
     def arguments(self, row: Array) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """The example with other numbers, each time as tensors of their own."""
+        """The example's arguments with the numbers of a row. All tensors are new ones."""
         variables = iter(self.variables)
 
         def filled(leaf: Any) -> Any:
@@ -106,7 +107,7 @@ class Inputs:
         return bound.args, bound.kwargs
 
     def rounded(self, row: Array) -> Array:
-        """The row as tensors of these dtypes hold it, within the bounds."""
+        """The row within the bounds, rounded to the dtypes of the tensors."""
         row = numpy.clip(row, self.low, self.high)
         made = [self.trials.alike(one.tensor, row[one.span]) for one in self.variables]
         held = numpy.concatenate([numpy.asarray(self.arrays.numbers(one), float).reshape(-1) for one in made])
@@ -114,11 +115,11 @@ class Inputs:
 
     @property
     def width(self) -> Array:
-        """How far each number may go from one end to the other."""
+        """The width of each number's bounds."""
         return self.high - self.low
 
     def gradient(self, record: Mapping[str, Any]) -> Array:
-        """The gradients in a recording as a row, 0 where there is none."""
+        """The gradients in a recording as a row; 0 for values without a gradient."""
         found = numpy.zeros(self.example.shape)
         for one in self.variables:
             gradient = record[one.entry].grad_or_none
@@ -127,7 +128,7 @@ class Inputs:
                 found[one.span] = numpy.asarray(numbers, float).reshape(-1)
         return found
 
-    # bounds
+    # Methods for bounds.
 
     def _set_bounds(self, bounds: Bounds) -> None:
         asked = self._by_argument(bounds)
@@ -150,7 +151,7 @@ class Inputs:
             self.low[one.span], self.high[one.span] = low, high
 
     def refuse_fixed(self, asked: str) -> None:
-        """Raise BadOption where no number may be varied."""
+        """Raise BadOption if no number may be varied."""
         if not self.width.any():
             raise BadOption(
                 "no number may be varied",
@@ -161,7 +162,7 @@ class Inputs:
             )
 
     def _default(self, one: Variable, numbers: Array) -> tuple[Array, Array]:
-        # The range of the example; of one number, or of equal ones, from its negative to itself.
+        # The range of the numbers in the example. For a single number x, or equal ones, the range from -x to x.
         low, high = numbers.min(), numbers.max()
         if low == high:
             low, high = -abs(low), abs(high)
@@ -206,7 +207,7 @@ class Inputs:
 
 
 def _accepted(function: Callable[..., Any], names: Iterable[str]) -> set[str]:
-    # Those of these names that a function has arguments for: all, if it takes any.
+    # Those names that a function accepts as arguments; all of them, if it has ``**kwargs``.
     parameters = inspect.signature(function).parameters
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
     return {*names} if takes_any else {*parameters}
@@ -217,7 +218,8 @@ def _given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
 
 
 def _names(named: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, str]:
-    # What a model calls the leaves of its arguments, by their paths in those of the function that calls it.
+    # A model's parameter names for the leaves of its arguments, by the leaf's path in the arguments of the calling
+    # function.
     try:
         parameters = list(inspect.signature(named).parameters)
     except (TypeError, ValueError):

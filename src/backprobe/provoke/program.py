@@ -1,4 +1,4 @@
-"""The program that is to break: run on rows of numbers, bare and under a probe."""
+"""Runs the program on rows of numbers, with and without a probe."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ from backprobe.recording import Recording
 
 Array = Any
 Broken = Literal["", "result", "gradient"]
-"""What holds NaN or Inf."""
+"""Tells whether the result or a gradient contains NaN or Inf; empty if neither does."""
 
 
 class Unreachable(Exception):
-    """An operand that cannot be differentiated by its name; ``why`` says it."""
+    """Raised for an operand that cannot be differentiated by its name. The message says why."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """What is known at one row: the operand's number that is nearest to its end, its margin, and the margin's slope.
+    """The result of a run on one row: the operand's number nearest to the end of its range, the margin between them,
+    and the margin's slope.
 
-    ``broken`` says what the framework itself gave as NaN or Inf there.
+    ``broken`` says whether the framework gave NaN or Inf, in the result or in a gradient.
     """
 
     row: Array
@@ -46,25 +47,25 @@ class Look:
 
     @property
     def is_there(self) -> bool:
-        """Has the operand come to its end?"""
+        """Has the operand reached the end of its range?"""
         return self.margin <= 0
 
 
 class TriedProgram:
-    """A function under trial, whose runs all begin in the same state."""
+    """A function under trial. All of its runs begin in the same state."""
 
     def __init__(
         self, function: Callable[..., Any], backend: Backend, trials: Trials, inputs: Inputs, replay: Replay
     ) -> None:
         self.function, self.backend, self.trials, self.inputs, self.replay = function, backend, trials, inputs, replay
         self.reports: dict[bytes, Report] = {}
-        self.returns_tensors = True  # floating ones, in the last run
-        self.raised: dict[str, int] = {}  # errors of the program at rows that were tried, and how often each came
+        self.returns_tensors = True  # did the last run return floating tensors?
+        self.raised: dict[str, int] = {}  # errors of the program in the search, by class name, with their counts
 
-    # bare
+    # Methods that run the program without a probe.
 
     def broken(self, row: Array) -> Broken:
-        """Run the program without a probe: does its result hold NaN or Inf, or a gradient?"""
+        """Run the program without a probe. Returns whether its result or its gradients contain NaN or Inf."""
         args, kwargs = self.inputs.arguments(row)
         with self.replay.run():
             ran = self.trials.run(self.function, args, kwargs)
@@ -77,12 +78,12 @@ class TriedProgram:
         counts = self.backend.arrays.nonfinite(list(tensors))
         return all(count is None or count.is_finite for count in counts)
 
-    # under a probe
+    # Methods that run the program under a probe.
 
     def recorded(self, row: Array) -> Recording:
-        """A row with all that is computed by name, and with where NaN and Inf are."""
+        """The recording of a run on a row: all values by name, and the places of NaN and Inf."""
         args, kwargs = self.inputs.arguments(row)
-        for of in (None, self.trials.total):  # of a result with several tensors
+        for of in (None, self.trials.total):  # If the result has several tensors, their sum is the output.
             cotangent, name = SUMMED if of is None else None, self.backend.name
             made: Probe[..., Any] = Probe(
                 self.function, of=of, cotangent=cotangent, options=Options(nonfinite=True), backend=name
@@ -96,23 +97,24 @@ class TriedProgram:
         raise AssertionError
 
     def explained(self, row: Array) -> Report:
-        """What ``explain`` says of a row."""
+        """The report of ``explain`` on a run with this row."""
         key = row.tobytes()
         if key not in self.reports:
             self.reports[key] = explain(self.recorded(row), experiments=False)
         return self.reports[key]
 
     def look(self, risk: Risk, row: Array, *, only_broken: bool = False) -> Look | None:
-        """The operand of a risk at a row; None where the program raises an error there, or does not come to it.
+        """Run the program on a row, and look at the operand of a risk. None if the program raises an error, or does not
+        reach the operation.
 
-        With ``only_broken`` also where the program does not break. Raises Unreachable.
+        With ``only_broken``, also None if no NaN or Inf occurs. Raises Unreachable.
         """
         try:
             broken = self.broken(row)
             return self._look(risk, row, broken) if broken or not only_broken else None
         except (BadOutput, NothingToDifferentiate) as error:
             raise Unreachable(error.headline) from error
-        except BackprobeError:  # the program has taken another path
+        except BackprobeError:  # the program took a path on which the operand does not exist
             return None
         except Exception as error:  # noqa: BLE001  what the program refuses is not NaN, and the search goes on
             self.raised[type(error).__name__] = self.raised.get(type(error).__name__, 0) + 1
@@ -136,7 +138,7 @@ class TriedProgram:
         return Look(row, number, margin, numpy.where(numpy.isfinite(slope), slope, 0.0), broken)
 
     def _weights(self, risk: Risk, found: list[tuple[float, float]], operand: Any) -> Array:
-        # 1 for the number nearest to the end, and 0 for all others.
+        # Weights that select the number nearest to the end: 1 for this number, and 0 for all others.
         numbers = numpy.asarray(self.backend.arrays.numbers(operand), float)
         at, number, margin = nearest_to(risk.goal, numbers)
         found.append((number, margin))

@@ -1,4 +1,4 @@
-"""The report of ``provoke``: the inputs that break a program, and how far the search came where none did."""
+"""The report of ``provoke``: the inputs that break a program, and how far other searches came."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from backprobe.record.renamed import renamed_attributes
 @renamed_attributes(steps="tries")
 @dataclass(frozen=True, repr=False)
 class Provocation(Finding):
-    """An input at which the framework itself gives NaN or Inf, and the operation that is to blame.
+    """An input at which the framework itself gives NaN or Inf, and the responsible operation.
 
-    ``f(*args, **kwargs)`` is the run that breaks: its ``broken`` is the ``result``, or the ``gradient`` of what it
-    returns. ``change`` is the largest change of a number of the example, as a part of its bounds. ``tries`` is how many
-    inputs were tried until then. ``explained`` is what ``bp.explain`` says of the run.
+    ``f(*args, **kwargs)`` is the run that breaks. ``broken`` is ``result`` if the result contains NaN or Inf, and
+    ``gradient`` if a gradient of the result's sum does. ``change`` is the largest change of a number from the example,
+    relative to the width of its bounds. ``tries`` is the number of inputs that were tried before. ``explained`` is the
+    report of ``bp.explain`` on this run.
     """
 
     args: tuple[Any, ...] = field(default=(), compare=False)
@@ -30,17 +31,21 @@ class Provocation(Finding):
     explained: Report = field(default_factory=lambda: Report(""), compare=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The finding as plain data with ``args`` and ``kwargs``, tensors by ``shape``, ``dtype`` and ``numbers``."""
+        """The finding as plain data, including ``args`` and ``kwargs``. Tensors have ``shape``, ``dtype``
+        and ``numbers``.
+        """
         return {**super().to_dict(), "args": _plain(self.args), "kwargs": _plain(self.kwargs)}
 
 
 @renamed_attributes(steps="tries")
 @dataclass(frozen=True, repr=False)
 class Provocations(Report):
-    """The report of ``bp.provoke``: an input for each operation that broke, and in ``notes`` how far the others came.
+    """The report of ``bp.provoke``: an input for each operation that broke, and ``notes`` on the searches that broke
+    none.
 
-    ``risky`` counts the operations that were searched, ``tries`` all inputs that were tried. ``ok`` is True where
-    nothing broke: that does not prove that nothing can. ``complete`` is True if every risky operation was searched.
+    ``risky`` is the number of operations that were searched, and ``tries`` the number of all inputs that were tried.
+    ``ok`` is True if nothing broke, which does not prove that nothing can break. ``complete`` is True if every risky
+    operation was searched.
     """
 
     findings: tuple[Provocation, ...] = ()
@@ -48,7 +53,9 @@ class Provocations(Report):
     tries: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data, with ``risky`` and ``tries``, under ``steps``, besides what every report has."""
+        """The report as plain data. Beside the fields of every report it has ``risky``, and the number of tries as
+        ``steps``.
+        """
         return {**super().to_dict(), "risky": self.risky, "steps": self.tries}
 
 

@@ -1,7 +1,7 @@
-"""Risky operations: what each may be given at most, as its numbers say, before it or its derivative is not finite.
+"""Risky operations: the ends of an operand's range at which the result or the derivative stops being finite.
 
-No derivative is computed here. A goal is an end of an operand's range; whether the program breaks when the operand gets
-there, the framework says.
+No derivative is computed here. A goal is an end of an operand's range. Only the framework decides whether the program
+breaks when the operand reaches this end.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from backprobe.record.source import Source, expression_of
 
 Array = Any
 Side = Literal["below", "above", "zero"]
-RESULT = -1  # the operand of an operation that breaks by its own result, as a norm does at 0
+RESULT = -1  # The operand of an operation is its own result, as for a norm, whose derivative breaks if the result is 0.
 
 
 @dataclass(frozen=True)
 class Goal:
-    """An end of an operand's range. The operation may break where the ``margin`` of a number is not positive."""
+    """An end of an operand's range. The operation may break if the ``margin`` of a number is not positive."""
 
     side: Side
     limit: float = 0.0
 
     def margin(self, numbers: Array) -> Array:
-        """How far numbers are from the end."""
+        """The distance of numbers from the end; negative beyond the end."""
         if self.side == "zero":
             return numpy.abs(numbers)
         return numbers - self.limit if self.side == "below" else self.limit - numbers
 
     def slope(self, number: float) -> float:
-        """How the margin changes with a number."""
+        """The derivative of the margin with respect to the number."""
         if self.side == "zero":
             return -1.0 if number < 0 else 1.0
         return 1.0 if self.side == "below" else -1.0
@@ -48,7 +48,7 @@ BELOW, ZERO = Goal("below"), Goal("zero")
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028235e38, "float64": 1.7976931348623157e308}
 
 Goals = Sequence[tuple[int, Goal]]
-"""Operands by position, and the ends that they may come to."""
+"""The operands of an operation, by position, and the ends of their ranges."""
 
 
 def _fixed(*goals: Goal, operand: int = 0) -> Callable[[float, Sequence[Array]], Goals]:
@@ -56,7 +56,7 @@ def _fixed(*goals: Goal, operand: int = 0) -> Callable[[float, Sequence[Array]],
 
 
 def _overflow(inverse: Callable[[float], float], *, both: bool = False) -> Callable[[float, Sequence[Array]], Goals]:
-    # An operation leaves the range of its dtype where its operand reaches the inverse of the largest number.
+    # For operations that overflow: the limit is the operand whose result is the largest number of the dtype.
     def goals(largest: float, operands: Sequence[Array]) -> Goals:
         limit = inverse(largest)
         return [(0, Goal("above", limit)), *([(0, Goal("below", -limit))] if both else [])]
@@ -65,7 +65,8 @@ def _overflow(inverse: Callable[[float], float], *, both: bool = False) -> Calla
 
 
 def _power(largest: float, operands: Sequence[Array]) -> Goals:
-    # By the exponent, where that is one number; of a number with a variable exponent, where it overflows.
+    # If the exponent is a single number, the goals for the base depend on it. If the exponent varies, it may also
+    # overflow.
     base, exponent = [*operands, None, None][:2]
     if exponent is None:
         return [(0, BELOW)]
@@ -85,7 +86,7 @@ def _power(largest: float, operands: Sequence[Array]) -> Goals:
 
 
 def _exponent(largest: float, base: Array) -> Goal | None:
-    # Where the power of one number overflows.
+    # The exponent at which the power of a constant base overflows.
     if base is None or numpy.ndim(base) or float(base) <= 0 or float(base) == 1:
         return None
     limit = math.log(largest) / math.log(float(base))
@@ -112,16 +113,16 @@ RISKS: Mapping[str, Callable[[float, Sequence[Array]], Goals]] = {
     "square": _overflow(math.sqrt, both=True),
     **dict.fromkeys(("norm", "std", "cdist", "hypot"), _fixed(BELOW, operand=RESULT)),
 }
-"""What may break, by the operation's one name."""
+"""For each risky operation, by its name in all frameworks: the goals for its operands."""
 
 
 @dataclass(frozen=True)
 class Risk:
-    """One end that an operand of a risky operation may come to.
+    """One end of an operand's range in a risky operation.
 
-    ``name`` is the printed name of what the operation computes, ``operand`` the full name of its operand, ``text`` and
-    ``operand_text`` what the program writes for them. ``example`` is the operand's number nearest to the end, as it is
-    in the example, and ``of`` how many numbers it has.
+    ``name`` is the printed name of the operation's result, and ``operand`` the full name of its operand. ``text`` and
+    ``operand_text`` are their expressions in the source. ``example`` is the operand's number nearest to the end in the
+    example, and ``of`` is the count of the operand's numbers.
     """
 
     goal: Goal
@@ -136,18 +137,18 @@ class Risk:
 
     @property
     def place(self) -> tuple[str, int, str]:
-        """The operation, wherever it is called from."""
+        """The operation in the source, regardless of its callers."""
         return self.source.file, self.source.line, self.text
 
 
 Unsearched = tuple[str, str]
-"""Why the operand of an operation cannot be searched, as a code of ``text``, and what the program writes."""
+"""The reason why an operand cannot be searched, as a code of ``text``, and the operation's expression in the source."""
 
 
 def risks_of(record: Record) -> tuple[list[Risk], list[Unsearched]]:
-    """The risky operations of a recording, of each line and end the one that is nearest to it, in their order.
+    """The risky operations of a recording, in execution order, and the operations whose operands cannot be searched.
 
-    And those whose operand cannot be searched.
+    If an operation runs several times, only the run nearest to the end is listed, for each end.
     """
     known = Evidence(record, load_arrays(record.backend))
     full = {at: name for name, at in [*record.names.items()][::-1]}
@@ -224,13 +225,15 @@ def _readable(known: Evidence, at: int) -> Array:
 
 
 def _text(known: Evidence, at: int, term: Term) -> str:
-    # What the program writes: the expression, or the name.
+    # The text of a value in the source: its expression, or its name.
     entry: Entry = known.entries[at]
     return term.text or expression_of(entry.source) or entry.name
 
 
 def nearest_to(goal: Goal, numbers: Array) -> tuple[int, float, float]:
-    """Which number of an operand is nearest to the end, the number, and its margin; NaN is not looked at."""
+    """The index of the operand's number that is nearest to the end, the number itself, and its margin. NaN
+    is ignored.
+    """
     margins = goal.margin(numbers).reshape(-1)
     margins = numpy.where(numpy.isnan(margins), numpy.inf, margins)
     at = int(margins.argmin())

@@ -1,4 +1,4 @@
-"""One run of ``provoke``: record, find what is risky, search, and report."""
+"""One run of ``provoke``: records the program, finds risky operations, searches inputs, and reports."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 Array = Any
 Place = tuple[str, int, str]
-MOST = 4  # looks of one search that are explained
+MOST = 4  # the most looks of one search that are explained
 OF_INF = ("infinite_gradient", "zero_inf", "inf_minus_inf", "inf_inf", "infinite_row", "infinite_terms")
 
 
 def run_provoke(asked: Provoke[...], backend: Backend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Provocations:
-    """Search inputs that break a target, beginning at these arguments."""
+    """Search inputs that break a target, starting from these arguments."""
     provoking = provoking_of(asked, backend, args, kwargs)
     if asked.executor is None:
         return provoking.run(provoking.searched)
@@ -50,7 +50,7 @@ def run_provoke(asked: Provoke[...], backend: Backend, args: tuple[Any, ...], kw
 
 
 def provoking_of(asked: Provoke[...], backend: Backend, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Provoking:
-    """What searches the operands of a target."""
+    """The object that searches the operands of a target."""
     target, bounds, seed, steps = asked.target, asked.bounds, asked.seed, asked.tries
     call = f"bp.provoke({name_of(target)})"
     trials = (backend.trials or refuse(backend, "trials", call))()
@@ -65,7 +65,7 @@ def provoking_of(asked: Provoke[...], backend: Backend, args: Sequence[Any], kwa
 
 @dataclass(frozen=True)
 class SearchWork:
-    """The searches as they travel to a worker."""
+    """The searches in the form that is sent to a worker process."""
 
     asked: Provoke[...]
     args: tuple[Any, ...]
@@ -73,7 +73,7 @@ class SearchWork:
     state: GlobalState
 
     def begin(self) -> Callable[[int], Searched]:
-        """Make what searches the operand of a number."""
+        """Return a function that searches the operand with a given number."""
         backend = self.asked._backend_of(self.args, self.kwargs)
         self.state.restore(backend)
         provoking = provoking_of(self.asked, backend, self.args, self.kwargs)
@@ -84,7 +84,7 @@ class SearchWork:
 def _elsewhere(
     executor: Executor, work: SearchWork, parts: dict[str, Any], risks: Sequence[Risk]
 ) -> Iterator[tuple[int, Searched]]:
-    # The searches of all operands on an executor, in their order; of those that came, if Ctrl-C ends it.
+    # Search all operands on an executor, in their order. If Ctrl-C ends the search, yield the finished ones.
     names = [risk.text for risk in risks]
     tasks = Tasks(executor, work, names, f"bp.provoke({next(iter(parts))}, ...)", parts)
     try:
@@ -96,9 +96,9 @@ def _elsewhere(
 
 @dataclass(frozen=True)
 class Searched:
-    """What the search of one operand gave: how it ended, what it found, and what broke elsewhere meanwhile.
+    """The result of the search for one operand: how it ended, what it found, and other operations that broke meanwhile.
 
-    ``raised`` counts the errors of the program, by the names of their classes.
+    ``raised`` has the number of errors that the program raised, by class name.
     """
 
     outcome: SearchOutcome
@@ -108,7 +108,7 @@ class Searched:
 
 
 class Provoking:
-    """What searches the operands of one program."""
+    """Searches the operands of one program."""
 
     def __init__(self, name: str, program: TriedProgram, seed: int, steps: int) -> None:
         self.name, self.program, self.inputs = name, program, program.inputs
@@ -116,13 +116,15 @@ class Provoking:
         self.risks: list[Risk] = []
         self.unsearched: list[Unsearched] = []
         self.found: dict[Place, Provocation] = {}
-        self.elsewhere: dict[Place, tuple[Risk | None, Look, int]] = {}  # what broke while another one was searched
-        self.broke: dict[Place, tuple[Risk | None, Look]] = {}  # of these, what one search has found
+        # operations that broke while another one was searched
+        self.elsewhere: dict[Place, tuple[Risk | None, Look, int]] = {}
+        # those operations of ``elsewhere`` that the present search has found
+        self.broke: dict[Place, tuple[Risk | None, Look]] = {}
         self.outcomes: list[SearchOutcome] = []
         self.judged = self.taken = 0
 
     def run(self, searched: Callable[[Sequence[Risk]], Iterator[tuple[int, Searched]]]) -> Provocations:
-        """Search all operands; ``searched`` yields their numbers and the result of each search."""
+        """Search all operands. ``searched`` yields the number and the result of each search."""
         try:
             is_broken = self.program.broken(self.inputs.example)
         except Exception as error:
@@ -148,15 +150,15 @@ class Provoking:
         return self._report(notes)
 
     def look_for_risks(self) -> None:
-        """Find the operations that may break, by one run on the example."""
+        """Find the operations that may break, by running the example once."""
         self.risks, self.unsearched = risks_of(self.program.recorded(self.inputs.example).record)
 
     def searched(self, risks: Sequence[Risk]) -> Iterator[tuple[int, Searched]]:
-        """The searches of all operands in this process, except those for which a break has already been found."""
+        """Search all operands in this process, except those whose operation has already broken."""
         yield from ((number, self.search(number)) for number, risk in enumerate(risks) if risk.place not in self.found)
 
     def search(self, number: int) -> Searched:
-        """The search of one operand, which is the same whichever came before."""
+        """Search one operand. The result does not depend on earlier searches."""
         risk, kept = self.risks[number], self.program.raised
         self.judged, self.broke, self.program.raised = 0, {}, {}
         random = numpy.random.default_rng([self.seed, number])
@@ -177,7 +179,7 @@ class Provoking:
             self.program.raised = kept
 
     def _add(self, risk: Risk, one: Searched) -> None:
-        # What the search of an operand gave, unless a break of its operation was found already.
+        # Add the result of a search, unless a break of its operation was found before.
         if risk.place in self.found:
             return
         for place, (blamed, look) in one.elsewhere.items():
@@ -190,8 +192,8 @@ class Provoking:
             self.found[risk.place] = one.found
 
     def _is_to_blame(self, risk: Risk, look: Look) -> bool:
-        # Is NaN or Inf born at this operation, according to ``explain``? Or nowhere else, while its operand is at its
-        # end?
+        # Is this operation to blame for NaN or Inf? It is if ``explain`` finds the birth there, or if the operand is at
+        # its end and no other risky operation is blamed.
         self.judged += 1
         if self.judged > MOST:
             return False
@@ -206,12 +208,12 @@ class Provoking:
         return False
 
     def _blamed(self, row: Array) -> tuple[list[Risk], list[Finding]]:
-        # The operations at which NaN or Inf is born, of those that are risky, and the births.
+        # The risky operations at which NaN or Inf is born, and the findings about all births.
         births = _births(self.program.explained(row))
         return [risk for risk in self.risks if any(self._is_of(one, risk) for one in births)], births
 
     def _is_of(self, birth: Finding, risk: Risk) -> bool:
-        # Is it born at this operation? In another turn of a loop that has another count.
+        # Is it a birth at this operation? In another iteration of a loop, the result has another count in its name.
         if birth.name == risk.name:
             return True
         if not _is_at(birth, risk) or strip(birth.name) != strip(risk.name):
@@ -246,7 +248,7 @@ class Provoking:
         )
 
     def _number(self, risk: Risk, look: Look) -> float | None:
-        # The operand's number that is nearest to its end.
+        # The operand's number that is nearest to the end of its range.
         own = self.program.look(risk, look.row)
         return None if own is None else own.number
 
@@ -296,7 +298,7 @@ class Provoking:
 
 
 def _births(report: Report) -> list[Finding]:
-    # The places where NaN or Inf is born; of other Inf only where nothing else is known.
+    # The births of NaN or Inf. Births that only follow from another Inf are left out, unless there are no others.
     births = [one for one in report.findings if one.kind in BIRTHS]
     return [one for one in births if one.fields.get("why") not in OF_INF] or births
 

@@ -1,4 +1,4 @@
-"""The search for a row at which one operand comes to the end of its range, and the program breaks."""
+"""Searches a row at which one operand reaches the end of its range and the program breaks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from backprobe.provoke.risks import Risk
 from backprobe.provoke.steps import corner, exact, far, newton, starts
 
 Array = Any
-PATIENCE = 4  # starts in a row from which nothing came nearer
-BETTER = 0.99  # of the margin: less is not progress
+PATIENCE = 4  # the search ends after so many starts in a row without progress
+BETTER = 0.99  # relative to the margin: a smaller reduction does not count as progress
 MUCH = 0.1
-BETWEEN = 6  # halvings
-NEARLY = 1e-3  # of the margin in the example
+BETWEEN = 6  # bisection steps
+NEARLY = 1e-3  # relative to the margin in the example
 
 
 @dataclass
 class SearchOutcome:
-    """How a search ended: the look at which the operation broke, the nearest one, and how many steps it took."""
+    """The end of a search: the look at which the operation broke, the look nearest to the end, and the
+    number of steps.
+    """
 
     risk: Risk
     nearest: Look | None = None
@@ -30,13 +32,13 @@ class SearchOutcome:
     steps: int = 0
     why_not: str = ""
     tried: list[Array] = field(default_factory=list)
-    has_moved: bool = False  # did the operand change, or have a slope?
+    has_moved: bool = False  # did the operand change, or did it have a nonzero slope?
 
 
 class Search:
-    """One search, of a number of steps: each looks at one row.
+    """One search with a limited number of steps. Each step runs the program on one row.
 
-    ``is_to_blame`` says of a look at which the program broke whether the operation that is searched did it.
+    ``is_to_blame`` decides whether a break of the program was caused by the searched operation.
     """
 
     def __init__(
@@ -47,7 +49,9 @@ class Search:
         self.outcome = SearchOutcome(risk)
 
     def run(self) -> SearchOutcome:
-        """Descend from the example, and then from other starts, until it breaks or nothing gets nearer."""
+        """Descend from the example, and then from other starts, until the operation breaks or several starts make no
+        progress.
+        """
         inputs = self.inputs
         spans = [one.span for one in inputs.variables]
         in_vain = 0
@@ -68,7 +72,7 @@ class Search:
         return self.outcome.found is not None or self.left <= 0
 
     def _next(self, at: Look) -> Look | None:
-        # A look that is nearer to the end; None where there is none.
+        # The next look, which is nearer to the end; None if there is none.
         best = at
         for row in self._proposed(at):
             if self._is_over:
@@ -83,7 +87,8 @@ class Search:
         return best if _is_nearer(best, at) else None
 
     def _between(self, before: Look, there: Look) -> None:
-        # Where the operand comes to its end: further on the program may not read it any longer, as behind a clip.
+        # Bisect to the row at which the operand just reaches its end. Beyond this row the program may not read the
+        # operand any more, for example because of a clip.
         for _ in range(BETWEEN):
             if self._is_over:
                 return
@@ -109,7 +114,7 @@ class Search:
         yield newton(*around, 0.25)
 
     def _scale(self) -> float:
-        # How far the example is from the end.
+        # The example's distance from the end.
         risk = self.outcome.risk
         first = float(risk.goal.margin(numpy.asarray(risk.example)))
         return first if numpy.isfinite(first) and first > 0 else 1.0
@@ -138,5 +143,6 @@ class Search:
 
 
 def _is_nearer(new: Look, old: Look) -> bool:
-    # Is a look so much nearer to the end that it is progress? Beyond the end, margins are negative, nothing is.
+    # Is the margin so much smaller that this counts as progress? Beyond the end, where margins are negative, nothing
+    # does.
     return new.margin < BETTER * old.margin and not old.is_there

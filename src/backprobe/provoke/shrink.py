@@ -1,4 +1,6 @@
-"""A smaller change of the example that breaks the program at the same operation."""
+"""Shrinks an input that breaks the program: makes the change from the example smaller, with the same
+operation breaking.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ Array = Any
 HALVINGS = 10
 DECIMALS = 4
 LONGER = 1.05
-MOST = 24  # examined changes, in each of which some numbers are restored
+MOST = 24  # the most trials in which some numbers are restored
 
 
 def smaller(program: TriedProgram, risk: Risk, found: Look) -> Look:
-    """The nearest row that still breaks, on the way to the example, and with some numbers restored to those of the
-    example.
+    """The input nearest to the example that still breaks. As many numbers as possible are those of the example, and the
+    others are rounded.
     """
     found = _nearer(program, risk, found)
     found = _fewer(program, risk, found)
@@ -27,13 +29,14 @@ def smaller(program: TriedProgram, risk: Risk, found: Look) -> Look:
 
 
 def _breaks(program: TriedProgram, risk: Risk, row: Array, found: Look) -> Look | None:
-    # A look at a row at which the program breaks, and the operand is as near to its end as it need be; else None.
+    # A look at a row if the program breaks there and the operand is no further from its end than in ``found``; else
+    # None.
     look = program.look(risk, row, only_broken=True)
     return look if look is not None and look.margin <= max(0.0, found.margin) else None
 
 
 def _nearer(program: TriedProgram, risk: Risk, found: Look) -> Look:
-    # By halves of the way to the example.
+    # Bisect between the example and the input.
     example, away = program.inputs.example, found.row - program.inputs.example
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):
@@ -50,7 +53,8 @@ def _nearer(program: TriedProgram, risk: Risk, found: Look) -> Look:
 
 
 def _shorter(program: TriedProgram, risk: Risk, found: Look) -> Look:
-    # With as few decimals as it can do, if it is hardly further from the example.
+    # Round the changed numbers to the fewest decimals with which the program still breaks, if this hardly moves the
+    # input away from the example.
     example = program.inputs.example
     most = LONGER * numpy.abs(found.row - example).max()
     for decimals in range(DECIMALS):
@@ -64,7 +68,7 @@ def _shorter(program: TriedProgram, risk: Risk, found: Look) -> Look:
 
 
 def _fewer(program: TriedProgram, risk: Risk, found: Look) -> Look:
-    # Restores whole arguments, and then ever smaller parts of the changes.
+    # Restore the numbers of whole arguments, and then of ever smaller parts of the changes.
     example, left = program.inputs.example, MOST
     parts = [numpy.arange(one.span.start, one.span.stop) for one in program.inputs.variables]
     while parts and left > 0:

@@ -1,6 +1,6 @@
-"""The next inputs to try: rows of numbers that should bring an operand to an end of its range, from its slope.
+"""Proposes the next inputs to try: rows that should move an operand to an end of its range, according to its slope.
 
-Distances are measured in the widths of the bounds, so that arguments of different sizes count alike.
+Distances are measured in the widths of the bounds, because arguments may differ in size by orders of magnitude.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 Array = Any
-SMALLEST = 1e-46  # what is below the least number of single precision
+SMALLEST = 1e-46  # less than the smallest positive number of single precision
 OVERSHOOT = 1.001
 DECIMALS = (6, 4, 3, 2, 1, 0)
 FEW = 3
@@ -21,7 +21,7 @@ CLIPPINGS = 6
 def newton(row: Array, margin: float, slope: Array, low: Array, high: Array, factor: float = OVERSHOOT) -> Array:
     """The smallest change that removes ``factor`` times the margin, if the slope remains the same.
 
-    A number that has reached its bound goes no further, and the others go further instead.
+    A number that reaches its bound stays there, and the other numbers change more instead.
     """
     width, wanted = high - low, factor * margin
     scaled, new = slope * width, row.astype(float)
@@ -31,7 +31,7 @@ def newton(row: Array, margin: float, slope: Array, low: Array, high: Array, fac
         largest = numpy.abs(steep).max(initial=0.0)
         if not largest or wanted <= 0:
             break
-        unit = steep / largest  # slopes that underflow when they are squared still say where to go
+        unit = steep / largest  # normalized, because tiny slopes would underflow when squared
         moved = numpy.clip(new - wanted / largest * unit * width / (unit @ unit), low, high)
         wanted -= float(((new - moved) * numpy.where(free, slope, 0.0)).sum())
         free &= (moved > low) & (moved < high)
@@ -42,19 +42,19 @@ def newton(row: Array, margin: float, slope: Array, low: Array, high: Array, fac
 
 
 def far(row: Array, margin: float, slope: Array, low: Array, high: Array) -> Array:
-    """The same if the logarithm of the margin falls evenly, as for a probability."""
+    """Like ``newton``, but assuming that the logarithm of the margin falls linearly, as for a probability."""
     return newton(row, margin, slope, low, high, float(numpy.log(margin / SMALLEST)))
 
 
 def corner(row: Array, slope: Array, low: Array, high: Array) -> Array:
-    """Where each number is at the end that the slope leads to."""
+    """The row with each number at the bound to which the slope leads."""
     return numpy.where(slope > 0, low, numpy.where(slope < 0, high, row))
 
 
 def exact(row: Array, margin: float, slope: Array, low: Array, high: Array) -> Iterator[Array]:
-    """Rows near one that is nearly at the end: all numbers are short, except one that takes the remainder.
+    """Rows near one that is almost at the end. All numbers are rounded, except one that takes the remainder.
 
-    A sum of long numbers is seldom exactly 0.
+    The reason: a sum of numbers with many digits is seldom exactly 0.
     """
     room = numpy.where(slope > 0, row - low, high - row)
     order = numpy.argsort(-numpy.abs(slope) * numpy.minimum(room, high - low), kind="stable")[:FEW]
@@ -74,7 +74,9 @@ def _with_rest(row: Array, margin: float, slope: Array, at: int) -> Array:
 
 
 def starts(example: Array, low: Array, high: Array, spans: list[slice], random: Any) -> Iterator[Array]:
-    """Where the search begins: the example, 0, equal numbers, the ends and the middle of the bounds, and at random."""
+    """The starting rows: the example, 0, equal numbers, the lower and upper bounds and their middle, and
+    random rows.
+    """
     yield example
     yield numpy.clip(numpy.zeros(example.shape), low, high)
     equal = example.astype(float)

@@ -1,4 +1,4 @@
-"""The words of ``provoke``."""
+"""The texts of ``provoke``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SENTENCES = {
     "not_finite_example": "{name} is not finite in the example and was left so",
     "raised": "the program raised {error} at {times}, which were left out",
     "interrupted": "interrupted: {left} not searched to the end",
-    # headings
+    # Headings.
     "broke": "{name} breaks at {places} of {risky}",
     "stands": "{name} did not break: {risky}, {steps}",
     "nothing_searched": "{name} has no risky operation that could be searched",
@@ -48,12 +48,12 @@ MOST = 4
 
 
 def say(code: str, **fields: object) -> str:
-    """The sentence of a code."""
+    """The sentence for a code."""
     return reasons.render(code, SENTENCES[code], fields)
 
 
 def number(value: float) -> str:
-    return f"{value + 0.0:.6g}"  # without the sign of a zero
+    return f"{value + 0.0:.6g}"  # adding 0.0 removes the sign of a negative zero
 
 
 def headline(risk: Risk, broken: Broken) -> str:
@@ -61,7 +61,7 @@ def headline(risk: Risk, broken: Broken) -> str:
 
 
 def facts(risk: Risk | None, inputs: Inputs, after: float | None, row: Any, steps: int) -> Iterator[str]:
-    """What is seen at a row: what has changed, and the operand."""
+    """The facts about a row: the changed numbers, and the operand's number."""
     yield from changes(inputs, row)
     is_shown = risk is not None and risk.of == 1 and risk.operand_text in [one.name for one in inputs.variables]
     if risk is not None and after is not None and not is_shown:
@@ -78,13 +78,13 @@ def facts(risk: Risk | None, inputs: Inputs, after: float | None, row: Any, step
 
 
 def change(inputs: Inputs, row: Any) -> float:
-    """The largest change, as a part of the bounds."""
+    """The largest change of a number, relative to the width of its bounds."""
     width = numpy.where(inputs.width > 0, inputs.width, 1.0)
     return float((numpy.abs(row - inputs.example) / width).max())
 
 
 def changes(inputs: Inputs, row: Any) -> Iterator[str]:
-    """The numbers that changed most."""
+    """Sentences about the numbers that changed most."""
     changed = [at for at in range(row.size) if row[at] != inputs.example[at]]
     changed.sort(key=lambda at: -abs(row[at] - inputs.example[at]))
     for at in sorted(changed[:MOST]):
@@ -94,7 +94,7 @@ def changes(inputs: Inputs, row: Any) -> Iterator[str]:
 
 
 def element(inputs: Inputs, at: int) -> str:
-    """The name of one number: ``x[0, 1]``."""
+    """The name of one number in a row, such as ``x[0, 1]``."""
     one: Variable = next(one for one in inputs.variables if one.span.start <= at < one.span.stop)
     shape = tuple(one.tensor.shape)
     if not shape:
@@ -103,7 +103,7 @@ def element(inputs: Inputs, at: int) -> str:
 
 
 def how_far(outcome: SearchOutcome) -> str:
-    """How far a search came that broke nothing."""
+    """A sentence about a search that broke nothing: how far the operand came."""
     risk, nearest = outcome.risk, outcome.nearest
     where = {"text": shorten(risk.text), "place": place(risk.source.file, risk.source.line)}
     if nearest is None:

@@ -47,8 +47,8 @@ Entry._presenting = presenter
 class Recording(Mapping[str, Entry[T]], Generic[R, T]):
     """Every value that a probe recorded, by name.
 
-    Iterating gives the printed names in the order of execution; a look-up takes any name or alias, with or without
-    the counts ``#K`` where one is meant, and ``#-1`` for the last.
+    Iterating gives the printed names in the order of execution. A look-up takes any name or alias. Counts ``#K`` may be
+    left out if the name is unambiguous, and ``#-1`` means the last one.
 
     >>> import torch, backprobe as bp
     >>> rec = bp.probe(lambda x: x * 3)(torch.tensor(2.0))
@@ -57,7 +57,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
     """
 
     _rerun: Any = None
-    """By what the program can be run once more; not saved, nor pickled."""
+    """The means to run the program again. Neither saved nor pickled."""
 
     def __init__(self, record: Record | FinishedRun, result: Any = NOT_KEPT) -> None:
         self._known: Record | FinishedRun | Index = record
@@ -69,7 +69,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
     @property
     def _index(self) -> Index:
-        # Made when it is asked for: a training loop may read the gradients alone.
+        # Made only on request, because a training loop may read nothing but gradients.
         known = self._now
         if isinstance(known, Index):
             return known
@@ -77,7 +77,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copying and pickling: the finished record, rather than the parts from which it would be made."""
+        """The state for copying and pickling: the finished record, instead of the parts from which it would be made."""
         self._known = self._index
         return {name: held for name, held in vars(self).items() if name != "_rerun"}
 
@@ -103,7 +103,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
     @property
     def passes(self) -> tuple[Pass, ...]:
-        """The passes that the program ran itself in a block, each with its line and what it asked for.
+        """The backward passes that the program ran itself in a block, each with its line, output and inputs.
 
         >>> import torch, backprobe as bp
         >>> x = torch.tensor(3.0, requires_grad=True)
@@ -117,12 +117,12 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
     @property
     def stamp(self) -> Stamp:
-        """Versions, time and author of the recording."""
+        """The recording's versions of packages, time and author."""
         return self.record.stamp
 
     @property
     def path_sums(self) -> PathSums | None:
-        """Whether the partials along all paths sum to the gradients; None unless partials were asked for."""
+        """Whether the partials along all paths sum to the gradients. None if no partials were requested."""
         return self.record.path_sums
 
     @property
@@ -132,7 +132,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what could not be seen."""
+        """Sentences about values and code that could not be observed."""
         return tuple(map(str, self.record.notes))
 
     def __iter__(self) -> Iterator[str]:
@@ -168,20 +168,21 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
             leave_out_ours(error)
             raise
 
-    if not TYPE_CHECKING:  # else every attribute would have a type
+    if not TYPE_CHECKING:  # Otherwise type checkers would accept any attribute.
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Values are looked up in brackets. Raises UnknownAttribute."""
-            if name.startswith("_"):  # what copying, pickling and notebooks ask for
+            """Raises UnknownAttribute, because values are looked up in brackets."""
+            if name.startswith("_"):  # names that copying, pickling and notebooks look up
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
             error = unknown_attribute(self, name)
-            error.obj = self  # with an object and no name, Python does not guess at another name behind our message
+            # With ``obj`` set and no ``name``, Python does not append a suggestion of its own to our message.
+            error.obj = self
             raise error
 
     def select(self, patterns: str | Sequence[str]) -> dict[str, Entry[T]]:
-        """The entries that a pattern, or any of several, matches, by their printed names.
+        """The entries whose names match a pattern, or one of several patterns, by printed name.
 
-        Raises NothingMatched where a pattern matches none.
+        Raises NothingMatched if a pattern matches no entry.
         """
         texts = texts_of(patterns)
         compiled = [compile_pattern(text, in_function=True) for text in texts]
@@ -196,9 +197,9 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         return {entry.name: entry for at, entry in enumerate(self.record.entries) if at in wanted}
 
     def grads(self, key: str | None = None) -> dict[str, T]:
-        """The gradients that are there, by printed name, in the order of execution.
+        """The existing gradients by printed name, in the order of execution.
 
-        Of several outputs they are those of the one with this ``key``. Raises BadOption without it, and UnknownName.
+        If there are several outputs, ``key`` selects one of them. Raises BadOption if it is missing, and UnknownName.
         """
         if key is not None:
             return self.of(key).grads()
@@ -210,11 +211,13 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
     @property
     def output_keys(self) -> tuple[str, ...]:
-        """The keys of the outputs, where there are several, asked for by ``of=`` or taken in a block; else none."""
+        """The keys of several outputs, which were requested by ``of=`` or differentiated in a block. Empty for a single
+        output.
+        """
         return tuple(self.record.by_output)
 
     def of(self, key: str) -> Recording[R, T]:
-        """The recording of one of several outputs: what a probe of that output alone gives. Raises UnknownName.
+        """The recording of one of several outputs, equal to that of a probe of this output alone. Raises UnknownName.
 
         >>> import torch, backprobe as bp
         >>> rec = bp.probe(lambda x: {"a": x * 2, "b": x * x}, of=["a", "b"])(3.0)
@@ -227,10 +230,11 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         return Recording(of_output(record, str(key)), self._result)
 
     def total(self, weights: Mapping[str, float] | None = None) -> Recording[R, T]:
-        """The recording of the sum of several outputs, each times its weight: no backward pass is run for it.
+        """The recording of the weighted sum of several outputs. No further backward pass is run.
 
-        ``weights`` are by key. An output without one, or whose weight is 0, is not part of the sum; without weights all
-        are, as they are. The output is the entry ``total()``. Raises BadOption and UnknownName.
+        ``weights`` maps the keys of outputs to numbers. Outputs with weight 0 or without a weight do not contribute. If
+        ``weights`` is left out, each output has weight 1. The sum itself is the entry ``total()``. Raises BadOption and
+        UnknownName.
         """
         record, asked = self.record, "rec.total()" if weights is None else f"rec.total({written(weights)})"
         if not record.by_output:
@@ -245,12 +249,12 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         return Recording(summed(record, found), self._result)
 
     def conflicts(self, patterns: str | Sequence[str] | None = None) -> Conflicts:
-        """How the gradients of each pair of several outputs agree: their cosine and their norms, for each entry.
+        """Compare the gradients of each pair of outputs: their cosine and their norms, for each entry.
 
         ``patterns`` select entries as ``rec.select`` does. Raises BadOption for a recording of one output, and
         NothingMatched. It prints as a table, and ``rec.conflicts().plot()`` is a heat map.
         """
-        from backprobe.conflicts.measure import conflicts  # which imports NumPy
+        from backprobe.conflicts.measure import conflicts  # imports NumPy
 
         asked = "rec.conflicts()" if patterns is None else f"rec.conflicts({written(patterns)})"
         if len(self.output_keys) < 2:
@@ -270,30 +274,32 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
             raise
 
     def missing(self) -> dict[str, Entry[T]]:
-        """The entries without a gradient, of several outputs of any of them: each has its ``status`` and ``reason``."""
+        """The entries without a gradient, each with its ``status`` and ``reason``. For several outputs: without one for
+        any of them.
+        """
         return {name: entry for name, entry in self._index.entries.items() if entry.status is not GradStatus.OK}
 
     def backward_order(self) -> list[str]:
-        """The names of the entries with a gradient in the order in which the backward pass visits them.
+        """The names of the entries with a gradient, in the order in which the backward pass reaches them.
 
-        Raises BadOption for a recording of several outputs, each of which has a pass of its own.
+        Raises BadOption for a recording of several outputs, because each of them has its own pass.
         """
         refuse_several(self, "rec.backward_order()", "rec.of({}).backward_order()")
         return [self.record.entries[at].name for at in self.record.backward]
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the recording into a new folder, wholly or not at all; ``bp.load`` reads it.
+        """Write the recording to a new folder, completely or not at all. ``bp.load`` reads it.
 
-        Raises BadOption where something stands in the way, the disk is full, or the folder may not be written to.
+        Raises BadOption if the path exists already, the disk is full, or the folder is not writable.
         """
         save(self.record, None if self._result is NOT_KEPT else (self._result,), path, overwrite=overwrite)
 
     def to_dataframe(self) -> Any:
-        """A data frame of pandas, or of Polars where only that is installed: a row for each entry.
+        """A data frame with a row for each entry, of pandas, or of Polars if only Polars is installed.
 
-        Its columns are name, status, reason, shape, dtype, device, op, file, line and code, and of value and gradient
-        the statistics that runs have, from ``value.count`` to ``grad.absmax``; those of complex numbers are of their
-        magnitudes. Raises NotInstalled, and BadOption for a recording of several outputs.
+        Its columns are name, status, reason, shape, dtype, device, op, file, line and code, followed by statistics of
+        values and gradients, from ``value.count`` to ``grad.absmax``. Complex numbers are measured by their magnitudes.
+        Raises NotInstalled, and BadOption for a recording of several outputs.
         """
         from backprobe.show.frames import columns_of, frame
 
@@ -301,7 +307,8 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         return frame(lambda: columns_of(self.record), "rec.to_dataframe()")
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the columns of ``to_dataframe`` as a CSV file, replacing one that is there when it is whole.
+        """Write the columns of ``to_dataframe`` to a CSV file. An existing file is replaced only after writing
+        succeeds.
 
         >>> import pathlib, tempfile, torch, backprobe as bp
         >>> path = pathlib.Path(tempfile.mkdtemp(), "rec.csv")
@@ -309,7 +316,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         >>> path.read_text()[:24]
         'name,status,reason,shape'
 
-        Raises BadOption where it cannot be written, and for a recording of several outputs.
+        Raises BadOption if the file cannot be written, and for a recording of several outputs.
         """
         from backprobe.show.frames import columns_of, write_csv
 
@@ -318,9 +325,9 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         write_csv(columns_of(self.record), path)
 
     def show(self, rows: int | None = 20) -> None:
-        """Print the table with at most so many rows, half of them from its end; all with ``rows=None``.
+        """Print the table with at most this number of rows, half of them from its end. ``rows=None`` prints all rows.
 
-        In a notebook it is a table of the notebook's own.
+        In a notebook, an HTML table is shown instead.
 
         >>> import torch, backprobe as bp
         >>> rec = bp.probe(lambda x: (x * 3).sum())(torch.ones(2))
@@ -347,15 +354,15 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         return table.html(self.record)
 
     def _viewed(self) -> Shown:
-        # What bp.view shows. Raises BadOption.
-        from backprobe.view.circuit import captions_of, circuit  # which import NumPy
+        # The graph that ``bp.view`` shows. Raises BadOption.
+        from backprobe.view.circuit import captions_of, circuit  # imports NumPy
 
         refuse_several(self, "bp.view(rec)", "bp.view(rec.of({}))")
         return circuit(captions_of(self.record))
 
 
 class BlockRecording(Recording[NoReturn, T]):
-    """The recording of a block. While the block is open, each look-up gives what there is at that moment.
+    """The recording of a block. While the block is open, look-ups return the values and gradients recorded so far.
 
     >>> import torch, backprobe as bp
     >>> x = torch.tensor(3.0, requires_grad=True)
@@ -378,9 +385,9 @@ class BlockRecording(Recording[NoReturn, T]):
         return self._known
 
     def settle(self, record: Record | FinishedRun) -> None:
-        """The block is over."""
+        """Called when the block has ended, with its final record."""
         self._known, self._read = record, None
-        del self._progress  # which would keep the run
+        del self._progress  # this function would keep the run in memory
 
     @property
     def result(self) -> NoReturn:
@@ -395,7 +402,7 @@ class BlockRecording(Recording[NoReturn, T]):
 
 
 def refuse_several(recording: Recording, asked: str, instead: str) -> None:
-    """Raise BadOption for a recording of several outputs; ``instead`` is what to type, with a key in its braces."""
+    """Raise BadOption for a recording of several outputs. ``instead`` is the code to write, with braces for the key."""
     keys = recording.output_keys
     if recording.record.is_of_several:
         raise BadOption(
@@ -408,7 +415,7 @@ def refuse_several(recording: Recording, asked: str, instead: str) -> None:
 
 
 def _refuse_batched(record: Record, keys: Collection[str], asked: str, why: str) -> None:
-    # Raise BadOption where one of some outputs has the gradients of many cotangents at once.
+    # Raise BadOption if one of these outputs was differentiated with many cotangents at once.
     for key in keys:
         if any(note.code == "grads_batched" for note in record.by_output[key].notes):
             raise BadOption(
@@ -423,10 +430,11 @@ def _selecting(pattern: str | None) -> str:
 
 
 def load(path: str | os.PathLike[str], *, to: BackendName | Literal["numpy"] | None = None) -> Recording:
-    """Read a recording that ``rec.save(path)`` wrote, with its tensors in the framework it was made in.
+    """Read a recording that ``rec.save(path)`` wrote. Its tensors belong to the framework in which it was made.
 
-    ``to="numpy"`` gives NumPy arrays instead, without importing a framework: bfloat16 as float32, sparse as dense.
-    Raises BadRecording for a folder that is cut, changed or of another version. Nothing in the folder is ever run.
+    ``to="numpy"`` gives NumPy arrays instead, without importing a framework; bfloat16 becomes float32, and sparse
+    arrays become dense. Raises BadRecording if the folder is incomplete, changed, or of another version. No code from
+    the folder is ever run.
 
     >>> import torch, backprobe as bp
     >>> bp.probe(lambda x: x * 3)(torch.tensor(2.0)).save("/tmp/triple", overwrite=True)
@@ -438,12 +446,12 @@ def load(path: str | os.PathLike[str], *, to: BackendName | Literal["numpy"] | N
 
 
 def opened(path: str | os.PathLike[str]) -> Recording:
-    """The same, for reading only: arrays are NumPy's, and stay on disk until they are used."""
+    """Open a recording for reading only. Its arrays are NumPy's, and stay on disk until they are used."""
     return Recording(read(path, is_mapped=True)[0])
 
 
 def entry_of(recording: Recording[Any, T], name: str, asked: str = "rec[{}]") -> Entry[T]:
-    """The entry of this name, for a verb that is called in the way ``asked``: messages fill the name in at the braces.
+    """The entry of this name. ``asked`` is the text of the verb's call for messages, with braces for the name.
 
     Raises UnknownName, AmbiguousName, or BadName.
     """
@@ -451,7 +459,7 @@ def entry_of(recording: Recording[Any, T], name: str, asked: str = "rec[{}]") ->
 
 
 def unknown_attribute(recording: Recording, name: str) -> UnknownAttribute:
-    """What to raise for ``rec.u``."""
+    """The error for an attribute such as ``rec.u``."""
     known = next(iter(recording), "u")
     methods = [one for one in dir(Recording) if not one.startswith("_")]
     if name in recording:

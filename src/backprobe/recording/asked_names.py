@@ -1,4 +1,4 @@
-"""The entry that a name means, and the errors for a name that means none or several."""
+"""Finds the entry that a name means, and makes the errors for names that mean no entry or several."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backprobe.record.names import nearest, of_graph, split, strip
 
 
 def asked_entry(index: Index, name: str, asked: str) -> Entry:
-    """The entry of this name, for a verb that is asked so: messages have the name between the braces.
+    """The entry of this name. ``asked`` is the text of the verb's call for messages, with braces for the name.
 
     Raises UnknownName, AmbiguousName, or BadName.
     """
@@ -26,7 +26,7 @@ def asked_entry(index: Index, name: str, asked: str) -> Entry:
     positions = names.at(full for found in readings for full in found)
     tensors = {at for at in positions if record.entries[at].status is not GradStatus.NOT_TENSOR}
     if len(tensors) == 1:
-        positions = tensors  # loss = None, and later a tensor: the tensor is meant
+        positions = tensors  # if a name was None at first and a tensor later, the tensor is meant
     if len(positions) == 1:
         return record.entries[positions.pop()]
     if not positions:

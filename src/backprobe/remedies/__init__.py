@@ -23,7 +23,9 @@ from backprobe.source.exchanged import names_of
 from backprobe.source.user_code import package
 
 RUNS, DEEP, NEXT = 6, 3, 2
-"""The most runs of the program, the most edits in one remedy, and the most further lines tried after each edit."""
+"""The most runs of the program, the most edits in one remedy, and the most further lines that are tried
+with each edit.
+"""
 
 CLOSE = 1e-3
 """A remedy is written into a patch only if no output changes by more than this share of its largest number."""
@@ -31,20 +33,20 @@ CLOSE = 1e-3
 
 @dataclass
 class TrialOutcome:
-    """The outcome of one run."""
+    """The outcome of one run: which of the wanted gradients arrived, and how the outputs changed."""
 
     arrived: frozenset[str] = frozenset()
     change: float | None = 0.0
     """The largest change of an output, relative to its largest number; None if an output has another shape."""
 
     places: Sequence[tuple[str, int]] = ()
-    """The lines that cut, or raised an error, in this run."""
+    """The lines that cut off gradients or raised an error in this run."""
 
     has_ended: bool = True
 
     @property
     def is_close(self) -> bool:
-        """Is the output unchanged, up to rounding?"""
+        """Are the outputs unchanged, up to rounding?"""
         return self.change is not None and self.change <= CLOSE
 
 
@@ -164,7 +166,7 @@ def untried(report: Report, why: str) -> Report:
 
 
 def _together(findings: Sequence[Finding], cuts: WantedGradients) -> bool:
-    # Do several remedies work together, as in one patch?
+    # Do several remedies work together in one patch?
     every = tuple(dict.fromkeys(edit for one in findings for edit in one.edits))
     if any(_meets(edit, every[:at]) for at, edit in enumerate(every)):
         return False
@@ -193,13 +195,13 @@ def _tried(finding: Finding, cuts: WantedGradients) -> Finding:
 
 
 def _cures_nothing(edit: Edit, cuts: WantedGradients) -> bool:
-    # Was the edit tried without effect, although no other cut is left that could be to blame?
+    # Was the edit tried without effect, although no other cut remains that could be the reason?
     outcome = cuts.is_tried(edit)
     return outcome is not None and outcome.has_ended and not outcome.places
 
 
 def _raises(edit: Edit, code: str, cuts: WantedGradients) -> bool:
-    # Does the edited line itself raise an error, although it contains what the remedy says to write?
+    # Does the edited line itself raise an error, although it contains the code that the remedy proposes?
     outcome = cuts.is_tried(edit)
     if outcome is None or outcome.has_ended or not code or outcome.places[:1] != [(edit.file, edit.line)]:
         return False
@@ -227,7 +229,7 @@ def _meets(edit: Edit, others: Sequence[Edit]) -> bool:
 
 
 def said(edits: Sequence[Edit], outcome: TrialOutcome, wanted: int, result: str = "output") -> str:
-    """A sentence that says what a trial showed. ``result`` is the word for what the program computes."""
+    """A sentence about the outcome of a trial. ``result`` is the word for the program's output."""
     lines = [_shown(edit, edits) for edit in edits]
     what = " and ".join(dict.fromkeys(lines))
     arrive = f"{len(outcome.arrived)} of {wanted} missing gradients arrive"

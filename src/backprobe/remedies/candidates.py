@@ -19,7 +19,7 @@ WITH = "with "
 
 @dataclass(frozen=True)
 class FileText:
-    """The text of a file, and what its names mean."""
+    """The text of a file, and the values of its global names."""
 
     file: str
     text: str
@@ -39,7 +39,7 @@ class FileText:
 
 
 def candidates(text: FileText, line: int) -> Iterator[Edit]:
-    """Possible edits of a line, the most likely first: of its expressions, and of statements around it."""
+    """Possible edits of a line, the most likely first: edits of its expressions, and of statements around it."""
     try:
         tree = ast.parse(text.text)
     except SyntaxError:
@@ -64,13 +64,13 @@ def candidates(text: FileText, line: int) -> Iterator[Edit]:
 
 
 def _without(text: FileText, tree: ast.Module, statement: ast.stmt) -> list[Piece]:
-    # Nothing in the place of a statement, or what Python wants where it stands alone.
+    # Remove a statement; or replace it by ``pass``, if it is the only one in its body.
     instead = "" if _is_one_of_several(tree, statement) else "pass"
     return [(text.start(statement), text.end(statement), instead)]
 
 
 def keeping(text: FileText, line: int) -> Iterator[Edit]:
-    """Of a call at a line whose result is dropped: the result takes the place of each name that the call was given."""
+    """Edits for a line with a call whose result is dropped: assign the result to a name that was passed to the call."""
     try:
         tree = ast.parse(text.text)
     except SyntaxError:
@@ -96,14 +96,14 @@ def _covers(node: ast.stmt, line: int) -> bool:
 
 
 def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
-    # The expressions of a statement, without those of the statements in it, each before its own parts.
+    # The expressions of a statement, without those of inner statements. An expression comes before its own parts.
     for child in ast.iter_child_nodes(statement):
         if isinstance(child, ast.expr | ast.withitem):
             yield from (node for node in ast.walk(child) if isinstance(node, ast.expr))
 
 
 def _line_of_name(node: ast.expr) -> int:
-    # The line of the called name, or of the attribute.
+    # The line of the called function's name, or of the attribute.
     function = node.func if isinstance(node, ast.Call) else node
     return (function.end_lineno if isinstance(function, ast.Attribute) else None) or node.lineno
 
@@ -142,7 +142,7 @@ def _of_function(text: FileText, function: ast.expr, first: ast.expr) -> Sequenc
 
 
 def _object(dotted: str) -> Any:
-    # What a dotted name means; None where its module was not imported.
+    # The object with this dotted name; None if its module was not imported.
     parts = dotted.split(".")
     for many in range(len(parts) - 1, 0, -1):
         found: Any = sys.modules.get(".".join(parts[:many]))
@@ -154,7 +154,7 @@ def _object(dotted: str) -> Any:
 
 
 def _meant(text: FileText, node: ast.expr) -> Any:
-    # What a global name, or an attribute of a module, means; None for all else.
+    # The value of a global name, or of an attribute of a module; None for other expressions.
     if isinstance(node, ast.Name):
         builtins = text.names.get("__builtins__", {})
         known = builtins if isinstance(builtins, dict) else vars(builtins)
@@ -176,7 +176,8 @@ def _spelled(text: FileText, dotted: str) -> str:
 
 
 def _with_operands(text: FileText, node: ast.expr, way: str) -> tuple[list[Piece], set[int]]:
-    # The pieces of an edit and of those in its operands, down to the first that has none; and which nodes they are of.
+    # The pieces of an edit, including edits of operands, down to the first operand that needs none. Also the identities
+    # of the edited nodes.
     own = _pieces(text, node, way)
     if own is None:
         return [], set()
@@ -231,7 +232,7 @@ def _pieces(text: FileText, node: ast.expr, way: str) -> Sequence[Piece] | None:
 
 
 def _rest(text: FileText, node: ast.Call) -> list[Piece]:
-    # What stands behind the first argument of a call.
+    # The part of the text behind the first argument of a call.
     if len(node.args) + len(node.keywords) == 1:
         return []
     comma = text.text.index(",", text.end(node.args[0]))
@@ -239,7 +240,7 @@ def _rest(text: FileText, node: ast.Call) -> list[Piece]:
 
 
 def _modes(text: FileText, statement: ast.stmt) -> Iterator[Edit]:
-    # What switches gradients off around a line: a ``with``, or a decorator.
+    # Edits of statements around a line that switch gradients off: a ``with`` statement or a decorator.
     if isinstance(statement, ast.With | ast.AsyncWith):
         for item in statement.items:
             for way in _mode(text, item.context_expr):
@@ -263,7 +264,7 @@ def _mode(text: FileText, node: ast.expr) -> Sequence[str]:
 
 
 def _qualified(text: FileText, function: Function) -> str:
-    # The qualified name of a function of a module or class.
+    # The qualified name of a function in a module or class.
     path: list[str] = []
     body: Sequence[ast.stmt] = ast.parse(text.text).body
     while True:

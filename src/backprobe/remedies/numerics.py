@@ -1,4 +1,4 @@
-"""Remedies for NaN and Inf that are tried: the program runs again with the other formula written into its line."""
+"""Tries remedies for NaN and Inf: the program runs again with another formula written into its line."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from backprobe.source.exchanged import names_of
 from backprobe.source.user_code import package
 
 RUNS = 8
-"""How often the program runs at most, beside the run that it is compared with."""
+"""The most runs with remedies, in addition to the unchanged run with which they are compared."""
 
 CLOSE = 1e-3
-"""By how much of its largest number a value may change where it was finite before."""
+"""The largest change of a value that was finite before, relative to its largest number."""
 
 FAILED = "failed"
 BORN = ("born", "born_backward")
 
 
 def is_curable(finding: Finding) -> bool:
-    """Is it a birth at a line of the program, with no other cause?"""
+    """Is it a birth at a line of the program that has no other cause?"""
     return finding.kind in BORN and finding.source is not None and not finding.cause
 
 
@@ -42,7 +42,7 @@ def tried_on_births(
 ) -> Report:
     """The report, with the effects of remedies that were tried, and without remedies that cure nothing.
 
-    The program runs at most ``runs`` times, once of them unchanged.
+    The program runs at most ``runs`` times. One of these runs is unchanged.
     """
     trials = EditTrials(backend, again, explains, min(RUNS, runs - 1))
     before = _arrays(trials.baseline.record, backend)
@@ -51,10 +51,10 @@ def tried_on_births(
 
 @dataclass(frozen=True)
 class Cure:
-    """What a trial has shown, if nothing is born at the line any more.
+    """The success of a trial: no NaN or Inf is born at the line any more. ``said`` is a sentence about it.
 
-    ``is_whole`` says that everything examined is finite; ``is_equal`` that some of it was finite before, and is
-    unchanged.
+    ``is_whole`` is True if all outputs and gradients are finite. ``is_equal`` is True if some of them were finite
+    before, and did not change.
     """
 
     said: str
@@ -63,14 +63,17 @@ class Cure:
 
 
 Tried = Callable[[Finding, Edit], Cure | str]
-"""What a trial of an edit has cured of a birth; FAILED where nothing was cured, or where the program raised an error,
-and empty where no trial could be made."""
+"""The effect of an edit on a birth: a ``Cure``; FAILED if nothing was cured or the program raised an error; or an empty
+text if no trial was possible.
+"""
 
 
 def with_cures(
     report: Report, tried: Tried, framework: str, names: Callable[[str], Mapping[str, Any]] = names_of
 ) -> Report:
-    """The report, with what trials of its remedies have cured. ``names`` gives the global names of a file."""
+    """The report with the effects of its remedies, according to trials. ``names`` returns the global names
+    of a file.
+    """
     one_with = partial(_with_cure, tried=tried, framework=framework, names=names)
     return replace(report, findings=tuple(one_with(one) if is_curable(one) else one for one in report))
 
@@ -95,7 +98,8 @@ def _with_cure(finding: Finding, tried: Tried, framework: str, names: Callable[[
 
 
 def _with_nudge(finding: Finding, tried: Tried, names: Callable[[str], Mapping[str, Any]]) -> Finding:
-    # The finding with the one value given to a call of its line that, moved by rounding, makes everything finite.
+    # If exactly one argument in the line makes everything finite when it is moved by rounding: the finding with this
+    # remedy.
     statement, dtype = "" if finding.source is None else finding.source.statement, finding.fields.get("dtype", "")
     outcomes = [
         (value, instead, edit, tried(finding, edit))
@@ -122,7 +126,9 @@ def _outcome(finding: Finding, edit: Edit, trials: EditTrials, before: Mapping[s
 
 
 def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> Cure | str:
-    """What became of outputs and gradients; FAILED where what was finite is not, or has another shape."""
+    """Compare outputs and gradients with an unchanged run. FAILED if a finite number became NaN or Inf, or if a shape
+    changed.
+    """
     shared, is_equal, was_finite = [name for name in before if name in after], True, False
     for was, now in ((before[name], after[name]) for name in shared):
         if was.shape != now.shape or (numpy.isfinite(was) & ~numpy.isfinite(now)).any():
@@ -141,7 +147,7 @@ def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> Cure | str:
 
 
 def _arrays(record: Record, backend: Backend) -> Mapping[str, Any]:
-    # The outputs of a run, and the gradients of its inputs.
+    # The outputs of a run, and the gradients of its inputs, as arrays.
     numbers, found = backend.arrays.numbers, dict[str, Any]()
     for at in record.outputs:
         if (value := numbers(record.entries[at].held)) is not None:
@@ -156,7 +162,9 @@ def _arrays(record: Record, backend: Backend) -> Mapping[str, Any]:
 def edits_for(
     finding: Finding, formula: str, instead: str, names: Callable[[str], Mapping[str, Any]] = names_of
 ) -> Iterator[Edit]:
-    """A formula at the line of a finding, or the only one in its file, with another in its place."""
+    """Edits that replace a formula: where it occurs at the line of a finding, or else its only occurrence
+    in the file.
+    """
     source = finding.source
     if source is None or package(source.file) is not None:
         return
@@ -188,7 +196,7 @@ def _is_at(node: ast.expr, line: int) -> bool:
 
 
 def _is_whole(tree: ast.Module, node: ast.expr) -> bool:
-    # Is it the whole expression of a statement, or an argument, so that it needs no brackets?
+    # Is it the whole expression of a statement, or a whole argument? Then no brackets are needed.
     computed = (one for one in ast.walk(tree) if isinstance(one, ast.Assign | ast.Return | ast.keyword))
     calls = (one for one in ast.walk(tree) if isinstance(one, ast.Call))
     return any(node is one.value for one in computed) or any(node in one.args for one in calls)

@@ -1,4 +1,4 @@
-"""The runs of one program with edits of its text, each made once, and no more of them than were allowed."""
+"""Runs one program with edits of its text. Each set of edits runs once, and the number of runs is limited."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from backprobe.source.exchanged import NotExchanged, exchanged, functions_of
 from backprobe.source.user_code import package
 
 Again = Callable[[AbstractContextManager[Any]], Recording[Any, Any]]
-"""Runs the program once more within a context, and leaves everything as it was."""
+"""Runs the program once more inside a context, and restores the program's state."""
 
 Explains = Callable[[Recording[Any, Any]], Report]
 
 
 @dataclass(eq=False)
 class Trial:
-    """One run with edits: the recording, None where it ended with an error.
+    """One run with edits. ``recording`` is None if the run ended with an error.
 
-    ``raised`` are the program's own lines that the error came through, the innermost first, and ``files`` are the files
-    that the edited texts stand for, by the names that these have in the recording.
+    ``raised`` are the program's own lines in the error's traceback, the innermost first. ``files`` maps the file names
+    of edited texts, as the recording has them, to the original file names.
     """
 
     recording: Recording[Any, Any] | None
@@ -38,7 +38,7 @@ class Trial:
 
 @dataclass
 class EditTrials:
-    """The runs of one program with edits; ``left`` more of them are allowed."""
+    """The runs of one program with edits. ``left`` is the number of further runs that are allowed."""
 
     backend: Backend
     again: Again
@@ -46,13 +46,13 @@ class EditTrials:
     left: int
     known: dict[tuple[Edit, ...], Trial | None] = field(default_factory=dict)
     refused: str = ""
-    """Why a run could not be made, of the last that could not."""
+    """The reason why the last impossible run could not be made."""
 
     alive: dict[str, list[FunctionType]] = field(default_factory=dict)
 
     @cached_property
     def baseline(self) -> Recording[Any, Any]:
-        """The program as it is, run once more."""
+        """The recording of an unchanged run."""
         return self.again(nullcontext())
 
     def functions(self, file: str) -> Sequence[FunctionType]:
@@ -62,7 +62,7 @@ class EditTrials:
         return self.alive[file]
 
     def run(self, *edits: Edit) -> Trial | None:
-        """What comes of a run with these edits; None where it cannot be made."""
+        """The trial with these edits; None if it cannot be made."""
         if edits not in self.known:
             if self.left <= 0:
                 return None

@@ -1,4 +1,4 @@
-"""The verb ``replay``: a captured step runs again, forward and backward, and is explained."""
+"""The verb ``replay``: runs a captured step again, forward and backward, and explains it."""
 
 from __future__ import annotations
 
@@ -32,16 +32,18 @@ __all__ = ["ReplayReport", "replay"]
 
 @dataclass(frozen=True, repr=False)
 class ReplayReport(Report):
-    """The report of ``bp.replay``: what ``bp.explain`` says of the step, and whether it gave the same bits again."""
+    """The report of ``bp.replay``: the findings of ``bp.explain`` on the step, and whether its results were
+    reproduced.
+    """
 
     bitwise: bool = field(default=False, kw_only=True)
-    """Did each output and each gradient that was compared come out the same in every bit? Any NaN is like any other."""
+    """Were all compared outputs and gradients reproduced in every bit? All NaN count as equal."""
 
     recording: Recording | None = field(default=None, kw_only=True)
-    """The recording of the call that ran again, with ``nonfinite=True``; None where there is none."""
+    """The recording of the call that ran again with ``nonfinite=True``, if there is one."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data, also with ``bitwise``."""
+        """The report as plain data, including ``bitwise``."""
         return {**super().to_dict(), "bitwise": self.bitwise}
 
 
@@ -68,16 +70,16 @@ def replay(path: str | os.PathLike[str], model: Any, *, models: Sequence[Any] = 
     >>> report.bitwise, report.findings[0].source.text.strip()
     (True, 'return h / h.sum()')
 
-    The model is given the parameters, buffers and modes of the step while it runs, and its random numbers; afterwards
-    model and random states are as they were. On the same machine and versions all bits are the same. Where the card is
-    gone it runs on the CPU, and the numbers are the same to rounding.
+    During the run the model has the parameters, buffers and modes of the step, and draws the same random numbers.
+    Afterwards the model and the random states are restored. With the same machine and versions, all bits are the same.
+    If the step's GPU is not available, the step runs on the CPU, and numbers may differ by rounding.
 
-    - ``path`` is the folder that ``bp.guard(model, capture=path)`` or ``bp.watch(..., guard=path)`` wrote.
-    - ``model`` is a model of the same class and sizes, or for a captured gradient of JAX the function.
-    - ``models`` are, for such a function, the models of Equinox or Flax NNX among its arguments, in their order.
+    - ``path``: the folder that ``bp.guard(model, capture=path)`` or ``bp.watch(..., guard=path)`` wrote.
+    - ``model``: a model of the same class and sizes. For a captured gradient in JAX it is the differentiated function.
+    - ``models``: for a function in JAX, the models of Equinox or Flax NNX among its arguments, in their order.
 
-    Raises BadRecording for a folder that is no captured step, or a damaged one, and BadOption for a model that does not
-    fit. Nothing in the folder is ever run.
+    Raises BadRecording if the folder is damaged or is not a captured step, and BadOption for a model that does not fit.
+    No code from the folder is ever run.
     """
     spelled = repr(os.fspath(path)) if isinstance(path, str | os.PathLike) else written(path)
     asked = f"bp.replay({spelled}, {name_of(model)})"
@@ -136,7 +138,8 @@ def _refuse_misfit(path: Any, model: Any, step: CapturedStep, captures: Captures
 
 
 def _refuse_left_out(path: Any, step: CapturedStep, asked: str) -> None:
-    # What a call was given and was not written is nowhere else. Parameters that were left out are the model's own.
+    # Raise BadOption if an argument of a call was not written to the folder, because it cannot be had from elsewhere.
+    # Parameters that were left out are taken from the model.
     given = [one for call in step.calls for _, one in leaves(call.given)]
     missing = [one for one in given if isinstance(one, LeftOut)]
     lost = steps.needed(step.left_out)

@@ -1,4 +1,4 @@
-"""The words of ``replay``."""
+"""The texts of ``replay``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BESIDE_THE_STEP = (
 
 
 def misfits(found: Sequence[MisfitParameter]) -> str:
-    """What does not fit, with the nearest names."""
+    """The parameters that do not fit, with the nearest names."""
     missing = [one.name for one in found if one.captured is None]
     said = []
     for one in found:
@@ -40,7 +40,7 @@ FEW = 4
 
 
 def sizes(found: Sequence[MisfitParameter]) -> str:
-    """What the model should have."""
+    """The parameters and sizes that the model should have."""
     return listed(
         [f"{one.name} {one.captured}" for one in found if one.captured][:2] or [one.name for one in found][:2]
     )
@@ -48,7 +48,7 @@ def sizes(found: Sequence[MisfitParameter]) -> str:
 
 @dataclass(frozen=True)
 class ComparedBits:
-    """Which outputs and gradients have the bits that they had when the step failed."""
+    """Which outputs and gradients are bitwise equal to those of the original step."""
 
     same_outputs: int
     other_outputs: Sequence[str]
@@ -57,7 +57,7 @@ class ComparedBits:
 
     @classmethod
     def of(cls, step: CapturedStep, ran: RanCalls) -> ComparedBits:
-        """Of all that is known of both."""
+        """Compare all outputs and gradients that are known of both runs."""
         outputs = [
             (f"{call.path}:return{path}", known["digest"] == now.get(path, {}).get("digest"))
             for call, now in zip(step.calls, ran.returned, strict=True)
@@ -76,11 +76,11 @@ class ComparedBits:
 
     @property
     def is_bitwise(self) -> bool:
-        """Is all that was compared the same, and was anything?"""
+        """Was anything compared, and is everything that was compared the same?"""
         return not self.other_outputs and not self.other_gradients and bool(self.same_outputs + self.same_gradients)
 
     def sentence(self, otherwise: Sequence[str]) -> str:
-        """What came out the same, and what did not."""
+        """A sentence about the outputs and gradients that were reproduced, and those that were not."""
         if not (self.same_outputs or self.same_gradients or self.other_outputs or self.other_gradients):
             return "nothing could be compared with what the step gave when it failed"
         same = [
@@ -101,7 +101,7 @@ class ComparedBits:
 
 
 def versions(said: Mapping[str, Any], backend: str) -> list[str]:
-    """Packages whose versions are other ones now."""
+    """Packages whose versions have changed since."""
     before, now = said["stamp"]["packages"], stamp().packages
     changed = [
         f"{name} {before[name]} then, and {now[name]} now"
@@ -113,7 +113,7 @@ def versions(said: Mapping[str, Any], backend: str) -> list[str]:
 
 
 def own_parameters(step: CapturedStep) -> list[str]:
-    """Parameters and buffers that were left out, in whose place are those of the model."""
+    """A note on parameters and buffers that were left out of the folder, for which the model's own were used."""
     missing = [name for name, one in step.parameters.items() if one.tensor is None]
     states = [name for call in step.calls for name, one in call.state.items() if one.tensor is None]
     if not missing and not states:
