@@ -11,7 +11,7 @@ from typing import Any
 SMALL = 8  # elements that are shown in full
 LONGEST = 60  # characters
 UNLIKE = {"bytes": "bytes", "Variables": "a block"}
-"""What messages call the types whose names do not say it."""
+"""Descriptions, for messages, of types whose names do not describe them."""
 
 
 def place(file: str, line: int) -> str:
@@ -20,7 +20,9 @@ def place(file: str, line: int) -> str:
 
 
 def path(file: str, line: int) -> str:
-    """The same with the path relative to the working directory, which terminals and editors link; else absolute."""
+    """A file and a line in it. Files below the working directory get a relative path, because terminals and editors
+    link such paths. Other files get an absolute path.
+    """
     return f"{_cell(file) or _nearby(file)}:{line}"
 
 

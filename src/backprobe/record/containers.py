@@ -13,14 +13,15 @@ from typing import Any
 from backprobe.record.names import quote
 
 DEEPEST = 8
-MANY = 16  # containers: in a value with more, none is entered twice
+MANY = 16  # in a value with more containers, each container is entered only once
 PLACES = tuple(f".{at}" for at in range(64))
 
 
 def children(value: Any) -> list[tuple[str, Any]] | None:
     """The keys and values directly inside a container; None where the value is not a container."""
     kind = type(value)  # ``isinstance`` would ask the object for its class, which may run the program's code
-    # before dataclasses: transformers' ModelOutput is both, and as a dict it omits fields that are None
+    # Dicts are checked before dataclasses, because transformers' ModelOutput is both. As a dict it omits fields that
+    # are None.
     if issubclass(kind, dict):
         return [(str(key), item) for key, item in dict.items(value)]
     if issubclass(kind, tuple):
@@ -98,7 +99,8 @@ def by_key(value: Any) -> Any:
         return value
     try:
         return {key: by_key(value[key]) for key in value.keys()}  # noqa: SIM118  # one may iterate over its rows
-    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OSError):  # code of its own
+    # the mapping's own code may raise any of these
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OSError):
         return value
 
 
@@ -151,7 +153,7 @@ def leaves(value: Any) -> list[tuple[str, Any]]:
 
 
 def flat_leaves(value: Any) -> list[tuple[str, Any]]:
-    """The same for a container without containers inside it.
+    """Every leaf, with its path, of a container without containers inside it.
 
     >>> flat_leaves((1, 2)), flat_leaves({"k": 3})
     ([('.0', 1), ('.1', 2)], [('.k', 3)])
@@ -185,9 +187,10 @@ def exchanged(
     is_leaf: Callable[[Any], bool] = lambda value: False,
     depth: int = 0,
 ) -> Any:
-    """The value with each leaf replaced. Lists, dicts and dataclasses stay the same objects, so that what the program
-    adds to them reaches the caller; ``undo`` collects functions that restore the old leaves. Tuples are rebuilt. Values
-    for which ``is_leaf`` is true are not entered.
+    """The value with each leaf replaced. Tuples are rebuilt, and values for which ``is_leaf`` is true are not entered.
+
+    Lists, dicts and dataclasses stay the same objects, so that changes by the program reach the caller. ``undo``
+    collects functions that restore the old leaves.
     """
     inside = children(value) if depth < DEEPEST and not is_leaf(value) else None
     if inside is None:

@@ -28,7 +28,9 @@ def write_whole(path: Path, data: bytes) -> None:
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[BinaryIO]:
-    """The same as a context manager that gives an open file, for data that is written in parts."""
+    """A context manager that writes a file completely or not at all. It gives an open file, for data
+    written in parts.
+    """
     target = Path(os.path.realpath(path))  # the target of a link, so that the link stays
     if os.path.lexists(target) and not target.is_file():
         with target.open("wb") as opened:
@@ -51,8 +53,8 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
 
 
 def unwritable(what: str, target: Path, error: Exception, *, asked: str, call: str, smaller: str) -> BadOption:
-    """The error that ``what`` cannot be written. ``call`` is the verb that takes the path; ``smaller`` says what needs
-    less space.
+    """The error that ``what`` cannot be written. ``call`` is the call of the verb that takes the path, and ``smaller``
+    is advice on writing less.
 
     >>> error = OSError(errno.EACCES, "Permission denied")
     >>> unwritable("the drawing", Path("/a.svg"), error, asked="path='/a.svg'", call="path={!r}", smaller="").found

@@ -1,4 +1,4 @@
-"""The element of a result that an element of an operand went into, concluded from their shapes."""
+"""Finds the element of a result to which an element of an operand contributes, from the shapes of both."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ Index = tuple[int, ...]
 
 
 def result_of(at: Index, shape: Index, result: Index) -> Index | None:
-    """The index of that element in the result; None if the shapes leave it open.
+    """The index of the result's element to which the operand's element ``at`` contributes; None if the shapes do not
+    tell.
 
     >>> result_of((1, 2), (2, 3), (2, 3)), result_of((1, 2), (2, 3), (2,)), result_of((1, 2), (2, 3), (2, 1))
     ((1, 2), (1,), (1, 0))

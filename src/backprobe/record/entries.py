@@ -58,7 +58,7 @@ MEANINGS = {
 }
 
 INDEX = "_index"
-"""The attribute of a record that holds what ``record.graph`` keeps with it."""
+"""The attribute of a record in which results computed from the record are cached."""
 
 WHAT = Option("what", str, ("value", "grad"), "'grad'")
 LINES_OF_THEIR_OWN = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.NOT_FLOAT)
@@ -66,8 +66,8 @@ LINES_OF_THEIR_OWN = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.NOT_FL
 
 
 def plain_text(value: Any) -> str:
-    """A number or None as text; else what kind of value it is. Python refuses to print integers of thousands of
-    digits.
+    """A number or None as text; for other values, their kind. (Python refuses to print integers of
+    thousands of digits.)
     """
     if isinstance(value, Lost):
         return f"<{value.why.fields.get('kind', value.reason)}>"
@@ -91,7 +91,8 @@ class Lost:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Alias:
-    """A value that shares memory with the program's own tensor. It is lost when the program writes to that.
+    """A value that shares memory with the program's own tensor. The value is lost when the program writes to the
+    tensor.
 
     ``version`` is the tensor's version at the end of the recording, and ``current`` returns its version now; None if
     the framework does not count writes.
@@ -108,7 +109,7 @@ class Alias:
         return self.tensor if is_same else Lost(Reason("overwritten_since"))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy has its own memory, and its own count of writes: so the value itself is pickled."""
+        """A copy has its own memory and its own count of writes, so the value itself is pickled."""
         return _itself, (self.held,)
 
 
@@ -184,7 +185,7 @@ def _first(texts: Sequence[str], most: int = 12) -> str:
 
 
 def unknown_output(key: object, keys: Collection[str], asked: str) -> UnknownName:
-    """The error about a key that is no output's."""
+    """The error about a key that belongs to no output."""
     return UnknownName(
         f"no output has the key {key!r}",
         asked=asked,
@@ -205,28 +206,32 @@ class Presenting(Protocol):
 class Entry(Printed, Generic[T]):
     """One named value of a recording and the gradient of the output with respect to it.
 
-    ``name`` is the printed name and ``aliases`` the other names of the same value. ``why`` is the code of what took the
-    gradient away, None where it is there; ``reason`` says it in a sentence. ``shape`` and ``dtype`` describe
-    the value as the framework does (dtype without the framework's prefix). ``source`` is None for what no line of
-    code binds, such as a module's parameter. ``op`` is the operation as the source spells it. ``inputs`` are the
-    recorded values that flow directly into this one; values that are not recorded are skipped over. ``reads`` are the
-    recorded values that its expression mentions, whether or not they are differentiated. ``axes`` says what the
-    leading axes of value and gradient count where a value is computed many times at once, as inside ``jax.lax.scan``
-    and ``jax.vmap``: ``("step",)`` for each step of a loop, ``("batch",)`` for each example. It is empty elsewhere.
-    ``indirect`` are the values that went into this one in ways that its expression does not show. ``cause`` is the
-    line that took the gradient away, where it is missing and that is another line than the entry's own; there may be
-    more than this one (``bp.explain``).
-    ``finiteness`` is there where ``nonfinite=True`` asked for it. ``is_leaf`` says whether gradients end at the value
-    itself, as at a parameter; it is None where there is no history, or where the framework has no leaves.
-    ``leaves_reached`` says of a value that nothing came back to that backward reached all leaves that it is computed
-    from and that a block was to train, along other paths, but for those that were frozen since; it is False where the
-    backend does not know. ``replaced`` says that ``replace=`` put another value into the place of what the program
-    computed, and ``replaced_grad`` that ``replace_grad=`` changed the gradient, which is then what flows on from here.
+    ``name`` is the printed name, and ``aliases`` are the other names of the same value. ``why`` is the reason for a
+    missing gradient, as a code; None if there is a gradient. ``reason`` is the same as a sentence. ``shape`` and
+    ``dtype`` describe the value as the framework does, without the framework's prefix. ``source`` is the line that
+    binds the value; None for values without such a line, such as a module's parameter. ``op`` is the operation, as the
+    source spells it.
 
-    Where there are several outputs, since ``of=`` asked for them or a block took gradients of them, ``by_output`` has
-    what each of them brought, by its key, and ``grads`` and ``statuses`` read it. All else is of the one whose key is
-    ``default_output``, if it is there: of what a block called ``backward()`` on. Without one ``status`` is ``ok`` if
-    any of them brought a gradient.
+    ``inputs`` are the recorded values that flow directly into this one; values that are not recorded are skipped over.
+    ``reads`` are the recorded values that its expression mentions, whether or not they are differentiated. ``indirect``
+    are values that went into this one without being mentioned in its expression.
+
+    ``axes`` names the leading axes of value and gradient if the value is computed several times at once, as inside
+    ``jax.lax.scan`` and ``jax.vmap``: ``("step",)`` for the steps of a loop, ``("batch",)`` for the examples. Otherwise
+    it is empty. ``cause`` is the line that removed the gradient, if this is not the entry's own line. There may be
+    further such lines, which ``bp.explain`` finds. ``finiteness`` is only known with ``nonfinite=True``. ``is_leaf`` is
+    True if gradients end at the value, as at a parameter; None if the value has no history, or if the framework has no
+    leaves.
+
+    ``leaves_reached`` is only used for values without a gradient. It is True if backward reached all trained leaves
+    behind the value on other paths, not counting leaves that were frozen later. It is False if the backend does not
+    know. ``replaced`` is True if ``replace=`` replaced the value that the program computed. ``replaced_grad`` is True
+    if ``replace_grad=`` changed the gradient; ``grad`` is then the changed gradient, which flows on from here.
+
+    If ``of=`` requested several outputs, or a block took gradients of several, ``by_output`` has the gradient of each
+    output by its key. ``grads`` and ``statuses`` read these. All other fields then describe the output with the key
+    ``default_output``: the one on which a block called ``backward()``. Without a default output, ``status`` is ``ok``
+    if any output has a gradient.
     """
 
     name: str
@@ -267,7 +272,9 @@ class Entry(Printed, Generic[T]):
 
     @property
     def has_no_value(self) -> bool:
-        """Was the value never seen to be computed? This is independent of its gradient."""
+        """Is the value unknown, because its computation did not run or was not observed? This is independent of its
+        gradient.
+        """
         return self.status is GradStatus.NOT_EXECUTED or self.is_because("used_directly")
 
     def is_because(self, *codes: str) -> bool:
@@ -342,12 +349,12 @@ class Entry(Printed, Generic[T]):
 
     @property
     def grads(self) -> Mapping[str, T]:
-        """The gradients by the key of the output, where there are several."""
+        """The gradients by the key of the output, if there are several outputs."""
         return Gradients(self)
 
     @property
     def statuses(self) -> Mapping[str, GradStatus]:
-        """The status of each gradient by the key of the output, where there are several."""
+        """The status of each gradient by the key of the output, if there are several outputs."""
         return {key: one.status for key, one in self.by_output.items()}
 
     def of_output(self, key: str) -> Entry[T]:
@@ -384,7 +391,7 @@ class Entry(Printed, Generic[T]):
         return shown(facts(self.name, self._parts()))
 
     def _parts(self) -> list[tuple[str, str]]:
-        # The rows of its description, each with a label.
+        # The labelled rows of the entry's description.
         return [
             ("also", ", ".join(self.aliases)),
             ("value", self._in_words(self.held)),
@@ -411,12 +418,12 @@ class Entry(Printed, Generic[T]):
     def plot(self, what: str = "value") -> Any:
         """The value, or with ``what="grad"`` the gradient, as a ``matplotlib`` figure.
 
-        A tensor of one axis is a line; one of several axes is a heat map, whose rows and columns each take some of the
-        axes; one of more than 65,536 elements is a histogram. Of complex numbers it shows magnitudes. NaN and Inf have
-        colours of their own and are counted.
-        ``rec["u"].plot("grad").savefig("u.png")`` writes it.
+        A tensor with one axis is drawn as a line, and a tensor with several axes as a heat map, in which the axes are
+        divided between rows and columns. A tensor of more than 65,536 elements is drawn as a histogram. Complex numbers
+        are shown by their magnitudes. NaN and Inf are drawn in special colours and counted.
+        ``rec["u"].plot("grad").savefig("u.png")`` writes a file.
 
-        Raises NoGradient, Overwritten, NotInstalled, and BadOption where there are no numbers to draw.
+        Raises NoGradient, Overwritten, NotInstalled, and BadOption if there are no numbers to draw.
         """
         WHAT.check(what)
         tensor = self.value if what == "value" else self.grad
@@ -451,20 +458,24 @@ class Entry(Printed, Generic[T]):
 class Record:
     """A recording as plain data. Every backend produces one, and everything else reads it.
 
-    ``names`` maps each full name (all counts written) to the position of its entry, ``printed`` to its printed form.
-    ``backward`` holds the positions of the entries in the order in which the backward pass visited them, ``outputs``
-    of those that were differentiated. ``path_sums`` is there where partials were asked for.
-    ``unseen`` are names the program has that were not selected, for suggestions. ``notes`` say what
-    could not be seen. ``scales`` are the numbers by which the output was multiplied before it was differentiated, as
-    ``GradScaler`` does, each once; None is among them where such a number is not known. ``buffers`` are those of a
-    model that held NaN or Inf before it ran, by their paths; they are looked for with ``nonfinite=True``. So are
-    ``updates``, in blocks. ``framework`` is the one that the program is written in; ``backend`` has the
-    arrays, which may be others after loading. ``none_given`` are gradients that the program's own tapes returned as
-    None. ``training`` is what became of the parameters that a block was to train, where that is known; ``used_at`` is
-    what the source says of entries without a gradient, where nothing is recorded of it. Where there are several
-    outputs, ``by_output`` has what is of one of them alone, by its key; all else is of the one whose key is
-    ``default_output``, if it is there: of what a block called ``backward()`` on. ``passes`` are those that the program
-    ran itself, and ``none_reads`` are gradients that the program read of its own tensors and found None.
+    ``names`` maps each full name (all counts written) to the position of its entry, and ``printed`` maps it to its
+    printed form. ``backward`` has the positions of the entries in the order in which the backward pass reached them,
+    and ``outputs`` the positions of the differentiated entries. ``path_sums`` is only there if partials were requested.
+    ``unseen`` are names in the program that were not selected, for suggestions. ``notes`` say what could not be
+    observed.
+
+    ``scales`` are the factors by which outputs were multiplied before they were differentiated, as by ``GradScaler``,
+    each factor once; None stands for an unknown factor. ``buffers`` are buffers of a model that contained NaN or Inf
+    before it ran, by path, and ``updates`` are writes of NaN or Inf to parameters in a block. Both are only looked for
+    with ``nonfinite=True``. ``framework`` is the framework of the program, and ``backend`` that of the arrays, which
+    may differ after loading. ``none_given`` are gradients that the program's own tapes returned as None, and
+    ``none_reads`` are gradients of its own tensors that the program read and found to be None.
+
+    ``training`` describes the parameters that a block was meant to train, if known. ``used_at`` lists statements that
+    use entries without a gradient, if no recorded value shows their use. ``passes`` are the backward passes that the
+    program ran itself. If there are several outputs, ``by_output`` has the fields that belong to one of them, by its
+    key. All other fields then describe the output with the key ``default_output``: the one on which a block called
+    ``backward()``.
     """
 
     backend: str
@@ -490,7 +501,7 @@ class Record:
     none_reads: tuple[NoneRead, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is copied or pickled: the fields, without the cache that ``record.graph`` adds."""
+        """The state for copying and pickling: the fields, without the cache that ``record.graph`` adds."""
         return {name: value for name, value in vars(self).items() if name != INDEX}
 
     @property

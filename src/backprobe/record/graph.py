@@ -52,7 +52,7 @@ def kept(record: Record, key: object, make: Callable[[], T]) -> T:
 
 
 def alone(record: Record) -> Record:
-    """The same record with its graph, and without anything else that was kept with it."""
+    """A copy of the record with its graph, but without other cached results."""
     graph, found = Graph.of(record), replace(record)
     kept(found, Graph, lambda: graph)
     return found
@@ -77,7 +77,9 @@ class Graph:
         self.entries = record.entries  # not the record itself: it keeps this index, and a cycle would outlive its use
         self._names, self._printed = record.names, record.printed
         self.read_beside: list[tuple[int, int]] = []
-        """Beside ``flows``: what an expression reads that has a history, and that no edge leads from to its result."""
+        """Pairs of entries besides ``flows``: a value with a history that an expression reads, and the expression's
+        result, if no edge connects them.
+        """
 
     @classmethod
     def of(cls, record: Record) -> Graph:
@@ -115,8 +117,8 @@ class Graph:
 
     @cached_property
     def numbered(self) -> Mapping[int, Sequence[int]]:
-        """For each value: all values whose names differ in one number, including itself; not calls of one module or
-        line.
+        """For each value: all values, including itself, whose names differ from its name in one number, such as
+        ``layers.3``. Numbers of calls and bindings, such as ``#1``, do not count.
         """
         alike: dict[str, list[int]] = defaultdict(list)
         for full, at in self._names.items():

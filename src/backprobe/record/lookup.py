@@ -70,7 +70,7 @@ class Lookup:
 
 
 def _without_last(name: str) -> tuple[str, bool]:
-    # The name without ``#-1``, and whether it had that.
+    # The name without ``#-1``, and whether it ended with it.
     read = outside(name)
     for count in COUNT.finditer(name):
         if count[1] == "-1" and read[count.start()]:
@@ -91,7 +91,7 @@ class Index:
         self.entries: dict[str, Entry] = {entry.name: entry for entry in record.entries}
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is copied or pickled: without the look-up of names, which is built again."""
+        """The state for copying and pickling, without the look-up of names, which is built again."""
         return {"record": self.record, "entries": self.entries}
 
     @cached_property

@@ -15,33 +15,36 @@ class WhyNone(StrEnum):
     """Why one of the program's own tapes returned None."""
 
     NOT_WATCHED = "not_watched"  # the source is not a trainable Variable and was not passed to watch()
-    OUTSIDE = "outside"  # something on the way was computed while the tape did not record
+    OUTSIDE = "outside"  # a value on the path was computed while the tape did not record
     NOT_FLOAT = "not_float"  # the source has a dtype without derivatives
-    CUT = "cut"  # an operation on the way lets no gradient through
+    CUT = "cut"  # an operation on the path lets no gradient through
     NOTHING = "nothing"  # the tape was asked for no gradient at all
-    NO_WAY = "no_way"  # no way leads from the source to the target of the tape
+    NO_WAY = "no_way"  # no path leads from the source to the target of the tape
     UNKNOWN = "unknown"
-    WATCHED_LATE = "watched_late"  # something was computed from the source before the tape watched it
+    WATCHED_LATE = "watched_late"  # a value was computed from the source before the tape watched it
     WATCHED_AFTER = "watched_after"  # the target was computed before the tape watched the source
-    CONSTANT = "constant"  # the target was computed from nothing that has a gradient
-    HELD = "held"  # there are ways, but ``stop_gradients=`` held something on each of them constant
-    ZERO = "zero"  # the tape returned zeros instead of None: each way has an operation with a derivative of 0
+    CONSTANT = "constant"  # the target was computed from no value that has a gradient
+    HELD = "held"  # there are paths, but ``stop_gradients=`` held a value on each of them constant
+    ZERO = "zero"  # the tape returned zeros instead of None: each path has an operation with a derivative of 0
 
 
 class CutBy(StrEnum):
     """Why an operation of a framework lets no gradient through."""
 
-    DTYPE = "dtype"  # its result has a dtype without derivatives
-    CAST = "cast"  # the same, and the call chose the dtype: with another one it would have a derivative
+    DTYPE = "dtype"  # the operation's result has a dtype without derivatives
+    # the call chose a dtype without derivatives for the result; with another dtype it would have a derivative
+    CAST = "cast"
     STOP_GRADIENT = "stop_gradient"
-    STOPPED = "stopped"  # the tape did not record when it ran
-    ASSIGNED = "assigned"  # it writes into a Variable
-    NO_DERIVATIVE = "no_derivative"  # the framework defines no derivative for it
-    ZERO_DERIVATIVE = "zero_derivative"  # its derivative is 0 everywhere
-    LEFT = "left"  # its numbers were taken out of the framework without an operation
-    OWN_NONE = "own_none"  # the gradient function that the program defines for it returned None
-    OWN_ZERO = "own_zero"  # such a function returned zeros for a gradient that was not zero
-    INSIDE_ZERO = "inside_zero"  # the Python function that it runs, which is differentiated separately, gave zeros
+    STOPPED = "stopped"  # the tape did not record when the operation ran
+    ASSIGNED = "assigned"  # the operation writes into a Variable
+    NO_DERIVATIVE = "no_derivative"  # the framework defines no derivative for the operation
+    ZERO_DERIVATIVE = "zero_derivative"  # the operation's derivative is 0 everywhere
+    LEFT = "left"  # the operation's numbers were taken out of the framework without an operation
+    OWN_NONE = "own_none"  # the gradient function that the program defines for the operation returned None
+    # the gradient function that the program defines for the operation returned zeros for a gradient that was not zero
+    OWN_ZERO = "own_zero"
+    # the operation runs a Python function, which is differentiated separately and gave zeros
+    INSIDE_ZERO = "inside_zero"
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,10 @@ class NoneGiven:
     zeros with a known cause.
 
     ``name`` is the printed name of the entry ``at`` whose gradient was requested, or the framework's name for a
-    Variable without an entry. ``outside`` are entries on the way that were computed while the tape was not recording,
-    ``cuts`` are operations on the way that let no gradient through, ``targets`` is what the tape differentiated, and
-    ``dtype`` is that of the requested source. ``in_graph`` says that it was the graph of a session, and no tape.
+    Variable without an entry. ``outside`` are entries on the path that were computed while the tape was not recording,
+    and ``cuts`` are operations on the path that let no gradient through. ``targets`` are the values that the tape
+    differentiated, and ``dtype`` is the dtype of the requested source. ``in_graph`` is True if a session's graph was
+    differentiated instead of a tape.
     """
 
     at: Position | None
@@ -87,14 +91,15 @@ class WhyEmpty(StrEnum):
     COMPUTED = "computed"  # the tensor is not a leaf, and does not retain its gradient
     FROZEN = "frozen"  # the tensor does not require a gradient
     NOT_RUN = "not_run"  # no recorded pass had run before
-    # only passes that return gradients had run, and these do not set ``.grad``
+    # Only passes that return gradients had run. These do not set ``.grad``.
     GRADIENTS_RETURNED = "gradients_returned"
-    CLEARED = "cleared"  # a pass had set it, and it was cleared again
-    LIMITED = "limited"  # a pass went through it, but was asked for the gradients of other tensors alone
-    RETAINED_LATE = "retained_late"  # retain_grad() was called on it only after the pass, or as for LIMITED
-    NOT_REACHED = "not_reached"  # the passes until then did not reach it
-    ITEM = "item"  # the program read an item of it, which is a new tensor each time
-    GIVEN = "given"  # a pass that returns gradients returned None for it
+    CLEARED = "cleared"  # a pass had set the gradient, and it was cleared again
+    LIMITED = "limited"  # a pass went through the tensor, but was asked only for the gradients of other tensors
+    # retain_grad() was called too late: after the pass, or although the pass was limited to other tensors
+    RETAINED_LATE = "retained_late"
+    NOT_REACHED = "not_reached"  # the passes so far did not reach the tensor
+    ITEM = "item"  # the program read an item of the tensor, which is a new tensor each time
+    GIVEN = "given"  # a pass that returns gradients returned None for the tensor
     UNKNOWN = "unknown"
 
 

@@ -9,11 +9,13 @@ from backprobe.record.positions import Position, named_by
 from backprobe.record.source import Source
 
 Kind = Literal["finite", "inf", "nan"]
-"""The worst among the numbers of a tensor."""
+"""The worst kind of number in a tensor."""
 
 BEFORE: Final = "before"
 GradientKind = Literal["finite", "inf", "nan", "none", "before"]
-"""The same of a gradient, which may be missing, or may have played no part."""
+"""The worst kind of number in a gradient: ``none`` if there was no gradient, and ``before`` if the parameters were bad
+before.
+"""
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,9 @@ EXPERIMENTS = (
     Option("seconds", int | float, 0, "30.0", says="a number of seconds from 0 on"),
     Option("runs", int, 0, "40"),
 )
-"""May the program of a recording run again, how long may it have taken, and how often may it run?"""
+"""The options of verbs that run a recorded program again: whether they may, how long its run may have taken, and how
+often it may run.
+"""
 
 
 def check_options(given: Mapping[str, Any], options: Sequence[Option]) -> None:
@@ -74,7 +76,7 @@ def check_options(given: Mapping[str, Any], options: Sequence[Option]) -> None:
 
 
 def check_texts(name: str, texts: Any, example: str = "'x'") -> None:
-    """Raise BadOption unless it is a text or a list of texts."""
+    """Raise BadOption unless ``texts`` is a text or a list of texts."""
     if isinstance(texts, str):
         return
     is_list = isinstance(texts, Sequence | set | frozenset) and not isinstance(texts, bytes)
@@ -88,7 +90,7 @@ def check_texts(name: str, texts: Any, example: str = "'x'") -> None:
 
 
 def check_folder(path: Any, headline: str, asked: str, instead: str) -> None:
-    """Raise BadOption unless it is the path of a file or folder."""
+    """Raise BadOption unless ``path`` is the path of a file or folder."""
     if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
         found = "no text" if path == "" else "the character NUL in it" if "\0" in str(path) else kind(path)
         raise BadOption(headline, asked=asked, found=found, next=instead)

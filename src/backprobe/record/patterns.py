@@ -62,7 +62,7 @@ class Pattern:
 
     @cached_property
     def asks_operations(self) -> bool:
-        """Does it select unnamed operations, such as ``mul()``?"""
+        """Does the pattern select unnamed operations, such as ``mul()``?"""
         return r"\(" in self.text if self.scope is None else bool(self.local and re.search(r"\(\)(#\d+)?$", self.local))
 
     def matches(self, full: str) -> bool:
@@ -214,11 +214,11 @@ class Selection:
     might_want: Callable[[str], bool]
     """Is a name (without counts) selected under some count?"""
     wants_return: Callable[[str], bool]
-    """Might what this scope (without counts) returns, or a leaf of that, be selected?"""
+    """Might the return value of this scope (without counts), or a leaf of the return value, be selected?"""
     wants_locals: Callable[[str], bool]
     """Might a local of this scope (without counts) be selected? Then its source must be rewritten."""
     wants_calls: Callable[[str], bool]
-    """Might a function called from this scope hold something selected? Then its calls are followed."""
+    """Might a function that this scope calls contain selected values? Then its calls are followed."""
     of_scope: Callable[[str], Decisions[bool]]
     """Which locals of a scope (without counts) are selected under some count."""
 
@@ -294,7 +294,7 @@ class Selection:
 
 
 def is_operation(name: str) -> bool:
-    """Is it the name of an unnamed operation, such as ``mul()``?"""
+    """Is this the name of an unnamed operation, such as ``mul()``?"""
     return "()" in name and re.search(r"\(\)(#\d+)?(\.|$)", name) is not None
 
 

@@ -45,16 +45,22 @@ class Note(Reason):
 
 
 WRITTEN_SINCE = frozenset({"written_since", "written_since_past_autograd"})
-"""The output does not depend on this version of a value that was written later: perhaps it depends on a newer one."""
+"""Codes for an older version of a value that was written to. The output does not depend on this version, but perhaps on
+a newer one.
+"""
 
 LIMITED = frozenset({"no_path_to_inputs", "beside_inputs"})
-"""The call that took gradients did not go there: its line is the cause."""
+"""Codes for a value outside of the paths to which a differentiating call was limited. The line of this call
+is the cause.
+"""
 
 CUT_IN_GRAPH = frozenset({"no_derivative", "custom_gradient"})
-"""The output is computed from it, by the graph itself, and no gradient comes back: the line may not show why."""
+"""Codes for a value from which the graph computes the output, but which gets no gradient. The value's line may not show
+why.
+"""
 
 SENTENCES = {
-    # of every framework
+    # Sentences for every framework.
     "not_tensor": "it is {kind}",
     "side_effect": "{name} was not run again to look for useless gradients: it {effect}",
     "written_before_again": "the arguments were written to since, so the program was not run again to look for useless "
@@ -71,7 +77,7 @@ SENTENCES = {
     "no_history": "it was computed from differentiated values, but has no gradient history",
     "inherited": "it was computed from a value that is itself {status}",
     "no_path": "no path leads from it to the output",
-    # for a derivative that the program took, or a value computed from such derivatives
+    # Sentences about derivatives that the program took, and values computed from these.
     "no_path_of_gradient": "no path leads from it to the output",
     "state_no_path": "no path leads from it to the output; it is {kind} and not a parameter",
     "written_since": "no path leads from it to the output; it was modified later",
@@ -81,7 +87,7 @@ SENTENCES = {
     "line_not_run": "no line that binds it was seen to run",
     "no_tensor_bound": "no tensor was seen in what the lines that ran bound it to",
     "in_compiled": "it did not run, or it ran inside {functions}, which is compiled",
-    # of PyTorch
+    # Sentences for PyTorch.
     "frozen_no_grad": "nothing recorded that it was computed from requires a gradient, and it ran under {mode}",
     "no_grad": "it was computed under {mode} from differentiated values",
     "reentrant_checkpoint": "its reentrant checkpoint records nothing, as no input of it requires a gradient",
@@ -130,7 +136,7 @@ SENTENCES = {
     "backward_in_other_thread": "backward() was called by another thread than the one that opened the block",
     "backward_cut_short": "a backward() raised, or is still running, and has not reached it",
     "backward_unfinished": "backward did not finish",
-    # reasons why a guard does not repeat a call
+    # Reasons why a guard does not repeat a call.
     "processes_wait": "several processes work together, and would wait for each other",
     "call_compiled": "it runs compiled",
     "parameters_written": "parameters were written since",
@@ -142,7 +148,7 @@ SENTENCES = {
     "repeat_raised": "made again, it raised {error}",
     "repeat_takes": "made again, it took what came next from {kind}",
     "repeat_finite": "made again, it brought no NaN or Inf",
-    # of TensorFlow
+    # Sentences for TensorFlow.
     "not_trainable": "it is a Variable with trainable=False",
     "recomputed": "it ran in a checkpoint (tf.recompute_grad, keras.RematScope), which runs it again to differentiate",
     "tape_stopped": "it was computed from differentiated values while their tape was stopped",
@@ -152,7 +158,7 @@ SENTENCES = {
     "block_not_over": "the block has not ended",
     "block_raised": "the block was left by {error}",
     "block_forked": "the block was left by a forked process, which cannot differentiate it",
-    # of TensorFlow's graphs
+    # Sentences for TensorFlow's graphs.
     "not_needed": "nothing on the way to the output needs it, so the run does not compute it",
     "output_without": "the output is not computed from it",
     "stop_gradient": "it was computed from differentiated values, and tf.stop_gradient lets no gradient through",
@@ -168,20 +174,20 @@ SENTENCES = {
     "in_loop_or_branch": "{name} is inside a loop or a branch of the graph, where TensorFlow gives it no value of its "
     "own; what goes in and what comes out have names",
     "written_in_run": "{operation} may write to it during this run: each of its reads is a value of its own",
-    # of JAX
+    # Sentences for JAX.
     "unseen_transform": "it is computed inside a transformation that backprobe cannot see into",
     "branch_not_taken": "the branch that computes it was not taken",
     "while_loop": "it is computed in a loop whose number of iterations is not known beforehand: no reverse mode",
     "custom_rule": "it is computed inside a function with a derivative rule of its own",
     "primitive_not_entered": "it is computed inside JAX's {primitive}, which backprobe does not enter",
-    # reasons why values are lost
+    # Reasons why values are lost.
     "original_unseen": "it was computed inside a function that JAX traces, and has no value outside of it",
     "memory_freed": "its memory was freed",
     "data_reshaped": "its data was replaced by another tensor's of another shape or dtype",
     "overwritten_since": "it was modified in place after the recording was over",
     "overwritten_unseen": "it was modified in place by a call that backprobe cannot see into",
     "term_lost": "an output that it is the sum of is lost",
-    # notes about a recording
+    # Notes about a recording.
     "not_followed": "{name} was not followed: {why}",
     "block_not_read": "the variables of {name} were not recorded: {why}",
     "already_probed": "{name} was not followed: it is already being probed",
@@ -240,7 +246,7 @@ SENTENCES = {
     "operation that has no derivative or a derivative of 0: {operations}",
     "cut_beside": "no gradient flows back along {text} ({at}) to {value}: intended?",
     "detached_beside": "no gradient flows back along {text} ({at}) to {value}: it is detached there",
-    # notes about an entry
+    # Notes about an entry.
     "zero_behind": "its gradient is zero everywhere, and every path to it goes through {functions} ({at}: {text})",
     "hook_not_called": "a hook of the cell is on it, and was not called, since the cell runs no backward itself",
     "hooked": "a hook is on it, and may change the gradient that arrives here",
@@ -256,11 +262,11 @@ SENTENCES = {
     "partials_wait": "its local partials are missing: to take them, several processes would wait for each other",
     "partials_missing": "it is not connected, and its local partials are missing: {error}",
 }
-"""The sentence of each code. A field in braces is filled in with what the code was reported with."""
+"""The sentence of each code. Fields in braces are replaced by the texts that were reported with the code."""
 
 
 NOT_FETCHED = ("in_graph", "not_fetched", "not_run_again")
-"""Why the value of a graph's tensor is not there."""
+"""Codes for the reasons why a tensor in a graph has no value."""
 
 COPY = 'bp.probe(..., values="copy")'
 FETCH = "its name among what session.run fetches, or rec = bp.probe(output, session=session)(feed)"
@@ -278,4 +284,4 @@ WHY_LOST = {
         "return it from the function that is transformed (torch.func.grad and vjp: has_aux=True)",
     ),
 }
-"""By the reason why a value is not there: why that loses it, and what to do."""
+"""For each reason why a value is missing: an explanation, and advice."""

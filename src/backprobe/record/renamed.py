@@ -46,7 +46,7 @@ def refuse_renamed(call: str, names: Mapping[str, Spelling], given: Mapping[str,
             call, added = one, ""
             break
         placed = re.search(rf"\b{name}\b(?![(=])", call)
-        if placed is not None:  # now a positional argument
+        if placed is not None:  # the parameter has become a positional argument
             call = call[: placed.start()] + value + call[placed.end() :]
         else:
             added += f", {one}"

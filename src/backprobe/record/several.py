@@ -18,7 +18,7 @@ TOTAL = "total()"
 
 
 class Arithmetic(Protocol):
-    """What a sum of outputs requires of a recording's tensors."""
+    """The operations on tensors that a sum of outputs needs."""
 
     def weighted(self, terms: Sequence[tuple[float | None, Any]]) -> Any:
         """The weighted sum of tensors; a weight of None stands for 1."""

@@ -1,4 +1,4 @@
-"""The line of code where a value got its name."""
+"""The line of code that gave a value its name."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def merge_columns(into: Mapping[str, Numbers], other: Mapping[str, Numbers], whe
             into[column][where] = held
 
 
-# statistics computed from rows
+# Statistics that are computed from rows.
 
 
 def _mean(of: Mapping[str, Numbers]) -> Numbers:
@@ -148,7 +148,9 @@ STATISTICS: Mapping[str, tuple[tuple[str, ...], Callable[[Mapping[str, Numbers]]
     "std": (("finite", "sum", "squares"), _std),
     "absmax": (("finite", "min", "max"), _absmax),
 }
-"""By the name of a statistic: the columns that it is computed from, and how. It is NaN where there are no numbers."""
+"""For each statistic by name: the columns from which it is computed, and the function. The result is NaN if there are
+no numbers.
+"""
 
 
 def statistic(name: str, columns: Mapping[str, Numbers]) -> Numbers:

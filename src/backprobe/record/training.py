@@ -9,14 +9,14 @@ from backprobe.record.positions import Position
 from backprobe.record.source import Source
 
 HOOK = "hook"
-"""In place of a mode, for a function that is hooked to a module's forward."""
+"""Stands in a call's ``mode`` for a hook function on a module's forward."""
 
 CHECKPOINT = "checkpoint"
-"""In place of a mode, for a reentrant checkpoint that is given nothing which requires a gradient."""
+"""Stands in a call's ``mode`` for a reentrant checkpoint without any argument that requires a gradient."""
 
 
 APPLIED = "applied"
-"""In place of a mode, for a function with a backward of its own, in which no history is recorded."""
+"""Stands in a call's ``mode`` for a function with its own backward, inside which no history is recorded."""
 
 
 class ModuleRan(StrEnum):
@@ -88,7 +88,7 @@ class Untrained:
 
 
 class Stray(StrEnum):
-    """What kind of tensor is this that no optimizer holds, if it does not lie in a plain list, tuple or dict?"""
+    """The kind of a tensor that no optimizer holds, if the tensor is not in a plain list, tuple or dict."""
 
     TENSOR = "tensor"  # a plain tensor that gets a gradient
     COMPUTED = "computed"  # computed once, from a leaf that gets a gradient
