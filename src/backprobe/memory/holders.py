@@ -79,7 +79,7 @@ class Holders:
         return [self._way(one, owners) if id(one) in owners else None for one in held]
 
     def _way(self, held: Any, owners: Mapping[int, Any]) -> Holder:
-        # The way from a variable down, read from its end.
+        # The path from a variable to an object, followed from the object upwards.
         path, name, one, seen = "", "", held, {id(held)}
         while (owner := owners[id(one)]) is not None:
             seen.add(id(owner))

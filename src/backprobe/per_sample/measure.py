@@ -52,7 +52,8 @@ def _of(asked: AskedSamples[...], whole: Recording) -> str:
 
 
 def _as_alone(runs: SampleRuns, whole: Recording, wanted: Sequence[Wanted]) -> list[Wanted]:
-    # The wanted values as the first sample computes them alone. Raises Unsupported where it cannot.
+    # The wanted values as computed for the first sample alone. Raises Unsupported if a single sample cannot be
+    # computed.
     first = runs.batch.part(0, 1)
     try:
         alone = runs.probed(first, [one.keys[0] for one in wanted], backward=False)

@@ -1,7 +1,7 @@
 """Alerts: problems of a training that its run shows, each with the step, the number and the threshold's source.
 
-``run.alerts`` asks for them. Rules read the statistics on disk, so they cost the training nothing. What a rule says
-about a step depends only on that step and earlier ones: later steps add alerts and change none.
+``run.alerts`` computes them. Rules read the statistics on disk, so they cost the training nothing. An alert about a
+step depends only on this step and earlier ones: later steps add alerts, but change none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def alerts(reader: RunReader, until: int | None = None, judge: Judge | None = No
 
     A ``judge`` that was used for the same run before reads only the steps that were added since.
     """
-    from backprobe.rules.judge import Judge  # which imports NumPy
+    from backprobe.rules.judge import Judge  # imports NumPy
     from backprobe.rules.ranks import with_ranks
     from backprobe.rules.window import loss_of
     from backprobe.storage.runs.merged import LOGGED

@@ -1,6 +1,6 @@
-"""Gradients that are never cleared, so that each step adds its own to those of the step before.
+"""Gradients that are never cleared, so that each step adds its own gradients to those of the step before.
 
-Whether they are is a fact that the watch stores for each step: ``.grad`` was still as the step before had left it.
+The watch stores this as a fact for each step: ``.grad`` was unchanged since the end of the step before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ REMEDY = "optimizer.zero_grad() before each backward()"
 
 
 class Accumulated:
-    """Needs only the count that is stored with each step."""
+    """Finds gradients that are not cleared. Needs only the count that is stored with each step."""
 
     def __init__(self, rows: RunRows) -> None:
         self.found: list[Alert] = []

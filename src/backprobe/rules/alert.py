@@ -15,13 +15,13 @@ MOST = 6  # names that one alert lists
 
 @dataclass(frozen=True, repr=False)
 class Alert(Finding):
-    """A problem of a training: ``kind``, ``name`` and ``headline`` as in any finding, and the step since when.
+    """A problem of a training, with the step at which it began.
 
-    ``source`` is the line that calls the module; for a loss function of JAX it is the line that binds the name.
-    ``step`` is the first step at which the problem could be recognised from that step and earlier ones. ``field`` is
-    the statistic of ``name`` that was read, and ``number`` its value there, which passed ``threshold``. ``facts`` say
-    where the threshold comes from, and ``remedy`` what to look at. ``ranks`` are the processes that have NaN or Inf, if
-    others have none.
+    ``kind``, ``name`` and ``headline`` are those of any finding. ``source`` is the line that calls the module; for a
+    loss function of JAX it is the line that binds the name. ``step`` is the first step at which the problem could be
+    recognised from that step and earlier ones. ``field`` is the statistic of ``name`` that was read, and ``number`` its
+    value there, which passed ``threshold``. ``facts`` say where the threshold comes from, and ``remedy`` what to look
+    at. ``ranks`` are the processes that have NaN or Inf, if others have none.
     """
 
     step: int = 0
@@ -50,7 +50,7 @@ def line_of(name: str, lines: Mapping[str, Source]) -> Source | None:
 
 @dataclass(frozen=True)
 class Sighting:
-    """A name to which a rule applies, since which step, and the number that shows it."""
+    """A name to which a rule applies, the first step in which it does, and the number that shows it."""
 
     step: int
     name: str
@@ -60,7 +60,8 @@ class Sighting:
 def alert(
     kind: str, seen: Sequence[Sighting], field: str, headline: str, remedy: str, facts: Sequence[str] = ()
 ) -> list[Alert]:
-    """A single alert for everything that one rule has seen, about the first of it; no alert if it has seen nothing.
+    """A single alert for everything that a rule has seen. It describes the first sighting; there is no alert without
+    one.
 
     ``headline`` is a format with the fields ``name`` and ``number``.
     """

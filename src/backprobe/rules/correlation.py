@@ -1,4 +1,4 @@
-"""A lower bound for a correlation, given how much chance may have added: Fisher's z transformation."""
+"""A lower bound of a correlation that may be due to chance, by Fisher's z transformation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ERRORS = 2.5  # standard errors
 
 
 def surely(correlation: Any, count: Any) -> Any:
-    """A correlation, or a cosine, of so many pairs of numbers, less 2.5 standard errors of Fisher's z.
+    """A correlation or cosine of ``count`` pairs of numbers, reduced by 2.5 standard errors of Fisher's z.
 
     >>> round(float(surely(0.9, 12)), 2), round(float(surely(0.9, 100)), 2)
     (0.56, 0.84)

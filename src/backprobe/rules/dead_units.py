@@ -1,4 +1,4 @@
-"""A part of a layer's units is dead: their bias and their weights get a gradient of exactly 0, step after step."""
+"""Some of a layer's units are dead: their bias and their weights get a gradient of exactly 0, step after step."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from backprobe.rules.units import OF_DEAD
 from backprobe.rules.window import Firsts, Mask, Matrix, RunRows, Window, lasting
 
 HALF = RULES["dead_units"].threshold
-LASTING, OFTEN = 10, 6  # steps, and those of them with the smallest number: of units merely silent, it is another
-FEWEST = 8  # rows: as of a recording
+# In so many steps, so many must have the smallest number of zeros. Units that are merely silent vary in number.
+LASTING, OFTEN = 10, 6
+FEWEST = 8  # rows, as for recordings
 SOME_DEAD = "{off} of {units} units of {{name!r}} are dead"
 ZERO = (
     "in {steps} steps on end the gradients of {bias!r} and {weight!r} are exactly 0 for as many, over {rows} rows each"
@@ -24,7 +25,9 @@ ZERO = (
 
 @dataclass(frozen=True)
 class BiasedLayer:
-    """The rows of a bias, of its weight, and of what was returned by the module that ran next, or by its own."""
+    """A layer's row numbers: its bias, its weight, and the values returned by its own module and by the one
+    that ran next.
+    """
 
     bias: int
     weight: int
@@ -32,15 +35,16 @@ class BiasedLayer:
 
 
 class DeadUnits:
-    """Looks at biases of which more than half, and not all, have a gradient of 0, always the same number of them but
-    for what is silent in some steps.
+    """Finds layers in which more than half of the units are dead, but not all.
 
-    A ReLU is known by what is returned behind the layer: nothing negative, and a share of zeros that is no smaller.
+    The gradient of the bias must be 0 for the same number of units in most steps. A further unit may be silent in some
+    steps. A ReLU behind the layer is recognised by the returned values: none is negative, and the share of zeros is at
+    least as large.
     """
 
     def __init__(self, rows: RunRows) -> None:
         self.dead = Firsts()
-        self.facts: dict[str, tuple[str, str]] = {}  # by name: the headline's beginning, and what was seen
+        self.facts: dict[str, tuple[str, str]] = {}  # by name: the beginning of the headline, and the supporting fact
 
     def look(self, window: Window) -> None:
         used, values = window.used, window.values
@@ -87,7 +91,7 @@ class DeadUnits:
 
 
 def _least(zeros: Matrix) -> tuple[Matrix, Mask]:
-    # The smallest number of the last steps; and where most of these have just that.
+    # The smallest number in the last steps, and whether most of these steps have this number.
     least, is_often = numpy.zeros(zeros.shape), numpy.zeros(zeros.shape, bool)
     if zeros.shape[1] >= LASTING:
         last = numpy.lib.stride_tricks.sliding_window_view(zeros, LASTING, axis=1)
@@ -97,7 +101,8 @@ def _least(zeros: Matrix) -> tuple[Matrix, Mask]:
 
 
 def _layer(window: Window, bias: int) -> BiasedLayer | None:
-    # Its other parameter, and the value of its module and of the one that ran next.
+    # The layer of a bias: its only other parameter, and the values returned by its module and by the module that ran
+    # next.
     used, values = window.used, window.values
     module = used.names[bias].rpartition(".")[0]
     own = [at for at, name in enumerate(used.names) if at != bias and name.rpartition(".")[0] == module]

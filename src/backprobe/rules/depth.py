@@ -14,7 +14,9 @@ from backprobe.rules.window import Mask, Matrix, RunRows, Table, Window, first_o
 FEWEST = 3  # layers
 VANISHED, EXPLODED = (RULES[kind].threshold for kind in ("vanishing", "exploding"))
 REST = 1e-2
-"""The ratio must also be below this without the layer that divides most: a head that starts at zero is not depth."""
+"""The ratio must be below this even without the layer with the largest drop. A head that starts at zero causes one
+large drop, which is not an effect of depth.
+"""
 LASTING = 3  # steps
 NUMBER = re.compile(r"\d+")
 ORDER = "{} layers, from {!r} to {!r}; norms of the gradient there: {:.3g}, {:.3g}"
@@ -25,7 +27,9 @@ MEND = {
 
 
 class Depth:
-    """Every series of layers. Parameters are used only if no module has gradients."""
+    """Finds vanishing and exploding gradients in every series of layers. Uses parameters only if no module
+    has gradients.
+    """
 
     def __init__(self, rows: RunRows) -> None:
         self.series: list[tuple[list[str], list[int]]] | None = None
@@ -60,20 +64,21 @@ class Depth:
 
 
 def _may_be(squares: Matrix, rows: Sequence[int]) -> bool:
-    # Does any step have such a ratio between the first and the last layer? In most runs none has.
+    # Does any step have such a ratio between the first and the last layer? Most runs have no such step.
     first, last = squares[rows[0]], squares[rows[-1]]
     return bool(((first < VANISHED**2 * last) | (first > EXPLODED**2 * last)).any())
 
 
 def series(names: Sequence[str]) -> list[list[str]]:
-    """Names that differ in one number alone, in the order of it, where that is the order in which they ran.
+    """Groups of names that differ in a single number, ordered by this number, if the layers also ran in this order.
 
     >>> series(["h.0.fc", "h.1.fc", "h.2.fc", "head"])
     [['h.0.fc', 'h.1.fc', 'h.2.fc']]
     """
     groups: dict[str, dict[int, str]] = {}
     for name in names:
-        if name.rpartition(":")[2].partition(".")[0] == "return":  # the number counts the values that one call returns
+        # here the number counts the values that one call returns
+        if name.rpartition(":")[2].partition(".")[0] == "return":
             continue
         for found in NUMBER.finditer(name):
             groups.setdefault(f"{name[: found.start()]}*{name[found.end() :]}", {})[int(found[0])] = name
@@ -83,7 +88,8 @@ def series(names: Sequence[str]) -> list[list[str]]:
 
 
 def along(norms: Matrix) -> tuple[Matrix, Mask, Mask]:
-    """Of the norms of layers × steps: the first divided by the last, and where gradients vanish and explode.
+    """The first layer's norm divided by the last layer's, for each step, and the steps in which gradients vanish and
+    explode.
 
     >>> along(numpy.array([[1e-6], [1e-3], [1.0]]))[1].tolist()
     [True]
@@ -99,7 +105,7 @@ def along(norms: Matrix) -> tuple[Matrix, Mask, Mask]:
 
 
 def said(kind: str) -> str:
-    """The headline for a kind: a format with the fields ``name`` and ``number``."""
+    """The headline for a kind of finding, as a format with the fields ``name`` and ``number``."""
     verb = "vanish" if kind == "vanishing" else "explode"
     return f"the gradients {verb} on the way to '{{name}}': {{number}} times that at the last layer"
 

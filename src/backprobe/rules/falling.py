@@ -16,15 +16,15 @@ from backprobe.rules.correlation import surely
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import Matrix, RunRows, Steps, Window
 
-LEAST, MOST = 12, 400  # steps, from the first on
-MORE = 10  # the growing window is examined again when it has grown by 1/10
+LEAST, MOST = 12, 400  # in steps, counted from the first one
+MORE = 10  # the growing window is examined again after it has grown by 1/10
 TIED, SURE = RULES["falling_loss"].threshold, 2.5  # a correlation; standard errors of the fall
 VARIES = 1e-4  # variation as a share of the mean gradient
 REMEDY = "the sign of the loss: an optimizer makes it as small as it can"
 
 
 class Falling:
-    """Every logged loss, while it is negative. Needs gradients."""
+    """Examines every logged loss while it is negative. Needs gradients."""
 
     def __init__(self, rows: RunRows) -> None:
         self.falls: dict[str, Falls] = {}
@@ -46,8 +46,8 @@ class Falls:
         self.judged, self.is_over = 0, False
         self.steps: list[int] = []
         self.loss = numpy.empty(0)
-        self.norms: Matrix | None = None  # of the values that modules return, rows × steps
-        self.total = numpy.empty(0)  # of all parameters together; NaN if there are none
+        self.norms: Matrix | None = None  # for the values that modules return: rows × steps
+        self.total = numpy.empty(0)  # for all parameters together; NaN if there are none
         self.next_end = LEAST
 
     def look(self, window: Window, name: str, steps: Steps, numbers: Matrix) -> None:
@@ -75,7 +75,7 @@ class Falls:
         self.total = numpy.append(self.total, total)
 
     def _judge(self, name: str) -> None:
-        # Examine the growing window until the loss surely falls without bound, or no more steps are there.
+        # Examine the growing window until it is certain that the loss falls without bound, or until no steps are left.
         while self.next_end <= len(self.loss) and not self.found:
             end = self.next_end
             self.next_end += 1 + end // MORE

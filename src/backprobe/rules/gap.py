@@ -13,7 +13,7 @@ class Gap(Finding):
 
     ``kind`` is the reason as a code, such as ``"not_called"`` or ``"no_grad"``. ``steps`` are the numbers of the steps,
     and ``kinds`` the kinds of numbers that are missing: ``"value"``, ``"grad"``. ``names`` are all names with this gap,
-    and ``name`` is the first of them. ``lost`` are parameters of these modules that have no gradient in the same steps.
+    and ``name`` is the first one. ``lost`` are parameters of the named modules that have no gradient in the same steps.
     """
 
     steps: tuple[int, ...] = ()

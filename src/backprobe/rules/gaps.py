@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST = 6  # stretches of steps that a line lists
 Steps = tuple[int, ...]
 Cause = tuple[GapCode, tuple[str, ...], Steps]
-"""What distinguishes a gap: the reason, the kinds of numbers that are missing, and the steps."""
+"""The fields that distinguish gaps: the reason, the missing kinds of numbers, and the steps."""
 
 
 def gaps(reader: RunReader) -> Report:
@@ -123,7 +123,7 @@ def _gap(
 
 
 def _stretches(steps: Iterable[int]) -> str:
-    """Steps in words: those that follow each other at the most frequent distance are a stretch.
+    """Steps in words. Steps that follow each other at the most frequent distance are written as a range.
 
     >>> _stretches([3]), _stretches([0, 10, 20, 25])
     ('step 3', 'steps 0 to 20 (3), 25')

@@ -31,7 +31,7 @@ from backprobe.storage.runs.layout import IS_OPEN
 from backprobe.storage.runs.merged import RunReader, logged
 
 MOST, FEWEST, NUMBERS = 1024, 256, 1 << 18
-"""The most and the fewest steps that are judged at once, and the numbers of a column that are read at once: 2 MB."""
+"""The most and the fewest steps that are judged together; and how many numbers of a column are read together, 2 MB."""
 WHOLE, NONFINITE = ("count", "finite", "sum"), ("nan", "posinf", "neginf")
 KINDS = (
     NonfiniteRule,
@@ -54,7 +54,7 @@ KINDS = (
 
 
 class RunningRule(Protocol):
-    """A rule in use: it is given windows in order, and reports what it has found in all of them so far."""
+    """A rule in use. It receives windows in order, and reports everything that it has found in them so far."""
 
     def look(self, window: Window) -> None: ...
 
@@ -62,24 +62,24 @@ class RunningRule(Protocol):
 
 
 class RunState:
-    """The state after the steps so far: their number, which of them count, what was logged, and what the rules
-    remember.
+    """The state after the steps judged so far: their number, the places of those that count, the logged numbers, and
+    the memory of the rules.
     """
 
     def __init__(self, rows: RunRows) -> None:
         self.rules: list[RunningRule] = [kind(rows) for kind in KINDS]
-        self.info: NDArray[Any] | None = None  # of the judged steps
+        self.info: NDArray[Any] | None = None  # stored facts about the judged steps
         self.kept: Steps = numpy.empty(0, numpy.int64)  # places of the latest steps that count
-        # the number of steps that count, and the same including steps in which nothing was measured
+        # The number of steps that count; and that number including steps in which nothing was measured.
         self.count = self.all_count = 0
         self.begins: int | None = None  # the number of the first step
-        self.takes_turns = False  # in the first step each of several optimizers had its own backward pass
+        self.takes_turns = False  # in the first step, did each of several optimizers have a backward pass of its own?
         self.logged: dict[str, tuple[Steps, Matrix]] = {
             row.name: (numpy.empty(0, numpy.int64), numpy.empty(0)) for row in rows.logged
         }
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RunState:
-        # Copies what the rules remember, and shares what belongs to the run.
+        # Copies the memory of the rules, and shares the objects that belong to the run.
         found = RunState.__new__(RunState)
         vars(found).update({**vars(self), "rules": [copy.deepcopy(one, memo) for one in self.rules]})
         found.logged = dict(self.logged)
@@ -135,7 +135,7 @@ class Judge:
         return [rank.index() for rank in self.reader.ranks.values()]
 
     def _is_ahead(self, end: int, last: int) -> bool:
-        # Were these steps already judged, from unchanged files?
+        # Were these steps judged before, from unchanged files?
         if self.ahead is None or self.ahead[:2] != (end, last):
             return False
         before, now = self.ahead[2], self._indices()
@@ -196,8 +196,8 @@ class Judge:
         state.kept = kept[-BACK:]
 
     def _log(self, state: RunState, part: WindowPart, info: NDArray[Any]) -> dict[str, tuple[Steps, Matrix]]:
-        # What was logged in the last steps of this part, including steps that a scaler skipped. Also added to what is
-        # kept.
+        # The numbers logged in the last steps of this part, including steps that a scaler skipped. They are also added
+        # to the stored ones.
         rows, found = self.rows.logged, dict[str, tuple[Steps, Matrix]]()
         if not rows:
             return found

@@ -1,10 +1,10 @@
 """A loss that jumps up and stays there, found by comparing a window of steps with the window before it.
 
-Either every number of the second window lies above every number of the first, or so many pairs do that chance would
-produce it once in a million windows (Mann and Whitney). The mean must also have risen by a standard deviation of the
-first window, by 5 %, by more than a steady rise explains, and by 1.5 times as much as between any two such windows
-before. And two means must fit the numbers better than a straight line does, unless the second window has only four
-steps, in which a loss that diverges is still on its way.
+Either every number of the second window lies above every number of the first one; or so many pairs of numbers are in
+this order that chance would produce as many only once in a million windows (Mann and Whitney). The mean must also have
+risen by a standard deviation of the first window, by 5 %, by more than a steady rise explains, and by 1.5 times as much
+as between any two such windows before. And two means must fit the numbers better than a straight line does. This is not
+required of a second window with only four steps, in which a diverging loss may still be rising.
 """
 
 from __future__ import annotations
@@ -17,20 +17,23 @@ from backprobe.rules.rule import RULES
 from backprobe.rules.window import Mask, Matrix
 
 APART = (4, 40), (6, 18), (8, 12)
-"""Lengths of the second and first window. If nothing has changed, all numbers are apart in one of 100,000 windows."""
+"""Lengths of the second and the first window. If nothing has changed, chance separates all numbers in 1 of 100,000
+windows.
+"""
 MIXED = (16, 48), (32, 64)
-DEVIATIONS = 4.75  # standard deviations of the number of pairs: one in a million
-# among the first 16 steps, four that lie above 6 times the four before them are a jump
+DEVIATIONS = 4.75  # standard deviations of the number of pairs; chance exceeds this once in a million windows
+# Among the first 16 steps, four steps count as a jump if they lie above 6 times the four steps before them.
 FIRST, EARLY, GROWN = 16, 4, 6.0
 LEAST, RECORD, DRIFT, SURE = RULES["rising_loss"].threshold - 1, 1.5, 2.0, 2.0
 NEAR, AT_ONCE = 4, 0.8
-"""The jump must not have begun in the last quarter of the first window. Most of a slow rise would lie there."""
+"""The jump must not have begun in the last quarter of the first window, because most of a slow rise would lie there."""
 ROUNDED = 1e-9
-BLOCK = 4096  # windows that are judged at once
+BLOCK = 4096  # windows that are judged together
 
 
 def jump(numbers: Matrix, since: int = 0) -> tuple[int, float] | None:
-    """The first step, from ``since`` on, at which it is sure that these numbers have jumped; how many times their mean.
+    """The first step, from ``since`` on, at which these numbers have certainly jumped, and by which factor of their
+    mean.
 
     >>> jump(numpy.array([1.0, 1.2, 0.9] * 20 + [2.8] * 4))
     (63, 2.7184466019417473)
@@ -75,8 +78,8 @@ def _early(numbers: Matrix, since: int) -> Iterator[tuple[int, int, int] | None]
 
 
 def _windows(numbers: Matrix, after: int, before: int, since: int) -> Iterator[tuple[int, Matrix, Matrix]]:
-    # The window before and the window after each step from ``since`` on, in blocks, with the last step of the first
-    # pair.
+    # The windows before and after each step from ``since`` on, in blocks, and the last step of the first pair of
+    # windows.
     width = after + before
     if len(numbers) < width:
         return
@@ -87,7 +90,8 @@ def _windows(numbers: Matrix, after: int, before: int, since: int) -> Iterator[t
 
 
 def _first(start: int, held: Mask, numbers: Matrix, after: int, before: int) -> tuple[int, int, int] | None:
-    # The first of these windows in which the jump is also large enough. Most have no candidate, so this costs little.
+    # The first of these windows in which the jump is large enough as well. Most calls have no candidates, so this costs
+    # little.
     for at in (start + numpy.flatnonzero(held)).tolist():
         if _is_large(numbers[: at + 1], after, before):
             return at, after, before

@@ -1,4 +1,4 @@
-"""The loss that was logged: flat from the start, jumping up, or swinging to and fro."""
+"""Problems of the logged loss: it is flat from the start, jumps up, or oscillates."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from backprobe.rules.window import Matrix, RunRows, Steps, Window
 
 FLAT, SURE = RULES["flat_loss"].threshold, 2.0  # share of the loss; standard errors
 SURER = 3.0  # standard errors for a test that is repeated at every step
-SOON, LEAST = 20, 100  # the first step at which it can be seen to fall, and the first at which it can be called flat
+# the first step at which a fall can be seen, and the first step at which the loss can be called flat
+SOON, LEAST = 20, 100
 WINDOW, TURNS, SWING, FALLING = 12, 0.6, RULES["oscillating_loss"].threshold, 0.9
-MORE = 20  # the growing window is examined again when it has grown by 1/20
+MORE = 20  # the growing window is examined again after it has grown by 1/20
 
 
 class Loss:
@@ -57,7 +58,7 @@ class Loss:
         return alert("rising_loss", [Sighting(int(steps[at]), name, number)], "logged", headline, remedy)
 
     def _oscillating(self, name: str, steps: Steps, numbers: Matrix) -> list[Alert]:
-        # the first twelve are the reference, so none of them is compared with itself
+        # The first twelve losses are the reference, so no window that contains one of them is compared with it.
         begin = max(self.judged - WINDOW + 1, WINDOW)
         if len(numbers) < begin + WINDOW:
             return []
@@ -97,7 +98,8 @@ class Loss:
 
 
 def _falls_yet(numbers: Matrix) -> bool:
-    # Would it fall enough in as many further steps, at the pace of the second half? If so, it is leaving a plateau.
+    # Would the loss fall enough in as many further steps, at the pace of the second half? If so, it is leaving a
+    # plateau.
     fall, error = _fall(numbers[len(numbers) // 2 :])  # over a quarter of all steps
     return 4 * (fall - error) > FLAT
 

@@ -1,4 +1,4 @@
-"""The first NaN or Inf, and where it began: forward in a value, or backward in a gradient."""
+"""The first NaN or Inf, and whether it began forward in a value or backward in a gradient."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ KINDS = ("nan", "posinf", "neginf")
 
 
 class NonfiniteRule:
-    """Looks at values and logged numbers in all steps; at gradients except in steps that a scaler skipped."""
+    """Looks for NaN and Inf in values and logged numbers of all steps, and in gradients except in steps that a scaler
+    skipped.
+    """
 
     def __init__(self, rows: RunRows) -> None:
         self.found: list[Alert] = []
@@ -48,7 +50,7 @@ class NonfiniteRule:
         self.found = alert("nonfinite", [Sighting(step, name, numpy.nan)], "logged", headline, _remedy(step))
 
     def _bad(self, table: Table, kind: str) -> Mask:
-        # Where there is NaN or Inf. Values that were infinite from the first step on may keep their Inf.
+        # The numbers that are NaN or Inf. Values that were infinite from the first step on may stay infinite.
         bad: Mask = table.is_nonfinite
         if not bad.any():
             return bad
@@ -63,7 +65,7 @@ class NonfiniteRule:
 
 
 def _tables(window: Window) -> list[tuple[Table, str]]:
-    # The tables to look at, in the order in which a step produces them.
+    # The tables to examine, in the order in which a step produces them.
     values = window.whole.values if window.whole else window.values
     tables = (values, "value"), (window.gradients, "grad"), (window.used, "grad"), (window.parameters, "param")
     return [(table, kind) for table, kind in tables if table]

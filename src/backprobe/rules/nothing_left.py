@@ -1,4 +1,4 @@
-"""Gradients of all parameters that are zero, or were lost: multiplied by 0, cancelled, or cleared before the step."""
+"""Gradients of all parameters that are zero or were lost: multiplied by 0, cancelled, or cleared before the step."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from backprobe.rules.rule import RULES
 from backprobe.rules.window import Mask, Matrix, RunRows, Window, first_of, lasting
 
 LASTING, BEFORE = 5, 20  # steps
-LATE = 15  # steps in which the loss is 0 too, as a margin loss may be
-LOST = RULES["zero_gradients"].threshold  # of the smallest norm in the steps before
+LATE = 15  # steps if the loss is 0 too, as a margin loss may be
+LOST = RULES["zero_gradients"].threshold  # relative to the smallest norm in the steps before
 OF_LOSS = "a loss that is multiplied by 0 or does not depend on the parameters, or a mask that leaves nothing of it"
 OF_STEP = "whether several losses or passes cancel, or gradients are cleared between backward() and optimizer.step()"
 
 
 class NothingLeft:
-    """Looks at the gradients of all parameters together, step by step."""
+    """Examines the gradients of all parameters together, step by step."""
 
     def __init__(self, rows: RunRows) -> None:
         self.found: dict[str, list[Alert]] = {}
@@ -40,8 +40,8 @@ class NothingLeft:
             self._none(window, has)
 
     def _all_zero(self, window: Window, is_zero: Mask, loss: Matrix) -> None:
-        # A loss of zero has zero gradients by right, as when a margin is reached. Then they count only if they became
-        # zero at once and stay so.
+        # A loss of zero legitimately has zero gradients, for example when a margin is reached. In this case zeros only
+        # count if they appear suddenly and stay for longer.
         soon = _held(is_zero & (loss != 0), LASTING)
         late = _held(is_zero, LATE)
         for back in range(LATE, LATE + BEFORE):
@@ -61,7 +61,8 @@ class NothingLeft:
         with numpy.errstate(all="ignore"):
             least, most = windows[:, :BEFORE].min(axis=1), windows[:, BEFORE:].max(axis=1)
             is_there = ~(sizes[:, BEFORE:].mean(axis=1) < sizes[:, :BEFORE].mean(axis=1) / 10)
-            # If the loss was cancelled it is 0, or, through rounding, of either sign. A minimum is neither.
+            # A cancelled loss is 0, or because of rounding has either sign. A loss at a minimum does not look like
+            # this.
             is_there |= (last == 0).all(axis=1) | ((last <= 0).any(axis=1) & (losses[:, :BEFORE] > 0).all(axis=1))
             held = numpy.append(numpy.zeros(width - 1, bool), (most < LOST * least) & (most > 0) & is_there)
         at = first_of(window, held)
@@ -70,7 +71,7 @@ class NothingLeft:
             self.found["lost"] = _said(window, at, ratio, f"lost: at most {ratio:.1g} of what they were")
 
     def _none(self, window: Window, has: Mask) -> None:
-        # Looks at steps in which modules received gradients and parameters were measured.
+        # Examines steps in which modules received gradients and parameters were measured.
         self.had_none |= not has[: max(BEFORE // 2 - window.first, 0)].all()
         if self.had_none or not window.gradients or not window.parameters:
             return

@@ -1,4 +1,6 @@
-"""Scores that are used as log-probabilities: the loss is minus the mean of one score picked from each row."""
+"""Scores that are used as log-probabilities without a log_softmax: the loss is minus the mean of one score
+from each row.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,14 @@ HEADLINE = (
 REMEDY = "log_softmax of it first, or a cross entropy, which applies that itself"
 LASTING = 5  # steps
 ROUNDED = 1e-4
-# a log-probability may exceed 0 by this much through rounding in 16 bits
+# Through rounding in 16 bits, a log-probability may exceed 0 by this much.
 ABOVE = RULES["not_log_probabilities"].threshold
 
 
 def is_of_picks(gradients: Table) -> Mask:
-    """Where a gradient is that of minus the mean of one number from each row: it is -1/rows there, and 0 elsewhere."""
+    """The steps in which a gradient fits a loss that is minus the mean of one number per row: -1/rows at these, 0
+    elsewhere.
+    """
     count, total, least = gradients["count"], gradients["sum"], gradients["min"]
     picked = count - gradients["zeros"]
     with numpy.errstate(all="ignore"):
@@ -33,11 +37,7 @@ def is_of_picks(gradients: Table) -> Mask:
 
 
 class PicksRule:
-    """Needs values and gradients of what the model returns, its parameters, which must change, and a loss.
-
-    The loss must be negative. That excludes a margin loss and one minus a probability, whose gradients look the same.
-    If a single number is returned, as by a loss function of JAX, all values are examined.
-    """
+    """Needs values and gradients of the model's return value, parameters that change, and a loss."""
 
     def __init__(self, rows: RunRows) -> None:
         self.found: dict[int, list[Alert]] = {}  # by row

@@ -13,9 +13,9 @@ from backprobe.rules.alert import Alert
 from backprobe.storage.runs.merged import LOGGED, RunReader
 
 BEFORE = 20
-"""Earlier steps in which such a process is compared with the others."""
+"""The number of earlier steps in which such a process is compared with the others."""
 MORE = 2.0
-"""Factor over the median of the others from which a difference is reported, since batches differ."""
+"""Factor over the median of the other processes. Smaller differences are not reported, because batches differ."""
 NOT_FINITE, SIZE = ("nan", "posinf", "neginf"), ("finite", "squares")
 
 
@@ -48,7 +48,7 @@ def with_ranks(one: Alert, reader: RunReader) -> Alert:
 
 
 def _compared(kind: str, sick: Sequence[int], before: Mapping[int, Mapping[str, Any]]) -> list[str]:
-    # Facts: how much larger the first of them was than its peers in the steps before.
+    # Facts: how much larger the numbers of the first such process were than those of the others in the steps before.
     rms = {
         rank: float(numpy.sqrt(own["squares"].sum() / own["finite"].sum()))
         for rank, own in before.items()

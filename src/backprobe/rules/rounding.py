@@ -15,13 +15,14 @@ FEW = RULES["lost_updates"].threshold
 
 
 class RoundingRule:
-    """Needs ``"update"`` in ``what=``."""
+    """Finds updates that are lost to rounding. Needs ``"update"`` in ``what=``."""
 
     def __init__(self, rows: RunRows) -> None:
         self.found: list[Alert] = []
-        self.next_end: int | None = WAIT  # the rule judges next after so many steps; if None, never
+        # the number of steps at which the rule judges next; None if it never does again
+        self.next_end: int | None = WAIT
         self.steps: list[int] = []
-        self.parts: list[tuple[Matrix, Matrix]] = []  # how many numbers changed, and how many have a gradient
+        self.parts: list[tuple[Matrix, Matrix]] = []  # the counts of changed numbers, and of numbers with a gradient
 
     def look(self, window: Window) -> None:
         known = {*window.used.names}

@@ -1,7 +1,7 @@
 """The rules: for each kind of finding its statistic, threshold, the source of the threshold, and what it needs.
 
 ``run.alerts`` applies them to the steps of a run; ``bp.health`` treats a recording as a run of one step. A rule that
-needs several steps does not apply to a recording. One that needs the units of a layer, or the graph, does not apply to
+needs several steps does not apply to a recording. A rule that needs the units of a layer or the graph does not apply to
 a run. The tables of docs/alerts.md and docs/health.md are made from these rules.
 """
 
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rule:
-    """What a kind of finding means: ``statistic`` passes ``threshold``, which comes from ``source``.
+    """The rule for a kind of finding: ``statistic`` passes ``threshold``, which comes from ``source``.
 
     ``needs`` lists the kinds of numbers that must have been watched, "loss" for a logged loss, "steps" for more than
-    one step, and "units" or "graph" for what only a recording has.
+    one step, and "units" or "graph" for data that only recordings have.
     """
 
     kind: str

@@ -11,11 +11,13 @@ from backprobe.rules.window import Mask, RunRows, Table, Window, first_of, lasti
 
 LASTING = 5  # steps
 ROUNDED = 1e-4
-NEAR = 0.1  # of the loss: uninformed probabilities give log(classes), within this tolerance
+NEAR = 0.1  # relative to the loss: uninformed probabilities give log(classes), within this tolerance
 
 
 def is_shares(values: Table) -> Mask:
-    """Where numbers may be probabilities of classes: between 0 and 1, and their count is a multiple of their sum."""
+    """The steps in which numbers may be probabilities of classes: all lie between 0 and 1, and their count is a
+    multiple of their sum.
+    """
     count, total = values["count"], values["sum"]
     with numpy.errstate(all="ignore"):
         rows = numpy.round(total)
@@ -26,12 +28,12 @@ def is_shares(values: Table) -> Mask:
 
 
 class Shares:
-    """Needs values and gradients of what the model returns, and a loss."""
+    """Needs values and gradients of the model's return value, and a loss."""
 
     def __init__(self, rows: RunRows) -> None:
         self.held: dict[
             int, tuple[Sighting, float]
-        ] = {}  # by row: when it was seen, and how many samples the first step had
+        ] = {}  # by row: the sighting, and the number of samples in the first step
         self.ones: dict[str, float] = {}
         self.first: float | None = None  # the first loss
 

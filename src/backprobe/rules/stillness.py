@@ -1,4 +1,4 @@
-"""Parameters that stay identical to the bit though they have gradients, and optimizers that do not step."""
+"""Parameters that stay identical to the bit although they have gradients, and optimizers that do not step."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import Firsts, Mask, RunRows, Table, Window
 
-SOON, LATE, MANY = 5, 20, 10  # successive steps: for one parameter at the start, for one later, for all later
-LONGER = 4  # times the longest stretch so far
+# successive steps: for one parameter at the start, for one parameter later, and for all parameters later
+SOON, LATE, MANY = 5, 20, 10
+LONGER = 4  # factor of the longest stretch so far
 CONSTANT = ("sum", "squares", "min", "max")
 Lengths = NDArray[numpy.int64]
-CONVERGED = RULES["zero_gradients"].threshold  # share of the largest norm of all gradients so far
-FAINT = 1e-3  # share of the median gradient: a bias before a normalisation has a gradient of rounding errors only
+CONVERGED = RULES["zero_gradients"].threshold  # relative to the largest norm of all gradients so far
+FAINT = 1e-3  # relative to the median gradient: a bias before a normalisation has a gradient of rounding errors only
 
 
 class Stretches:
-    """For each of several rows, for how many successive steps a condition has held, and the longest earlier stretch."""
+    """Counts successive steps in which a condition holds, for each of several rows, and keeps the longest
+    earlier stretch.
+    """
 
     def __init__(self, count: int) -> None:
         self.length, self.longest = numpy.zeros(count, int), numpy.zeros(count, int)
@@ -73,7 +76,7 @@ class Stillness:
 
 
 class Unchanged:
-    """Parameters that stay identical though they have gradients."""
+    """Finds parameters that stay identical although they have gradients."""
 
     def __init__(self) -> None:
         self.names: list[str] | None = None
@@ -84,8 +87,8 @@ class Unchanged:
         known = set(window.used.names)
         self.names = [name for name in window.parameters.names if name in known]
         count = len(self.names)
-        self.is_first = numpy.ones(count, bool)  # has it stayed identical since the first step?
-        self.felt = numpy.zeros(count, int)  # steps with a gradient since then
+        self.is_first = numpy.ones(count, bool)  # has the parameter stayed identical since the first step?
+        self.felt = numpy.zeros(count, int)  # steps with a gradient since the parameter last changed
         self.own, self.together = Stretches(count), Stretches(1)
 
     def look(self, window: Window) -> None:
@@ -116,7 +119,7 @@ class Unchanged:
         return found
 
     def _is_large(self, window: Window) -> Mask:
-        # In which steps are gradients large enough that this is not a minimum, where rounding absorbs every step?
+        # In which steps are gradients too large for a minimum? (At a minimum, rounding may absorb every update.)
         squares = numpy.nan_to_num(window.wide(window.used.column("squares").sum(axis=0)), posinf=0.0)
         most = numpy.maximum.accumulate(numpy.append(self.most, squares))[1:]
         self.most = float(most[-1])
@@ -152,7 +155,9 @@ class Unchanged:
 
 
 class NotStepped:
-    """Parameters whose optimizer does not step: after the first step they have no numbers, or a gap says so."""
+    """Finds parameters whose optimizer does not step: they have no numbers after the first step, or a gap
+    reports it.
+    """
 
     def __init__(self) -> None:
         self.names: list[str] | None = None
@@ -204,7 +209,7 @@ class NotStepped:
 
 
 def _same(window: Window, table: Table, column: str) -> Mask:
-    # Where a column equals that of the step before.
+    # The steps in which a column equals the column of the step before.
     numbers = table.column(column)
     found = numpy.zeros((len(numbers), len(window.steps)), bool)
     found[:, 1:] = True if numbers.shape[1] == 1 else numbers[:, 1:] == numbers[:, :-1]
@@ -214,12 +219,13 @@ def _same(window: Window, table: Table, column: str) -> Mask:
 
 
 def _may_be_same(window: Window, table: Table) -> Any:
-    # The rows that have, in a new step, the same sum of squares as in the step before.
+    # The rows that have the same sum of squares in a new step as in the step before.
     return numpy.flatnonzero(_same(window, table, "squares")[:, window.fresh :].any(axis=1))
 
 
 def _lengths(mask: Mask, start: Any = 0) -> Lengths:
-    """For how many successive steps a condition has held. ``start`` is how long it had held before, for each row.
+    """The number of successive steps in which a condition has held. ``start`` is the number of such steps before, for
+    each row.
 
     >>> _lengths(numpy.array([[True, True, False, True]])).tolist()
     [[1, 2, 0, 1]]

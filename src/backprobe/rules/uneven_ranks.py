@@ -13,29 +13,29 @@ from backprobe.rules.rule import RULES
 from backprobe.rules.window import RunRows, Window
 
 STEPS = 20
-"""A rank's size is its median over this many successive steps, so a single large batch does not count."""
+"""A process's size is its median over this many successive steps, so that a single large batch does not count."""
 FEWEST = 4
-"""Ranks that must have a name: with fewer it is unclear which one differs."""
+"""The fewest processes that must have a name. With fewer processes it is unclear which one differs."""
 OUTLYING = 3.5
 """The modified z-score above which Iglewicz and Hoaglin (1993) call a number an outlier."""
 MAD = 0.6745  # converts a median absolute deviation into a standard deviation, for a normal distribution
 TIMES = RULES["uneven_ranks"].threshold
-MOST = 64  # names that are compared; of more names, this many at equal distances
+MOST = 64  # the most names that are compared; of more names, this many at equal distances
 REMEDY = "what differs on this process: its data, its share of the batch, how its loss is scaled"
 
 Sizes = NDArray[numpy.float32]
 
 
 class UnevenRanks:
-    """Compares gradients of returned values. Those of parameters are the same in all processes, or parts of one
-    gradient.
+    """Compares gradients of returned values between processes. Gradients of parameters are not used, because they are
+    equal in all processes, or parts of one gradient.
     """
 
     def __init__(self, rows: RunRows) -> None:
         own = [rows.measured[at] for at in rows.groups.get(("grad", False), [])]
         keys = [(row.name, row.kind) for row in own if row.merge == "sum"]
         self.keys = keys[:: -(-len(keys) // MOST)] if keys else []
-        self.left: dict[int, Sizes] = {}  # by rank: names × steps that do not fill a whole stretch yet
+        self.left: dict[int, Sizes] = {}  # by process: names × steps that do not fill a whole stretch yet
         self.steps = numpy.empty(0, numpy.int64)  # the numbers of these steps
         self.found: dict[int, Alert] = {}
 

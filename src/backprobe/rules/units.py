@@ -21,19 +21,19 @@ OF_OWN = (
     "smaller first values of '{}', which are as large themselves: those that its layer is initialised with by default"
 )
 LASTING = 4  # steps: a factor that starts at zero, such as LoRA's second one, is trained in the second or third step
-LOWER = 1 / 3  # of what it was in the first step
+LOWER = 1 / 3  # relative to the first step
 ROUNDED = 1e-6
 EARLY = 2  # the modules that run first
 
 
 class Units:
-    """Looks at returned values that receive a gradient, or at all of them if gradients were not watched."""
+    """Examines returned values that receive a gradient, or all returned values if gradients were not watched."""
 
     def __init__(self, rows: RunRows) -> None:
         self.dead, self.saturated = Firsts(), Firsts()
         self.large: list[Sighting] = []
-        self.of_own = ""  # the parameter of that module that is as large itself
-        self.slope: Matrix | None = None  # in the first step
+        self.of_own = ""  # the module's parameter that is as large itself
+        self.slope: Matrix | None = None  # of the first step
 
     def look(self, window: Window) -> None:
         values = window.values
@@ -53,7 +53,7 @@ class Units:
                 self._saturated(window, values, rows)
 
     def _begin(self, window: Window, values: Table) -> None:
-        # Examine what only the first step shows.
+        # Examine facts that only the first step shows.
         with numpy.errstate(all="ignore"):
             self.slope = _slope(values)[0][:, :1]
         first = values["rms"][:EARLY, 0]
@@ -67,7 +67,7 @@ class Units:
         first = self.slope[rows] if self.slope is not None else slope[:, :1]
         is_lower = (first < FLAT) | ~(slope >= LOWER * first)  # a gate may be almost closed on purpose
         is_flat = (slope < FLAT) & is_lower & _passed(window, table) & (table["count"] >= FEWEST)
-        # small outputs of a sigmoid are not saturated
+        # Small outputs of a sigmoid are not saturated.
         is_flat &= ~of_sigmoid | ((table["mean"] > FLAT) | (table["max"] > 1 - FLAT))
         is_flat &= ~_is_step(window, values, rows, table)
         mask = window.wide(is_flat & ~_is_returned(values, table)) & ~_is_learned(window)
@@ -84,7 +84,7 @@ class Units:
 
 
 def _large_own(window: Window, name: str) -> str:
-    # The parameter of the module of a value whose own numbers are that large; empty if there is none.
+    # The parameter with large numbers in the module that returns a value; empty if there is none.
     module, table = name.partition(":")[0], window.parameters
     own = [at for at, one in enumerate(table.names) if one.rpartition(".")[0] == module] if table else []
     sizes = table.some(own)["rms"][:, 0] if own else numpy.empty(0)
@@ -92,13 +92,13 @@ def _large_own(window: Window, name: str) -> str:
 
 
 def dead(share: Matrix, least: Matrix, count: Matrix) -> Mask:
-    """Where returned values are dead, given the share of zeros, the minimum and the count."""
+    """The steps in which returned values are dead, given the share of zeros, the minimum and the count."""
     found: Mask = (share >= DEAD) & (least >= 0) & (count >= FEWEST)
     return found
 
 
 def _passed(window: Window, table: Table) -> Mask:
-    # Does a gradient that is not zero arrive at it?
+    # Do the values receive a gradient that is not zero?
     known = {name: at for at, name in enumerate(window.gradients.names)}
     if not known:
         return table.is_there
@@ -115,8 +115,8 @@ def _may_be_dead(window: Window, values: Table) -> Any:
 
 
 def _may_be_saturated(window: Window, values: Table) -> Any:
-    # The rows whose means fit saturation for long enough: of the squares for tanh, of values less squares for a
-    # sigmoid.
+    # The rows whose means fit a saturated activation for long enough: the mean of squares for tanh, and the mean of
+    # values minus squares for a sigmoid.
     finite, total, squares = (values.column(column) for column in ("finite", "sum", "squares"))
     mask = (squares > (1 - FLAT - ROUNDED) * finite) & (squares < (1 + ROUNDED) * finite)
     less = total - squares
@@ -125,11 +125,11 @@ def _may_be_saturated(window: Window, values: Table) -> Any:
 
 
 def _slope(table: Table) -> tuple[Matrix, Mask]:
-    # The mean derivative of a tanh or sigmoid, NaN if it is neither, and where it is a sigmoid.
+    # The mean derivative of a tanh or sigmoid, or NaN if the values fit neither; and whether they fit a sigmoid.
     low, high, mean, square = table["min"], table["max"], table["mean"], table["rms"] ** 2
-    # a constant could come from anything
+    # A constant could come from any function.
     of_sigmoid: Mask = (low >= 0) & (high <= 1) & (high > low) & ~is_shares(table)
-    # a ReLU has zeros, but hardly ever a maximum of exactly 1
+    # A ReLU has zeros, but hardly ever a maximum of exactly 1.
     of_sigmoid &= (table["zeros"] == 0) | (high > 1 - ROUNDED)
     of_tanh = (low < 0) & (low >= -1) & (high <= 1)
     slope = numpy.where(of_sigmoid, 4 * (mean - square), numpy.where(of_tanh, 1 - square, numpy.nan))
@@ -137,8 +137,8 @@ def _slope(table: Table) -> tuple[Matrix, Mask]:
 
 
 def _is_step(window: Window, values: Table, rows: Any, table: Table) -> Mask:
-    # Is it a step function with a derivative of its own, as in spiking networks? Its values are 0 and 1 only. A sigmoid
-    # has a derivative of exactly 0 there, but gradients do arrive at what ran before.
+    # Is it a step function with a surrogate derivative, as in spiking networks? Its values are only 0 and 1. A real
+    # sigmoid would have a derivative of exactly 0 there, but gradients do arrive at the modules before.
     known = {name: at for at, name in enumerate(window.gradients.names)}
     squares = window.gradients.column("squares")
     is_step: Mask = (table["zeros"] > 0) & (table["zeros"] + table["sum"] > (1 - ROUNDED) * table["finite"])
@@ -149,7 +149,7 @@ def _is_step(window: Window, values: Table, rows: Any, table: Table) -> Mask:
 
 
 def _is_returned(values: Table, table: Table) -> Mask:
-    # Is it what the model returns? A confident prediction may be saturated.
+    # Is it the model's return value? A confident prediction may be saturated.
     result = [at for at, name in enumerate(values.names) if name == "return" or name.startswith("return.")]
     found = numpy.zeros((len(table.names), 1), bool)
     for at in result:
@@ -161,7 +161,7 @@ def _is_returned(values: Table, table: Table) -> Mask:
 
 
 def _is_learned(window: Window) -> Mask:
-    # In which steps has the loss fallen below half of its first value? What saturates meanwhile is useful.
+    # In which steps is the loss below half of its first value? Saturation during such a fall is useful.
     if window.loss is None or not len(window.loss[1]):
         return numpy.zeros(len(window.steps), bool)
     _, steps, numbers = window.loss

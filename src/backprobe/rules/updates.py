@@ -15,23 +15,23 @@ from backprobe.rules.window import Matrix, RunRows, Steps, Table, Window, first_
 
 LARGE, SMALL, PULL = (RULES[kind].threshold for kind in ("large_updates", "small_updates", "shrinking_weights"))
 LASTING, WAIT = 3, 20  # steps
-MOST = 1e-3  # the usual share
-# from one quarter of the steps to the next: 1.4 in a linear warm-up, 1.16 with momentum 0.9 after 20 steps
+MOST = 1e-3  # the usual update, relative to the weights
+# Growth from one quarter of the steps to the next: 1.4 in a linear warm-up, 1.16 with momentum 0.9 after 20 steps.
 GROWS = 1.25
 SHRUNK = 5  # steps
 TURNED, ALMOST = 0.3, 0.9
 
 
 class UpdatesRule:
-    """Needs ``"update"`` in ``what=``."""
+    """Finds updates that are too large or too small, and weights that only shrink. Needs ``"update"`` in ``what=``."""
 
     def __init__(self, rows: RunRows) -> None:
-        self.share = numpy.empty(0)  # of the weights, in each step
+        self.share = numpy.empty(0)  # the update relative to the weights, in each step
         self.steps: Steps = numpy.empty(0, numpy.int64)
         self.names: list[str] = []  # the most changed parameter of each step
         self.found: dict[str, list[Alert]] = {}
         self.next_end: int | None = WAIT  # the number of steps at which small updates are tested next
-        self.shrinks = True  # in each step so far
+        self.shrinks = True  # have the weights shrunk in each step so far?
 
     def look(self, window: Window) -> None:
         updates = window.updates
@@ -55,7 +55,7 @@ class UpdatesRule:
             return
         is_large = (share > LARGE) & (_of_usual(window, window.updates, weights) > LARGE)
         held, loss = lasting(is_large[None], LASTING)[0], window.loss_by_step
-        fell = numpy.append(False, loss[1:] < loss[:-1])  # steps that lower the loss are as large as they should be
+        fell = numpy.append(False, loss[1:] < loss[:-1])  # steps that lower the loss are not too large
         at = first_of(window, held & ~lasting(fell[None], LASTING - 1)[0])
         if at is not None:
             most = window.wide(window.updates["squares"])[:, at]
@@ -119,10 +119,11 @@ def ratio(window: Window, updates: Table, weights: Table) -> Matrix:
 
 
 def _of_usual(window: Window, updates: Table, weights: Table) -> Matrix:
-    # The norm of all updates divided by that of weights that keep the size of values: 1 for each unit (LeCun 1998).
+    # The norm of all updates, divided by the norm of weights that preserve the size of values: 1 for each unit (LeCun
+    # 1998).
     #
-    # Weights that begin near zero, as factors do, have to grow: their updates are large beside them alone. A matrix
-    # without a bias, whose units are not known, is taken for a square one.
+    # The actual weights are no good measure if they begin near zero, as the factors of LoRA do: their updates are large
+    # in comparison. A matrix without a bias has an unknown number of units, and is taken for a square one.
     counts = dict(zip(weights.names, weights.column("count").max(axis=1).tolist(), strict=True))
     units = 0.0
     for name, count in counts.items():

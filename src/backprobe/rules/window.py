@@ -1,4 +1,4 @@
-"""Windows of a run, which rules read: some steps as matrices of names × steps, and all that was logged so far."""
+"""Windows of a run for the rules: some steps as matrices of names × steps, and all numbers logged so far."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from backprobe.record.statistics import COLUMNS, columns_for, statistic
 from backprobe.rules.alert import Sighting
 from backprobe.storage.runs.merged import LOGGED, RunReader
 
-BACK = 40  # steps before the new ones that a window includes: no rule looks further back
+BACK = 40  # earlier steps that a window includes before the new ones; no rule looks further back
 SCALE = "loss scale"
 FEW, PART, SMALL = 8, 32, 64
-"""When fewer rows than ``FEW`` or 1/``PART`` of all are needed, only these are read; else all. A run with up to
-``SMALL`` rows is always read whole.
+"""If fewer than ``FEW`` rows or 1/``PART`` of all rows are needed, only these are read; otherwise all. A run with up to
+``SMALL`` rows is always read as a whole.
 """
 Matrix = NDArray[numpy.float64]
 Mask = NDArray[numpy.bool_]
@@ -56,7 +56,7 @@ class WindowPart:
     low: int
     high: int
     held: dict[str, Matrix] = field(default_factory=dict)
-    held_of: dict[tuple[str, bytes], Matrix] = field(default_factory=dict)  # of some rows only
+    held_of: dict[tuple[str, bytes], Matrix] = field(default_factory=dict)  # columns of some rows only
 
     def column(self, name: str) -> Matrix:
         """A column of all rows, the logged ones last: rows × steps, or rows × 1 if no step differs from another."""
@@ -84,14 +84,15 @@ class WindowPart:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """The steps ``kept`` of a part. Those from ``fresh`` on are new, and up to ``BACK`` earlier ones come before them.
+    """Some steps of a part of a run, given by their places ``kept``. Those from ``fresh`` on are new; up to ``BACK``
+    earlier ones come before.
 
-    ``first`` is how many steps of the run come before the window. ``logged`` is what was logged from the beginning to
-    the end of the window. ``whole`` is the same window including the steps that a scaler skipped, in which only
-    gradients may be infinite, and what was logged in the new steps. ``begins`` is the number of the run's first step.
-    ``open`` holds the new steps that no optimizer had finished, each with its number of backwards. ``uncleared`` counts
-    by step the parameters whose gradients were added to those of the step before. If optimizers take turns, each with
-    its own backward pass, no single loss measures progress.
+    ``first`` is the number of steps before the window. ``logged`` has all numbers logged up to the end of the window.
+    ``whole`` is the same window with the steps that a scaler skipped, in which only gradients may be infinite, and with
+    only the numbers logged in new steps. ``begins`` is the number of the run's first step. ``open`` holds the new steps
+    that no optimizer had finished, each with its number of backwards. ``uncleared`` counts by step the parameters whose
+    gradients were added to those of the step before. If optimizers take turns, each with its own backward pass, no
+    single loss measures progress.
     """
 
     part: WindowPart
@@ -112,7 +113,9 @@ class Window:
         return self.first + len(self.steps)
 
     def table(self, kind: str, own: bool) -> Table:
-        """The rows of a kind: of parameters if ``own``, else of what modules return."""
+        """The rows of a kind: rows of parameters if ``own`` is true, otherwise rows of the values that
+        modules return.
+        """
         return Table(self, numpy.array(self.part.rows.groups.get((kind, own), []), int))
 
     @cached_property
@@ -121,7 +124,7 @@ class Window:
 
     @cached_property
     def gradients(self) -> Table:
-        """The gradients of what modules return."""
+        """The gradients of the values that modules return."""
         return self.table("grad", own=False)
 
     @cached_property
@@ -144,7 +147,7 @@ class Window:
 
     @cached_property
     def loss(self) -> tuple[str, Steps, Matrix] | None:
-        """The loss: what was logged as ``loss``, or else the only logged name that contains it."""
+        """The loss: the numbers logged as ``loss``, or under the only logged name that contains ``loss``."""
         name = loss_of(self.logged)
         return None if name is None else (name, *self.logged[name])
 
@@ -168,16 +171,16 @@ class Window:
                 vars(self).pop(name, None)
 
     def new(self, numbers: Any) -> Any:
-        """The columns of a matrix that belong to new steps."""
+        """The columns of a matrix for the new steps."""
         return numbers if numbers.shape[1] == 1 else numbers[:, self.fresh :]
 
     def wide(self, mask: Any) -> Any:
-        """A mask with a column for each step, from one that may have a single column for all."""
+        """A mask with a column for each step. The given mask may have a single column for all steps."""
         return numpy.broadcast_to(mask, (*mask.shape[:-1], len(self.steps)))
 
 
 def loss_of(logged: Mapping[str, Any]) -> str | None:
-    """The name of the loss among what is logged."""
+    """The name of the loss among the logged names."""
     names = [name for name in logged if "loss" in name.lower() and name != SCALE]
     return "loss" if "loss" in names else names[0] if len(names) == 1 else None
 
@@ -186,7 +189,8 @@ def loss_of(logged: Mapping[str, Any]) -> str | None:
 class Table:
     """The rows of one kind of numbers, in the order in which the model ran: ``names`` × ``steps``.
 
-    A matrix that is read from it has a single column if no step differs from another; it broadcasts, or see ``wide``.
+    Its matrices have a single column if all steps are equal. Such a matrix broadcasts; ``Window.wide`` gives it a
+    column for each step.
     """
 
     window: Window
@@ -234,13 +238,13 @@ class Table:
 
 
 class Firsts:
-    """For each name the first step at which a condition held, over all windows so far."""
+    """Finds for each name the first step at which a condition held, over all windows so far."""
 
     def __init__(self) -> None:
         self.seen: dict[str, tuple[int, Sighting]] = {}
 
     def look(self, table: Table, rows: Any, mask: Mask, numbers: Any = 0.0) -> None:
-        """Add a condition for some rows of a table × the steps of its window, and the number that shows it."""
+        """Add a condition for some rows of a table × the steps of its window, and the numbers that show it."""
         window = table.window
         numbers = numpy.broadcast_to(numbers, mask.shape)
         fresh = mask[:, window.fresh :]
@@ -258,7 +262,7 @@ class Firsts:
 
 
 def lasting(mask: Mask, count: int) -> Mask:
-    """Where a condition has held for ``count`` successive steps.
+    """The steps at which a condition has held for ``count`` successive steps.
 
     >>> lasting(numpy.array([[True, True, True, False, True]]), 2).astype(int).tolist()
     [[0, 1, 1, 0, 0]]

@@ -1,4 +1,4 @@
-"""The run that users read: what a watched training left on disk, as series over its steps."""
+"""The run that users read: the files that a watched training wrote, as series over its steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Histogram", "Run", "Step", "open_run"]
 
 
 def open_run(folder: str | os.PathLike[str]) -> Run:
-    """Open what ``bp.watch(model, folder)`` wrote, also while it is being written, and from another process.
+    """Open a run that ``bp.watch(model, folder)`` wrote, even while the training still runs in another process.
 
     >>> import tempfile, torch, backprobe as bp
     >>> model, folder = torch.nn.Linear(3, 1), tempfile.mkdtemp()
@@ -43,10 +43,11 @@ def open_run(folder: str | os.PathLike[str]) -> Run:
     >>> steps, counts
     (array([0, 1, 2, 3, 4]), array([3., 3., 3., 3., 3.]))
 
-    Or it is what ``run.export(url)`` wrote, in a folder or at a URL: that is read as it is at this moment.
+    An export that ``run.export(url)`` wrote can be opened too, from a folder or a URL. It is read as it is at this
+    moment.
 
-    Raises BadRun for a folder that is not a run, is damaged, or was written by another version, and NotInstalled for
-    an export where pyarrow is missing. Nothing in it is run.
+    Raises BadRun for a folder that is not a run, is damaged, or was written by another version. Raises NotInstalled for
+    an export if pyarrow is missing. No code from the folder is ever run.
     """
     is_path = isinstance(folder, str | os.PathLike)
     asked = f"bp.open_run({repr(os.fspath(folder)) if is_path else written(folder)})"
@@ -63,17 +64,17 @@ def open_run(folder: str | os.PathLike[str]) -> Run:
 
 
 class Run:
-    """A run on disk, opened to be read. What is written meanwhile is there at the next look.
+    """A run on disk, opened for reading. Each access also sees the rows written since the last one.
 
-    A name means all calls in a step together, of all processes. A *field* is a kind of numbers and a statistic of them,
-    as in ``grad.rms``: ``run.fields`` lists them.
+    The numbers of a name cover all of its calls in a step, in all processes. A *field* is a kind of numbers and a
+    statistic, such as ``grad.rms``; ``run.fields`` lists all fields.
     """
 
     def __init__(self, folder: Path, opened: Callable[[], RunReader]) -> None:
         self.folder = folder
-        """Where it is; the text of a URL for the export of a run that was opened from one."""
+        """The folder of the run. For an export that was opened from a URL, the text of the URL."""
         self._opened = opened
-        self._judge: Judge | None = None  # which has judged the steps so far
+        self._judge: Judge | None = None  # judged the steps so far
 
     @cached_property
     def _reader(self) -> RunReader:
@@ -81,10 +82,10 @@ class Run:
 
     @property
     def _files(self) -> Path:
-        # The folder of the files that are read.
+        # The folder with the files that are read.
         return self.folder
 
-    # what there is
+    # Properties that describe the run.
 
     @property
     def steps(self) -> Any:
@@ -104,7 +105,7 @@ class Run:
 
     @property
     def fields(self) -> list[str]:
-        """Every field that some name has."""
+        """Every field that at least one name has."""
         from backprobe.record.statistics import STATISTICS
         from backprobe.storage.runs.merged import LOGGED, RATIO
 
@@ -119,15 +120,15 @@ class Run:
 
     @property
     def ranks(self) -> list[int]:
-        """The processes whose files there are."""
+        """The numbers of the processes that wrote files."""
         return list(self._reader.ranks)
 
-    # numbers
+    # Methods that return numbers.
 
     def series(self, name: str, field: str) -> tuple[Any, Any]:
         """The steps in which a name has a field, and its numbers: int64 of shape (n,), float64 of shape (n,).
 
-        A step whose statistic is NaN is in it, as the rms of a value that is NaN everywhere.
+        A step is included even if its statistic is NaN, such as the rms of a value that is NaN everywhere.
 
         Raises UnknownName, AmbiguousName and BadOption.
         """
@@ -142,9 +143,9 @@ class Run:
         return steps[:both][is_there], numbers[0][:both][is_there]
 
     def grid(self, field: str) -> tuple[list[str], Any, Any]:
-        """The names that have a field, the steps, and the field of all of them: float64 of shape (names, steps).
+        """The names that have a field, the steps, and the field for all of these: float64 of shape (names, steps).
 
-        It is NaN where a name has no row in a step. Raises BadOption.
+        The number is NaN if a name has no row in a step. Raises BadOption.
         """
         kind = self._kind(field, f"run.grid({cut(written(field))})")
         names = [name for name, one in self._reader.rows() if one == kind]
@@ -162,7 +163,7 @@ class Run:
 
     @renamed("run.histogram(name{})", {"kind": "what={}"})
     def histogram(self, name: str, what: RunKind = "grad") -> Histogram:
-        """How many numbers of a name had which magnitude, at the steps in which ``bp.Pace(histogram=n)`` counts.
+        """Counts of a name's numbers by magnitude, in the steps in which ``bp.Pace(histogram=n)`` counted them.
 
         ``what`` is ``"value"``, ``"grad"``, ``"param"`` or ``"update"``. Raises UnknownName, AmbiguousName, BadOption.
         """
@@ -184,11 +185,11 @@ class Run:
 
     @property
     def alerts(self) -> Report:
-        """What goes wrong in this training: vanishing gradients, dead units, a flat loss, the first NaN.
+        """Problems of this training, such as vanishing gradients, dead units, a flat loss, or the first NaN.
 
-        A report, each of whose findings is an ``Alert``: it has its step, its number, and the threshold that this
-        passed, with where that comes from. It is computed from what is on disk at this moment: the first time from all
-        of it, and later from what is new.
+        The findings of this report are ``Alert`` objects. Each has its step, its number, the threshold that the number
+        passed, and the threshold's source. The report is computed from the files as they are at this moment. The first
+        access reads all of them, and later accesses read only new steps.
         """
         from backprobe.rules import alerts
         from backprobe.rules.judge import Judge
@@ -199,10 +200,11 @@ class Run:
 
     @property
     def gaps(self) -> Report:
-        """Steps and names without rows, and why: a module that was not called, a step without a backward.
+        """Steps and names without rows, with the reasons, such as a module that was not called, or a step without a
+        backward.
 
-        A report, each of whose findings is a ``Gap``: it has the ``name``, the ``steps``, the ``kinds`` of numbers that
-        are missing, and the reason as a code, ``kind``. Steps that ``every=`` leaves out are no gaps.
+        The findings of this report are ``Gap`` objects. Each has the ``name``, the ``steps``, the missing ``kinds`` of
+        numbers, and the reason as a code, ``kind``. Steps that ``every=`` leaves out are not gaps.
         """
         from backprobe.rules.gaps import gaps
 
@@ -211,8 +213,8 @@ class Run:
     def report(self, name: str | None = None, step: int | None = None) -> RunReport:
         """The run in 80 columns: alerts, the tree of its modules over the steps, and gradients across depth.
 
-        With ``name`` every field of one name, with ``step`` all names at one step. ``backprobe report RUN`` prints it.
-        Raises UnknownName, AmbiguousName, BadName and UnknownStep.
+        With ``name`` it shows every field of one name, with ``step`` all names at one step. ``backprobe report RUN``
+        prints it. Raises UnknownName, AmbiguousName, BadName and UnknownStep.
         """
         from backprobe.charts import data
         from backprobe.charts.overview import overview
@@ -259,9 +261,10 @@ class Run:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the run as an ``.html`` file that needs nothing else: what ``bp.view`` shows, at this moment.
+        """Write the run's present state as a self-contained ``.html`` file that looks like ``bp.view``.
 
-        Its 300 bins of steps keep the least and greatest numbers, and how many steps had NaN or Inf. Raises BadOption.
+        Steps are combined into 300 bins, each with its smallest and largest number, and the number of steps with NaN or
+        Inf. Raises BadOption.
         """
         from backprobe.view import save
 
@@ -272,9 +275,9 @@ class Run:
     ) -> None:
         """Write the run for other tools: ``"parquet"`` or ``"arrow"`` files, or TensorBoard's event files.
 
-        ``run.export("s3://bucket/exp1")`` takes a folder, or a URL that fsspec knows. Called again, it writes what is
-        new since the last time, also while the training runs. ``fields`` such as ``["grad.rms"]`` are the only ones
-        that are written; other columns of a data set are then empty, and ``bp.open_run`` does not read it.
+        ``path`` is a folder, or a URL that fsspec supports, such as ``s3://bucket/exp1``. Called again, the method
+        writes only new steps, also while the training still runs. ``fields``, such as ``["grad.rms"]``, limits the
+        written fields. The other columns are then empty, and ``bp.open_run`` cannot read the export.
 
         The schema is on the page "Watch a training". Raises BadOption and NotInstalled.
         """
@@ -319,10 +322,11 @@ class Run:
         return arrow.table(table(self._reader))
 
     def to_dataframe(self, field: str | None = None) -> Any:
-        """A field of all names as a data frame of pandas, or of Polars where only that is installed: a row a step.
+        """A field of all names as a data frame, one row a step, of pandas, or of Polars if only Polars is installed.
 
-        The steps are the index of pandas, or the first column: ``run.to_dataframe("grad.rms").plot(logy=True)``. Steps
-        in which no name has the field are left out. Without a field it is the long table of ``to_arrow``.
+        In pandas the steps are the index, in Polars the first column. Steps in which no name has the field are left
+        out. ``run.to_dataframe("grad.rms").plot(logy=True)`` draws it. Without a field, the result is the long table of
+        ``to_arrow``.
 
         Raises BadOption and NotInstalled.
         """
@@ -340,15 +344,16 @@ class Run:
         return frame(lambda: wide(self._reader, names, field), asked, index="step")
 
     def sql(self, query: str) -> Any:
-        """What DuckDB answers to a query, as a ``pyarrow.Table``: of all steps, names and processes at once.
+        """Run a DuckDB query on all steps, names and processes. Returns the result as a ``pyarrow.Table``.
 
         ``run.sql("SELECT name, max(rms) AS most FROM merged WHERE kind = 'grad' GROUP BY name ORDER BY most DESC")``
 
-        The table ``rows`` has a row for each rank, step, name and kind, with the ten columns of statistics; the view
-        ``merged`` has all processes as one, and their mean, rms, std and absmax; ``steps`` has a row for each rank and
-        step. The page "Watch a training" has the macros. A query reads no files, and its order is that of ORDER BY.
+        The table ``rows`` has a row for each rank, step, name and kind, with the ten columns of statistics. The view
+        ``merged`` combines all processes, and adds mean, rms, std and absmax. ``steps`` has a row for each rank and
+        step. The page "Watch a training" describes the macros. A query cannot read files. Rows are only in a defined
+        order with ORDER BY.
 
-        Raises BadOption, with what DuckDB says, and NotInstalled.
+        Raises BadOption with DuckDB's message, and NotInstalled.
         """
         from backprobe.exports.sql import query as answered
 
@@ -357,17 +362,17 @@ class Run:
         return answered(tables, query, asked, lambda: self._reread(tables))
 
     def _tables(self, asked: str) -> dict[str, Any]:
-        # The tables of SQL.
+        # The tables for SQL.
         from backprobe.exports.sql import tables
 
         return tables(self._reader, asked)
 
     def _reread(self, tables: Mapping[str, Any]) -> None:
-        # Read all rows. Raises BadRun for a damaged file.
+        # Read all rows. This raises BadRun for a damaged file.
         for _ in tables["rows"].to_batches():
             pass
 
-    # names
+    # Methods that look up names.
 
     def _kind(self, field: Any, asked: str) -> str:
         return field_kind(field, self.fields, asked)
@@ -379,16 +384,16 @@ class Run:
         return row_name(name, self.names, self._reader.aliases(), asked)
 
     def _why_not(self, name: str, step: int) -> str:
-        # Why a name has no row in a step.
+        # The reason why a name has no row in a step.
         from backprobe.record.gaps import GapCode
 
         said = [GapCode(code).meaning for at, one, _, code in self._reader.gaps() if (at, one) == (step, name)]
         return said[0] if said else "it was not called in this step, or no numbers came to it"
 
-    # as an object
+    # Methods for use as a context manager.
 
     def close(self) -> None:
-        """Close its files."""
+        """Close the run's files."""
         self._reader.close()
 
     def __enter__(self) -> Run:

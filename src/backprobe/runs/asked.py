@@ -1,4 +1,4 @@
-"""Names, fields and steps that a run is asked for: as it has them, or the error that names the nearest."""
+"""Looks up names, fields and steps that a user requests from a run. Errors for unknown ones suggest the nearest."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from backprobe.findings.phrasing import listed, plural
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.names import COUNT, canonical, nearest, outside
 
-NEAR = 3  # steps on each side that an error names
+NEAR = 3  # the steps on each side of an unknown step that an error lists
 
 
 def field_kind(field: Any, known: Sequence[str], asked: str) -> str:
-    """The kind that a field is of, of those that a run has. Raises BadOption."""
+    """The kind of numbers that a field belongs to, such as ``grad``. Raises BadOption for a field that the run does not
+    have.
+    """
     if field not in known:
         close = nearest(field, known) if isinstance(field, str) else []
         raise BadOption(
@@ -27,7 +29,7 @@ def field_kind(field: Any, known: Sequence[str], asked: str) -> str:
 
 
 def check_kind(name: str, wanted: str, rows: Iterable[tuple[str, str]], asked: str) -> None:
-    """Raises BadOption for a kind of numbers that a name does not have; ``rows`` are names with their kinds."""
+    """Raises BadOption if a name has no numbers of a kind. ``rows`` are the names with their kinds."""
     kinds = [one for other, one in rows if other == name]
     if wanted not in kinds:
         known = "logged" if kinds == ["logged"] else f"{kinds[0]}.rms"
@@ -79,7 +81,7 @@ def row_name(name: Any, names: Iterable[str], aliases: Mapping[str, str], asked:
 
 
 def unknown_step(step: Any, steps: Sequence[int]) -> UnknownStep:
-    """The error for a step that is none of these."""
+    """The error about a step that is not in the run."""
     asked = f"run.at({cut(written(step))})"
     if not is_number(step):
         return UnknownStep(

@@ -17,12 +17,12 @@ from backprobe.storage.runs.merged import RunReader, open_ranks
 
 
 class ExportedRun(Run):
-    """What ``bp.open_run`` gives for the export of a run: as it was when it was opened."""
+    """The export of a run, opened by ``bp.open_run``, in the state that it had then."""
 
     def __init__(self, path: str | os.PathLike[str], asked: str) -> None:
         self._asked, self._dataset = asked, Dataset(Place(path, asked))
         self._removed: weakref.finalize[..., Any] | None = None
-        where: Any = path if is_url(path) else Path(path)  # a path has no two slashes
+        where: Any = path if is_url(path) else Path(path)  # a ``Path`` would merge the two slashes of a URL
         super().__init__(where, self._unpack)
 
     def _unpack(self) -> RunReader:

@@ -1,4 +1,4 @@
-"""Parts of a run: one step of it, and the magnitudes of one name."""
+"""Parts of a run: a single step, and the magnitudes of a single name."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 class Histogram:
-    """Magnitudes over steps: a bin for each power of two. Zeros and what is not finite are in none.
+    """Counts of magnitudes over steps, with a bin for each power of two. Zeros, NaN and Inf are not counted.
 
-    float16 holds magnitudes from exponent -14 to 15, less exactly down to -24; bfloat16 and float32 from -126 to 127.
+    float16 represents magnitudes with exponents from -14 to 15, and with less precision down to -24. bfloat16 and
+    float32 represent exponents from -126 to 127.
     """
 
     def __init__(self, steps: Any, exponents: Any, counts: Any, smallest: Any) -> None:
@@ -27,11 +28,13 @@ class Histogram:
         self.steps = numpy.array(steps, numpy.int64)
         """The steps that were counted: int64 of shape (n,)."""
         self.exponents = exponents
-        """The exponents: int64 of shape (m,). Bin ``e`` has magnitudes from ``2**e`` to below ``2**(e + 1)``."""
+        """The exponents: int64 of shape (m,). The bin of exponent ``e`` counts magnitudes from ``2**e`` to below
+        ``2**(e + 1)``.
+        """
         self.counts = counts
-        """How many numbers there are in each: int64 of shape (n, m)."""
+        """The counts of numbers in each step and bin: int64 of shape (n, m)."""
         self.smallest = numpy.array(smallest, numpy.float64)
-        """The smallest magnitude but zero of each step: float64 of shape (n,), infinite where there is none."""
+        """The smallest nonzero magnitude of each step: float64 of shape (n,), infinite if there is none."""
 
     def __repr__(self) -> str:
         between = f", exponents {self.exponents[0]} to {self.exponents[-1]}" if len(self.exponents) else ""
@@ -64,15 +67,15 @@ class Step(Mapping[str, Mapping[str, float]]):
 
     def __init__(self, run: Run, info: Any, attempt: int, rows: Mapping[str, Mapping[str, float]]) -> None:
         self.step = int(info["step"])
-        """Its number."""
+        """The number of the step."""
         self.time = float(info["time"])
-        """When it ended, in seconds since 1970."""
+        """The time at which the step ended, in seconds since 1970."""
         self.backwards = int(info["backwards"])
-        """How many calls of ``backward()`` were measured in it: micro-batches, or those of a closure."""
+        """The number of calls of ``backward()`` that were measured in the step, for micro-batches or in a closure."""
         self.skipped = bool(info["skipped"] == 1)
-        """Did a ``GradScaler`` skip it?"""
+        """Did a ``GradScaler`` skip the step?"""
         self.attempt = attempt
-        """The start of the training that made it, counted from 0."""
+        """The start of the training that made the step, counted from 0."""
         self._run, self._rows = run, rows
 
     def __getitem__(self, name: str) -> Mapping[str, float]:

@@ -1,1 +1,1 @@
-"""Answers for people: text and pictures."""
+"""Presents results to people, as text and pictures."""

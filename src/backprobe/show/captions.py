@@ -1,4 +1,4 @@
-"""The words of a drawing: about each value and its gradient, and on each edge."""
+"""The texts in a drawing: about each value and its gradient, and on each edge."""
 
 from __future__ import annotations
 
@@ -21,56 +21,57 @@ from backprobe.show.drawable import LEVELS
 from backprobe.show.text import describe, forms, outputs, path_sums
 
 DATA = "data: not differentiated"
-BRIEF = 20  # characters of the numbers in a row
-SHORT = 12  # characters of a name that is still written into a ∂/∂
+BRIEF = 20  # the most characters of a row's numbers
+SHORT = 12  # the longest name that is still written in a ∂/∂
 DASHED = "dashed line: read, but nothing flows back"
 
 
 class Captions:
-    """The texts of a record's entries and edges, and how large their gradients are compared with each other."""
+    """The texts for a record's entries and edges, and the sizes of their gradients relative to each other."""
 
     spelled = "rec"
-    """How a program calls what is drawn."""
+    """The program's variable for the drawn object, for code in messages."""
     drawn: Literal["circuit", "diff", "attribution"] = "circuit"
-    """What is drawn: a recording, or what a verb has found about one."""
+    """The kind of drawing: a recording, or the result of a verb on a recording."""
     weighs, alarm_words = "gradient rms", "not finite"
-    """What is compared across modules that are alike, and what has to be seen, in words."""
+    """In words: the number by which similar modules are compared, and the problem that a drawing highlights."""
 
     def __init__(self, record: Record, arrays: Arrays) -> None:
         self.record, self.graph, self.arrays = record, Graph.of(record), arrays
-        self._summaries: dict[int, tuple[Any, Summary | None]] = {}  # with its tensor, so that no other has its id
+        # keeps each tensor alive, because another tensor could otherwise get its identity
+        self._summaries: dict[int, tuple[Any, Summary | None]] = {}
 
     @property
     def blamed(self) -> Sequence[int]:
-        """The values that are shown whatever box they are in."""
+        """The values that are drawn even if their box is folded."""
         return ()
 
-    # what is said of the whole
+    # Texts about the whole drawing.
 
     @property
     def heading(self) -> str:
         return outputs(self.record)
 
     def about(self) -> Iterator[str]:
-        """Lines below the drawing, about the whole of it."""
+        """Lines below the drawing that describe all of it."""
         if self.record.path_sums is not None:
             yield path_sums(self.record.path_sums)
         else:
             yield "local partials were not recorded: bp.probe(..., partials=True) writes them on the edges"
 
     def legend(self) -> Iterator[str]:
-        """What fills mean."""
+        """The meaning of fills and line widths."""
         yield "fill and line width: powers of 10 of the gradient's rms, the largest strongest"
 
     def lines_left_out(self) -> Iterator[str]:
-        """Of lines that nobody finds, though something flows there."""
+        """Notes on flows without a line in the drawing."""
         if any("step" in entry.axes for entry in self.record.entries):
             yield "in a loop: a node holds a value of all steps; what a step hands on to the next has no line"
 
-    # what is said of each value
+    # Texts about a single value.
 
     def title(self, at: int) -> str:
-        """The name of a value within its box."""
+        """The name of a value inside its box."""
         written = self.record.entries[at].name
         scope, local = split(self.graph.full_names[at])
         if local is None:
@@ -80,7 +81,7 @@ class Captions:
         return own if own is not None else "return" if scope else written
 
     def role(self, at: int) -> str:
-        """What a value is in the program: output, parameter, plain, value, or input."""
+        """The role of a value in the program: output, parameter, plain, value, or input."""
         if at in self.record.outputs:
             return "output"
         if at in self.graph.parameters:
@@ -91,9 +92,9 @@ class Captions:
         return "value" if entry.inputs or entry.reads or expression_of(entry.source) else "input"
 
     def is_data(self, at: int) -> bool:
-        """Is it an input that requires no gradient, or read off the record to be computed from such alone?
+        """Is it an input that requires no gradient, or a value that is only computed from such inputs?
 
-        A frozen parameter is none, nor what a module or a line computes from one.
+        Frozen parameters do not count as data, and neither do values computed from them.
         """
         entry, (_, local) = self.record.entries[at], split(self.graph.full_names[at])
         if self.role(at) in ("output", "parameter") or local is None or local.startswith("return"):
@@ -104,12 +105,12 @@ class Captions:
         return (not is_computed or bool(entry.reads)) and all(map(self.is_data, {one.at for one in entry.reads} - {at}))
 
     def lines(self, at: int, name: str) -> list[str]:
-        """What a node says of a value of this name, and of its gradient."""
+        """The lines of a node about a value, which is shown under this name, and its gradient."""
         value = self.value(at)
         return [*([f"= {value}"] if value else []), *filter(None, self.gradient(at, name))]
 
     def brief(self, at: int) -> list[str]:
-        """The same, for little space."""
+        """Shorter lines about a value and its gradient."""
         entry = self.record.entries[at]
         value, summary = self.brief_value(at), self.summary(entry.grad_or_none)
         is_one = summary is None or summary.size == 1
@@ -117,15 +118,15 @@ class Captions:
         return [*([f"= {value}"] if value else []), *gradient]
 
     def notes(self, at: int) -> list[str]:
-        """What is known of a value beside its numbers."""
+        """Further facts about a value, besides its numbers."""
         return []
 
     def worst(self, positions: Sequence[int]) -> int | None:
-        """Of values that are drawn as one, the one that has to be seen; None where there is none."""
+        """The value to highlight among values that are drawn as one node; None if none of them needs attention."""
         return next((at for at in positions if self.kind(at) == "nonfinite"), None)
 
     def alarm(self, positions: Sequence[int]) -> str:
-        """What has to be seen of them, in words."""
+        """The problem of these values, in words."""
         bad = [self.record.entries[at].name for at in positions if self.kind(at) == "nonfinite"]
         return f"not finite: the gradient of {listed(bad, 3)}"
 
@@ -133,7 +134,7 @@ class Captions:
         return self._value(at, lambda held: describe(held, self.arrays), "value overwritten")
 
     def brief_value(self, at: int) -> str:
-        """The value where there is little room: of a large tensor its shape and rms."""
+        """A short text for the value; for a large tensor its shape and rms."""
         return self._value(at, self._brief, "overwritten")
 
     def _value(self, at: int, text: Callable[[Any], str], overwritten: str) -> str:
@@ -147,7 +148,7 @@ class Captions:
         return text(held)
 
     def brief_gradient(self, at: int) -> str:
-        """The gradient where there is little room: of a large one its rms, for its shape is the value's."""
+        """A short text for the gradient; for a large one its rms, because its shape is that of the value."""
         entry = self.record.entries[at]
         if entry.status is not GradStatus.OK:
             said = DATA if self.is_data(at) else f"no gradient: {entry.status}"
@@ -155,7 +156,7 @@ class Captions:
         return f"gradient {self._brief(entry.grad, False)}" if self.kind(at) != "zero" else "gradient is zero"
 
     def _brief(self, tensor: Any, shaped: bool = True) -> str:
-        # A few numbers in full, of more the rms, and the shape if that is not known.
+        # A few numbers in full; for more numbers their rms, and the shape if ``shaped``.
         text, with_shape, rms = forms(tensor, self.arrays)
         summary = self.summary(tensor)
         if summary is None or not 0 < summary.size <= SMALL:
@@ -166,14 +167,14 @@ class Captions:
         return f"{sizes(self.arrays.describe(tensor).shape or ())} {rms}" if shaped else rms
 
     def kind(self, at: int) -> str:
-        """Which of six ways of drawing a value asks for: ok, zero, nonfinite, missing, data, blamed."""
+        """The kind of a value, which decides how it is drawn: ok, zero, nonfinite, missing, data, or blamed."""
         entry = self.record.entries[at]
         if entry.status is not GradStatus.OK:
             return "data" if self.is_data(at) else "missing"
         return "nonfinite" if self.is_not_finite(entry.grad) else "zero" if self._is_zero(entry.grad) else "ok"
 
     def gradient(self, at: int, name: str) -> list[str]:
-        """Lines about the gradient of a value of this name: its number, and in words what is special about it."""
+        """Lines about the gradient of a value with this name: its numbers, and anything special about it."""
         entry = self.record.entries[at]
         if entry.status is GradStatus.NOT_TENSOR:
             return []
@@ -185,8 +186,8 @@ class Captions:
         return [line, f"not finite: {self._why_not_finite(at)}"] if kind == "nonfinite" else [line]
 
     def _number(self, gradient: Any, name: str) -> str:
-        # A small gradient in full, with its output's name, unless it belongs to the sum of several outputs. For a large
-        # one only its size, because its shape is the value's.
+        # For a small gradient: all numbers and the output's name, unless there are several outputs. For a large
+        # gradient: only its size, because its shape is that of the value.
         output = self._output
         is_of_one = len(self.record.outputs) == 1 and max(len(output), len(name)) <= SHORT
         symbol = f"∂{output}/∂{name}" if is_of_one else "gradient"
@@ -198,13 +199,13 @@ class Captions:
 
     @cached_property
     def _output(self) -> str:
-        # What the output is called in a ∂/∂: a module that returns it, by its own name.
+        # The output's name in a ∂/∂. If a module returns the output, this is the module's name.
         at = self.record.outputs[0]
         box, title = self.graph.box_of[at], self.title(at)
         return self.graph.boxes[box].label if box is not None and title == "return" else title
 
     def _onward(self, at: int) -> list[tuple[Entry, Edge]]:
-        # The entries with a gradient that a value flows into, with the edges that lead there.
+        # The entries with a gradient into which a value flows, with the edges to them.
         onward = [(self.record.entries[one], self.graph.inputs[one][at]) for one in self.graph.consumers[at]]
         return [(target, edge) for target, edge in onward if target.status is GradStatus.OK]
 
@@ -246,10 +247,12 @@ class Captions:
         return self._summaries[id(tensor)][1]
 
     def partner(self, at: int) -> tuple[Entry, Arrays] | None:
-        """The value of the first recording that it is compared with, and what reads its numbers."""
+        """In a comparison: the value of the first recording with which this value is compared, and the arrays to read
+        its numbers.
+        """
         return None
 
-    # magnitudes
+    # Methods that compute magnitudes.
 
     @cached_property
     def largest(self) -> float:
@@ -259,11 +262,13 @@ class Captions:
         return max(sizes, default=0.0)
 
     def level(self, at: int) -> int | None:
-        """How dark a value is filled: the decade of its gradient."""
+        """How dark a value's fill is: the decade of its gradient."""
         return self.decade(self.record.entries[at].grad_or_none)
 
     def decade(self, tensor: Any) -> int | None:
-        """The decade of a gradient's rms: LEVELS - 1 for the largest of all, one less for each decade below it."""
+        """The decade of a gradient's rms: LEVELS - 1 for the largest gradient, and one less for each power
+        of 10 below.
+        """
         summary = self.summary(tensor)
         if summary is None or summary.nonfinite or not summary.rms > 0 or not self.largest:
             return None
@@ -275,23 +280,25 @@ class Captions:
         return None if flow.edge is None else self.decade(flow.edge.contribution)
 
     def is_broken(self, flow: Flow) -> bool:
-        """Is what flows back along an edge not finite?"""
+        """Is the gradient that flows back along an edge NaN or infinite?"""
         return flow.edge is not None and self.is_not_finite(flow.edge.contribution)
 
     def weight(self, at: int) -> float | None:
-        """What modules that are alike are compared by."""
+        """The number by which similar modules are compared."""
         summary = self.summary(self.record.entries[at].grad_or_none)
         return None if summary is None else summary.rms
 
     def local(self, flow: Flow, *, upstream: bool) -> str:
-        """The label of an edge where its partial is a few numbers."""
+        """The label of an edge if its partial has only a few numbers; otherwise empty."""
         partial = flow.edge.partial if flow.edge is not None else None
         summary = self.summary(partial)
         said = self.arrow(flow, upstream=upstream) if summary is not None and summary.size <= SMALL else ""
         return said if len(said) <= (2 * BRIEF if upstream else BRIEF) else ""
 
     def arrow(self, flow: Flow, *, upstream: bool) -> str:
-        """The label of an edge: the local partial, or upstream × local = contribution; of tensors what flows back."""
+        """The label of an edge: the local partial, or upstream × local = contribution. For tensors: the gradient that
+        flows back.
+        """
         edge = flow.edge
         if edge is None:
             return ""

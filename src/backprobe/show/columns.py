@@ -1,4 +1,4 @@
-"""Fitting the columns of a table to a width: names are cut in the middle, sources first of all, numbers never."""
+"""Fits the columns of a table to a width. Sources are shortened first, then the middle of names, but never numbers."""
 
 from __future__ import annotations
 
@@ -9,35 +9,37 @@ from dataclasses import dataclass
 
 GAP = 2
 ALIAS = "= "
-WIDEST = 40  # characters of a value or gradient in a notebook
-LEAST_NAME = 24  # characters that names get before the shapes of values go
+WIDEST = 40  # the most characters of a value or gradient in a notebook
+LEAST_NAME = 24  # characters that names get before values are shown without their shapes
 BOUNDARY = re.compile(r"(?=[./:])")
 Forms = tuple[str, str, str]
-"""One thing in words: in full, shorter, and shortest."""
+"""Three texts for one thing: the full one, a shorter one, and the shortest."""
 
 LEVELS = ((0, 0), (1, 2), (2, 2))
-"""Which forms of value and gradient go together: a gradient has the shape of its value."""
+"""The pairs of forms for value and gradient that are used together. The gradient needs no shape, because the value
+shows it.
+"""
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """What a table says of one entry."""
+    """The texts of one entry in a table."""
 
     names: tuple[str, ...]
     value: Forms
-    gradients: tuple[Forms, ...]  # of each output; or in each form why there is none
+    gradients: tuple[Forms, ...]  # for each output; if there is no gradient, the forms of the reason
     place: str
     statement: str
     ok: bool
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The columns in full; a name has a line of its own."""
+        """The columns in full. Each name has its own line."""
         return self._with(self.value[0], *(forms[0] for forms in self.gradients))
 
     @property
     def brief(self) -> tuple[str, ...]:
-        """The same, with the first numbers of a tensor whose numbers would take the width of a page."""
+        """The columns, with only the first numbers of tensors that would take up the whole page."""
         return self._with(
             *(
                 forms[0] if len(forms[0]) <= WIDEST or not self.ok else forms[1]
@@ -50,24 +52,26 @@ class TableRow:
         return "\n".join(self.names), *numbers, source
 
     def shown(self, at: int, level: int) -> str:
-        """One of the gradients in a form, or why there is none in the shortest."""
+        """One of the gradients in this form. If there is no gradient, the shortest form of the reason."""
         return self.gradients[at][LEVELS[level][1] if self.ok else -1]
 
 
 @dataclass(frozen=True)
 class TableColumns:
-    """How wide each column is, and which forms it shows."""
+    """The width of each column, and the forms that it shows."""
 
     name: int
     value: int
     gradients: tuple[int, ...]
-    source: int  # 0 for none
+    source: int  # 0 if there is no such column
     level: int
     titles_in_full: tuple[str, ...]
 
     @classmethod
     def fitting(cls, rows: Sequence[TableRow], width: int, titles: tuple[str, ...]) -> TableColumns:
-        """The widest forms beside which the names have room; beside which some of them have; or the shortest."""
+        """Choose the longest forms that leave enough room for all names. Otherwise those that leave ``LEAST_NAME``
+        characters, or the shortest forms.
+        """
         longest = max((len(name) for row in rows for name in row.names), default=0)
         longest = max(longest, len(titles[0]))
         rooms = []
@@ -98,7 +102,9 @@ class TableColumns:
         return [*map(str.ljust, shown, widths), *([source] if self.source else [])]
 
     def cells(self, row: TableRow, name: str) -> list[str]:
-        """The cells of the first line of a row, each as wide as its column. Why there is no gradient may go on."""
+        """The cells in the first line of a row, padded to their columns. The reason for a missing gradient may extend
+        into the source column.
+        """
         value, _ = LEVELS[self.level]
         shown, why = [name.ljust(self.name), row.value[value].ljust(self.value)], row.gradients[-1][0]
         if not row.ok and len(self.gradients) == 1 and len(why) > self.gradients[0] and self.source:
@@ -115,9 +121,10 @@ def cut(text: str, width: int) -> str:
 
 
 def elided(names: Sequence[str], width: int) -> list[str]:
-    """The names, with the middle of their paths left out where they are too long; still different where they can be.
+    """The names, shortened in the middle of their paths if they are too long. Different names stay different, if
+    possible.
 
-    An alias begins with a sign of its own.
+    Aliases begin with a special sign.
     """
     long = {name.removeprefix(ALIAS) for name in names if len(name) > width}
     common = _common([*long]) if _alike(long, 0, width) else 0
@@ -126,7 +133,7 @@ def elided(names: Sequence[str], width: int) -> list[str]:
 
 
 def _alike(long: Set[str], common: int, width: int) -> set[str]:
-    # The names that would look like another one, beside the sign of an alias too.
+    # The names that would be shortened to the same text as another name, in the list of names or of aliases.
     found: set[str] = set()
     for sign in ("", ALIAS):
         looks = {name: _without(sign + name, common, width, is_alike=False) for name in long}
@@ -147,7 +154,7 @@ def _without(name: str, common: int, width: int, is_alike: bool) -> str:
 
 
 def _end(name: str, width: int) -> str:
-    # The end of a name: whole segments where they take at least half of the room.
+    # The end of a name; only whole segments, if these take up at least half of the width.
     end = name[1 - width :]
     start = next((found.end() + 1 for found in BOUNDARY.finditer(end)), 0)
     return "…" + (end[start:] if len(end) - start >= width / 2 else end)
@@ -169,7 +176,7 @@ def _elided(name: str, width: int) -> str:
 
 
 def _common(names: Sequence[str]) -> int:
-    # How many characters of whole segments all names begin with, and the sign that follows.
+    # The length of the whole segments with which all names begin, including the separator that follows.
     paths = [BOUNDARY.split(name)[:-1] for name in names]
     length = 0
     for parts in zip(*paths, strict=False):
@@ -180,6 +187,6 @@ def _common(names: Sequence[str]) -> int:
 
 
 def in_columns(cells: Sequence[str], first: int, others: Sequence[int]) -> str:
-    """A line of a table whose columns have these widths."""
+    """A line of a table, with columns of these widths."""
     numbers = [text.rjust(width) for text, width in zip(cells[1:], others, strict=True)]
     return (" " * GAP).join([cells[0].ljust(first), *numbers])

@@ -1,4 +1,4 @@
-"""A verb's findings about each value of a recording, as plain data that ``draw`` shows on the circuit."""
+"""Results of a verb about each value of a recording, as plain data that ``draw`` shows on the circuit."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Literal, Protocol
 from backprobe.record.entries import Entry, Record
 
 LEVELS = 5
-"""Fills that look different, from 0 to the darkest."""
+"""The number of different fills, from 0 to the darkest."""
 
 
 @dataclass(frozen=True)
 class Shade:
-    """How one value is drawn: its lines, the same where there is little room, and how dark its fill is.
+    """How one value is drawn: its lines, shorter lines for small nodes, and how dark its fill is.
 
-    ``level`` is from 0 to ``LEVELS - 1``, None for paper. ``is_blamed`` gives it a border that is seen first, and
-    ``rank`` tells which of several values a box that holds them looks like: the one with the highest. ``weight`` is the
-    number itself, by which modules that are alike are compared.
+    ``level`` is from 0 to ``LEVELS - 1``, or None for no fill. ``is_blamed`` gives the value a highlighted border. A
+    box is drawn like the value in it with the highest ``rank``. ``weight`` is the number by which similar modules are
+    compared.
     """
 
     lines: tuple[str, ...]
@@ -32,13 +32,13 @@ class Shade:
 
 @dataclass(frozen=True)
 class Drawable:
-    """A recording, and the shade of each of its values by position; a value without one is drawn dashed.
+    """A recording with the shade of each value, by position. A value without a shade is drawn dashed.
 
-    ``heading`` is what was found, in a sentence, ``legend`` says what the looks mean, and ``spelled`` is how a program
-    calls what is drawn. ``numbers`` are those of edges, by the positions of their ends. ``partners`` are the values of
-    another recording that it is compared with, by position, and ``backend`` is that of the other.
-    ``weighs`` says what the weights of shades are, ``what`` of which verb this is, and ``alarm`` why a value has a
-    border that is seen first.
+    ``heading`` is a sentence about the result, ``legend`` explains the drawing, and ``spelled`` is the program's
+    expression for the drawn object. ``numbers`` are numbers of edges, by the positions of their ends. ``partners`` are
+    the values of another recording with which the values are compared, by position, and ``backend`` is the backend of
+    that recording. ``weighs`` describes the weights of shades, ``what`` is the kind of result, and ``alarm`` explains
+    highlighted borders.
     """
 
     record: Record
@@ -55,14 +55,15 @@ class Drawable:
 
 
 class HasDrawable(Protocol):
-    """A result of a verb that ``draw`` shows on the circuit."""
+    """The result of a verb that ``draw`` can show on the circuit."""
 
     @property
     def drawable(self) -> Drawable | None: ...
 
 
 def decades(number: float, among: Iterable[float]) -> int | None:
-    """The level of a number: ``LEVELS - 1`` for the largest magnitude among some, one less for each decade below it.
+    """The level of a number: ``LEVELS - 1`` if its magnitude is the largest in ``among``, and one less for each decade
+    below.
 
     >>> decades(-30.0, [300.0, -30.0]), decades(0.0, [1.0]), decades(1e-9, [1.0])
     (3, None, 0)

@@ -1,4 +1,4 @@
-"""Lines of a drawing: along the edges of the graph, and from what an expression reads without a derivative."""
+"""The lines in a drawing: the edges of the graph, and reads of values without a derivative."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from backprobe.record.graph import Flow, Graph, kept
 from backprobe.record.names import strip
 
 NUMBERS = (int, float, complex)
-"""Plain numbers that are shown where an expression reads them."""
+"""Types of plain numbers that are drawn if an expression reads them."""
 
 
 def flows_of(record: Record) -> Sequence[Flow]:
-    """The flows of the graph, and those of values that a line takes out of it: ``x + u.detach()`` reads ``u``.
+    """The flows of the graph, and flows of values that a line detaches: ``x + u.detach()`` reads ``u``.
 
-    They are kept with the record, as its graph is: a drawing that is fitted to a page asks for them many times.
+    The result is cached with the record, because fitting a drawing to a page needs it many times.
     """
     return kept(record, flows_of, lambda: _flows_of(record))
 
 
 def _flows_of(record: Record) -> Sequence[Flow]:
     graph = Graph.of(record)
-    flows = graph.flows  # which finds what is read beside them
+    flows = graph.flows  # finds ``read_beside`` as well
     pairs = [pair for pair in graph.read_beside if not _is_by_part(record, flows, *pair)]
     return [*flows, *_cut_in_lines(record, pairs)] if pairs else flows
 
 
 def _is_by_part(record: Record, flows: Sequence[Flow], source: int, target: int) -> bool:
-    # Does it go into an operation without a name that is a part of the line, and an entry of its own?
+    # Does the value only go into an unnamed operation that is part of the line and has its own entry?
     line = record.entries[target].source
     parts = (record.entries[flow.target] for flow in flows if flow.source == source)
     return line is not None and any(

@@ -1,4 +1,4 @@
-"""Recordings as columns, and columns as data frames, by Arrow, or as CSV."""
+"""Recordings as columns, and columns as data frames (through Arrow) or CSV files."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Columns = Mapping[str, Any]
 
 
 def frame(columns: Callable[[], Columns], asked: str, index: str = "") -> Any:
-    """A data frame of pandas, or of Polars where only that is installed. Raises NotInstalled.
+    """A data frame of pandas, or of Polars if only Polars is installed. Raises NotInstalled.
 
-    The first column is the index of pandas where that has a name.
+    In pandas the first column becomes the index, if ``index`` gives it a name.
     """
     name = next((name for name in FRAMES if _is_there(name)), FRAMES[0])
     library = installed(name, asked=asked, packages=f"{name} pyarrow")
@@ -36,19 +36,20 @@ def frame(columns: Callable[[], Columns], asked: str, index: str = "") -> Any:
         return library.from_arrow(table)
     made = table.to_pandas()
     whole = [one for one in table.column_names if table[one].null_count and arrow.types.is_integer(table[one].type)]
-    made = made.astype(dict.fromkeys(whole, "Int64"))  # else a line without a number would make floats of all
+    # without this, a missing line number would turn all line numbers into floats
+    made = made.astype(dict.fromkeys(whole, "Int64"))
     return made.set_index(table.column_names[0]).rename_axis(index) if index else made
 
 
 def _is_there(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except ValueError:  # a module that stands for a package without being one
+    except ValueError:  # a module in ``sys.modules`` may lack the attributes of a real package
         return False
 
 
 def _kind(arrow: Any, name: str, column: Any) -> Any:
-    # The type of a list that may be empty, or hold None alone; arrays have theirs.
+    # The type of a column that is a list, which may be empty or contain only None. Arrays have their own types.
     if not isinstance(column, list):
         return None
     texts = ("name", "status", "reason", "shape", "dtype", "device", "op", "file", "code", "source", "target")
@@ -60,7 +61,7 @@ def _kind(arrow: Any, name: str, column: Any) -> Any:
 
 
 def columns_of(record: Record) -> Columns:
-    """The columns of a recording, each as long as it has entries; what is not known is None."""
+    """The columns of a recording, with a row for each entry. Unknown values are None."""
     from backprobe.record.statistics import STATISTICS
 
     arrays, entries = load_arrays(record.backend), record.entries
@@ -88,7 +89,7 @@ def _value(entry: Entry) -> Any:
 
 
 def _statistics(tensor: Any, arrays: Arrays) -> Mapping[str, float]:
-    # All statistics of a tensor; none where it has no numbers that can be read.
+    # All statistics of a tensor; empty if its numbers cannot be read.
     import numpy
 
     from backprobe.record.statistics import CHUNK, COLUMNS, NOTHING, STATISTICS, measured, merged, statistic
@@ -105,7 +106,7 @@ def _statistics(tensor: Any, arrays: Arrays) -> Mapping[str, float]:
 
 
 def write_csv(columns: Columns, path: str | os.PathLike[str]) -> None:
-    """Write columns as a CSV file, or leave what is there. Raises BadOption."""
+    """Write columns as a CSV file, or leave an existing file unchanged. Raises BadOption."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([columns, *zip(*columns.values(), strict=True)])

@@ -1,4 +1,4 @@
-"""Names and numbers as a table: in a terminal, as plain text, in a notebook."""
+"""A table of names and numbers, for terminals, plain text and notebooks."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from backprobe.markup import Html, row, table
 from backprobe.show.columns import GAP, elided, in_columns
 
 MOST = 60  # rows
-WIDTH = 100  # columns of a table that is printed elsewhere than in a terminal
-LEAST = 12  # characters of a name
+WIDTH = 100  # the width of a table that is not printed in a terminal
+LEAST = 12  # the fewest characters for a name
 Cells = Sequence[str]
 
 
 def shortened(rows: Sequence[Cells]) -> tuple[Sequence[Cells], int, Sequence[Cells]]:
-    """The rows at the head of a long table, how many are left out, and those at its end."""
+    """The first rows of a long table, the number of rows left out, and the last rows."""
     left = max(len(rows) - MOST, 0)
     head = len(rows) - left - (MOST // 2 if left else 0)
     return rows[:head], left, rows[head + left :]
 
 
 def text_table(titles: Cells, rows: Sequence[Cells], width: int) -> list[str]:
-    """The table in lines of at most this width; the first column holds the names."""
+    """The lines of the table, of at most this width. The first column has the names."""
     head, left, tail = shortened(rows)
     every = [titles, *head, *tail]
     others = [max(map(len, column)) for column in zip(*(cells[1:] for cells in every), strict=True)]
@@ -39,7 +39,7 @@ def _more(left: int) -> str:
 
 
 def html_table(titles: Cells, rows: Sequence[Cells]) -> Html:
-    """The table for a notebook."""
+    """The table as HTML, for a notebook."""
     head, left, tail = shortened(rows)
     return table(
         titles,
@@ -48,5 +48,5 @@ def html_table(titles: Cells, rows: Sequence[Cells]) -> Html:
 
 
 def columns() -> int:
-    """The columns of the terminal, or of a page."""
+    """The width of the terminal, or a default width."""
     return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else WIDTH

@@ -1,4 +1,4 @@
-"""Printing where the terminal or file cannot show every character: LANG=C, PYTHONIOENCODING=ascii, old consoles."""
+"""Prints to terminals and files that cannot show every character: LANG=C, PYTHONIOENCODING=ascii, old consoles."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PLAIN = {
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print a text, with plain characters for those that the stream cannot encode."""
+    """Print a text. Characters that the stream cannot encode are replaced by plain ones."""
     stream = sys.stderr if err else sys.stdout
-    if stream is not None:  # None where a program has no console
+    if stream is not None:  # None if the program has no console
         print(encodable(text, getattr(stream, "encoding", None) or "utf-8"), file=stream, flush=True)
 
 
 def encodable(text: str, encoding: str) -> str:
-    """A text as an encoding can hold it.
+    """A text in which all characters can be encoded.
 
     >>> encodable("λ of shape 2×3", "ascii")
     '\\\\u03bb of shape 2x3'

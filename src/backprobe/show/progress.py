@@ -1,4 +1,4 @@
-"""A progress bar on standard error, in a terminal only."""
+"""A progress bar on standard error, which is only shown in terminals."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 NO_CODES = ("dumb", "unknown")  # the TERM of terminals that show control codes as text
-LINE_ABOVE = "\x1b[A\x1b[2K"  # go there, and clear it
+LINE_ABOVE = "\x1b[A\x1b[2K"  # moves to the line above, and clears it
 
 
 @contextmanager
 def progress(doing: str, total: int) -> Iterator[Callable[[str], None]]:
-    """While this context is open a bar is shown; what it gives is called with what comes next, once for each part.
+    """Show a progress bar while this context is open. Call its value with the name of the next part, before each part.
 
-    The bar is gone when the context ends. In a pipe or a notebook there is none.
+    The bar disappears when the context ends. It is not shown in a pipe or a notebook.
     """
     if not total or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") in NO_CODES:
         yield lambda what: None

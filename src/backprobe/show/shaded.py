@@ -33,7 +33,7 @@ class ShadedCaptions(Captions):
     def _shade(self, at: int) -> Shade:
         return self.drawable.shades.get(at, NONE)
 
-    # about the whole drawing
+    # Texts about the whole drawing.
 
     @property
     def heading(self) -> str:
@@ -45,7 +45,7 @@ class ShadedCaptions(Captions):
     def legend(self) -> Iterator[str]:
         yield from self.drawable.legend
 
-    # about each value
+    # Texts about a single value.
 
     def lines(self, at: int, name: str) -> list[str]:
         return list(self._shade(at).lines)
@@ -87,7 +87,7 @@ class ShadedCaptions(Captions):
         assert worst is not None
         return f"inside, {self.record.entries[worst].name}: {', '.join(self.lines(worst, ''))}"
 
-    # edges
+    # Methods for edges.
 
     def decade(self, tensor: Any) -> int | None:
         return None

@@ -1,4 +1,4 @@
-"""A recording as a table: in a terminal, as plain text, in a notebook."""
+"""A recording as a table, for terminals, plain text and notebooks."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from backprobe.show.printing import echo
 from backprobe.show.progress import NO_CODES
 from backprobe.show.text import forms, keys_shown, outputs, path_sums, printable
 
-MOST_ROWS = 60  # that are printed unasked
-Style = dict[str, Any]  # of click
+MOST_ROWS = 60  # the most rows that are printed by default
+Style = dict[str, Any]  # keyword arguments of ``click.style``
 NAME, MISSING, DIM = Style(fg="cyan"), Style(fg="yellow"), Style(dim=True)
 
 
 def rows(record: Record, most: int | None) -> tuple[list[TableRow], list[TableRow], int]:
-    """The rows at the head and the tail of a table of at most so many, and how many entries are between them.
+    """The rows at the beginning and end of a table with at most ``most`` rows, and the number of entries between them.
 
-    There is one for each tensor; other values share one line below the table.
+    Each tensor has its own row. Other values share one line below the table.
     """
     arrays = load_arrays(record.backend)
     entries = [entry for entry in record.entries if entry.status is not GradStatus.NOT_TENSOR]
@@ -67,7 +67,7 @@ def _row(entry: Entry, arrays: Arrays, keys: Sequence[str]) -> TableRow:
 
 
 def _gradient(entry: Entry, arrays: Arrays, reason: str) -> Forms:
-    # The gradient of one output, or its status, with the reason in the longest form where there is room for it.
+    # The gradient of one output, or the status of a missing gradient. Only the longest form includes the reason.
     if entry.status is GradStatus.OK:
         return forms(entry.grad, arrays)
     status = str(entry.status)
@@ -75,13 +75,15 @@ def _gradient(entry: Entry, arrays: Arrays, reason: str) -> Forms:
 
 
 def titles(record: Record) -> tuple[str, ...]:
-    """The titles of the columns: one for each of several outputs; that of the code is empty if no entry has any."""
+    """The titles of the columns. Each of several outputs has its own column. The title of the source column is empty if
+    no entry has a source.
+    """
     gradients = map(printable, keys_shown(record)) if record.by_output else ("gradient",)
     return "name", "value", *gradients, "source" * any(entry.source is not None for entry in record.entries)
 
 
 def footer(record: Record) -> list[str]:
-    """The lines below the table: values that are not tensors, what was differentiated, and notes."""
+    """The lines below the table: values that are not tensors, the names of the outputs, and notes."""
     plain = [entry for entry in record.entries if entry.status is GradStatus.NOT_TENSOR]
     lines = []
     if plain:
@@ -105,18 +107,18 @@ def footer(record: Record) -> list[str]:
 
 @dataclass(frozen=True)
 class ForRich:
-    """The table for the printing of rich, fitted to the width of its console."""
+    """The table for printing with rich, fitted to the width of the console."""
 
     record: Record
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        from rich.text import Text  # which is there, since it asks
+        from rich.text import Text  # must be installed, because only rich calls this method
 
         yield Text.from_ansi(fitted(self.record, MOST_ROWS, options.max_width))
 
 
 def fitted(record: Record, most: int | None, width: int) -> str:
-    """The table in colour, with no line wider than this."""
+    """The table in colour, with lines of at most this width."""
     head, tail, left = rows(record, most)
     columns = TableColumns.fitting([*head, *tail], width, titles(record))
     names = iter(elided([name for row in (*head, *tail) for name in row.names], columns.name))
@@ -134,8 +136,8 @@ def fitted(record: Record, most: int | None, width: int) -> str:
 
 
 def _styled(texts: Sequence[str], styles: Sequence[Style], width: int) -> str:
-    # One line, cut where the terminal ends.
-    from click import style  # here, because importing backprobe imports no click
+    # One line, cut at the width of the terminal.
+    from click import style  # imported here, because importing backprobe must not import click
 
     made = ""
     for text, own in zip(texts, styles, strict=False):
@@ -156,8 +158,8 @@ def show(record: Record, most: int | None) -> None:
 
 
 def text(record: Record, most: int | None = MOST_ROWS) -> str:
-    """The table as text: coloured and fitted to the width of a terminal, plain and not cut elsewhere."""
-    if sys.stdout is None or not sys.stdout.isatty():  # None where a program has no console
+    """The table as text. In a terminal it has colours and fits the width; elsewhere it is plain and complete."""
+    if sys.stdout is None or not sys.stdout.isatty():  # None if the program has no console
         return plain(record, most)
     from click import unstyle
 
@@ -166,7 +168,7 @@ def text(record: Record, most: int | None = MOST_ROWS) -> str:
 
 
 def plain(record: Record, most: int | None = MOST_ROWS) -> str:
-    """The table in columns of spaces."""
+    """The table as plain text, with columns separated by spaces."""
     head, tail, left = rows(record, most)
     above, below = _lines(head), _lines(tail)
     widths = [max(map(len, column)) for column in zip(titles(record), *above, *below, strict=True)]
@@ -186,7 +188,7 @@ def _more(left: int) -> str:
 
 
 def html(record: Record, most: int | None = MOST_ROWS) -> Html:
-    """The table for a notebook, self-contained."""
+    """The table as self-contained HTML, for a notebook."""
     head, tail, left = rows(record, most)
     more = [html_row(_more(left))] if left else []
     body = [*map(_html_row, head), *more, *map(_html_row, tail)]

@@ -1,4 +1,4 @@
-"""Tensors and recordings in words, as tables, drawings and derivations print them."""
+"""Texts for tensors and recordings in tables, drawings and derivations."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ from backprobe.record.inputs import PathSums
 from backprobe.show.columns import Forms
 
 MOST_OUTPUTS = 8
-"""Columns of gradients."""
+"""The most columns of gradients."""
 
-SHORT, SHORTEST = 24, 16  # characters for those of a small tensor, where columns are narrow
+SHORT, SHORTEST = 24, 16  # the most characters of a small tensor in narrow columns
 
 
 def describe(tensor: Any, arrays: Arrays) -> str:
-    """A small tensor in full; for a large one its shape, dtype, RMS, largest magnitude, and how many are not finite."""
+    """A small tensor in full; for a large one its shape, dtype, rms, largest magnitude, and the number of
+    NaN and Inf.
+    """
     return forms(tensor, arrays)[0]
 
 
 def forms(tensor: Any, arrays: Arrays) -> Forms:
-    """The same, and two shorter ones: a large tensor without dtype and largest magnitude, and without its shape."""
+    """Three texts for a tensor: that of ``describe``; for a large tensor one without dtype and largest magnitude; and
+    one without the shape.
+    """
     if tensor is None:
         return "", "", ""
     described = arrays.describe(tensor)
@@ -49,7 +53,7 @@ def forms(tensor: Any, arrays: Arrays) -> Forms:
 
 
 def _some(text: str, most: int) -> str:
-    # The first numbers of a text that is too long; none of them is broken.
+    # The first numbers of a text that is too long. Numbers are never cut.
     if len(text) <= most or ", " not in text:
         return text
     kept = ""
@@ -61,12 +65,12 @@ def _some(text: str, most: int) -> str:
 
 
 def printable(text: str) -> str:
-    """A text that fits on one line: line breaks, tabs and escapes are written out."""
+    """A text that fits on one line. Line breaks, tabs and other control characters are written as escapes."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def keys_shown(record: Record) -> tuple[str, ...]:
-    """The keys of the outputs that have a column each; of many, those that a variable names come first."""
+    """The keys of the outputs that get a column. If there are too many, outputs that are variables are preferred."""
     keys = [*record.by_output]
     if len(keys) <= MOST_OUTPUTS:
         return tuple(keys)
@@ -75,13 +79,13 @@ def keys_shown(record: Record) -> tuple[str, ...]:
 
 
 def _differentiated(record: Record, at: int) -> str:
-    # The name of an output; a function that was given as ``of=`` has computed one that has none in the program.
+    # The name of an output. A function given as ``of=`` computes an output that has no name in the program.
     name = record.entries[at].name
     return "what of= returned" if name == "of()" else name
 
 
 def outputs(record: Record) -> str:
-    """The names of what was differentiated, in a sentence."""
+    """A sentence with the names of the outputs."""
     of_keys: dict[str, list[str]] = {
         key: [_differentiated(record, at) for at in record.by_output[key].outputs] for key in keys_shown(record)
     }
@@ -100,7 +104,7 @@ def outputs(record: Record) -> str:
 
 
 def path_sums(sums: PathSums) -> str:
-    """Whether the partials sum to the gradients, in a sentence."""
+    """A sentence on whether the partials sum to the gradients."""
     judged = plural(sums.judged, "gradient")
     if not sums.judged:
         text = "the sum over paths of products of partials was compared with no gradient"
