@@ -26,7 +26,8 @@ from backprobe.record.options import Option, check_folder
 from backprobe.storage.schema import UNFIT, Decoder, Encoder, Misfit, of_older_format
 
 FORMAT = "backprobe recording"
-VERSION = 10  # shares no digit with a readable version that one flipped bit could turn into the other
+# One flipped bit in a digit cannot turn this number into the number of another readable version, nor back.
+VERSION = 10
 TO = Option("to", str, (*BACKENDS, *ALONE), '"numpy"', or_none=True)
 READABLE = (5, 6, 8, VERSION)
 """Format 5 had one output only; format 6 had no default among several; format 8 had no local derivatives. There was no
@@ -47,7 +48,7 @@ def save(record: Record, result: tuple[Any] | None, path: str | os.PathLike[str]
         raise _unwritable(path, target, error) from error
     encoder = Encoder(load_arrays(record.backend))
     data = encoder.record(record) | {"result": encoder.result(result)}
-    # this may change layouts, which are part of data
+    # ``blob.bytes()`` may change layouts, which are part of ``data``.
     storages = {name: blob.bytes() for name, blob in encoder.blobs.items()}
     try:
         _write(target, data, storages)
@@ -139,7 +140,8 @@ def _refuse_to_replace(target: Path, path: str, overwrite: bool) -> None:
 
 
 def _foreign(target: Path) -> str:
-    # What shows that a path is not a recording. Empty if it is one, even if damaged or of another version.
+    # A description of a path that is not a recording. Empty for a recording, even if it is damaged or of another
+    # version.
     if not target.is_dir():
         return "a file"
     others = sorted({inside.name for inside in target.iterdir()} - {DATA, BYTES})
@@ -242,7 +244,7 @@ def _checked(folder: Path) -> dict[str, Any]:
 
 def mapped_arrays() -> Arrays:
     """NumPy arrays that are mapped from a file."""
-    from backprobe.backends.numpy import MappedArrays  # which imports NumPy
+    from backprobe.backends.numpy import MappedArrays  # imports NumPy
 
     return MappedArrays()
 

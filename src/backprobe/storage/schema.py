@@ -34,7 +34,7 @@ BELONGS = {
 """For each type of a hint: the types that JSON gives for it, and the word for it in messages."""
 
 UNFIT = (BackprobeError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, MemoryError)
-"""What decoding a tensor may raise if its layout was not written by ``save``."""
+"""Errors that decoding a tensor may raise if its layout was not written by ``save``."""
 
 
 class Misfit(ValueError):
@@ -55,7 +55,7 @@ def _names(kind: Any) -> Mapping[str, str]:
 
 
 class Encoder:
-    """Turns one record into plain data; ``blobs`` collects the bytes of its tensors."""
+    """Converts one record to plain data. ``blobs`` collects the bytes of its tensors."""
 
     def __init__(self, arrays: Arrays) -> None:
         self.arrays = arrays
@@ -125,7 +125,7 @@ def _exactly_plain(value: Any) -> Any:
 
 
 class Decoder:
-    """Turns plain data into a record and checks each part. Raises Misfit."""
+    """Converts plain data to a record, and checks each part. Raises Misfit."""
 
     def __init__(self, arrays: Arrays, blobs: Mapping[str, Any]) -> None:
         self.arrays, self.blobs = arrays, blobs

@@ -23,7 +23,7 @@ from backprobe.storage.steps import BYTES, DATA, FORMAT, VERSION, canonical
 LARGEST = 8 * 2**30
 """The most bytes of tensors in a step's file. If they exceed it, parameters are left out first, then buffers."""
 LARGEST_RECORDING = 2**30
-"""The same limit for the recording beside it."""
+"""The most bytes of the recording that is stored with the step."""
 DEEPEST = 16
 MANY = 64
 """From this many integers on, a list is written as an array."""
@@ -42,11 +42,13 @@ NATIVE = {
 """safetensors' own names of these dtypes."""
 
 Tensor = tuple[str, Sequence[int], Any]
-"""In a file: the dtype, the shape and the memory."""
+"""A tensor in the file: its dtype, its shape and its memory."""
 
 
 class NotKept(Exception):
-    """A part of a call that could be written only by running code of the program. ``kind`` says which part."""
+    """Raised for a part of a call that could only be written by running code of the program. ``kind``
+    describes the part.
+    """
 
 
 def write(
@@ -79,7 +81,7 @@ def write(
 
 
 def _record(record: Record | None, folder: Path) -> list[str]:
-    # Write the recording, and return what of it was left out.
+    # Write the recording. Returns descriptions of the parts that were left out.
     if record is None:
         return ["the recording: the call could not be made again as it failed"]
     try:
@@ -107,7 +109,7 @@ class Writer:
         self.room = LARGEST
 
     def data(self) -> dict[str, Any]:
-        """The step as plain data. The most important parts are taken first, and what does not fit is left out."""
+        """The step as plain data. The most important parts are added first, and parts that do not fit are left out."""
         step = self.step
         calls: list[dict[str, Any]] = [
             {"path": call.path, "modes": call.modes, "wanted": call.wanted, "returned": call.returned}
@@ -201,8 +203,8 @@ class Writer:
         return layout
 
     def tensors(self) -> dict[str, Tensor]:
-        """What the file of tensors holds. Memory that one tensor covers entirely has that tensor's name, dtype and
-        shape.
+        """The contents of the tensor file. A tensor that alone covers its memory keeps its name, dtype and shape; other
+        memory is stored as bytes.
         """
         users: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         found = {}
@@ -219,7 +221,7 @@ class Writer:
 
 
 def _typed(layout: Mapping[str, Any], memory: Any) -> Tensor:
-    # Memory in the form that safetensors takes.
+    # The memory in the form that safetensors requires.
     shape, size = layout.get("shape", []), memory.nbytes
     strides = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
     is_whole = layout["offset"] == 0 and layout["stride"] == strides and layout["dtype"] in NATIVE

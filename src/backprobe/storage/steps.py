@@ -1,8 +1,8 @@
 """A failing step on disk: a folder of plain data that is read whole or not at all, and never executed.
 
-``step.json`` says what failed, what the calls were given, and what was left out. ``step.safetensors`` holds parameters,
-buffers, the batch and random states by name. A tensor that covers its memory alone keeps its dtype; other memory is
-stored as bytes. Beside them lie the two files of the recording, which ``bp.load`` reads.
+``step.json`` describes the failure, the arguments of the calls, and the parts that were left out. ``step.safetensors``
+holds parameters, buffers, the batch and random states by name. A tensor that covers its memory alone keeps its dtype;
+other memory is stored as bytes. Beside them lie the two files of the recording, which ``bp.load`` reads.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ NEEDED = re.compile(rf"calls\.\d+\.(args|kwargs|gradients)|.*{SINCE}")
 
 
 def needed(left_out: Sequence[str]) -> list[str]:
-    """Those parts of what was left out without which the step cannot run again."""
+    """Those left-out parts without which the step cannot run again."""
     return [one for one in left_out if NEEDED.match(one)]
 
 
 def canonical(data: Mapping[str, Any]) -> str:
-    """The text of which the digest in ``step.json`` is taken."""
+    """The text from which the digest in ``step.json`` is computed."""
     return json.dumps(data, sort_keys=True)
 
 
@@ -62,7 +62,7 @@ def read(
 
 
 def told(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """What ``step.json`` says, as far as it can be read; None if there is no such file."""
+    """The contents of ``step.json``, as far as they can be read; None if there is no such file."""
     try:
         data = json.loads((Path(path) / DATA).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -71,7 +71,9 @@ def told(path: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 
 def step_data(folder: Path, asked: str) -> dict[str, Any]:
-    """What ``step.json`` says. Raises BadRecording if it is not a step, or not one that this version can read."""
+    """The contents of ``step.json``. Raises BadRecording if it describes no step, or one that this version
+    cannot read.
+    """
     try:
         data = json.loads((folder / DATA).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -126,7 +128,7 @@ def _bad(folder: Path, asked: str, headline: str, found: str, next: str = "") ->
 
 
 class StepReader:
-    """Turns plain data back into a step."""
+    """Converts plain data to a step."""
 
     def __init__(
         self, backend: str, blobs: Mapping[str, Any], spelling: Captures, beside: Sequence[ModuleType]
@@ -137,7 +139,7 @@ class StepReader:
         self.kept: dict[str, KeptTensor] = {}
 
     def step(self, data: Mapping[str, Any]) -> CapturedStep:
-        """The step. Raises what unfit data raises."""
+        """The step. For damaged data, raises one of ``schema.UNFIT``."""
         parameters = self._value(data["parameters"])
         calls = []
         for call in data["calls"]:

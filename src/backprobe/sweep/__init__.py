@@ -1,4 +1,4 @@
-"""The verb ``sweep``: replace one value after another, and see what each changes of the output."""
+"""The verb ``sweep``: replaces one value after another, and measures how the output changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sweep(
     executor: Executor | None = None,
     backend: BackendName | None = None,
 ) -> Waiting[P, Sweep]:
-    """Make a function or model that, called with its arguments, replaces one value after another, one in each run.
+    """Prepare to replace values of a target, one in each run. Call the result with the arguments of the target.
 
     >>> import torch, backprobe as bp
     >>> def f(x, w, b):
@@ -39,41 +39,41 @@ def sweep(
     >>> swept.output, swept.effects
     (7.0, {'u': -6.0, 'v': -7.0})
 
-    - ``target`` is the function or model.
-    - ``select`` is a pattern, or a list of them, of the values that are replaced: floating-point tensors, and
-      parameters where ``replace=`` of a probe takes them.
-    - ``of`` is the output, as in ``probe``: a path into the return value, a function of it, or any value by name. It is
-      one number.
-    - ``replace`` is a function of the value, such as ``torch.zeros_like``: an ablation. Or it is the recording of
-      another run, whose entries of the same names take the place of the values: activation patching.
-    - ``axis`` makes one run for each index along an axis of the values, or for each combination of indices along
-      several: positions, or heads. The effects are then by names such as ``h.0[:, 3]``.
-    - ``approximate`` adds gradient × (replaced - original) of each value, summed, from the one backward pass of the run
-      without replacing: what the effect would be if the output were linear in the value. For a recording this is called
-      attribution patching.
-    - ``executor`` makes the runs in other processes: a ``ProcessPoolExecutor``, Dask's ``client.get_executor()``,
-      ``bp.executors.ray(2)``. Results are those of one process, bit by bit.
-    - ``backend`` is needed only where the arguments do not show which it is.
+    - ``target``: the function or model.
+    - ``select``: a pattern or a list of patterns for the values to replace. These are floating-point tensors, and
+      parameters if a probe can replace them.
+    - ``of``: the output, as in ``probe``: a path into the return value, a function of the return value, or the name of
+      any value. The output must be a single number.
+    - ``replace``: a function of the value, such as ``torch.zeros_like``, for an ablation. Or the recording of another
+      run, whose entries replace the values of the same names, for activation patching.
+    - ``axis``: makes one run for each index along an axis of the values, such as positions or heads, or for each
+      combination of indices along several axes. Effects then have names such as ``h.0[:, 3]``.
+    - ``approximate``: if True, also compute the sum of gradient × (replaced - original) for each value. This is what
+      the effect would be if the output were linear in the value. It needs a single backward pass, in the run without
+      replacements. With a recording, this is called attribution patching.
+    - ``executor``: makes the runs in other processes: a ``ProcessPoolExecutor``, Dask's ``client.get_executor()``, or
+      ``bp.executors.ray(2)``. The results equal those of a single process, bit by bit.
+    - ``backend``: only needed if the arguments do not show the framework.
 
     >>> clean = bp.probe(f)(4.0, 2.0, 1.0)
     >>> bp.sweep(f, ["u", "w"], replace=clean)(3.0, 2.0, 1.0).effects
     {'w': 0.0, 'u': 2.0}
 
     All runs draw the same random numbers and begin with the same buffers and parameters. Afterwards the program's state
-    is as it was, as after each verb that runs a program again (docs/replay.md).
+    is restored (docs/replay.md).
 
-    Returns a ``Sweep`` when called. A user who stops it with Ctrl-C finds the runs until then as ``so_far`` of the
-    KeyboardInterrupt. Raises NothingMatched for a pattern that matches nothing, BadOutput for an output that is not one
-    number, BadOption for a recording without one of the values, or with another shape of it, or an executor that cannot
-    be used, WorkerLost, and what ``probe`` raises.
+    Returns a ``Sweep`` when called. If Ctrl-C interrupts it, the attribute ``so_far`` of the KeyboardInterrupt has the
+    finished runs. Raises NothingMatched for a pattern that matches nothing, BadOutput for an output that is not a
+    single number, and WorkerLost. Raises BadOption if the recording lacks one of the values or has it with another
+    shape, or if the executor cannot be used. Also raises the errors of ``probe``.
     """
     return _Waiting(target, backend, select, of, replace, axis, approximate, executor)
 
 
 class _Waiting(AskedSweep[P]):
-    # A sweep ready to be called.
+    # A sweep that runs when it is called with the arguments of its target.
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sweep:
-        from backprobe.sweep.runs import ReplacedRuns  # which imports NumPy
+        from backprobe.sweep.runs import ReplacedRuns  # imports NumPy
 
         with spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.sweep("):
             return ReplacedRuns(self, self._backend_of(args, kwargs), args, kwargs).run()

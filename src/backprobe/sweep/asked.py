@@ -1,4 +1,4 @@
-"""The arguments of ``sweep``, checked."""
+"""Checks the arguments of ``sweep``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OPTIONS = (
 
 @dataclass(frozen=True, repr=False)
 class AskedSweep(OfNamedValues[P, Sweep]):
-    """The target of a sweep, which of its values are replaced, and by what: ready to be called."""
+    """The target of a sweep, the values to replace, and the replacements, ready to be called."""
 
     replace: Any
     axis: Any
@@ -58,10 +58,10 @@ class AskedSweep(OfNamedValues[P, Sweep]):
 
     @property
     def axes(self) -> tuple[Any, ...]:
-        """The axes along which each index has a run of its own."""
+        """The axes along which each index has its own run."""
         return axes_of(self.axis)
 
     @property
     def call(self) -> str:
-        """The call, as messages have it."""
+        """The text of the call, for messages."""
         return f"bp.sweep({name_of(self.target)}, {written(self.select)}, ...)"

@@ -1,4 +1,4 @@
-"""The effects of a sweep as a figure: bars, or heat maps."""
+"""The effects of a sweep as a figure: bars or heat maps."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy
 
 from backprobe.charts.plots import label, matplotlib
 
-WIDTH, ROW, TALLEST = 7.0, 0.24, 10.0  # inches of a picture, of a row, and of a picture of many rows
-COLOURS = "RdBu_r"  # below 0 blue, above 0 red
+# in inches: the width of a picture, the height of a row, and the largest height of a picture
+WIDTH, ROW, TALLEST = 7.0, 0.24, 10.0
+COLOURS = "RdBu_r"  # blue below 0, red above 0
 
 
 def bars(names: Sequence[str], effects: Sequence[float], predicted: Sequence[float], title: str) -> Any:
-    """A bar for each value, in the order of the program from above, and a circle where its effect was predicted."""
+    """A bar for the effect of each value, from the top in program order, and a circle for its approximation."""
     made = _figure(WIDTH, len(names))
     axes = made.add_subplot()
     rows = range(len(names))
@@ -33,7 +34,9 @@ def bars(names: Sequence[str], effects: Sequence[float], predicted: Sequence[flo
 
 
 def maps(grids: Mapping[str, Any], names: Sequence[str], along: Sequence[int], title: str) -> Any:
-    """A heat map of each grid, in the same colours: rows are names, and indices along all axes but the last."""
+    """A heat map of each grid, with the same colours. Each combination of a name and indices along all axes except the
+    last has a row.
+    """
     *leading, columns = next(iter(grids.values())).shape[1:]
     places = list(itertools.product(*map(range, leading)))
     rows = [", ".join([name, *map(str, place)]) for name in names for place in places]
@@ -49,7 +52,7 @@ def maps(grids: Mapping[str, Any], names: Sequence[str], along: Sequence[int], t
             aspect="auto",
             interpolation="nearest",
         )
-        panel.set_facecolor("0.85")  # where a value has no such index
+        panel.set_facecolor("0.85")  # the colour for indices that a value does not have
         panel.set_title(what, fontsize=10)
         panel.set_xlabel(f"index along axis {along[-1]}")
         panel.xaxis.get_major_locator().set_params(integer=True)
@@ -60,6 +63,6 @@ def maps(grids: Mapping[str, Any], names: Sequence[str], along: Sequence[int], t
 
 
 def _figure(width: float, rows: int) -> Any:
-    # An empty figure to which nothing else refers. Raises NotInstalled.
+    # A new figure that is not registered with pyplot. Raises NotInstalled.
     figures, _ = matplotlib("sweep.plot()")
     return figures.Figure(figsize=(width, min(1.6 + ROW * rows, TALLEST)), layout="constrained")

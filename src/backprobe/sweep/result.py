@@ -1,4 +1,4 @@
-"""The result of a sweep: the output of each run, and the output without replacing."""
+"""The result of a sweep: the output of each run, and the output of the run without replacements."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ TITLES = ("name", "output", "effect", "gradient × change")
 
 @dataclass(frozen=True)
 class Replaced:
-    """One run: the name of the value that was replaced, the indices of its part, and the output.
+    """One run: the name of the replaced value, the indices of the replaced part, and the output.
 
-    ``shown`` is both as a text. ``approximation`` is gradient × change, None where that is not known.
+    ``shown`` is the name with the indices. ``approximation`` is the sum of gradient × change; None if it is not known.
     """
 
     name: str
@@ -35,10 +35,10 @@ class Replaced:
 
 @dataclass(frozen=True, repr=False)
 class Sweep(Printed):
-    """What each of several values changes of the output when it is replaced, and nothing else is.
+    """The effects on the output of replacing one value at a time. Prints as a table.
 
-    ``output`` is the output without replacing, ``of`` its name, and ``runs`` are the runs, in the order in which
-    the program computes the values. ``axes`` are those along which each index has a run. It prints as a table.
+    ``output`` is the output without replacements, and ``of`` its name. ``runs`` are the runs, in the order in which the
+    program computes the replaced values. ``axes`` are the axes along which each index has its own run.
 
     >>> import torch, backprobe as bp
     >>> def f(x):
@@ -61,23 +61,23 @@ class Sweep(Printed):
     is_approximate: bool = False
     notes: tuple[str, ...] = ()
     replaced: str = "value"
-    """What each run replaces one of."""
+    """The word for the replaced things, in messages."""
 
     @property
     def outputs(self) -> dict[str, float]:
-        """The output of each run, by the name of the value replaced in it."""
+        """The output of each run, by the name of the replaced value."""
         return {run.shown: run.output for run in self.runs}
 
     @property
     def effects(self) -> dict[str, float]:
-        """The change of the output when a value is replaced, by that value's name: ``outputs[name] - output``."""
+        """The change of the output in each run, by the name of the replaced value: ``outputs[name] - output``."""
         return {run.shown: run.output - self.output for run in self.runs}
 
     @property
     def approximations(self) -> dict[str, float]:
-        """The effects as one backward pass predicts them: gradient × (replaced - original), summed, by name.
+        """The effects as predicted by a single backward pass, by name: the sum of gradient × (replaced - original).
 
-        A value without a gradient is not among them. Raises BadOption where ``approximate=True`` was not asked for.
+        Values without a gradient are left out. Raises BadOption unless the sweep had ``approximate=True``.
         """
         if not self.is_approximate:
             raise BadOption(
@@ -92,8 +92,8 @@ class Sweep(Printed):
     def agreement(self) -> float:
         """Pearson's correlation of the effects and their approximations, from -1 to 1.
 
-        NaN where there are fewer than two, where one is not finite, or where either of both is the same everywhere.
-        Raises BadOption where ``approximate=True`` was not asked for.
+        NaN if there are fewer than two, if one of them is not finite, or if all effects or all approximations are
+        equal. Raises BadOption unless the sweep had ``approximate=True``.
         """
         approximations = self.approximations
         return _correlation([self.effects[name] for name in approximations], list(approximations.values()))
@@ -102,7 +102,7 @@ class Sweep(Printed):
     def grid(self) -> Any:
         """The effects as a NumPy array: a row for each name, and further axes for the indices of a sweep with ``axis``.
 
-        NaN stands where one value has fewer indices than another. ``names`` are those of the rows.
+        If a value has fewer indices than another, the missing effects are NaN. ``names`` are the names of the rows.
 
         >>> import torch, backprobe as bp
         >>> def f(x):
@@ -120,8 +120,9 @@ class Sweep(Printed):
     def plot(self) -> Any:
         """The effects as a ``matplotlib`` figure: ``sweep.plot().savefig("sweep.png")`` writes it.
 
-        Without axes, effects are bars and approximations circles. With axes they are heat maps: a row for each name,
-        and for each index along all axes but the last, whose indices are the columns. Raises NotInstalled.
+        Without axes, effects are drawn as bars and approximations as circles. With axes they are drawn as heat maps.
+        The columns are the indices along the last axis. Each combination of a name and indices along the other axes has
+        a row. Raises NotInstalled.
         """
         from backprobe.sweep.plot import bars, maps  # which import NumPy
 
@@ -133,10 +134,10 @@ class Sweep(Printed):
         return maps(grids, self.names, self.axes, title)
 
     def to_dataframe(self) -> Any:
-        """A data frame of pandas, or of Polars where only that is installed: a row for each run.
+        """A data frame with a row for each run, of pandas, or of Polars if only Polars is installed.
 
-        Its columns are name, ``axis_1`` for the index along axis 1 of a sweep along it, output, effect, and with
-        ``approximate=True`` approximation. Raises NotInstalled.
+        Its columns are name, output and effect, with ``approximate=True`` also approximation. A sweep along axis 1 adds
+        the column ``axis_1`` with the indices along this axis. Raises NotInstalled.
         """
         from backprobe.show.frames import frame
 
@@ -149,16 +150,16 @@ class Sweep(Printed):
         return frame(lambda: columns, "sweep.to_dataframe()")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the sweep as a page to explore: names as a tree, and beside each what it changes, at each index.
+        """Write the sweep as an interactive page: a tree of names, with the effects of each value at each index.
 
-        It is one file, an ``.html``, that needs nothing else. Raises BadOption for another ending.
+        The page is a self-contained ``.html`` file. Raises BadOption for another file ending.
         """
         from backprobe.view import save_page
 
         save_page(self._viewed(), path, f"sweep.save({written(path)})")
 
     def _viewed(self) -> Shown:
-        # What bp.view shows.
+        # The data that ``bp.view`` shows.
         from backprobe.sweep.shown import shown_of
 
         predicted = [math.nan if run.approximation is None else run.approximation for run in self.runs]
@@ -172,7 +173,7 @@ class Sweep(Printed):
         return list(dict.fromkeys(run.name for run in self.runs))
 
     def _laid(self, numbers: Sequence[float]) -> Any:
-        # Numbers, one for each run, as an array by names and indices.
+        # Arrange numbers, one for each run, in an array by names and indices.
         import numpy
 
         if not self.runs:
@@ -221,7 +222,7 @@ def _approximation(run: Replaced) -> str:
 
 
 def _correlation(a: Sequence[float], b: Sequence[float]) -> float:
-    # Pearson's, of numbers that are scaled first so that no sum and no square overflows or underflows.
+    # Pearson's correlation. Numbers are scaled first, so that sums and squares neither overflow nor underflow.
     if not all(map(math.isfinite, (*a, *b))):
         return math.nan
     a, b = _centred(a), _centred(b)
@@ -236,6 +237,6 @@ def _centred(numbers: Sequence[float]) -> list[float]:
 
 
 def _scaled(numbers: Sequence[float]) -> list[float]:
-    # Numbers as parts of the largest.
+    # The numbers divided by the largest magnitude.
     largest = max(map(abs, numbers), default=0.0)
     return [number / (largest or 1.0) for number in numbers]

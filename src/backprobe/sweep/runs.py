@@ -1,4 +1,4 @@
-"""The runs of a sweep: one as the program is, and one for each value, or part of one, that is replaced."""
+"""The runs of a sweep: one unchanged run, and one for each value, or part of a value, that is replaced."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ Index = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class SweepStep:
-    """One run: which value is replaced, or which part of it, where the values are taken apart.
+    """One run: the value that is replaced in it, or the replaced part.
 
-    ``key`` is its full name, which has one reading: a bare ``u`` may also be a module. It has counts where it needs
-    them, since JAX counts nothing while it traces. ``places`` are the indices along the axes that were asked for, and
-    ``index`` is that part of the value.
+    ``key`` is the value's full name, which is unambiguous, unlike a bare ``u``, which may also be a module. It has
+    counts only if they are needed, because JAX does not count while tracing. ``places`` are the indices along the
+    requested axes, and ``index`` selects that part of the value.
     """
 
     name: str
@@ -58,14 +58,14 @@ class SweepStep:
 
     @property
     def shown(self) -> str:
-        """The value as ``of=`` would name it: ``h.0[:, 3]``."""
+        """The value or part as ``of=`` would name it, such as ``h.0[:, 3]``."""
         places = [":" if isinstance(one, slice) else str(one) for one in self.index]
         return self.name + (f"[{', '.join(places)}]" if places else "")
 
 
 @dataclass(frozen=True)
 class SweepWork:
-    """A sweep as it travels to a worker."""
+    """A sweep in the form that is sent to a worker process."""
 
     asked: AskedSweep[...]
     args: tuple[Any, ...]
@@ -73,7 +73,9 @@ class SweepWork:
     state: GlobalState
 
     def begin(self) -> Callable[[int], tuple[list[Replaced], float]]:
-        """Make what replaces in the step of a number, and gives the output without replacing beside it."""
+        """Return a function for the run with a given number. Its result includes the output without replacements in
+        this worker.
+        """
         backend = self.asked._backend_of(self.args, self.kwargs)
         self.state.restore(backend)
         runs = ReplacedRuns(self.asked, backend, self.args, self.kwargs)
@@ -83,7 +85,7 @@ class SweepWork:
 
 
 class ReplacedRuns:
-    """The runs of one target with the same arguments."""
+    """Runs of one target with the same arguments."""
 
     def __init__(
         self, asked: AskedSweep[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -98,7 +100,7 @@ class ReplacedRuns:
         """The names of values that could not be replaced, by their keys."""
 
     def run(self) -> Sweep:
-        """All of them, in the order in which the program computes the values."""
+        """Make all runs, in the order in which the program computes the values."""
         first, steps = self.prepared()
         output = self._output(first)
         try:
@@ -115,7 +117,7 @@ class ReplacedRuns:
         return self._sweep(first, output)
 
     def prepared(self) -> tuple[Recording, list[SweepStep]]:
-        """The run without replacing, and all that are to be made."""
+        """The recording of the run without replacements, and all runs that are to be made with replacements."""
         first = self._recorded(self.asked.select, None, backward=self.asked.approximate)
         self.of = self._of(first)
         values = self._replaceable(first)
@@ -130,7 +132,8 @@ class ReplacedRuns:
         return first, [step for own in of_values.values() for step in own]
 
     def _elsewhere(self, steps: Sequence[SweepStep], output: float, advance: Callable[[str], None]) -> None:
-        # All runs on the executor: each worker makes the first one too, and knows the steps by it.
+        # Make all runs on the executor. Each worker also makes the run without replacements, from which it knows the
+        # steps.
         asked, kwargs = replace(self.asked, executor=None), dict(self.kwargs)
         work = SweepWork(asked, self.args, kwargs, GlobalState.of(self.backend))
         parts = {name_of(asked.target): asked.target, "args": self.args, "kwargs": kwargs, "replace": asked.replace}
@@ -163,12 +166,12 @@ class ReplacedRuns:
         )
 
     def _of(self, first: Recording) -> Any:
-        # The output by its path, where it was the only one that depends on what is differentiated.
+        # The path of the output, if only one output depends on the differentiated values and none was requested.
         path = first.outputs[0].name.partition("return.")[2]
         return path if self.asked.of is None and path else self.asked.of
 
     def _recorded(self, select: Any, replaced: Mapping[str, Any] | None, *, backward: bool = False) -> Recording:
-        # One run of the program, which begins like each of them.
+        # The recording of one run of the program. All runs begin in the same state.
         weigh = one_number(self.arrays, self.asked.of, "a sweep", "an effect is a change of that number")
         with self.replay.run():
             return Probe(
@@ -184,10 +187,11 @@ class ReplacedRuns:
     def _output(self, recording: Recording) -> float:
         return float(self.arrays.numbers(recording.outputs[0].value).item())
 
-    # which values
+    # Methods that select values.
 
     def _replaceable(self, recording: Recording) -> list[SweepStep]:
-        # The values that the patterns match, each once, by the first name that they match. Raises NothingMatched.
+        # The values that match the patterns. Each value is listed once, by the first matching name. Raises
+        # NothingMatched.
         record, entries = recording.record, recording.record.entries
         selects = matcher(self.asked.select, in_function=self.in_function)
         found: dict[int, str] = {}
@@ -214,7 +218,8 @@ class ReplacedRuns:
         return tensors
 
     def _refuse_unlike(self, value: SweepStep) -> None:
-        # Raise BadOption, before anything is replaced, where the other recording has no value that fits.
+        # Raise BadOption if the other recording lacks the value, or has it with another shape or dtype. This is checked
+        # before anything is replaced.
         other = self.asked.replace
         if not isinstance(other, Recording):
             return
@@ -237,7 +242,8 @@ class ReplacedRuns:
     def _steps(self, value: SweepStep) -> Iterator[SweepStep]:
         # The runs for one value. Raises BadOption.
         entry = value.entry
-        shape = (entry.shape or ())[len(entry.axes) :]  # as the program has it where it is computed many times at once
+        # without the leading axes of a value that is computed several times at once
+        shape = (entry.shape or ())[len(entry.axes) :]
         why = "each index along an axis has a run of its own"
         axes = from_the_first(self.asked.axes, shape, value.name, self.asked.axis, why)
         for places in itertools.product(*(range(shape[axis]) for axis in axes)):
@@ -245,10 +251,10 @@ class ReplacedRuns:
             index = tuple(chosen.get(axis, slice(None)) for axis in range(max(axes, default=-1) + 1))
             yield replace(value, places=places, index=index)
 
-    # one of them
+    # Methods for one run.
 
     def replaced(self, step: SweepStep) -> list[Replaced]:
-        """The run that replaces this value; none if no statement binds it, as after a write in place."""
+        """Make the run that replaces this value. Empty if no statement binds the value, as after a write in place."""
         what = Part(self.asked.replace, step.index) if step.index else self.asked.replace
         if step.key in self.unbound:
             return []
@@ -261,15 +267,15 @@ class ReplacedRuns:
         return [Replaced(step.name, step.places, step.shown, self._output(recording), approximation)]
 
     def _approximation(self, entry: Entry, recording: Recording) -> float | None:
-        # Gradient × change of the value, summed; None where the framework gives no gradient.
+        # The sum of gradient × change over the value's elements; None if the framework gives no gradient.
         if entry.status is GradStatus.NOT_CONNECTED:
             return 0.0
         if entry.status is not GradStatus.OK:
             return None
         changed = next(one for one in recording.values() if one.replaced)
         gradient, new, old = map(self.arrays.numbers, (entry.grad, changed.value, changed.original))
-        moved = new != old  # elsewhere, Inf or NaN would give NaN
-        with numpy.errstate(all="ignore"):  # NaN and Inf are shown, not warned of
+        moved = new != old  # unchanged elements contribute nothing, but Inf or NaN in them would give NaN
+        with numpy.errstate(all="ignore"):  # NaN and Inf are part of the result, so NumPy need not warn of them
             return float((numpy.conj(gradient[moved]) * (new[moved] - old[moved])).sum().real)
 
 

@@ -1,4 +1,4 @@
-"""A sweep as the viewer shows it: rows of names, and columns of the indices along the last axis."""
+"""A sweep as the viewer shows it: rows of names, with a column for each index along the last axis."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def shown_of(
     grids: Mapping[str, Any],
     notes: Sequence[str],
 ) -> Shown:
-    """What ``bp.view`` shows of a sweep: each index along an axis before the last has a row of its own.
+    """The data that ``bp.view`` shows of a sweep. Each index along the axes before the last has its own row.
 
-    ``grids`` are arrays by names and indices: ``effect``, ``was``, which is 1 where there was a run, and where it was
-    asked for ``approximation``.
+    ``grids`` are arrays by names and indices: ``effect``; ``was``, which is 1 if there was a run; and
+    ``approximation``, if it was requested.
     """
     *leading, width = grids["effect"].shape[1:] if axes and names else (1,)
     places = [*itertools.product(*map(range, leading))]

@@ -1,4 +1,4 @@
-"""The requested rows of a file: which of them exist, and at which places."""
+"""The requested rows of a file: those that exist in it, and their places."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class ChosenRows:
-    """Which rows of the result are filled from which places of an attempt. Names the attempt lacks are left out."""
+    """The requested rows that exist in an attempt: their places in the result and their places in the attempt."""
 
     to: NDArray[numpy.int64]
     places: NDArray[numpy.int64]

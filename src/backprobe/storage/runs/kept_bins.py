@@ -26,7 +26,7 @@ LONG, MANY = 10_000, 5_000_000
 MOST = 8  # files that are kept: those of the most recently viewed fields
 BEFORE = "nonfinite "
 UNFIT = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
-"""What reading a damaged file may raise."""
+"""Errors that reading a damaged file may raise."""
 
 
 def keep(folder: Path, reader: RunReader, field: str, found: Binned) -> None:
@@ -82,7 +82,7 @@ def _file(folder: Path, names: Sequence[str], field: str) -> Path:
 
 def _made_of(reader: RunReader, names: Sequence[str], field: str, last: int) -> bytes:
     # A digest that changes if a step up to ``last`` or a row changes. It includes the numbers of the last step, because
-    # a training that starts again does not reproduce them.
+    # a training that is started again does not reproduce these numbers.
     found = hashlib.sha256(repr([field, *names]).encode())
     found.update(repr(sorted((row.name, row.kind, row.merge) for row in reader.rows().values())).encode())
     found.update(repr(reader.at(last)).encode())

@@ -7,11 +7,12 @@ values of an empty row.
 
 - ``steps`` holds one blob for each of the newest steps, as committed.
 - ``chunks`` and ``columns`` hold older steps, some hundred together: one blob for each column, in which the numbers of
-a row are adjacent. A column that is constant within a chunk, as most counts are, is stored once.
+  a row are adjacent. A column that is constant within a chunk, as most counts are, is stored once.
 
 - ``lines`` holds, by name, the line of the program that calls a module or binds a local.
 - ``exponents`` holds one row for each histogram, by row and step.
-- ``gaps`` holds the names that have no row in a step, and why. An entry holds until the next one.
+- ``gaps`` holds the names that have no row in a step, with the reasons. An entry applies to all steps until the next
+  entry.
 
 Each row is stored with a checksum of its bits (``sealed``), so that damage leads to an error and not to a wrong number.
 
@@ -63,7 +64,7 @@ CREATE TABLE IF NOT EXISTS lines (attempt INTEGER, name TEXT, file TEXT, line IN
 NO_NUMBERS = numpy.array(NOTHING)[:, None]
 
 INFO = numpy.dtype([("step", "<i8"), ("time", "<f8"), ("backwards", "<i4"), ("skipped", "<i4"), ("uncleared", "<i8")])
-"""What is stored for each step beside its statistics; ``time`` is in seconds since 1970.
+"""The data stored for each step besides its statistics; ``time`` is in seconds since 1970.
 
 ``uncleared`` counts the parameters whose gradients were added to those of the step before.
 """
@@ -79,7 +80,7 @@ Merge = Literal["sum", "once"]
 
 @dataclass(frozen=True)
 class RowKey:
-    """What a row describes."""
+    """The identity of a row: the name and the kind of its numbers, and how processes are merged."""
 
     name: str
     kind: str
@@ -88,7 +89,7 @@ class RowKey:
 
 @dataclass(frozen=True)
 class NewRows:
-    """What is added to the file: rows, aliases of rows, and lines of the program by name."""
+    """Additions to the file: rows, aliases of rows, and lines of the program by name."""
 
     rows: list[RowKey] = field(default_factory=list)
     aliases: dict[str, str] = field(default_factory=dict)
@@ -97,21 +98,21 @@ class NewRows:
 
 @dataclass(frozen=True)
 class StepData:
-    """One step: its number, what is stored beside its statistics, and these as a matrix of columns × rows."""
+    """One step: its number, its statistics as a matrix of columns × rows, and the other data stored for a step."""
 
     step: int
     matrix: Matrix
     time: float = 0.0
     backwards: int = 0
     skipped: int = 0  # 1 if the gradient scaler skipped it, or IS_OPEN
-    exponents: Mapping[int, Exponents] = field(default_factory=dict)  # by place, where they were measured
+    exponents: Mapping[int, Exponents] = field(default_factory=dict)  # by place of the row, if histograms were measured
     gaps: Sequence[Missing] | None = None  # None if gaps were not looked for
     uncleared: int = 0
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One start of the training: its number, and what it was started with."""
+    """One start of the training: its number, and facts such as its options and versions."""
 
     number: int
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -153,14 +154,14 @@ def blank(height: int) -> Matrix:
 
 
 def steps_in_chunk(height: int) -> int:
-    """How many steps go into one chunk, if each has ``height`` rows."""
+    """The number of steps in a chunk, if each step has ``height`` rows."""
     return min(MOST_STEPS, max(1, CHUNK_BYTES // (8 * len(COLUMNS) * max(1, height))))
 
 
 # checksums
 
 SEAL = numpy.dtype("<u8")
-SEED = numpy.uint64(0x9E3779B97F4A7C15)  # so that a block of zeros is not valid
+SEED = numpy.uint64(0x9E3779B97F4A7C15)  # added to each checksum, so that a block of zeros is not valid
 
 
 def seals(rows: NDArray[Any], into: NDArray[numpy.uint64] | None = None) -> NDArray[numpy.uint64]:
@@ -180,7 +181,7 @@ def sealed(rows: NDArray[Any]) -> memoryview:
 
 
 def unsealed(blob: bytes, height: int, dtype: Any = numpy.float64) -> NDArray[Any]:
-    """The rows of a blob. Raises ValueError if they are not what was written."""
+    """The rows of a blob. Raises ValueError if a checksum shows that they were changed."""
     found = numpy.frombuffer(blob, SEAL, height)
     rows = _by_row(numpy.frombuffer(blob, dtype, offset=height * SEAL.itemsize), dtype, height)
     if (found != seals(rows)).any():

@@ -1,4 +1,4 @@
-"""A field over all steps of a growing run, in bins that are kept, so that no step is reduced twice.
+"""A field over all steps of a growing run, in cached bins, so that each step is processed only once.
 
 Each bin covers the same number of steps, a power of two. New steps fill new bins. When there are too many bins, each
 two neighbours are merged into one. A picture needs fewer bins than are kept, so it merges some of them. The bins of a
@@ -26,10 +26,10 @@ class Level:
 
     def __init__(self, reader: RunReader, names: Sequence[str], field: str, folder: Path | None = None) -> None:
         self.reader, self.names, self.field, self.folder = reader, names, field, folder
-        self.written = 0  # how many steps the saved bins cover
+        self.written = 0  # the number of steps that the saved bins cover
         self.most = max(FEWEST, min(MOST, NUMBERS // max(1, len(names)))) // 2 * 2
         self.width, self.known = 1, numpy.empty(0, numpy.int64)  # the steps that lie in complete bins
-        self.made_by = self.known  # the attempts that made these steps
+        self.made_by = self.known  # the attempt that made each of these steps
         self.whole = _nothing(names)
 
     @property
@@ -82,7 +82,8 @@ class Level:
         # Read the steps that complete further bins.
         while len(steps) // self.width > self.most:
             self._double()
-        settled = int(numpy.searchsorted(steps, self.reader.settled(), side="right"))  # by all ranks
+        # the last step that all ranks have written
+        settled = int(numpy.searchsorted(steps, self.reader.settled(), side="right"))
         end = settled // self.width * self.width
         if end > len(self.known):
             bins = (end - len(self.known)) // self.width

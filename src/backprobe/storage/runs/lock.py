@@ -21,7 +21,7 @@ class WriteLock:
         self.descriptor: int | None = None
 
     def take(self, asked: str) -> None:
-        """Take the lock. Raises BadRun if somebody else has it."""
+        """Take the lock. Raises BadRun if it is taken already."""
         try:
             import fcntl
         except ImportError as error:  # Windows

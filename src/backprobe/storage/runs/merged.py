@@ -1,4 +1,6 @@
-"""All ranks of a run, read as one: parts are added up, and what is the same in all processes counts once."""
+"""All ranks of a run, read as one: numbers of which each process has a part are added up, and numbers that all
+processes share count once.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ from backprobe.storage.runs.reader import Named, RankFile
 LOGGED = "logged"
 """The kind of numbers that the program logs itself, and the name of the field that shows them."""
 RATIO = "update.ratio"
-MOST_OPEN = 64  # files
+MOST_OPEN = 64  # the most files that are kept open
 Key = tuple[str, str]
 """The name and kind of a row."""
 
@@ -153,12 +155,13 @@ class RunReader:
         wanted = list(dict.fromkeys(["count"] * bool(is_once.any()) + [*wanted]))
         total = {column: nothing((len(rows), len(steps)), column) for column in wanted}
         for rank in self.ranks.values():
-            if not is_once.any() and rank.merge_into(total, keys, steps):  # the usual case
+            # usually, no number is shared by all processes, and the steps are the same
+            if not is_once.any() and rank.merge_into(total, keys, steps):
                 continue
             info, found = rank.columns(keys, wanted)
             at = numpy.searchsorted(steps, info["step"])
             is_known = at < len(steps)
-            # without those that were written meanwhile
+            # Leave out steps that were written in the meantime.
             is_known[is_known] = steps[at[is_known]] == info["step"][is_known]
             _add(total, {name: numbers[:, is_known] for name, numbers in found.items()}, at[is_known], is_once)
         return steps, total
@@ -215,7 +218,7 @@ class RunReader:
         index = next(iter(self.ranks.values())).index()
         ends = index.ends if index.is_plain else []
         while low < high:
-            at = bisect_right(ends, low + most) - 1  # the last chunk that ends within reach
+            at = bisect_right(ends, low + most) - 1  # the last chunk that ends within ``most`` steps
             stop = ends[at] if at >= 0 and ends[at] > low else ends[at + 1] if at + 1 < len(ends) else low + most
             yield low, min(stop, high)
             low = stop
@@ -236,7 +239,7 @@ class RunReader:
         if field == RATIO:
             steps, updates = self.field(names, "update.rms")
             again, sizes = self.field(names, "param.rms")
-            both = min(len(steps), len(again))  # a step may have been written in between
+            both = min(len(steps), len(again))  # a step may have been written between the two reads
             with numpy.errstate(all="ignore"):
                 return steps[:both], updates[:, :both] / sizes[:, :both]
         kind, _, name = field.rpartition(".")
@@ -314,7 +317,7 @@ def _add(total: Mapping[str, Matrix], part: Mapping[str, Matrix], at: Any, is_on
 
 
 def logged(columns: Mapping[str, Numbers]) -> Numbers:
-    """The mean of what was logged; NaN or Inf if that was logged."""
+    """The mean of logged numbers; NaN or Inf if one of them is NaN or Inf."""
     with numpy.errstate(all="ignore"):
         mean = columns["sum"] / columns["finite"]
         infinite = numpy.where(columns["posinf"] > 0, numpy.inf, 0) - numpy.where(columns["neginf"] > 0, numpy.inf, 0)

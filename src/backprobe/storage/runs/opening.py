@@ -36,7 +36,8 @@ OF_SYSTEM = frozenset(
 
 def opened(path: Path, asked: str) -> tuple[sqlite3.Connection, str]:
     """A connection for reading, and how it was opened: ``live``, ``immutable`` or ``copy``. Raises BadRun."""
-    for how in ("mode=ro", "mode=rw"):  # "rw" rolls back what a killed writer without a log left behind
+    # "rw" also rolls back an unfinished transaction of a killed writer, if there is no write-ahead log
+    for how in ("mode=ro", "mode=rw"):
         try:
             return _checked(_connected(path, how), path, asked), "live"
         except sqlite3.OperationalError as error:

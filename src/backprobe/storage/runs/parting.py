@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from backprobe.storage.runs.layout import Matrix, RowKey
 from backprobe.storage.runs.merged import RunReader
 
-BLOCK = 1 << 19  # numbers of a column that are compared at once
+BLOCK = 1 << 19  # numbers of a column that are compared together
 COMPARED = ("count", "finite", "sum", "squares")
 
 
 @dataclass(frozen=True)
 class Parting:
-    """The first step at which two runs differ by more than a share, and the rows that do, in the order of the model."""
+    """The first step at which two runs differ by more than a given share, and the differing rows in the order of the
+    model.
+    """
 
     step: int
     rows: Sequence[tuple[str, str]]

@@ -1,4 +1,4 @@
-"""Checks that the files of a run that is being written still exist; what is written to a deleted file is lost.
+"""Checks that the files of a run that is being written still exist, because data written to a deleted file is lost.
 
 The folder may be renamed or moved meanwhile, so the files are looked up in the open folder and not by path. A file that
 replaced the original does not count.
@@ -14,7 +14,7 @@ ENDINGS = ("", "-wal")  # the files to which SQLite commits
 
 
 class Deleted(OSError):
-    """The files of the run are gone, so what is written is lost."""
+    """The files of the run no longer exist, so written data is lost."""
 
 
 class Presence:

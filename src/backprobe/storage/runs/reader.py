@@ -1,4 +1,4 @@
-"""Reading a rank's file: which steps it holds, and the columns of some rows over these steps."""
+"""Reads a rank's file: the steps in it, and the columns of some rows over these steps."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ Places = dict[int, dict[tuple[str, str], int]]  # the place of each name and kin
 Keys = dict[tuple[str, str], RowKey]
 Found = TypeVar("Found")
 DAMAGED = (sqlite3.DatabaseError, *(kind for kind in UNFIT if kind is not MemoryError))
-"""What reading a damaged file may raise."""
-FEW, PART = 8, 32  # up to so many rows, or 1/PART of a chunk, are read one by one; else the whole column is read
+"""Errors that reading a damaged file may raise."""
+FEW, PART = 8, 32  # up to FEW rows, or 1/PART of a chunk, are read row by row; for more rows, the whole column is read
 
 
-NEWEST = 64  # steps outside chunks that are cached: as many as the rules look back at to judge one more step
+NEWEST = 64  # the number of cached steps outside chunks: as many as the rules need to judge one more step
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Stored:
 
 @dataclass
 class FileIndex:
-    """What a file holds at one moment. ``at`` changes whenever something is written."""
+    """The contents of a file at one moment. ``at`` changes whenever the file is written."""
 
     at: Any = None
     attempts: list[Attempt] = field(default_factory=list)
@@ -72,13 +72,14 @@ class FileIndex:
     keys: Keys = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     stored: list[Stored] = field(default_factory=list)
-    info: NDArray[Any] = field(default_factory=lambda: numpy.empty(0, INFO))  # of each step that is read, by number
-    # which attempt made each of these steps
+    info: NDArray[Any] = field(default_factory=lambda: numpy.empty(0, INFO))  # for each step that is read, in order
+    # The attempt that made each of these steps.
     attempt_of: NDArray[numpy.int64] = field(default_factory=lambda: numpy.empty(0, numpy.int64))
-    # where each of these steps is stored
+    # The place at which each of these steps is stored.
     chosen: NDArray[numpy.int64] = field(default_factory=lambda: numpy.empty(0, numpy.int64))
-    is_plain: bool = True  # is every stored step read, in stored order?
-    ends: list[int] = field(default_factory=list)  # how many steps are stored up to the end of each of ``stored``
+    is_plain: bool = True  # are all stored steps read, in the order in which they are stored?
+    # for each element of ``stored``: the number of steps stored up to its end
+    ends: list[int] = field(default_factory=list)
 
 
 class Named:
@@ -88,7 +89,7 @@ class Named:
         self.last: list[Any] | None = None
 
     def of(self, named: list[Any]) -> tuple[Places, Keys]:
-        """The place of each row by attempt, and what each row describes, the last attempt first."""
+        """The place of each row by attempt, and the key of each row, the last attempt first."""
         if named != self.last:
             self.last, self.places, self.keys = named, Places(), Keys()
             for attempt, place, *key in named:
@@ -123,7 +124,7 @@ class RankFile:
             self._closing()
 
     def index(self) -> FileIndex:
-        """What the file holds now."""
+        """The contents of the file now."""
         if not self.kept_open and self._index.at == self._changed():
             return self._index
         with self.reading() as index:
@@ -131,7 +132,7 @@ class RankFile:
 
     @contextmanager
     def reading(self) -> Iterator[FileIndex]:
-        """Inside this context the file is seen as it is at one moment, whatever is written.
+        """Inside this context, all reads see the file as it was at one moment, even if it is written meanwhile.
 
         Errors raised inside it are passed on unchanged; reads inside it go through ``_sound``.
         """
@@ -145,7 +146,7 @@ class RankFile:
             yield self._index
         finally:
             if self.connection.in_transaction:
-                # the file is damaged, and the read inside has already reported that
+                # The file is damaged, and the read inside this context has already reported that.
                 with suppress(sqlite3.DatabaseError):
                     self.connection.execute("COMMIT")
             if opens:
@@ -298,10 +299,8 @@ class RankFile:
     def _parts(
         self, index: FileIndex, keys: Sequence[tuple[str, str]], wanted: Sequence[str]
     ) -> Iterator[tuple[str, Any, slice, Matrix]]:
-        # Some rows of all steps, as they are stored: a column, which of the rows, at which of all steps, and the
-        # numbers.
-        #
-        # The numbers have a single step if the rows do not change.
+        # Some rows of all steps, in parts as they are stored. Each part has the column, the places of its rows and
+        # steps in the result, and the numbers. If the rows do not change, the numbers have a single step.
         rows: dict[int, ChosenRows] = {}
         end = 0
         for one in index.stored:
@@ -324,7 +323,8 @@ class RankFile:
             yield column, rows.regular[0], self._of_chunk(stored, column, rows)
 
     def _step(self, stored: Stored) -> Matrix:
-        # A step that is in no chunk. It is verified once and cached, since each of its columns is requested in turn.
+        # A step that is in no chunk. It is checked once and then cached, because its columns are requested one after
+        # another.
         key = stored.attempt, stored.id
         if key not in self._newest:
             data = self.connection.execute("SELECT data FROM steps WHERE id = ?", (stored.id,)).fetchone()[0]
@@ -434,13 +434,13 @@ class RankFile:
                 yield from ((step, one) for one in (known[at - 1][1] if at else ()))
 
     def said_of_gaps(self) -> list[tuple[int, int, list[Missing]]]:
-        """The entries about missing rows: the attempt, the step from which the entry holds, and the missing rows."""
+        """The entries about missing rows: the attempt, the step from which the entry applies, and the missing rows."""
         with self.reading():
             found = self._sound(self._gaps)
         return [(attempt, *one) for attempt, said in found.items() for one in said]
 
     def _gaps(self) -> dict[int, list[tuple[int, list[Missing]]]]:
-        # The entries about missing rows by attempt, each with the step from which it holds.
+        # The entries about missing rows by attempt, each with the step from which it applies.
         found: dict[int, list[tuple[int, list[Missing]]]] = {}
         said = self.connection.execute("SELECT attempt, step, gaps FROM gaps ORDER BY attempt, step")
         for attempt, step, text in said:

@@ -1,4 +1,4 @@
-"""A run in bins of whole steps: the least and greatest of a field in each bin, and the number of nonfinite steps.
+"""A field of a run in bins of steps: its smallest and largest number in each bin, and the number of nonfinite steps.
 
 Only a few chunks are read at once, so memory grows with names and bins and not with steps. The columns of all ranks are
 merged before a statistic is computed from them.
@@ -18,7 +18,7 @@ from backprobe.storage.runs.layout import Matrix, RowKey
 from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader, logged
 
 Counts = NDArray[numpy.int64]
-NUMBERS = 1 << 18  # numbers of a column that are read at once
+NUMBERS = 1 << 18  # numbers of a column that are read together
 SPECIAL = ("nan", "posinf", "neginf")
 
 
@@ -70,7 +70,8 @@ class _Reading:
         self.rows = {kind: [known.get(key, RowKey(*key)) for key in keys] for kind, keys in self.keys.items()}
         self.kinds = [kind for kind, keys in self.keys.items() if any(key in known for key in keys)]
         self.last: tuple[int, int] = 0, 0
-        self.held: dict[tuple[str, str], Matrix] = {}  # columns that were already read: counts are requested twice
+        # columns that were already read, because counts are requested twice
+        self.held: dict[tuple[str, str], Matrix] = {}
 
     def _columns(self, kind: str, wanted: Sequence[str], start: int, stop: int) -> dict[str, Matrix]:
         if kind not in self.rows:
@@ -86,7 +87,7 @@ class _Reading:
         return self.held[kind, column]
 
     def _logged(self, start: int, stop: int) -> Matrix:
-        # What was logged. If all of it is finite, three columns need not be read.
+        # The logged numbers. If all of them are finite, three columns need not be read.
         columns = self._columns(LOGGED, ("count", "finite", "sum"), start, stop)
         if (columns["finite"] == columns["count"]).all():
             columns |= dict.fromkeys(SPECIAL, numpy.zeros((1, 1)))
@@ -100,7 +101,8 @@ class _Reading:
             return _extremes(self._logged(start, stop), cuts)
         columns = self._columns(self.kind, columns_for([self.which]), start, stop)
         if self.which == "rms" and not self.is_ratio and columns["finite"].shape[1] == 1:
-            # reduced before the root is taken: it has fewer numbers then, and keeps their order
+            # The extremes are found before the root is taken. It would not change their order, and there are fewer
+            # numbers.
             ends = _extremes(columns["squares"], cuts)
             least, greatest = (statistic("rms", {**columns, "squares": one}) for one in ends)
             return numpy.asarray(least), numpy.asarray(greatest)
@@ -145,7 +147,7 @@ class _Found:
 
 
 def _extremes(numbers: Matrix, cuts: Counts) -> tuple[Matrix, Matrix]:
-    # The least and greatest between cuts, ignoring NaN, which is slower if there is one.
+    # The smallest and largest number between cuts, ignoring NaN. This is slower if there is a NaN.
     if numbers.shape[1] == 1:
         return numbers, numbers
     least = numpy.minimum.reduceat(numbers, cuts, axis=1)
@@ -175,10 +177,10 @@ def stretches_of_nonfinite(reader: RunReader, first: int = 0, most: int = 2000) 
     low = int(numpy.searchsorted(steps, first))
     found: list[Stretch] = []
     before = numpy.zeros(len(rows), bool)  # was a row nonfinite in the last step that was read?
-    begun = numpy.zeros(len(rows), numpy.int64)  # the place at which that began
+    begun = numpy.zeros(len(rows), numpy.int64)  # the place at which the present stretch of a row began
     if 0 < low < len(steps):
         before = _is_nonfinite(reader, rows, keys, low - 1, low)[:, 0]
-        begun[before] = -1  # it began before the first requested step
+        begun[before] = -1  # the stretch began before the first requested step
     for start, stop in reader.stretches(low, len(steps), max(1, NUMBERS // max(1, len(rows)))) if rows else ():
         is_so = numpy.broadcast_to(_is_nonfinite(reader, rows, keys, start, stop), (len(rows), stop - start))
         changes = numpy.diff(numpy.concatenate([before[:, None], is_so], axis=1).astype(numpy.int8), axis=1)
@@ -206,7 +208,7 @@ def _stretch(row: RowKey, steps: Any, begin: int, end: int) -> Stretch:
 
 
 def _whole(found: list[Stretch], most: int, is_over: bool) -> tuple[list[Stretch], int | None]:
-    # At most ``most`` stretches, but never only some of those that begin at one step.
+    # At most ``most`` stretches. Those that begin at the same step are all returned.
     if len(found) <= most:
         return found, None if is_over else (found[-1].first + 1 if found else None)
     cut = found[most].first

@@ -1,4 +1,4 @@
-"""A run as a table: a long one with all numbers, or one of steps × names with a single field."""
+"""A run as a table: a long table with all numbers, or a table of steps × names with a single field."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def wide(reader: RunReader, names: Sequence[str], field: str) -> dict[str, Any]:
     """
     steps, numbers = reader.field(names, field)
     _, counts = reader.field(names, f"{field.partition('.')[0]}.count")
-    both = min(numbers.shape[1], counts.shape[1])  # a step may have been written in between
+    both = min(numbers.shape[1], counts.shape[1])  # a step may have been written between the two reads
     is_there = counts[:, :both] > 0
     kept = is_there.any(axis=0)
     step = "step"

@@ -1,4 +1,4 @@
-"""Writing a rank's file: steps are appended and committed, and older ones are put together by column."""
+"""Writes a rank's file: appends and commits steps, and combines older steps into chunks by column."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class RunWriter:
         run = self.connection.execute
         self.attempt = run("SELECT coalesce(max(attempt) + 1, 0) FROM attempts").fetchone()[0]
         self.facts = facts
-        self.gaps: Sequence[Missing] | None = None  # of the last step that was written
+        self.gaps: Sequence[Missing] | None = None  # the gaps of the last step that was written
         run("INSERT INTO attempts VALUES (?, ?)", (self.attempt, json.dumps(facts)))
         blobs = [info for table in ("steps", "chunks") for (info,) in run(f"SELECT info FROM {table}")]
         self.next_step = max((int(unsealed(blob, 1, INFO)["step"].max()) + 1 for blob in blobs), default=0)
