@@ -35,7 +35,7 @@ NOTEBOOK_BINS, NOTEBOOK_FIELDS = 200, ("grad.rms",)
 
 
 def view(*sources: Any, port: int = 0, open: bool = True) -> Viewer:
-    """Show runs in a browser, also while they are written, and recordings, comparisons, attributions and sweeps.
+    """Show runs, recordings, comparisons, attributions and sweeps in a browser; runs also while they are written.
 
     >>> import tempfile, torch, backprobe as bp
     >>> model, folder = torch.nn.Linear(3, 1), tempfile.mkdtemp()
@@ -48,17 +48,18 @@ def view(*sources: Any, port: int = 0, open: bool = True) -> Viewer:
     ...     viewer.url.startswith("http://127.0.0.1:")
     True
 
-    - ``sources`` are runs, their folders, or folders that hold some; without any, the current folder. A recording, a
-      drawing of ``bp.draw``, a report of ``bp.diff`` on two recordings, or a result of ``bp.attribute`` is shown
-      beside them as the circuit to explore, a sweep as a map; so is a recording that is saved in one of the folders,
-      also later, and what a page shows that ``bp.draw`` or the ``save`` of one of these has written.
-    - ``port`` is that of the server; 0 is any that is free.
-    - ``open`` opens a browser.
+    - ``sources``: runs, their folders, or folders that contain runs; by default the current folder. Recordings,
+      drawings of ``bp.draw``, reports of ``bp.diff`` on two recordings and results of ``bp.attribute`` can be given as
+      well. They are shown as interactive circuits, and sweeps as maps. Recordings that are saved in one of the folders,
+      now or later, are also shown. So are the contents of pages that ``bp.draw`` or a ``save`` method wrote.
+    - ``port``: the port of the server; 0 chooses any free port.
+    - ``open``: if True, open a browser.
 
-    Only this machine can reach the server, and only with the token that ends the viewer's ``url``. It goes on until
-    ``viewer.close()``, or the program ends. In a notebook the viewer shows the runs as they are.
+    Only programs on this machine can reach the server, and only with the token at the end of the viewer's ``url``. The
+    server runs until ``viewer.close()`` is called or the program ends. In a notebook, the viewer shows the present
+    state of the runs.
 
-    Raises BadOption, BadRun for a folder that is not there, and BadRecording for a page that shows none of these.
+    Raises BadOption, BadRun for a folder that does not exist, and BadRecording for a page that cannot be shown.
     """
     check_options({"port": port, "open": open}, OPTIONS)
     asked = f"bp.view({', '.join(map(written, sources))})"
@@ -85,7 +86,7 @@ class Viewer:
     """A server that shows runs. ``url`` is its address; ``close()`` ends it, and so does leaving its context."""
 
     def __init__(self, folders: list[Path], port: int, asked: str, shown: Sequence[Shown] = ()) -> None:
-        from backprobe.view.answers import Answers  # which imports NumPy
+        from backprobe.view.answers import Answers  # imports NumPy
         from backprobe.view.recordings import ShownRecordings
         from backprobe.view.runs import ShownRuns
         from backprobe.view.server import Server
@@ -154,7 +155,7 @@ def framed_runs(folders: list[Path], shown: Sequence[Shown] = ()) -> Html:
 def save(folders: list[Path], path: Any, asked: str, start: Mapping[str, Any] | None = None) -> None:
     """Write the page of some runs as one self-contained file. Raises BadOption and BadRun.
 
-    ``start`` is what the page shows first, as in the fragment of its address.
+    ``start`` selects the first view of the page, in the form of the fragment of its address.
     """
     from backprobe.view.export import page_of
     from backprobe.view.runs import ShownRuns
@@ -208,11 +209,12 @@ def check_html(target: Path, asked: str, what: str = "run") -> None:
 
 
 def _shown_of(source: Any, asked: str) -> Shown | Path:
-    # What to show for a source, or its folder. Raises BadOption, BadRecording and BadRun.
+    # Find what to show for a source: an item beside runs, or the folder of runs. Raises BadOption, BadRecording and
+    # BadRun.
     if isinstance(source, Viewable):
         return source._viewed()
     if isinstance(source, str | Path) and Path(source).suffix.lower() == ".html" and not Path(source).is_dir():
-        from backprobe.view.saved_pages import read_page  # which imports NumPy
+        from backprobe.view.saved_pages import read_page  # imports NumPy
 
         return read_page(Path(source), asked)
     return _folder(source, asked)

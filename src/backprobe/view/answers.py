@@ -1,4 +1,6 @@
-"""The questions that a page may ask about runs, one function for each, the same for servers, files and notebooks."""
+"""The questions that a page may ask about runs, one function for each question. Servers, files and
+notebooks share them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ SEPARATORS = (".", ":", "/")
 
 
 class Answers:
-    """Answers about some runs and what is shown beside them. In files, numbers are rounded to four digits."""
+    """Answers questions about some runs, and about other items that are shown with them. In files, numbers are rounded
+    to four digits.
+    """
 
     def __init__(
         self,
@@ -48,30 +52,30 @@ class Answers:
 
     @property
     def shown(self) -> list[Shown | RecordingOnDisk]:
-        """What is shown beside runs: what was given, and the recordings found in folders so far."""
+        """The items that are shown with the runs: those that were given, and the recordings found in folders so far."""
         return [*self._given, *self.recordings.all()]
 
     def answer(self, question: str, query: Query) -> Packed:
-        """The answer. Raises LookupError and ValueError for an unknown question, and BackprobeError."""
+        """The answer to a question. Raises LookupError and ValueError for an unknown question, and BackprobeError."""
         if question in WHOLE:
             return WHOLE[question](self, query)
         return QUESTIONS[question](self, self.runs[int(query["run"])], query)
 
     def others(self, query: Query) -> Packed:
-        """The list of other objects shown next to runs."""
+        """The list of the items that are shown with the runs."""
         return packed({"others": self.beside()})
 
     def other(self, query: Query) -> Packed:
-        """The data of one item beside runs."""
+        """The data of one such item, which is no run."""
         shown = self._shown(query)
         return packed({"shown": shown.data}, shown.arrays)
 
     def names(self, query: Query) -> Packed:
-        """The names in one item beside runs."""
+        """The names in one such item, which is no run."""
         return packed({"names": list(self._shown(query).names)})
 
     def beside(self) -> list[dict[str, Any]]:
-        """The kind and title of each item, and for a recording when it was saved."""
+        """The kind and title of each item, and for a recording the time at which it was saved."""
         return [
             {"kind": one.kind, "title": one.title}
             | ({"saved": str(one.saved)} if isinstance(one, RecordingOnDisk) else {})
@@ -90,7 +94,7 @@ class Answers:
         return [brief(one) for one in self.runs.all()]
 
     def about(self, run: OpenRun, query: Query) -> Packed:
-        """What a run has: names with their kinds, fields, parameters, and what was logged."""
+        """The contents of a run: names with their kinds, fields, parameters, and logged numbers."""
         with run.reading() as reader:
             kinds: dict[str, list[str]] = {}
             for name, kind in reader.rows():
@@ -124,7 +128,7 @@ class Answers:
             )
 
     def grid(self, run: OpenRun, query: Query) -> Packed:
-        """A field in bins of steps, for all names that have it or have NaN, or for the ``rows`` asked for.
+        """A field in bins of steps, for the requested ``rows``, or else for all names that have the field or NaN.
 
         ``rows`` is a list of names. One that ends with a star stands for all names below it.
         """
@@ -174,7 +178,7 @@ class Answers:
             return self._grid(found, {"names": [query["name"]]}, [[0]])
 
     def step(self, run: OpenRun, query: Query) -> Packed:
-        """All numbers at a step: of one name, or of all."""
+        """All numbers at a step, of one name or of all names."""
         with run.reading() as reader:
             found = reader.at(int(query["step"]))
             if found is None:
@@ -186,7 +190,7 @@ class Answers:
             return packed({"step": int(info["step"]), "attempt": attempt, **about, "names": rows})
 
     def magnitudes(self, run: OpenRun, query: Query) -> Packed:
-        """How many numbers of a name had which exponent, in the steps with histograms."""
+        """The counts of a name's numbers by exponent, in the steps with histograms."""
         with run.reading() as reader:
             found = reader.exponents(query["name"], query["kind"])
             exponents, counts = table_of([*found.values()])

@@ -1,4 +1,6 @@
-"""The text of the page that shows runs: for a server, which it asks, or for a file, with all answers included."""
+"""The text of the page that shows runs: for a server, of which the page asks questions, or for a file that includes all
+answers.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ MOST_STEPS, MOST_MAGNITUDES = 12, 24  # steps and histograms that a file include
 
 
 def live_page() -> tuple[str, str]:
-    """The page for a server, and its content security policy. It requests the script of circuits when it is needed."""
+    """The page for a server, and its content security policy. The page requests the script of circuits when
+    it needs it.
+    """
     return assembled(
         "backprobe", {"live": True}, text_of("page.css"), script_of("page"), later=[script_of("circuit")], asks=True
     )
@@ -44,7 +48,7 @@ def page_of(
 
 
 def _of_shown(answers: Answers) -> Iterator[tuple[str, Packed]]:
-    # The answers about what is shown beside the runs, and the script that draws it.
+    # The answers about items that are shown with the runs, and the script that draws them.
     if answers.shown:
         yield "others?", answers.answer("others", {})
     for number in range(len(answers.shown)):

@@ -13,7 +13,8 @@ from backprobe.view.plain import plain
 
 DIGITS = numpy.uint32(0xFFFFF800)
 HALF = numpy.uint32(0x400)
-"""Masks for rounding a float32: the bits that are kept, 12 of its fraction or 4 digits, and half of the last of them.
+"""Masks for rounding a float32: the bits that are kept, which are 12 bits of its fraction or 4 digits, and half of the
+last kept bit.
 """
 
 

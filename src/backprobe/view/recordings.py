@@ -1,4 +1,4 @@
-"""Recordings in the folders that are shown, including those saved later. Each is read when it is first looked at."""
+"""Recordings in the folders of a viewer, including those saved later. Each recording is read when it is first shown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RecordingOnDisk:
 
     @property
     def _shown(self) -> Shown:
-        # The data read from it, cached until it is saved again.
+        # The data of the recording, cached until it is saved again.
         saved = _saved(self.folder)
         if self._read is None or self._read[0] != saved:
             self._read = saved, circuit(captions_of(read(self.folder, to="numpy")[0]))
@@ -68,7 +68,7 @@ class ShownRecordings:
 
 
 def _saved(folder: Path) -> int:
-    # A number that changes when it is saved again; 0 if it no longer exists.
+    # A number that changes when the recording is saved again; 0 if it no longer exists.
     try:
         return (folder / DATA).stat().st_mtime_ns
     except OSError:

@@ -75,7 +75,8 @@ class OpenRun:
         self._numbers, self._alerts = Handle(folder), Handle(folder)
         self._levels: dict[tuple[int, str, tuple[str, ...]], Level] = {}
         self._nonfinite: tuple[int, Any, list[Stretch]] = -1, numpy.empty(0, numpy.int64), []
-        self.said: tuple[Any, dict[str, Any]] = None, {}  # the summary, and the files that it was made from
+        # the summary, and the state of the files from which it was made
+        self.said: tuple[Any, dict[str, Any]] = None, {}
 
     def files(self) -> Any:
         """A value that changes when something is written to the run."""
@@ -83,11 +84,11 @@ class OpenRun:
             return sorted((one.name, one.stat().st_mtime_ns, one.stat().st_size) for one in found)
 
     def reading(self) -> Any:
-        """Inside this context, this thread alone uses the reader. Raises BadRun."""
+        """A context in which this thread alone uses the reader. Raises BadRun."""
         return self._numbers.reading()
 
     def judging(self) -> Any:
-        """The same for alerts: a reader, and a judge that continues where it stopped."""
+        """A context in which this thread alone uses a second reader, and a judge that continues where it stopped."""
         return self._alerts.judging()
 
     def level(self, reader: RunReader, names: Sequence[str], field: str) -> Level:
@@ -152,7 +153,7 @@ class Handle:
                 reader = self._opened()
                 yield reader
             except BackprobeError:
-                self._close()  # a file that is damaged now may be intact at the next look
+                self._close()  # a damaged file may be intact at the next attempt
                 raise
 
     @contextmanager

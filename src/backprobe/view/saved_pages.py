@@ -1,4 +1,4 @@
-"""Reads saved pages again: what a page of a circuit, comparison, attribution or sweep shows."""
+"""Reads saved pages again: the contents of a page that shows a circuit, comparison, attribution or sweep."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TITLE = re.compile("<title>backprobe: (.*?)</title>", re.DOTALL)
 
 
 def read_page(path: Path, asked: str) -> Shown:
-    """What the page shows. Raises BadRecording, also for the page of a run."""
+    """The contents of a page. Raises BadRecording, also for the page of a run."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

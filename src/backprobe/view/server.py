@@ -96,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
     def parse_request(self) -> bool:
         """Refuse requests that do not come from a page of this server, before their content is read."""
         if not super().parse_request() or self.server.closed.is_set():
-            self.close_connection = True  # also for a connection that was open before
+            self.close_connection = True  # this also applies to connections that were open before
             return False
         refused = self._refused()
         if refused is not None:
@@ -159,7 +159,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(part)
 
     def _events(self) -> None:
-        # Server-sent events: a summary of all runs and of what is beside them, whenever something has changed.
+        # Server-sent events: a summary of all runs and other items, whenever one of them has changed.
         self.send_response(HTTPStatus.OK)
         for key, value in {"Content-Type": "text/event-stream", "Connection": "close", **ALWAYS}.items():
             self.send_header(key, value)

@@ -1,4 +1,4 @@
-"""Plain data of everything that a viewer can show beside runs."""
+"""Plain data of the items that a viewer can show with runs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 @dataclass(frozen=True)
 class Shown:
-    """One item beside runs: its ``title``, and the data and arrays from which the page draws it.
+    """One item that is shown with runs: its ``title``, and the data and arrays from which the page draws it.
 
-    ``names`` are the names that occur in it; the same name in a run links to it.
+    ``names`` are the names that occur in the item. The page links them to the same names in runs.
     """
 
     kind: Literal["circuit", "diff", "attribution", "sweep"]

@@ -20,7 +20,7 @@ from typing import Any
 from backprobe.show.text import printable
 from backprobe.view.plain import plain
 
-ICON = '<link rel="icon" href="data:,">'  # else browsers request one from the server
+ICON = '<link rel="icon" href="data:,">'  # otherwise browsers request an icon from the server
 ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 

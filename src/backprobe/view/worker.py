@@ -1,4 +1,4 @@
-"""A thread that answers one question after another on behalf of a server's threads, which wait for it."""
+"""A thread that answers questions one after another for the threads of a server, which wait for the answers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Worker:
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
     def answer(self, work: Callable[..., Any], *given: Any) -> Any:
-        """What the function returns or raises in the worker's thread."""
+        """The value that the function returns in the worker's thread. Raises the function's errors."""
         future: Future[Any] = Future()
         self._asked.put((future, work, given))
         return future.result()
 
     def close(self) -> None:
-        """End the thread after all questions asked so far."""
+        """End the thread after all earlier questions were answered."""
         self._asked.put(None)
 
     def _work(self) -> None:

@@ -1,4 +1,4 @@
-"""The verb ``watch``: statistics of values, gradients and parameters through a training, in a run on disk."""
+"""The verb ``watch``: writes statistics of values, gradients and parameters during a training to a run on disk."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def watch(
     start_step: int | None = None,
     rank: int | None = None,
 ) -> Watch:
-    """Record statistics of what a model computes, step by step, while it trains as it would without.
+    """Record statistics of a model's values and gradients, step by step, without changing its training.
 
     >>> import tempfile, torch, backprobe as bp
     >>> folder = tempfile.mkdtemp()  # or "runs/exp1"
@@ -68,30 +68,33 @@ def watch(
     ...     run.names, sorted(run.at(0)["0"])[:3]
     (['0', '1', '2', 'return', '0.weight', '0.bias', '2.weight', '2.bias', 'loss'], ['grad.absmax', 'grad.count', ...])
 
-    Names are those of ``bp.probe(model)``: modules, for what they return, and parameters. A name means all its calls in
-    a step together; calls without gradients, as in an evaluation, are not counted. A step is complete as the next
-    begins. If the folder has a run already, this one goes on after its last step.
+    Names are those of ``bp.probe(model)``: modules, whose return values are measured, and parameters. The numbers of a
+    name cover all of its calls in a step. Calls without gradients, as in an evaluation, are not counted. A step is
+    complete when the next one begins. If the folder already contains a run, the new steps follow its last step.
 
-    - ``model`` is one of PyTorch, or of Keras with its optimizer; for loss functions of JAX see ``bp.watch_function``.
-    - ``folder`` is where the run is written, and ``bp.open_run`` reads it.
-    - ``select`` is a pattern of names, or several; None is every module and parameter.
-    - ``what`` is one or several of "value", "grad" and "param", for the fields ``value.*`` of what modules return,
-      ``grad.*`` of that and of parameters, as the optimizer uses it, and ``param.*``; and "update", for ``update.*``,
-      what a step has added to parameters, of which a copy is kept.
-    - ``every``: each so many steps one is measured.
-    - ``optimizer`` ends a step as it steps; of several, the last does. Without one ``run.step()`` ends it, and so it
-      does in a ``tf.function``.
-    - ``scaler`` is a ``GradScaler`` of PyTorch, whose update ends a step instead.
-    - ``clipping`` adds ``grad_backward.*``, what backward left in parameters before gradients were clipped.
-    - ``guard`` raises NotFinite at the first NaN or Inf, as ``bp.guard(model)`` does; the run has that step too. The
-      path of a new folder in the place of True has the failing step written there, for ``bp.replay``.
-    - ``pace`` says how soon steps are on disk, and in which of them ``run.histogram`` has magnitudes.
-    - ``sinks``, of ``backprobe.integrations``, get some of the numbers too, as do TensorBoard and Weights & Biases.
-    - ``start_step`` is the number of the first step, in place of the one after the last.
-    - ``rank`` is the number of this process, of several that train together; ``torch.distributed`` knows it.
+    - ``model``: a model of PyTorch, or of Keras with its optimizer. For loss functions of JAX see
+      ``bp.watch_function``.
+    - ``folder``: the folder to which the run is written. ``bp.open_run`` reads it.
+    - ``select``: a pattern of names, or several patterns. None selects every module and parameter.
+    - ``what``: one or several of "value", "grad", "param" and "update". "value" measures ``value.*`` of return values,
+      and "grad" measures ``grad.*`` of return values and of parameters, as the optimizer uses them. "param" measures
+      ``param.*`` of parameters, and "update" measures ``update.*``, the changes of parameters in a step. The latter
+      needs a copy of the parameters.
+    - ``every``: if n, only steps whose numbers are multiples of n are measured.
+    - ``optimizer``: its step ends a step of the run. Of several optimizers, the last one does. Without an optimizer, or
+      in a ``tf.function``, call ``run.step()`` to end a step.
+    - ``scaler``: a ``GradScaler`` of PyTorch. Its update then ends a step instead.
+    - ``clipping``: if True, also measure ``grad_backward.*``, the gradients of parameters before they were clipped.
+    - ``guard``: if True, raise NotFinite at the first NaN or Inf, like ``bp.guard(model)``. The run includes that step.
+      If it is the path of a new folder, the failing step is also written to this folder, for ``bp.replay``.
+    - ``pace``: how soon steps are on disk, and in which steps ``run.histogram`` has magnitudes.
+    - ``sinks``: sinks of ``backprobe.integrations``, such as those for TensorBoard and Weights & Biases, which receive
+      some of the numbers as well.
+    - ``start_step``: the number of the first step, instead of the one after the last step.
+    - ``rank``: the number of this process, if several train together. By default ``torch.distributed`` provides it.
 
-    Raises BadOption, BadRun, BadName, NothingMatched and Unsupported, and writes a warning if the run can no longer be
-    written: the training goes on.
+    Raises BadOption, BadRun, BadName, NothingMatched and Unsupported. If the run can no longer be written, this is only
+    reported as a warning, and the training continues.
     """
     asked = f"bp.watch({name_of(model)}, {cut(written(folder))})"
     check_watch(locals(), asked, MODEL.format(""))
@@ -117,7 +120,7 @@ def watch_function(
     start_step: int | None = None,
     rank: int | None = None,
 ) -> Watch:
-    """Record statistics of what a loss function of JAX computes, step by step, through a training.
+    """Record statistics of a JAX loss function's values and gradients, step by step, during a training.
 
     In a training whose step is compiled::
 
@@ -133,18 +136,19 @@ def watch_function(
                 params, opt_state, stats = step(params, opt_state, batch)
                 run.record(stats)
 
-    ``run.value_and_grad`` stands where ``jax.value_and_grad(loss_fn, argnums, has_aux)`` would, inside your
-    ``jax.jit``; ``run.record(stats)`` outside of it ends a step.
+    ``run.value_and_grad`` replaces ``jax.value_and_grad(loss_fn, argnums, has_aux)`` inside your ``jax.jit``. Outside
+    of it, ``run.record(stats)`` ends a step.
 
-    - ``loss_fn`` takes the parameters and returns the loss.
-    - ``folder``, ``every``, ``pace``, ``sinks`` and ``start_step`` are those of ``bp.watch``.
-    - ``select`` is a pattern of names, or several: of locals of the function, and of parameters, as ``params.w``.
-    - ``argnums`` is the position of the argument to differentiate, or several, as ``jax.grad`` has it.
-    - ``has_aux``: the function returns ``(loss, aux)``.
-    - ``what`` is one or several of "value" of locals, "grad" of them and of parameters, and "param".
-    - ``rank`` is the number of this process, of several that train together; JAX knows it.
+    - ``loss_fn``: a function of the parameters that returns the loss.
+    - ``folder``, ``every``, ``pace``, ``sinks`` and ``start_step``: as in ``bp.watch``.
+    - ``select``: a pattern of names, or several patterns. Names are locals of the function, and parameters such as
+      ``params.w``.
+    - ``argnums``: the position of the argument to differentiate, or several positions, as in ``jax.grad``.
+    - ``has_aux``: if True, the function returns ``(loss, aux)``.
+    - ``what``: one or several of "value" (of locals), "grad" (of locals and parameters), and "param".
+    - ``rank``: the number of this process, if several train together. By default JAX provides it.
 
-    Raises what ``bp.watch`` raises.
+    Raises the errors of ``bp.watch``.
     """
     asked = f"bp.watch_function({name_of(loss_fn)}, {cut(written(folder))})"
     check_watch(locals(), asked, FUNCTION.format(""))
@@ -154,7 +158,7 @@ def watch_function(
 
 
 def _obstacle(folder: Path) -> str:
-    # The file that exists where a folder is needed.
+    # The file that is in the way of the folder or of one above it.
     try:
         found = [one for one in (folder, *folder.parents) if one.exists() and not one.is_dir()]
     except (OSError, ValueError):
@@ -163,7 +167,7 @@ def _obstacle(folder: Path) -> str:
 
 
 class Watch:
-    """A watched training, used in a ``with`` statement. ``bp.open_run`` reads what it writes."""
+    """A watched training, used in a ``with`` statement. ``bp.open_run`` reads the run that it writes."""
 
     def __init__(
         self,
@@ -219,7 +223,7 @@ class Watch:
         return f"bp.watch{'_function' * self._is_function}({name_of(self._model)}, {str(self.folder)!r})"
 
     def _target(self, asked: str) -> Watched:
-        # The backend that watches the target, and how. Raises BadOption.
+        # The backend of the target, and the way in which it watches the target. Raises BadOption.
         refuse_class(self._model, "watch", in_block=True)
         if self._background is not None:
             raise BadOption(
@@ -295,7 +299,7 @@ class Watch:
                 "under torch.no_grad() are not seen."
             )
 
-    # called while training
+    # Methods to call during the training.
 
     def step(self) -> None:
         """End a step if no ``optimizer=`` does: after ``backward()``, before ``zero_grad()``. Raises BadOption."""
@@ -366,7 +370,7 @@ class Watch:
         """The last step that is safely on disk; -1 if there is none yet."""
         return -1 if self._background is None else self._background.acknowledged
 
-    # internal
+    # Internal methods.
 
     def _open(self, asked: str) -> Watching:
         if self._watching is None or (self._listener.is_stopped and not self._warned):
@@ -386,7 +390,7 @@ class Watch:
             self._feeding.close()
 
     def _end_with_interpreter(self) -> None:
-        # The interpreter exits inside the block: write what there is of the run.
+        # The interpreter exits while the block is open. Write the steps that have been measured so far.
         self._listener.stop()
         self._close()
         self._warn()
@@ -411,8 +415,8 @@ class Watch:
             self._background.put(step)
 
     def _warn(self) -> None:
-        # Warn once about each sink that failed, and once if the run cannot be written. Then nothing is measured any
-        # more.
+        # Warn once about each sink that failed, and once if the run cannot be written. In that case nothing more is
+        # measured.
         for news in () if self._feeding is None else self._feeding.news():
             say(f"bp.watch: {news}")
         failure = None if self._background is None else self._background.failure

@@ -1,7 +1,8 @@
 """The thread that writes a run while the training continues.
 
-Steps wait for it in a queue. If it falls far behind, the training waits, so no step is lost. If it fails, as on a full
-disk, watching ends and the training continues. A forked child does not have this thread and writes nothing.
+Steps wait in a queue. If the thread falls far behind, the training waits for it, so no step is lost. If writing fails,
+as on a full disk, watching ends and the training continues. A forked child does not have this thread, and writes
+nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from backprobe.storage.runs.writer import RunWriter
 MOST_WAITING = 1000  # steps
 MOST_UNCOMMITTED = 100  # steps, regardless of the pace
 Feed = Callable[[StepData, Sequence[RowKey]], None]
-"""Receives a step, and all rows so far."""
+"""A function that receives a step, and the keys of all rows so far."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,9 @@ class WaitingStep:
 
 @dataclass(frozen=True)
 class Flush:
-    """A request to write everything queued before it. ``done`` is set when that is on disk, or has failed."""
+    """A request to write all steps that were queued before it. ``done`` is set when they are on disk, or when writing
+    failed.
+    """
 
     done: threading.Event = field(default_factory=threading.Event)
     is_last: bool = False
@@ -51,7 +54,7 @@ class Background:
         self.acknowledged = -1
         self.last = -1
         self.uncommitted = 0
-        self.due = 0.0  # when uncommitted steps must be committed
+        self.due = 0.0  # the time at which uncommitted steps must be committed
         self.waiting: queue.Queue[WaitingStep | Flush] = queue.Queue(MOST_WAITING)
         self.thread = threading.Thread(target=self._run, name="backprobe-watch", daemon=True)
         self.thread.start()
@@ -66,7 +69,7 @@ class Background:
             self.waiting.put(step)
 
     def flush(self, is_last: bool = False) -> None:
-        """Return when all queued steps are on disk, or could not be written."""
+        """Return when all queued steps are on disk, or when they could not be written."""
         if not self.is_here:
             return
         flush = Flush(is_last=is_last)
@@ -74,12 +77,12 @@ class Background:
         flush.done.wait()
 
     def close(self) -> None:
-        """Write what is queued, end the thread, and release the files for other writers."""
+        """Write all queued steps, end the thread, and release the files for other writers."""
         if self.is_here:
             self.flush(is_last=True)
             self.thread.join()
 
-    # in the thread
+    # Methods that run in the thread.
 
     def _run(self) -> None:
         while True:
@@ -99,7 +102,7 @@ class Background:
                 return
 
     def _try(self, work: Callable[[], None]) -> None:
-        # Besides a block's exit this is the only place where no error whatsoever may reach the program.
+        # Apart from a block's exit, this is the only place where no error of any kind may reach the program.
         if self.failure is not None:
             return
         try:

@@ -1,7 +1,7 @@
 """The thread that passes what a watched training has written on to sinks.
 
-It is not the thread that writes, so a dashboard that hangs does not delay the run. If it falls far behind, steps are
-skipped for the sinks, but never for the run.
+Another thread writes the run, so a dashboard that hangs does not delay it. If the sinks fall far behind, they miss some
+steps, but the run never does.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 1000  # steps
 LAST_WAIT = 60.0  # seconds that the end of a training waits for sinks
-FIRST_LOOK, GROWTH = 20, 1.25  # steps before the first search for alerts, and the growth of that number for the next
-LARGE = 3e38  # from here on a dashboard may store a different number
+# the number of steps before the first search for alerts, and its factor for each following search
+FIRST_LOOK, GROWTH = 20, 1.25
+LARGE = 3e38  # a dashboard may store a different number if it is larger than this
 KINDS_OF_RATIO = ("update", "param")
 OWN = ("param", "update", "grad_backward")  # kinds that only parameters have
 
@@ -43,8 +44,8 @@ class Fed:
     sink: Sink
     rows: dict[str, tuple[list[str], list[list[int]]]] = field(default_factory=dict)
     height: int = 0
-    ill: set[str] = field(default_factory=set)  # labels that have had NaN or Inf
-    asked: set[bool] = field(default_factory=set)  # whether it was asked what it stores for Inf, and for large numbers
+    ill: set[str] = field(default_factory=set)  # labels that have already had NaN or Inf
+    asked: set[bool] = field(default_factory=set)  # was the sink asked what it stores for Inf, and for large numbers?
     failure: Exception | None = None
     is_reported: bool = False
 
@@ -99,7 +100,7 @@ class Fed:
 
 
 def _spelled(number: float) -> str:
-    # A number as people write it.
+    # A number as people write it, with ``Inf`` for infinity.
     return f"{'-' * (number < 0)}Inf" if math.isinf(number) else f"{number:.3g}"
 
 
@@ -130,13 +131,13 @@ class Feeding:
         self.thread.start()
 
     def put(self, step: StepData, keys: Sequence[RowKey]) -> None:
-        """Queue a step that was written; ``keys`` are the rows so far."""
+        """Queue a step that was written; ``keys`` are the keys of all rows so far."""
         self.offered += 1
         if self.waiting.qsize() < MOST_WAITING:
             self.waiting.put((step, keys))
 
     def close(self) -> None:
-        """The run is complete: send what is queued, for as long as the training may wait for it.
+        """Called when the run is complete. Sends the queued steps, but the training waits only for a limited time.
 
         Sinks belong to the process that opened them; a forked child does not close them.
         """
@@ -166,7 +167,7 @@ class Feeding:
             self.offered = self.taken
         return found
 
-    # in the thread
+    # Methods that run in the thread.
 
     def _run(self) -> None:
         while (item := self.waiting.get()) is not None:
@@ -179,7 +180,7 @@ class Feeding:
         self._look()
 
     def _look(self) -> None:
-        # Send new alerts.
+        # Send alerts that were not sent before.
         self.next_look = int((self.first + self.taken) * GROWTH) - self.first
         asking = [one for one in self.fed if one.sink.alerts and one.failure is None]
         if not asking:
@@ -188,7 +189,7 @@ class Feeding:
             from backprobe.rules.judge import Judge
 
             reader = open_ranks(self.folder, f"bp.open_run({str(self.folder)!r})")
-            try:  # closed each time: an open reader keeps the writer from removing its log
+            try:  # Closed each time, because an open reader would keep the writer from removing its log.
                 self.judge = self.judge or Judge(reader)
                 self.judge.use(reader)
                 found = [one for one in alerts(reader, judge=self.judge).findings if isinstance(one, Alert)]

@@ -21,7 +21,7 @@ from backprobe.tracing.schema import Schema
 
 
 class WatchedRun(FunctionRun):
-    """One run of a loss function: a recording, and the gradients that arrived at its arguments."""
+    """One run of a loss function: its recording, and the gradients of its arguments."""
 
     has_aux = False
     parameters: Sequence[str] = ()

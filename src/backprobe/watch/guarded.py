@@ -19,7 +19,7 @@ from backprobe.guard.model_guard import ModelGuard
 def guarding(
     model: Any, backend: Backend, steps: StepListener, asked: str, folder: str | os.PathLike[str] | None = None
 ) -> AbstractContextManager[object]:
-    """A guard around a watched model. The repeated call for its report is not counted as a step."""
+    """A guard around a watched model. The guard repeats a call to explain it; this is not counted as a step."""
     guards = backend.guards or refuse(backend, "guards", asked)
     capture = None if folder is None else FailureCapture(folder, model, captures_of(backend, asked))
     listener = ModelGuard(model, backend, Allowed(()), capture).listener()

@@ -18,12 +18,12 @@ from backprobe.watch.sinks import check
 Watchable = Literal["value", "grad", "param", "update"]
 KINDS = (VALUE, GRADIENT, PARAMETER, UPDATE)
 DEFAULT: tuple[Watchable, ...] = ("value", "grad", "param")
-"""What is watched by default."""
+"""The quantities that are watched by default."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How soon the steps of a watch are on disk, and how often histograms are taken. Raises BadOption.
+    """Says how soon the steps of a watch are on disk, and how often histograms are taken. Raises BadOption.
 
     >>> import backprobe as bp
     >>> bp.Pace(flush=0)
@@ -31,7 +31,7 @@ class Pace:
     """
 
     flush: float = 1.0
-    """Seconds that complete steps may wait before they are on disk; 0 writes each at once."""
+    """Complete steps are on disk after at most so many seconds; 0 writes each step immediately."""
 
     histogram: int = 0
     """Histograms of magnitudes are taken in steps that are multiples of this number; 0 takes none."""
@@ -61,7 +61,7 @@ OPTIONS = (
 
 
 def check_watch(given: Mapping[str, Any], asked: str, instead: str) -> None:
-    """Check the options that both verbs take. Raises BadOption."""
+    """Check the options that ``watch`` and ``watch_function`` have in common. Raises BadOption."""
     check_folder(given["folder"], "folder is the path of a folder", asked, instead)
     check_options({"clipping": False, "guard": False, "has_aux": False, **given}, OPTIONS)
     for sink in given["sinks"] if isinstance(given["sinks"], list | tuple) else [given["sinks"]]:
@@ -69,7 +69,7 @@ def check_watch(given: Mapping[str, Any], asked: str, instead: str) -> None:
 
 
 def flags_of(what: Any) -> tuple[bool, bool, bool, bool]:
-    """For each of ``KINDS``, whether it is in ``what``. Raises BadOption."""
+    """For each of ``KINDS``, whether ``what`` contains it. Raises BadOption."""
     several = (what,) if isinstance(what, str) else what
     WHAT.check(several)
     for one in several:
@@ -87,11 +87,11 @@ def flags_of(what: Any) -> tuple[bool, bool, bool, bool]:
     return values, gradients, parameters, updates
 
 
-# former options
+# Functions for former options.
 
 
 def _what(given: Mapping[str, Any]) -> str:
-    # The kinds that the former options values=, gradients=, parameters= and updates= asked for.
+    # The kinds that the former options ``values=``, ``gradients=``, ``parameters=`` and ``updates=`` selected.
     values = given.get("values", True)
     asked_for = (values, given.get("gradients", True), values and given.get("parameters", True), given.get("updates"))
     found = tuple(one for one, is_asked in zip(KINDS, asked_for, strict=True) if is_asked) or DEFAULT

@@ -17,8 +17,9 @@ from backprobe.source.main_module import as_main, compiled
 class ScriptWatch(ScriptListener):
     """One run of a script. The runs of its models lie in ``folder``, each named after the model's class.
 
-    ``watch`` is ``bp.watch`` with its other options set; it is given a model, a folder, ``optimizer=`` and ``scaler=``.
-    A model that it refuses is trained unwatched and listed in ``refused``.
+    ``watch`` is ``bp.watch`` with its other options set; it is called with a model, a folder, ``optimizer=`` and
+    ``scaler=``. If it raises an error for a model, the model is trained without a watch, and the error is added to
+    ``refused``.
     """
 
     def __init__(self, folder: Path, watch: Callable[..., Any]) -> None:
@@ -45,5 +46,5 @@ class ScriptWatch(ScriptListener):
             self.refused.append(error)
 
     def lost(self, loss: Any) -> None:
-        if len(self.runs) == 1:  # with several models it is unknown whose loss it is
+        if len(self.runs) == 1:  # with several models, it is unknown to which of them a loss belongs
             self.runs[0].log(loss=loss)

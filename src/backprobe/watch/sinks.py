@@ -1,4 +1,4 @@
-"""Sinks: where the numbers of a watched training go in addition to its run on disk, such as a dashboard."""
+"""Sinks receive the numbers of a watched training in addition to its run on disk. A sink may be a dashboard."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from backprobe.record.options import Option, check_options
 from backprobe.record.patterns import selection, texts_of
 
 NOT_FINITE = ("nan", "posinf", "neginf")
-"""Counts that are sent for a name from its first nonzero one on."""
+"""Counts that are sent for a name only after they were nonzero for the first time."""
 FIELDS = ("value.rms", "grad.rms", "param.rms", "update.ratio", "logged", *(f"grad.{one}" for one in NOT_FINITE))
 """The fields that a sink receives by default."""
 
 
 class Sink:
-    """Where the numbers of ``bp.watch(..., sinks=[sink])`` go beside the run: subclass it, and define ``send``.
+    """Receives the numbers of ``bp.watch(..., sinks=[sink])`` besides the run. Subclass it, and define ``send``.
 
     >>> from backprobe.integrations import Sink
     >>> class Printed(Sink):
@@ -26,12 +26,13 @@ class Sink:
     >>> Printed(select="0.weight", fields=["grad.rms"])
     <Printed of grad.rms of '0.weight'>
 
-    ``select`` takes patterns of names, ``fields`` the fields of a run; of the measured steps those are sent that are
-    multiples of ``every``. Counts of NaN and Inf, such as ``grad.nan``, are sent from the first on that is not 0. With
-    ``alerts``, what ``run.alerts`` finds is sent as text, and the first number that the dashboard cannot store.
+    ``select`` takes patterns of names, and ``fields`` the fields of a run. Of the measured steps, only multiples of
+    ``every`` are sent. A count of NaN or Inf, such as ``grad.nan``, is first sent when it is not 0. With ``alerts``,
+    the findings of ``run.alerts`` are sent as text, and also a remark on the first number that the dashboard cannot
+    store.
 
-    A sink that raises an exception gets nothing more, and a warning says so: the training goes on. Raises BadOption and
-    BadName.
+    If a sink raises an exception, it receives nothing more, and a warning is given. The training continues. Raises
+    BadOption and BadName.
     """
 
     select: str | Sequence[str] | None = None
@@ -51,23 +52,25 @@ class Sink:
         check(self)
 
     def open(self, folder: Path) -> None:
-        """The watch of a run in this folder begins. Called in the thread that trains."""
+        """Called in the training's thread when the watch of a run begins, with the folder of the run."""
 
     def send(self, step: int, numbers: Mapping[str, float]) -> None:
-        """The numbers of a step, by field and name: ``{"grad.rms/0.weight": 0.01}``. Called in a separate thread."""
+        """Receive the numbers of a step, by field and name: ``{"grad.rms/0.weight": 0.01}``. Called in a
+        separate thread.
+        """
         raise NotImplementedError
 
     def alert(self, step: int, text: str) -> None:
-        """An alert, whose first line says what goes wrong. Called in the same thread as ``send``."""
+        """Receive an alert. The first line of its text names the problem. Called in the same thread as ``send``."""
 
     def stored(self, step: int, label: str, number: float) -> float:
-        """The number that the dashboard holds after ``number`` was sent. Asked once for Inf, and once for one above
-        3e38.
+        """The number that the dashboard stores when ``number`` is sent. Called once for Inf, and once for a number
+        above 3e38.
         """
         return number
 
     def close(self) -> None:
-        """The watch is over, and nothing more will be sent. Called in the thread that trains."""
+        """Called in the training's thread when the watch has ended. Nothing is sent afterwards."""
 
     def __repr__(self) -> str:
         names = "" if self.select is None else f" of {self.select!r}"
@@ -95,7 +98,7 @@ OF_SINK = (
 
 
 def check(sink: object) -> None:
-    """Check a sink and its options against what a run can have. Raises BadOption and BadName."""
+    """Check a sink and its options against the possible contents of a run. Raises BadOption and BadName."""
     from backprobe.record.statistics import STATISTICS
     from backprobe.storage.runs.merged import LOGGED, RATIO
 

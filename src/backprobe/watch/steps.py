@@ -1,4 +1,4 @@
-"""The steps of a training: the current one, which ones are measured, and the rows of each as they arrive."""
+"""The steps of a training: the current one, which steps are measured, and the rows of a step as they arrive."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ LOGGED = "logged"
 SCALE = "loss scale"
 """The name under which the scale of a ``GradScaler`` is logged."""
 FEW, MANY, MORE = 8, 20, 4
-"""How many backward passes show that nothing ends a step: more than ``MORE`` times as many as in any earlier step and
-at least ``FEW``, or ``MANY`` if no step has ended yet.
+"""The number of backward passes that shows that nothing ends a step. In a step, these are more than ``MORE`` times as
+many as in any earlier step and at least ``FEW``; or ``MANY`` if no step has ended yet.
 """
 Fetch = Callable[[Mapping[int, Any]], Callable[[], Mapping[int, Row]]]
 
 
 @dataclass
 class Open:
-    """What a step has so far: rows by their places, and rows that a device is still computing."""
+    """The contents of a step so far: rows by their places, and rows that a device is still computing."""
 
     step: int
     rows: dict[int, Row] = field(default_factory=dict)
@@ -54,18 +54,19 @@ class Open:
 
     @property
     def places(self) -> set[int]:
-        """The places that have numbers or will have them."""
+        """The places that have numbers, or will have them when the device has finished."""
         return {*self.rows, *self.later}.union(*[places for places, _ in self.columns_later])
 
 
 class CountedSteps(StepListener):
-    """Counts the steps of one attempt. Each is passed on when the next begins; until then it can be logged to."""
+    """Counts the steps of one attempt. A step is passed on when the next one begins; until then, numbers can be logged
+    for it."""
 
     def __init__(self, every: int, histogram: int, put: Callable[[WaitingStep], None], fetch: Fetch) -> None:
         self.every, self.histogram, self.put, self.fetch = every, histogram, put, fetch
         self.process = os.getpid()
         self.places: dict[tuple[str, str], int] = {}
-        self.scaled: set[int] = set()  # places of gradients that are multiplied by the scale of the loss
+        self.scaled: set[int] = set()  # places of gradients that contain the loss scale as a factor
         self.new_rows: list[RowKey] = []
         self.new_aliases: dict[str, str] = {}
         self.lines: dict[str, Source] = {}
@@ -74,7 +75,7 @@ class CountedSteps(StepListener):
         self.ended: Open | None = None
         self.has_begun = self.was_called = False
         self.is_stopped = False
-        self.most = 0, 0  # the most backward passes and calls of log in a step so far
+        self.most = 0, 0  # the largest numbers of backward passes and of calls of ``log`` in a step so far
         self.is_measured, self.is_counted = True, False
 
     def start(self, first: int) -> None:
@@ -145,7 +146,7 @@ class CountedSteps(StepListener):
         self.current.gaps = [(name, kind, code.value) for name, kind, code in found]
 
     def log(self, name: str, row: Any) -> None:
-        """Log a number of the program for the current step, or between two steps for the one that has ended."""
+        """Log a number of the program for the current step, or, between two steps, for the step that has just ended."""
         into = self.current if self.has_begun or self.ended is None else self.ended
         into.logs += 1
         _add(into, self.place(name, LOGGED), row)
@@ -162,7 +163,7 @@ class CountedSteps(StepListener):
         self._open(self.current.step + 1)
 
     def hand_on(self) -> None:
-        """Pass on the step that ended last; nothing more is added to it."""
+        """Pass on the step that ended last. Nothing is added to it afterwards."""
         if os.getpid() != self.process:
             return
         ended, self.ended = self.ended, None
@@ -178,7 +179,7 @@ class CountedSteps(StepListener):
         return NewRows(self.new_rows, self.new_aliases, self.new_lines)
 
     def stop(self) -> None:
-        """Stop taking numbers. Passes on the last step, and one that no optimizer has ended."""
+        """Stop receiving numbers. Passes on the last step, and a step that no optimizer has ended."""
         if self.is_stopped:
             return
         self.hand_on()
@@ -188,7 +189,7 @@ class CountedSteps(StepListener):
         self.is_stopped, self.is_measured = True, False
 
     def _is_left_open(self) -> bool:
-        # Has the step run far more than any step before without being ended?
+        # Has the present step run far more backward passes than any earlier step without being ended?
         found = self.current.backwards, self.current.logs
         has_ended, at = self.most != (0, 0), 0 if self.current.backwards else 1
         least = FEW if has_ended else MANY
@@ -207,7 +208,7 @@ def _add(into: Open, place: int, row: Any, replaces: bool = False) -> None:
 
 
 def _data(step: Open, later: Mapping[int, Row], height: int, unscaled: frozenset[int]) -> StepData:
-    # The data of a step in the form in which it is written.
+    # The data of a step in the form that is written.
     rows = dict(step.rows)
     for place, row in later.items():
         rows[place] = merged(rows[place], row) if place in rows else row
@@ -232,7 +233,7 @@ def _merge(matrix: Matrix, places: Sequence[int], columns: Matrix) -> None:
 
 
 def _unscaled(step: Open, places: frozenset[int]) -> Mapping[int, Exponents]:
-    # Histograms without the scale of the loss; left out if the scale is not a power of two.
+    # Histograms with the loss scale divided out; left out if the scale is not a power of two.
     mantissa, exponent = math.frexp(step.scale)
     if mantissa != 0.5:
         return {place: one for place, one in step.exponents.items() if place not in places}

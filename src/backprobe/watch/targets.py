@@ -1,4 +1,4 @@
-"""Targets of a watch: a model, or in JAX the function that computes the loss."""
+"""Finds the target of a watch: a model, or in JAX the function that computes the loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backprobe.watch.functions import probing
 
 @dataclass(frozen=True)
 class Watched:
-    """How a backend watches a target."""
+    """The parts of a backend that watch one kind of target."""
 
     backend: Backend
     fetching: Fetching
@@ -40,7 +40,7 @@ def _backend(target: Any, verb: str) -> Backend | None:
 
 
 def watched_model(target: Any, asked: str) -> Watched:
-    """How a model is watched. Raises BadOption, NoBackend and Unsupported."""
+    """The backend that watches a model. Raises BadOption, NoBackend and Unsupported."""
     backend = _backend(target, "watch")
     if backend is None or not is_model(backend, target):
         is_loss = backend is not None and backend.function_watches is not None and callable(target)
@@ -57,7 +57,7 @@ def watched_model(target: Any, asked: str) -> Watched:
 
 
 def watched_function(target: Any, asked: str) -> Watched:
-    """How a loss function is watched. Raises BadOption, NoBackend and Unsupported."""
+    """The backend that watches a loss function. Raises BadOption, NoBackend and Unsupported."""
     backend = _backend(target, "watch_function")
     if backend is not None and is_model(backend, target) and backend.watches is None:
         refuse(backend, "watches", asked)

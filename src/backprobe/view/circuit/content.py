@@ -18,11 +18,12 @@ from backprobe.show.flows import NUMBERS, flows_of
 from backprobe.show.text import describe, forms
 from backprobe.view.circuit.histogram import statistics
 
-SHORT = 16  # characters of a value that is shown beside another
+SHORT = 16  # the most characters of a value that is shown beside another one
 
 
 class Content:
-    """The data of one page. Values are identified by position in the record, boxes by place in the list."""
+    """The data of one page. Values are identified by their positions in the record, and boxes by their places in the
+    list."""
 
     def __init__(self, captions: Captions, depth: int | None, opened: Collection[str]) -> None:
         self.captions, self.arrays, self.record, self.depth = captions, captions.arrays, captions.record, depth

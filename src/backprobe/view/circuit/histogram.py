@@ -10,13 +10,12 @@ from backprobe.record.brief import SMALL
 
 BARS = 24
 MOST_READ = 1 << 15
-"""The most numbers that go into a histogram. From larger tensors this many are taken, evenly spaced."""
+"""The most numbers that go into a histogram. From a larger tensor, this many evenly spaced numbers are taken."""
 
 
 def statistics(tensor: Any, arrays: Arrays) -> dict[str, Any] | None:
-    """The size, rms and largest magnitude of all numbers of a tensor, and the histogram of some.
-
-    None if its numbers cannot be read, or are so few that they are shown in full.
+    """The size, rms and largest magnitude of all numbers of a tensor, and a histogram of some of them. | None if the
+    numbers cannot be read, or if there are so few that they are shown in full.
     """
     summary = None if tensor is None else arrays.summary(tensor)
     if summary is None or summary.size <= SMALL:
@@ -28,8 +27,8 @@ def statistics(tensor: Any, arrays: Arrays) -> dict[str, Any] | None:
 
 
 def _histogram(numbers: Any) -> dict[str, Any]:
-    # Bars of equal width from the least to the greatest finite number. For complex numbers, of their magnitudes.
-    import numpy  # not at the top: the command line's help needs no NumPy
+    # Bars of equal width from the smallest to the largest finite number. For complex numbers, magnitudes are counted.
+    import numpy  # imported here, because the command line's help needs no NumPy
 
     read = numbers.size
     if numbers.dtype.kind == "c":
