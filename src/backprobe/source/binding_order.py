@@ -109,7 +109,8 @@ class BindingOrder:
         return _end(one)[1:] <= (node.lineno, node.col_offset)
 
     def _common_loops(self, one: Binding, node: ast.AST) -> list[Any]:
-        # The loops around both, innermost first, through which the node may run before the binding.
+        # The loops around both the binding and the node, innermost first, through which the node may run before the
+        # binding.
         of_binding, of_node = list(self._around(one.statement)), list(self._around(node))
         return [
             loop

@@ -67,7 +67,7 @@ def _spans(code: CodeType, at_risk: frozenset[str], *, without_captured: bool = 
                 ]
                 if ends:
                     found.append((name, hiding.offset, instructions[ends[0]].offset))
-                for end in ends[1:]:  # after an error
+                for end in ends[1:]:  # where the variable is restored after an error
                     first = end
                     while instructions[first].positions == hiding.positions:
                         first -= 1

@@ -63,7 +63,7 @@ class _ModuleRewriter(Rewriter):
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign | list[ast.stmt]:
-        # At module level an annotation is evaluated after the assignment, and that of a name is stored.
+        # At module level an annotation is evaluated after the assignment, and the annotation of a name is stored.
         if node.value is None:
             return node
         stores = self._store(node.target, self._bound(node.value), Origin.of(node.value))

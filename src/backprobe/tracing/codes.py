@@ -153,7 +153,8 @@ class Codes(Contents):
         ]
 
     def left(self, scope: Scope, returned: Any) -> None:
-        """The scope of a module was left, and has returned this. Numbers in it are noted for the module's return."""
+        """Called when a module's scope was left and has returned ``returned``. Numbers in this value are noted for the
+        module's return."""
         chosen = [(leaf, item) for leaf, item in self._leaves(returned) if scope.kind.wanted["return" + leaf]]
         has_numbers = type(returned) not in self.ordinary and any(isinstance(item, NUMBERS) for _, item in chosen)
         scope.mixed = {"return": chosen} if has_numbers else {}

@@ -291,7 +291,7 @@ def _has_numbers(code: Any) -> bool:
 
 
 def _reads_alike(journal: Any, state: StateBefore) -> bool:
-    # Do the events of the journal's reading depend on the journal alone?
+    # Would an equal journal always give the same events?
     trace, last = journal.trace, journal.reading.last
     is_over = not journal.reading.frames and last is not None
     if not trace.codes.mixed.keys() <= ({last.scope.kind.path} if is_over else set()):
@@ -333,7 +333,7 @@ def _is_unwritten(versions: Any) -> bool:
 
 
 def _between(journal: Any, state: StateBefore) -> list[Any]:
-    # The events since the journal was last settled that come from elsewhere.
+    # Events since the journal was last settled that do not come from the journal.
     between: list[Any] = journal.trace.events[journal.settled : state.events]
     return between
 

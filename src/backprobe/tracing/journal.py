@@ -46,7 +46,8 @@ class Journal(JournalCalls):
         self.modes: list[tuple[bool, bool]] = []  # for each: was history on when it was entered; was it awaited
         self.awaited: Any = None  # the reporting function that was called last
         self.reads, self.functions = courses.reads, courses.functions
-        self.known: dict[int, Known] = {**courses.functions}  # also what is known only for this call
+        # the known functions of all journals, and those known only for this call
+        self.known: dict[int, Known] = {**courses.functions}
         self.words: tuple[Any, ...] = (self.extend, self.reads.get, type)  # for fast access by journalling code
         self.mode = True  # is history on?
         self.early: list[Any] = []  # tensors that were bound before a call that may write unobserved

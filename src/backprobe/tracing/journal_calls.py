@@ -1,7 +1,7 @@
-"""The calls in a journal: which function is called in place of another, and what the journal says of it.
+"""The calls in a journal: the functions that are called in place of others, and the reports about these calls.
 
-A function that is known is looked up by itself; what its call may write decides whether earlier reports are processed
-first (``Journal.settle``).
+A known function is found by its identity. If a call may write to tensors, earlier reports are processed first
+(``Journal.settle``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CHANGEABLE = frozenset({list, set, *MAPPINGS})
 
 
 class JournalCalls(list[Any]):
-    """What a journal does when its code calls something."""
+    """The part of a journal that handles the calls of its code."""
 
     trace: Any
     reading: Reading
@@ -57,7 +57,7 @@ class JournalCalls(list[Any]):
 
     @abstractmethod
     def _read(self) -> None:
-        """Process what a live journal says."""
+        """Process the reports of a live journal."""
 
     def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:
         """The function to call in place of ``function``, like ``Scope.call``."""

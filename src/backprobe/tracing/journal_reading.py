@@ -23,7 +23,7 @@ class Frame:
 
 
 class Reading:
-    """The open scopes of a journal, and what was read from it since it was last settled."""
+    """The open scopes of a journal, and the data read from it since it was last settled."""
 
     def __init__(self, trace: Any) -> None:
         self.trace = trace

@@ -18,7 +18,7 @@ class Live:
     __slots__ = ("module", "reading", "returned", "scope")
 
     def __init__(self, scope: Scope, reading: Reading | None = None, module: Any = None) -> None:
-        """With ``reading``, the return value of ``module`` is reported there."""
+        """If ``reading`` is given, the return value of ``module`` is reported to it."""
         self.scope, self.reading, self.module = scope, reading, module
         self.returned: Any = None
 

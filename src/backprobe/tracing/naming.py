@@ -145,7 +145,9 @@ class Naming:
         names.items[key] = known
 
     def filled(self, names: ScopeNames, site: Site) -> None:
-        """A statement is over in which a call put values into containers of this scope. Note what it mentions."""
+        """A call in the statement has put values into containers of this scope, and the statement is over. Note the
+        values that the statement mentions.
+        """
         for key in names.filled:
             put_in(names, key, names, site, is_known=False)
         names.filled.clear()

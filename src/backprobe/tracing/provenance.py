@@ -82,7 +82,8 @@ def explain(value: Value, origin: Origin, names: ScopeNames, parameters: Paramet
     if names.carried:
         value.passages = through(names, origin.reads)
     mentioned = seen(names, origin.reads) if origin.reads else []
-    if origin.joined and not origin.expression:  # a new item of a joined list is not computed from its other items
+    # a new item of a concatenated list is not computed from the list's other items
+    if origin.joined and not origin.expression:
         mentioned = [(name, held) for name, held in mentioned if name not in origin.joined or not _is_container(held)]
     if parameters.slots:
         known = {name for name, _ in mentioned}

@@ -35,7 +35,8 @@ class Reader:
         self.entered: dict[str, int] = {}  # how often each module was entered
         self.runs: defaultdict[tuple[str, str, range], int] = defaultdict(int)  # how often each function was entered
         self.finished: dict[str, list[ScopeNames]] = {}  # forwards that have ended, but not yet their modules
-        self.writers: dict[int, tuple[ScopeId, Site]] = {}  # by capture: what wrote to it unobserved
+        # by number of the capture: the statement that wrote to the tensor unobserved
+        self.writers: dict[int, tuple[ScopeId, Site]] = {}
         self.last: tuple[ScopeId, Site] | None = None
         self.returned = 0  # how often the model itself has returned
         self.return_site = NO_SITE
