@@ -1,6 +1,7 @@
 """HTML for notebooks: elements with escaped text, in one style that uses the colours of the surrounding page.
 
-Objects of every layer have an HTML form for notebooks. So this package lies below all layers, beside the errors.
+Objects of every layer have an HTML form for notebooks. So every layer may import this package, as every layer may
+import the errors.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ def pictured(svg: str) -> Html:
 
 
 def framed(page: str, title: str = "The recording, to explore") -> Html:
-    """A page inside an ``iframe`` of a notebook. The page cannot access anything outside, so it is told the notebook's
-    theme.
+    """A page inside an ``iframe`` of a notebook. The page cannot access anything outside, so the notebook's theme is
+    passed to it.
     """
     frame = element(
         "iframe",

@@ -16,7 +16,7 @@ __all__ = ["Held", "MemoryReport", "memory"]
 
 @contextmanager
 def memory(model: Any = None, *, backend: BackendName | None = None) -> Iterator[MemoryReport]:
-    """Measure the memory kept for backward in a block of training steps, and find what outlives its step.
+    """Measure the memory kept for backward in a block of training steps, and find objects that outlive a step.
 
     >>> import torch, backprobe as bp
     >>> model = torch.nn.Linear(4, 2)

@@ -104,7 +104,7 @@ def refuse_alone(runs: SampleRuns, error: Exception) -> NoReturn:
 
 
 def unlike(runs: SampleRuns, whole: Recording, alone: Recording) -> list[Entry]:
-    """The values whose part for the last sample differs from what that sample gives alone.
+    """The values whose part for the last sample differs from the value that this sample has alone.
 
     A value with the same shape in both runs is skipped: it may be a sum over the samples, like the loss. If it mixes
     samples, later values show it.

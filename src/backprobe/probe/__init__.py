@@ -45,7 +45,8 @@ def probe(
     backend: BackendName | None = None,
     session: Any = None,
 ) -> Probe[..., Any, Any]:
-    """Make a function or model that returns a ``Recording`` when it is called with its arguments; or a block of code.
+    """Prepare to record a function, a model or a block of code. Called with arguments, the result returns a
+    ``Recording``.
 
     >>> import torch, backprobe as bp
     >>> def f(x, w, b):

@@ -118,7 +118,7 @@ class BlockRun(Form):
             for missed in missed_in(self.replacing):
                 self.trace.note(missed.code, **missed.fields)
             try:
-                # otherwise the program took gradients itself
+                # If ``outputs`` is not empty, the program has taken gradients itself.
                 if isinstance(self.tape, Differentiator) and not self.outputs:
                     # a forked child has no threads of the framework, and would wait for them forever
                     if os.getpid() != self.process:
@@ -146,8 +146,8 @@ class BlockRun(Form):
         return False
 
     def differentiate(self, differentiator: Differentiator) -> None:
-        """Run backward from the block's result. If that is impossible, a note says so: a program that runs without a
-        block also runs with one.
+        """Run backward from the block's result. If that is impossible, this is only noted, because a program that works
+        without a block must also work with one.
         """
         try:
             self.noting(partial(self._run_backward, differentiator))

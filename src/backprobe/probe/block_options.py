@@ -1,4 +1,4 @@
-"""The options of ``probe`` that a block cannot take, and what to write instead."""
+"""The options of ``probe`` that a block does not accept, and the code to write instead."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ MANY = 100  # items of a container that are examined
 
 
 class Enough(SystemExit):
-    """Raised in the script when it has shown what the run was for, or takes too long."""
+    """Raised in the script when the run has shown enough, or takes too long."""
 
 
 @dataclass(eq=False)
@@ -53,11 +53,12 @@ class Arrival:
 class BridgingPlan:
     """The changes that are made in a run.
 
-    The results of the statements in ``targets`` get the history of what the statement read. A result that can carry no
-    history, such as a number, waits until a later statement makes a tensor from it. With ``is_wide``, values that the
-    statement wrote into get the history as well. With ``is_around``, models do not count as read, because a statement
-    that calls a model would have read all of its parameters. With ``by``, nothing is bridged: the statements read moved
-    numbers. With ``is_shift``, the variables in ``names`` are moved after the first of these statements has run.
+    The results of the statements in ``targets`` get the history of the values that the statement read. If a result
+    cannot have a history, as a number, the first tensor made from it gets the history. With ``is_wide``, values that
+    the statement wrote into get the history as well. With ``is_around``, models do not count as read, because a
+    statement that calls a model would have read all of its parameters. With ``by``, nothing is bridged: the statements
+    read moved numbers. With ``is_shift``, the variables in ``names`` are moved after the first of these statements has
+    run.
     """
 
     targets: frozenset[int]
@@ -93,7 +94,8 @@ class BridgedRun:
         self.running: list[RunningStatement] = []
         # by identity: the value, its sources, and were gradients switched off?
         self.waiting: dict[int, tuple[Any, list[Any], bool]] = {}
-        # Like ``waiting``, but for small numbers, by variable name.
+        # Like ``waiting``, but for small numbers: by code object and variable name, because equal numbers are the same
+        # object.
         self.named: dict[tuple[Any, str], tuple[Any, list[Any]]] = {}
         self.losses: list[float | None] = []
         self.arrivals: dict[int, Arrival] = {}
@@ -209,7 +211,8 @@ class BridgedRun:
     def _carried(
         self, one: RunningStatement, value: Any, sources: list[Any], owners: Sequence[Any], frame: FrameType
     ) -> Any:
-        # The value with these sources added to its history; if it cannot have one, they wait for a tensor made from it.
+        # Add these sources to the value's history. If the value cannot have one, the first tensor made from it gets the
+        # sources.
         is_off, statement = self.bridges.is_off(), self.statements[one.number]
         new = self.bridges.bridged(value, sources)
         if new is not None and not is_off:

@@ -1,4 +1,6 @@
-"""Errors of backward in a block: what is known is collected when each is raised, since the program may catch it."""
+"""Errors of backward in a block. The facts about each error are collected when it is raised, because the program may
+catch the error.
+"""
 
 from __future__ import annotations
 

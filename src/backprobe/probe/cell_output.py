@@ -18,7 +18,7 @@ class OfCell(Form):
 
     has_run = False
     output_name: str | None = None
-    bound: Mapping[str, Site] = {}  # where this run last bound each variable, in order of binding
+    bound: Mapping[str, Site] = {}  # the last place where this run bound each variable, in order of binding
 
     def subject(self) -> str:
         return self.cell.__name__

@@ -15,7 +15,7 @@ from backprobe.tracing.scope import Recorder, Scope
 
 
 class CellScope(Scope, ModuleListener):
-    """The scope of a notebook cell, which runs at module level: its names are those of the notebook.
+    """The scope of a notebook cell, which runs at module level: its names are the notebook's global variables.
 
     The cell keeps its temporaries here too, as attributes whose names begin with ``@``.
     """
@@ -24,7 +24,8 @@ class CellScope(Scope, ModuleListener):
         super().__init__(recorder, kind)
         self.cell, self.unread = cell, unread
         self.result: Any = None
-        self.bound: dict[str, Site] = {}  # for each variable, where this run last bound it, in that order
+        # for each variable, the last place where this run bound it, in order of binding
+        self.bound: dict[str, Site] = {}
 
     def bind(self, at: int, value: Any) -> Any:
         self._bind_here(at)

@@ -1,4 +1,4 @@
-"""Notes on errors of probed programs: the values recorded so far show what a framework's error is about."""
+"""Notes on errors of probed programs. The values recorded before an error help to explain a framework's message."""
 
 from __future__ import annotations
 

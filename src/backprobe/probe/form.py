@@ -39,7 +39,8 @@ class Form:
 
     in_function = True
     doing = "running"
-    looked_into: str | tuple[str, ...] | None = EVERYTHING  # what ``nonfinite=True`` records if nothing is selected
+    # the patterns that ``nonfinite=True`` records if nothing is selected
+    looked_into: str | tuple[str, ...] | None = EVERYTHING
 
     def __init__(self, probe: Request, backend: Backend) -> None:
         self.probe, self.backend = probe, backend
@@ -82,7 +83,8 @@ class Form:
         return None if inner is None else inner.__code__.co_filename
 
     def add_notes(self, error: BaseException) -> str:
-        """Add notes to an error of the program: where the probe was, and what is known about the error.
+        """Add notes to an error of the program: the place that the recording had reached, and known facts about the
+        error.
 
         Returns the note about the cause, if any.
         """

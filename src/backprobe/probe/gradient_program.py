@@ -21,8 +21,8 @@ from backprobe.recording import Recording
 
 @dataclass(frozen=True)
 class NamedGradients:
-    """The program with its arguments. ``keys`` maps each name to the one by which ``replace`` finds it; ``variables``
-    cannot be replaced.
+    """The program with its arguments. ``keys`` maps each name to the name by which ``replace`` finds the value. Values
+    in ``variables`` cannot be replaced.
 
     ``first`` are the entries of an unchanged run, and ``output`` is the name of the differentiated value.
     """
@@ -62,7 +62,7 @@ def named_gradients(
     *,
     is_name: bool = False,
 ) -> NamedGradients:
-    """The program with those of its values that patterns select, or the one of a given name.
+    """The program with the values that patterns select, or with the single value of a given name.
 
     Raises NothingMatched, UnknownName and AmbiguousName, and NoGradient for a name whose value has no gradient.
     """

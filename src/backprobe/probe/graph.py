@@ -133,7 +133,7 @@ LOCAL = re.compile(r"(:(?:`[^`]*`|[^.`]+))((?:\.\d+)?)")
 
 
 def _full_names(nodes: Sequence[GraphNode]) -> list[list[str]]:
-    # The names of each node, with counts where several nodes have the same name; a parameter has its path as well.
+    # The names of each node, with counts if several nodes have the same name. A parameter also has its path as a name.
     seen: Counter[str] = Counter()
     often = Counter(name for node in nodes for name in node.names)
     found = []
@@ -151,7 +151,7 @@ def _full_names(nodes: Sequence[GraphNode]) -> list[list[str]]:
 
 
 def _names(names: Sequence[Sequence[str]]) -> EntryNames:
-    # The names of the entries; a count is printed only where a name is ambiguous without it.
+    # The names of the entries. A count is printed only if the name is ambiguous without it.
     often = Counter(stripped for own in names for stripped in {strip(full) for full in own})
     printed = {
         full: (strip(full) if often[strip(full)] == 1 else full).removeprefix(":") for own in names for full in own

@@ -88,8 +88,8 @@ def names_in(of: object) -> tuple[str, ...]:
 
 
 def named_output(trace: Trace, result: Any, of: Any, cotangent: Any, words: Words) -> ProbedOutput | None:
-    """The value with this name, or an element of it, as the output; None if ``of`` is a path into the result, or no
-    name.
+    """The value with this name, or an element of it, as the output; None if ``of`` is a path into the result or is not
+    a name.
 
     Raises AmbiguousName, BadOutput or NothingToDifferentiate.
     """
@@ -280,7 +280,7 @@ def _element(tensor: Any, name: str, reading: Reading, of: str) -> Any:
         ) from IndexError(reading.unreadable)
     for index in reading.indices:
         try:
-            # raises for an index out of range, where JAX would silently clamp it
+            # raises an error for an index out of range, which JAX would silently clamp
             numpy.broadcast_to(0, tensor.shape)[index]
             tensor = tensor[index]
         except Exception as error:  # the type of the error differs between frameworks

@@ -2,8 +2,8 @@
 ...)``.
 
 A block finds modules through the running frames, and names them by class: ``/train/Net/Block#1:h``. Parameters are
-named by how the program reaches them: ``trainer.model.head.weight``. The model's own names are paths that begin at the
-model.
+named by the program's expression for them: ``trainer.model.head.weight``. The model's own names are paths that begin at
+the model.
 """
 
 from __future__ import annotations

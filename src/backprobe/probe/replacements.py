@@ -91,7 +91,7 @@ def _why_named(given: Any) -> str:
 
 
 def _named(option: str, given: Any, example: str) -> str:
-    # What to type instead of something that is not a dict: the entry's or recording's own name, or an example.
+    # Advice for a value that is not a dict: code with the name of the given entry or recording, or an example.
     if isinstance(given, Entry):
         return f"{option}={{{given.name!r}: entry}}"
     if isinstance(given, Recording) and option == "replace_grad":
@@ -146,8 +146,8 @@ def _held(option: str, text: str, what: Any) -> Any:
 def refuse_unknown_paths(
     replacing: Replacing, call: ModelCall, models: Models, target: Any, *, in_block: bool = False
 ) -> None:
-    """Raise NothingMatched for a module or parameter that does not exist, Unsupported for one that cannot be
-    replaced.
+    """Raise NothingMatched for a module or parameter that does not exist, and Unsupported for one that
+    cannot be replaced.
     """
     modules = {quote_path(path): path for path in call.module_paths()}
     parameters = [quote_path(path) for path in call.parameter_paths()]
@@ -223,7 +223,8 @@ def _refuse_part(one: Replacement, known: Collection[str]) -> None:
 def refuse_never_bound(replacing: Replacing, names: Collection[str], subject: str, printed: Mapping[str, str]) -> None:
     """Raise NothingMatched for a name that was never bound while the program ran.
 
-    ``names`` are without counts; ``printed`` are those of the recorded values, by full name.
+    ``names`` are the program's names without counts, and ``printed`` are the printed names of recorded values, by full
+    name.
     """
     for one in replacing.missed():
         if one in replacing.passed_over:

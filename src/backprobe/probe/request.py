@@ -1,4 +1,4 @@
-"""The arguments of ``probe``, checked: the target, what to record, and how."""
+"""The checked arguments of ``probe``: the target, the names to record, and the options."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class Request:
-    """A target, what to record of it, and how."""
+    """A target, the names to record, and the options of the recording."""
 
     target: Any
     select: str | Sequence[str] | None = None
@@ -69,7 +69,7 @@ class Request:
 
     @cached_property
     def asked(self) -> tuple[AskedOutput, ...]:
-        """The outputs to differentiate: one without a key, or several."""
+        """The outputs to differentiate: a single output without a key, or several outputs with keys."""
         return asked_of(self.of, self.cotangent)
 
     @cached_property

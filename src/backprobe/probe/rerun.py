@@ -117,7 +117,7 @@ class Rerun:
         return all(is_zero(self.backend.arrays, one.held_grad) for one in same)
 
     def experimented(self, record: Record, report: Report, asked: int | None, limit: Limit) -> Report:
-        """The report with what experiments show about its cuts, if the program may run again for that."""
+        """The report with the results of experiments on its cuts, if the program may run again for these."""
         try:
             is_again = not any(note.code in NOT_AGAIN for note in record.notes)
             if not is_again or not self._may_try(limit) or self._is_written(record):
@@ -250,7 +250,7 @@ class Rerun:
             return untried(report, f"{name_of(self.request.target)} raised {type(error).__name__} when it ran again")
 
     def again(self, within: AbstractContextManager[Any], request: Request | None = None) -> Any:
-        """Record the program again, within a context; with ``request``, record something else of it.
+        """Record the program again, within a context; ``request`` may ask for other values of the program.
 
         Raises any error of the program, and Stopped.
         """

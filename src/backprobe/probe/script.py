@@ -129,7 +129,7 @@ class Script:
         # True if no module of these parameters was called; otherwise the modules ran with other parameters
         self.is_uncalled = False
         self.iterations = self.values = self.gradients = 0
-        self.does = RUN_BACKWARD  # what the script does in each iteration
+        self.does = RUN_BACKWARD  # the action of the script in each iteration, in words for messages
         self.useless: UselessGradients | None = None
         self.backend: Backend | None = None  # the backend of the script's framework
         self.began = 0.0
@@ -225,7 +225,7 @@ class Script:
         return next((one for one in reports if not one.ok), reports[-1])
 
     def _with_earlier(self, report: Report, record: Record) -> Report:
-        # A report, extended by what earlier iterations have left in variables.
+        # Extend a report by findings about values that earlier iterations have left in variables.
         report = self.earlier.explained(report, record)
         if report.ok:
             self.earlier.keep(record)
@@ -272,7 +272,7 @@ class Script:
         return not report.ok
 
     def _explained(self, report: Report) -> bool:
-        # Use a report as the answer, unless NaN and Inf were asked for and it has none.
+        # Use a report as the answer. With ``nonfinite=True``, only a report with findings is used.
         if self.probe.options.nonfinite and report.ok:
             return False
         self.answer = replace(report, notes=(*report.notes, *self.before))
@@ -304,7 +304,7 @@ class Script:
         return all(count.is_finite for count in counts) and not (written or any(one.made for one in judged))
 
     def with_nonfinite(self) -> Script:
-        """The same script with ``nonfinite=True``, for as many iterations as this one ran."""
+        """A new run of this script with ``nonfinite=True``, for as many iterations as this run had."""
         probe = replace(self.probe, options=replace(self.probe.options, nonfinite=True))
         return Script(probe, self.file, self.arguments[1:], self.judge, spec=self.spec, most=self.iterations)
 

@@ -20,7 +20,7 @@ AGAIN = "the script ran once more up to there, for the values and operations in 
 
 
 def looked_at_again(report: Report, script: Script, again: ScriptExperiments) -> Report:
-    """The report with its findings about NaN and Inf replaced by those of ``nonfinite=True``."""
+    """The report with its findings about NaN and Inf replaced by the findings of a run with ``nonfinite=True``."""
     from backprobe.explain.nonfinite import is_nonfinite  # which imports NumPy
 
     if not any(map(is_nonfinite, report)):

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from backprobe.backends.random_states import RandomState
 
 MOST = 24  # runs with bridges or moved numbers
-MOST_BEHIND = 2  # lines after a bridged one that cut off what comes through the bridge
+MOST_BEHIND = 2  # further lines after a bridged line that cut off the gradient again
 LONGEST = 30.0  # the longest original run in seconds for which experiments are made
 SHORTEST = 30.0  # seconds that all experiments together may take, or twice as long as the script took
 MOVES = (-1.5, 1.001)  # the second is used if the first leads to an error
@@ -119,7 +119,7 @@ class ScriptExperiments:
         self.remedies = ScriptRemedies(self._run, self.names_of, backend.edits)
 
     def with_tried(self, report: Report) -> Report:
-        """The report with what experiments showed about its findings. A note may be added; nothing else changes."""
+        """The report with the results of experiments on its findings. A note may be added; nothing else changes."""
         return self.safely(report, lambda report: any(map(_own_place, report)), self._tries)
 
     def _tries(self, report: Report) -> Iterator[Report]:
@@ -242,7 +242,7 @@ class ScriptExperiments:
         return run if is_same else None
 
     def _is_over(self, losses: Sequence[float | None]) -> bool:
-        # Has a run reached the point where the script was stopped, after that many passes?
+        # Has a run made as many passes as the script had made when it was stopped?
         is_last = not self.losses or any(_is_close(losses[-1], each) for each in self.losses)
         return len(losses) >= self.passes and (is_last or len(losses) >= 10 * self.passes + 10)
 
@@ -309,7 +309,7 @@ class ScriptExperiments:
             yield True
 
     def _ran(self, run: BridgedRun, code: Code) -> bool:
-        # Did the script reach its end, or the point where it was to be stopped?
+        # Did the script reach its end, or the point at which it should be stopped?
         try:
             with as_main(self.arguments, self.spec) as main:
                 vars(main).update(run.hooks)
@@ -365,8 +365,8 @@ def _named(one: Finding) -> tuple[str, ...]:
 
 
 def _said(one: Finding, run: BridgedRun, instead: Collection[Statement], behind: Collection[Statement]) -> str:
-    # What a run proves about a finding; empty if it proves nothing of what it says. Other lines may have been bridged
-    # instead, or in addition.
+    # The parameters whose gradients a run proves to be cut off by the finding's line; empty if it proves nothing. In
+    # the run, other lines may have been bridged instead or in addition.
     names = run.names_arrived()
     is_known = bool(one.lost) and any(held is not None for held in run.resolved.values())
     count = len(names) if is_known else len(run.arrived)

@@ -34,8 +34,8 @@ class ScriptRemedies:
     """The loss of the first backward pass of the unchanged script."""
 
     def with_remedy(self, finding: Finding, bridged: BridgedRun, behind: Sequence[Statement]) -> Finding:
-        """The finding with the edits that bring the most gradients: one on its own line, and one on each line of
-        ``behind``.
+        """The finding with the edits that bring the most gradients: one edit on the finding's own line, and one on each
+        line in ``behind``.
 
         The finding loses its remedy if all edits that the remedy can mean were tried without success. ``bridged`` is
         the run in which gradients came over bridges on these lines.

@@ -127,8 +127,9 @@ class TrainingLoop:
         self.block: LoopPart | None = None
         self.tracer: Any = None  # the tracer of the open block
         self.count = 0  # the number of blocks opened so far
-        self.before: Any = None  # the thread's trace function before
-        self.frame: FrameType | None = None  # the frame where it started, and that frame's trace function before
+        self.before: Any = None  # the thread's earlier trace function
+        # the frame in which recording started, and that frame's earlier trace function
+        self.frame: FrameType | None = None
         self.traced: Any = None
         self.is_stopped = False
         self.process = os.getpid()
@@ -285,7 +286,8 @@ class _FrameTracer:
             if loop.block is None and loop.open(frame):
                 return frame.f_trace
         elif event == "exception":
-            self.error = arg[1].with_traceback(arg[2])  # Python sets the traceback only where the error is caught
+            # Python sets the traceback only in the frame that catches the error
+            self.error = arg[1].with_traceback(arg[2])
         elif event == "return" and loop.block is not None and loop.block.frame is frame:
             loop.close(None if _returns(frame) else self.error)
         return self

@@ -1,4 +1,4 @@
-"""Values and places in a few words, for the one line that an object shows of itself."""
+"""Short texts for values and places, for the one-line form of objects and for messages."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ class Entry(Printed, Generic[T]):
 
     @property
     def original(self) -> T:
-        """The value that the program computed: for a replaced entry, the one before the replacement."""
+        """The value that the program computed. For a replaced entry, this is the value before the replacement."""
         return self._there(self.held_original, "original") if self.replaced else self.value
 
     def _there(self, held: Any, part: str) -> T:
@@ -311,8 +311,8 @@ class Entry(Printed, Generic[T]):
         """The gradient of the output with respect to this value, in the value's shape. Raises ``NoGradient`` if there
         is none.
 
-        It is read-only by contract: several entries may share its memory. It also raises ``NoGradient`` if there are
-        several outputs and none of them is the one of ``backward()``.
+        The gradient must not be written to, because several entries may share its memory. ``NoGradient`` is also raised
+        if there are several outputs, and ``backward()`` was called on none of them.
         """
         if self.is_of_several:
             raise self._several("grad")
@@ -322,7 +322,7 @@ class Entry(Printed, Generic[T]):
         return held
 
     def no_gradient(self, key: str | None = None) -> NoGradient:
-        """The error about a missing gradient; with several outputs, that of the output with this key."""
+        """The error about a missing gradient. If there are several outputs, it is about the output with this key."""
         asked, of = f"rec[{self.name!r}]", "" if key is None else f" of {key!r}"
         read, otherwise = (".grad", ".grad_or_none") if key is None else (f".grads[{key!r}]", f".grads.get({key!r})")
         recording = "rec" if key is None else f"rec.of({key!r})"

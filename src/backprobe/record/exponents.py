@@ -1,4 +1,6 @@
-"""Counts of numbers by magnitude: a bin for each power of two, which shows what a dtype cannot hold."""
+"""Counts of numbers by magnitude, with a bin for each power of two. They show which numbers a dtype cannot
+represent.
+"""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Graph:
 
     @cached_property
     def calls(self) -> Mapping[str, Sequence[str]]:
-        """For each name without counts: the full names that differ from it only in their counts."""
+        """For each name without counts: all full names that are equal to it except for their counts."""
         found: dict[str, list[str]] = defaultdict(list)
         for full in self._names:
             found[strip(full)].append(full)

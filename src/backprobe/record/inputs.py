@@ -89,11 +89,12 @@ class IndirectInput:
 class PathSums:
     """Whether the contributions along all edges sum to the recorded gradients, as the chain rule says they must.
 
-    By induction over the edges this is the sum over all paths of the products of the partials along them. ``judged``
-    is how many gradients were compared, ``difference`` the largest relative difference and ``worst`` its entry, and
-    ``unjudged`` names those that cannot be compared: one of your hooks changes them, they are nested tensors, a loop of
-    JAX goes on from them, or terms cancel in them, or underflow, and only rounding is left.
-    ``agree`` is whether half the digits of the coarsest dtype that takes part are the same in each.
+    By induction over the edges this is the sum over all paths of the products of the partials along them. ``judged`` is
+    the number of compared gradients. ``difference`` is the largest relative difference, and ``worst`` the entry that
+    has it. ``unjudged`` are the names of gradients that cannot be compared. The reasons are a hook of the program that
+    changes the gradient, a nested tensor, a JAX loop that carries the value on, or terms that cancel or underflow, so
+    that only rounding errors are left. ``agree`` is True if each compared gradient agrees in half of the digits of the
+    coarsest dtype involved.
 
     >>> import torch, backprobe as bp
     >>> bp.probe(lambda x: x * 3, partials=True)(torch.tensor(2.0)).path_sums

@@ -17,7 +17,7 @@ from functools import lru_cache
 from backprobe.errors import BadName
 
 SPECIAL = frozenset(":#/*![`.")
-BRACES = frozenset("{,")  # a pattern with both stands for several names
+BRACES = frozenset("{,")  # a pattern with both characters is expanded to several names
 COUNT = re.compile(r"#(-?\d+)")
 QUOTED = re.compile(r"`((?:[^`]|``)*)`")
 LITERAL = frozenset("`[(")
@@ -59,7 +59,7 @@ def canonical(name: str) -> str:
     return QUOTED.sub(lambda found: quote(found[1].replace("``", "`")), name) if "`" in name else name
 
 
-# cannot be confused with a program's local, which is never a bare number
+# An output number such as ``:0`` cannot be confused with a program's local, which is never a bare number.
 GRAPH_TENSOR = re.compile(r"(.+?)(?::(\d+))?")
 
 

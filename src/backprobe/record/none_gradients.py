@@ -18,7 +18,7 @@ class WhyNone(StrEnum):
     OUTSIDE = "outside"  # a value on the path was computed while the tape did not record
     NOT_FLOAT = "not_float"  # the source has a dtype without derivatives
     CUT = "cut"  # an operation on the path lets no gradient through
-    NOTHING = "nothing"  # the tape was asked for no gradient at all
+    NOTHING = "nothing"  # no gradient was requested from the tape
     NO_WAY = "no_way"  # no path leads from the source to the target of the tape
     UNKNOWN = "unknown"
     WATCHED_LATE = "watched_late"  # a value was computed from the source before the tape watched it

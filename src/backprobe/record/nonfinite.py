@@ -61,7 +61,8 @@ class BackwardOp:
 
     ``at`` is the position of the entry whose gradient it computed, and ``name`` its printed name; None if there is no
     such entry. ``given`` is the worst number that the operation received and ``made`` the worst that it returned:
-    ``finite``, ``inf`` or ``nan``. ``local`` is the local derivative there, if the framework was asked for it.
+    ``finite``, ``inf`` or ``nan``. ``local`` is the local derivative at the bad element, if it was requested from the
+    framework.
     """
 
     operation: str
@@ -74,9 +75,10 @@ class BackwardOp:
 
 @dataclass(frozen=True)
 class Finiteness:
-    """What ``nonfinite=True`` found in one entry, for its value and its gradient; None if there is no tensor to check.
+    """The result of ``nonfinite=True`` for one entry: the counts in its value and its gradient, or None if there is no
+    tensor.
 
-    ``made`` are the operations of its line that turned a finite gradient into one that is not, or an Inf into a NaN;
+    ``made`` are the operations of the entry's line that turned a finite gradient into NaN or Inf, or an Inf into a NaN.
     None if the framework does not report each operation.
     """
 

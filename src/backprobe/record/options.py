@@ -15,7 +15,7 @@ from backprobe.record.names import nearest
 
 @dataclass(frozen=True)
 class Option:
-    """An option: its name, the type of its values, the allowed ones, and one to suggest."""
+    """An option: its name, the type of its values, the allowed values, and a value to suggest in messages."""
 
     name: str
     kind: type | UnionType = bool

@@ -24,8 +24,8 @@ STEP = re.compile(r"""(?:\.\w+|\[["']\w+["']\]|\[\d+\])""")
 def own_reads(
     at: int, entries: Sequence[Entry], inputs: Iterable[int], into: Callable[[int], Iterable[int]]
 ) -> set[int]:
-    """The positions that an entry reads itself. ``inputs`` are its edges; ``into`` returns what flows into an earlier
-    entry.
+    """The positions that an entry reads itself. ``inputs`` are its edges, and ``into`` returns the positions that flow
+    into an earlier entry.
     """
     entry = entries[at]
     read = {one.at: one.spelled for one in entry.reads if one.at < len(entries) and one.at != at}

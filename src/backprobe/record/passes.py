@@ -12,9 +12,9 @@ from backprobe.record.source import Source
 class Pass:
     """One call that took gradients: ``output`` is the key of the differentiated value, ``call`` the called function.
 
-    ``inputs`` are the printed names of the tensors that it was limited to, as far as they are recorded;
-    ``has_cotangents`` says whether cotangents were given, such as ``grad_outputs``, and ``asked`` are its other
-    arguments.
+    ``inputs`` are the printed names of the tensors to which the call was limited, as far as they are recorded.
+    ``has_cotangents`` is True if cotangents such as ``grad_outputs`` were given. ``asked`` are the other arguments of
+    the call.
 
     >>> import torch, backprobe as bp
     >>> x = torch.tensor(3.0, requires_grad=True)

@@ -82,7 +82,7 @@ def texts_of(patterns: str | Sequence[str]) -> list[str]:
 
 
 def expanded(text: str) -> list[str]:
-    """The patterns that a pattern with braces stands for. Raises BadName.
+    """The patterns to which a pattern with braces expands. Raises BadName.
 
     >>> expanded("h.{0..2,5}.{q,k}")[:3], expanded("!{u,v}"), expanded("re:u{2}")
     (['h.0.q', 'h.0.k', 'h.1.q'], ['!u', '!v'], ['re:u{2}'])
@@ -109,7 +109,9 @@ def expanded(text: str) -> list[str]:
 
 
 def root_spelled_out(text: str) -> str:
-    """A pattern for a run's names, where ``return`` is the whole model's return value, converted for a recording."""
+    """Convert a pattern for a run's names, in which ``return`` is the return value of the whole model, for
+    a recording.
+    """
     body = text.removeprefix("!")
     return text.replace("return", ":return", 1) if re.match(r"return(\.|$)", body) else text
 
@@ -154,7 +156,9 @@ def compile_pattern(text: str, *, in_function: bool) -> Pattern:
 
 
 def matcher(patterns: str | Sequence[str], *, in_function: bool) -> Callable[[str], bool]:
-    """A function that tells whether patterns select a full name: one must match it, and none with ``!``."""
+    """A function that decides whether patterns select a full name. One pattern must match the name, and none with ``!``
+    may.
+    """
     compiled = [compile_pattern(text, in_function=in_function) for text in texts_of(patterns)]
     wanted, unwanted = ([one for one in compiled if one.excludes is excludes] for excludes in (False, True))
 

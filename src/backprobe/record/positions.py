@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 Position = Annotated[int, "position"]
-"""The position of an entry in its record; in what a backend reports, the position of a capture among all captures."""
+"""The position of an entry in its record. In data from a backend, it is the position of a capture among all
+captures.
+"""
 
 NAMED_BY = "named_by"
 

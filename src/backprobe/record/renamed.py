@@ -20,7 +20,7 @@ def renamed(call: str, names: Mapping[str, Spelling]) -> Callable[[F], F]:
     often.
 
     ``call`` is the call as text, with ``{}`` after its last argument. A new spelling is an argument such as
-    ``folder={}``, where ``{}`` is the given value, or a whole line; or a function of all given keywords.
+    ``folder={}``, in which ``{}`` is replaced by the given value; or a whole line; or a function of all given keywords.
     """
 
     def around(function: F) -> F:

@@ -21,7 +21,7 @@ class Arithmetic(Protocol):
     """The operations on tensors that a sum of outputs needs."""
 
     def weighted(self, terms: Sequence[tuple[float | None, Any]]) -> Any:
-        """The weighted sum of tensors; a weight of None stands for 1."""
+        """The weighted sum of tensors; a weight of None means 1."""
 
     def inner(self, cotangent: Any, tensor: Any) -> Any:
         """The inner product of two tensors (its real part for complex ones), as a tensor of one number."""
@@ -246,7 +246,7 @@ def _total(terms: Sequence[_Term], has_partials: bool, arithmetic: Arithmetic, n
 
 
 def _worst(sums: Sequence[PathSums | None]) -> PathSums | None:
-    # The path sums of the sum: if those of each output agree, so do these.
+    # The path sums of the weighted sum. If the path sums of each output agree, those of the weighted sum do as well.
     found = [one for one in sums if one is not None]
     if not found:
         return None

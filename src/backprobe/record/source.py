@@ -15,7 +15,7 @@ def expression_of(source: Source | None) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Source:
-    """The place where a value got its name: file, line (from 1), text of the line, and the expression that computes the
+    """The place that gave a value its name: file, line (from 1), text of the line, and the expression that computes the
     value.
 
     The expression is empty if no expression computes exactly this value, as for an argument or a part of a returned

@@ -51,12 +51,7 @@ def stamp(author: str | None = None) -> Stamp:
 
 
 def environment() -> dict[str, Any]:
-    """Python, the system and the versions of what this process has imported, for ``json.dumps``. It contains nothing
-    personal.
-
-    >>> sorted(environment())
-    ['packages', 'python', 'system']
-    """
+    """Python, the system, and the versions of imported packages, for ``json.dumps``. Contains no personal data."""
     known = _known()
     return {"python": known.python, "system": known.system, "packages": dict(known.packages)}
 

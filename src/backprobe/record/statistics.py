@@ -2,8 +2,8 @@
 
 A row is a tuple of ten floats, one for each of ``COLUMNS``. Counts and extremes are exact however the numbers are
 split; sums are exact up to rounding: each part is summed in float32 or wider, and parts are added in float64. All
-columns except the count and those of NaN and Inf cover only finite numbers, so that a single NaN neither spoils a mean
-nor disappears.
+columns except the count and the counts of NaN and Inf cover only finite numbers. So a single NaN does not spoil a mean,
+and is still counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOTHING: Row = (0.0,) * 8 + (math.inf, -math.inf)
 """The row of no numbers, which changes nothing that it is merged with."""
 
 CHUNK = 1 << 18  # elements of a chunk, small enough to stay in the processor's cache until it is read again
-PART = 1 << 14  # elements copied at once, so that a watch takes less than a MB of memory, however much it reads
+PART = 1 << 14  # elements that are copied together, to keep the memory of a watch below one MB
 # below this mean square in float32, squares have lost digits: the smallest normal number / epsilon
 UNDERFLOW = 2.0**-102
 CANCELLATION = 0.05  # below this variance / mean square, a deviation from float32 sums would be mostly rounding
@@ -56,7 +56,7 @@ def measured(numbers: Numbers, total: float | None = None) -> Row:
 
 
 def _is_rounded(size: int, total: float, squares: float) -> bool:
-    # Are float32 sums too coarse, because squares underflow or the variance is small beside the mean square?
+    # Are float32 sums too coarse, because squares underflow or the variance is small compared with the mean square?
     return squares < size * UNDERFLOW or size * squares - total * total < CANCELLATION * size * squares
 
 

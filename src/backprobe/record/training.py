@@ -26,7 +26,7 @@ class ModuleRan(StrEnum):
     PARTLY = "partly"  # some other parameter of the module got a gradient
     OWN = "own"  # its forward is the program's own code; ``calls`` are the lines that mention the parameter, if any
     NOT_CALLED = "not_called"
-    ASKED = "asked"  # the program asked a tape for the gradient; a separate finding says why it gave none
+    ASKED = "asked"  # the program requested the gradient from a tape; a separate finding explains why there was none
     REPLACED = "replaced"  # the module ran with another tensor in the parameter's place
     # a backward written in Python, on the lines in ``calls``, should have returned its gradient
     RETURNED_NONE = "returned_none"
@@ -112,16 +112,18 @@ class Unregistered:
 
 @dataclass(frozen=True)
 class Training:
-    """The census of the parameters that stepping optimizers hold, or if none stepped, those of the models.
+    """The census of the parameters that stepping optimizers hold. If no optimizer stepped, the census of the models'
+    parameters.
 
-    ``stepped`` says that the program itself shows what it trains: by optimizers that step, or by asking a tape for
-    gradients.
+    ``stepped`` says that the program itself shows what it trains: by optimizers that step, or by requesting gradients
+    from a tape.
 
-    ``count`` is how many of them require a gradient, and ``frozen`` how many do not. ``cleared`` are the names of
-    parameters that ``backward()`` reached and whose ``.grad`` was None when their optimizer stepped. ``dropped`` are
-    calls as in ``Untrained``, but of parameters that do get their gradient. ``twins`` are pairs of names: an untrained
-    parameter that an optimizer holds and no model that ran, and the parameter of the same place and shape that ran,
-    gets a gradient, and is held by no optimizer.
+    ``count`` is the number of these parameters that require a gradient, and ``frozen`` the number of those that do not.
+    ``cleared`` are the names of parameters that ``backward()`` reached and whose ``.grad`` was None when their
+    optimizer stepped. ``dropped`` are calls as in ``Untrained``, but of parameters that do get their gradient.
+    ``twins`` are pairs of names. The first is an untrained parameter that an optimizer holds, but that is in no model
+    that ran. The second is a parameter with the same place and shape that ran and gets a gradient, but is in no
+    optimizer.
     """
 
     count: int

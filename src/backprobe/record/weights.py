@@ -13,7 +13,7 @@ from backprobe.record.entries import unknown_output
 
 
 def weights_of(given: Any, keys: Collection[str]) -> dict[str, float | None]:
-    """The weights of the summed outputs; None stands for 1. Outputs with weight 0 are left out.
+    """The weights of the summed outputs; None means 1. Outputs with weight 0 are left out.
 
     Raises BadOption and UnknownName.
 

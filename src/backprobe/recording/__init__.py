@@ -83,7 +83,8 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
     @property
     def result(self) -> R:
-        """What the function or model returned. Saved with a recording only if it consists of tensors and numbers."""
+        """The return value of the function or model. Saved with a recording only if it consists of tensors and
+        numbers."""
         if self._result is NOT_KEPT:
             raise NotSaved(
                 "the result of this recording was not saved",
@@ -199,7 +200,8 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
     def grads(self, key: str | None = None) -> dict[str, T]:
         """The existing gradients by printed name, in the order of execution.
 
-        If there are several outputs, ``key`` selects one of them. Raises BadOption if it is missing, and UnknownName.
+        If there are several outputs, ``key`` selects one of them. Raises BadOption if ``key`` is missing in this case,
+        and UnknownName.
         """
         if key is not None:
             return self.of(key).grads()
@@ -274,8 +276,8 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
             raise
 
     def missing(self) -> dict[str, Entry[T]]:
-        """The entries without a gradient, each with its ``status`` and ``reason``. For several outputs: without one for
-        any of them.
+        """The entries without a gradient, each with its ``status`` and ``reason``. If there are several outputs, an
+        entry is listed if it has a gradient for none of them.
         """
         return {name: entry for name, entry in self._index.entries.items() if entry.status is not GradStatus.OK}
 

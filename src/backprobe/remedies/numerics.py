@@ -98,8 +98,7 @@ def _with_cure(finding: Finding, tried: Tried, framework: str, names: Callable[[
 
 
 def _with_nudge(finding: Finding, tried: Tried, names: Callable[[str], Mapping[str, Any]]) -> Finding:
-    # If exactly one argument in the line makes everything finite when it is moved by rounding: the finding with this
-    # remedy.
+    # If a change by rounding of exactly one argument in the line makes everything finite: the finding with this remedy.
     statement, dtype = "" if finding.source is None else finding.source.statement, finding.fields.get("dtype", "")
     outcomes = [
         (value, instead, edit, tried(finding, edit))
@@ -162,7 +161,7 @@ def _arrays(record: Record, backend: Backend) -> Mapping[str, Any]:
 def edits_for(
     finding: Finding, formula: str, instead: str, names: Callable[[str], Mapping[str, Any]] = names_of
 ) -> Iterator[Edit]:
-    """Edits that replace a formula: where it occurs at the line of a finding, or else its only occurrence
+    """Edits that replace a formula: its occurrences at the line of a finding, or else its only occurrence
     in the file.
     """
     source = finding.source

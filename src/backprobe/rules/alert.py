@@ -20,8 +20,8 @@ class Alert(Finding):
     ``kind``, ``name`` and ``headline`` are those of any finding. ``source`` is the line that calls the module; for a
     loss function of JAX it is the line that binds the name. ``step`` is the first step at which the problem could be
     recognised from that step and earlier ones. ``field`` is the statistic of ``name`` that was read, and ``number`` its
-    value there, which passed ``threshold``. ``facts`` say where the threshold comes from, and ``remedy`` what to look
-    at. ``ranks`` are the processes that have NaN or Inf, if others have none.
+    value there, which passed ``threshold``. ``facts`` give the source of the threshold, and ``remedy`` is advice.
+    ``ranks`` are the processes that have NaN or Inf, if others have none.
     """
 
     step: int = 0

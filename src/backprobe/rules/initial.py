@@ -21,8 +21,8 @@ REMEDY = "the initialisation: PyTorch's own, or torch.nn.init.kaiming_normal_ an
 
 
 class Initial:
-    """Looks at the first step, at layers with a weight and a bias, because their number of inputs is known: the count
-    of weights divided by that of biases.
+    """Examines the first step, and layers with a weight and a bias. Their number of inputs is known: it is the count of
+    weights divided by the count of biases.
     """
 
     def __init__(self, rows: RunRows) -> None:

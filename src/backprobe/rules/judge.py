@@ -99,7 +99,8 @@ class Judge:
         self.rows: RunRows
         self.state: RunState
         self.ahead: tuple[int, int, list[Any], RunState] | None = (
-            None  # the state including steps that some processes have not written yet, and what it was made from
+            # the state including steps that some processes have not written yet, and the data from which it was made
+            None
         )
 
     def use(self, reader: RunReader) -> None:

@@ -22,7 +22,7 @@ class NothingLeft:
 
     def __init__(self, rows: RunRows) -> None:
         self.found: dict[str, list[Alert]] = {}
-        self.had_none = False  # some step among the first had no gradient for any parameter
+        self.had_none = False  # did one of the first steps have no gradient for any parameter?
 
     def look(self, window: Window) -> None:
         used = window.used

@@ -1,4 +1,4 @@
-"""The rules: for each kind of finding its statistic, threshold, the source of the threshold, and what it needs.
+"""The rules: for each kind of finding its statistic, threshold, the source of the threshold, and the required data.
 
 ``run.alerts`` applies them to the steps of a run; ``bp.health`` treats a recording as a run of one step. A rule that
 needs several steps does not apply to a recording. A rule that needs the units of a layer or the graph does not apply to

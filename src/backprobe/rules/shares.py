@@ -71,6 +71,6 @@ class Shares:
 
 
 def _is_near(first: float, classes: float, ones: float) -> bool:
-    # Is the first loss, or its mean over samples, that of uninformed probabilities?
+    # Does the first loss, or its mean over samples, equal the loss of uninformed probabilities?
     known = numpy.log(classes)
     return bool(min(abs(first / known - 1), abs(first / ones / known - 1)) < NEAR)

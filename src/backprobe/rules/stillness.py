@@ -42,7 +42,7 @@ class Stretches:
         return length, before
 
     def end(self, rows: Any) -> None:
-        """The condition does not hold for these rows in this step."""
+        """Record that the condition does not hold for these rows in this step."""
         self.longest[rows] = numpy.maximum(self.longest[rows], self.length[rows])
         self.length[rows] = 0
 

@@ -1,4 +1,4 @@
-"""Dead, saturated and outsized values, according to the statistics of what modules return."""
+"""Dead, saturated and outsized values, found from the statistics of returned values."""
 
 from __future__ import annotations
 

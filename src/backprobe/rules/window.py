@@ -27,7 +27,7 @@ Logged = Mapping[str, tuple[Steps, Matrix]]
 
 
 class RunRows:
-    """The rows of a run, grouped by what they describe."""
+    """The rows of a run, grouped by kind, and by whether they belong to parameters."""
 
     def __init__(self, reader: RunReader) -> None:
         self.reader = reader
@@ -163,8 +163,8 @@ class Window:
         return found
 
     def free(self) -> None:
-        """Drop the tables, which refer back to the window, so that memory is freed at once and not by the cycle
-        collector.
+        """Drop the tables, which refer back to the window. This breaks the cycle, so memory is freed immediately
+        instead of by the garbage collector.
         """
         for name, one in vars(Window).items():
             if isinstance(one, cached_property):

@@ -26,8 +26,8 @@ def describe(tensor: Any, arrays: Arrays) -> str:
 
 
 def forms(tensor: Any, arrays: Arrays) -> Forms:
-    """Three texts for a tensor: that of ``describe``; for a large tensor one without dtype and largest magnitude; and
-    one without the shape.
+    """Three texts for a tensor. The first is the text of ``describe``. For a large tensor, the second lacks dtype and
+    largest magnitude, and the third also lacks the shape.
     """
     if tensor is None:
         return "", "", ""

@@ -31,7 +31,7 @@ BELONGS = {
     list: ((list,), "a list"),
     dict: ((dict,), "an object"),
 }
-"""For each type of a hint: the types that JSON gives for it, and the word for it in messages."""
+"""For each type in a type hint: the types that JSON gives for it, and the word for it in messages."""
 
 UNFIT = (BackprobeError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, MemoryError)
 """Errors that decoding a tensor may raise if its layout was not written by ``save``."""

@@ -209,8 +209,8 @@ def check_html(target: Path, asked: str, what: str = "run") -> None:
 
 
 def _shown_of(source: Any, asked: str) -> Shown | Path:
-    # Find what to show for a source: an item beside runs, or the folder of runs. Raises BadOption, BadRecording and
-    # BadRun.
+    # Find the object to show for a source: an item that is shown with runs, or the folder of runs. Raises BadOption,
+    # BadRecording and BadRun.
     if isinstance(source, Viewable):
         return source._viewed()
     if isinstance(source, str | Path) and Path(source).suffix.lower() == ".html" and not Path(source).is_dir():

@@ -130,7 +130,7 @@ class Answers:
     def grid(self, run: OpenRun, query: Query) -> Packed:
         """A field in bins of steps, for the requested ``rows``, or else for all names that have the field or NaN.
 
-        ``rows`` is a list of names. One that ends with a star stands for all names below it.
+        ``rows`` is a list of names. A name that ends with a star includes all names below it.
         """
         rows = _rows(query)
         with run.reading() as reader:
@@ -301,7 +301,7 @@ def names_of(reader: RunReader, field: str) -> list[str]:
 
 
 def _field(reader: RunReader, query: Query) -> str:
-    # The field asked for. Raises BadOption if the run does not have it.
+    # The requested field. Raises BadOption if the run does not have it.
     field = query["field"]
     known = fields_of(reader)
     if field not in known:
@@ -319,7 +319,7 @@ def _window(query: Query) -> tuple[int, int | None, int | None]:
 
 
 def _rows(query: Query) -> list[str] | None:
-    # The names asked for, or None. Raises ValueError unless they are a list of strings.
+    # The requested names, or None. Raises ValueError unless they are a list of strings.
     if "rows" not in query:
         return None
     rows = json.loads(query["rows"])
@@ -337,7 +337,7 @@ def _there(found: Binned) -> list[int]:
 
 
 def _below(row: str, names: Sequence[str]) -> list[int]:
-    # The places of the names that a row stands for.
+    # The places of the names that a requested row includes.
     if not row.endswith("*"):
         return [at for at, name in enumerate(names) if name == row]
     inside = row[:-1]
@@ -346,7 +346,7 @@ def _below(row: str, names: Sequence[str]) -> list[int]:
 
 
 def _grouped(numbers: Any, groups: Sequence[Sequence[int]], join: Any, nothing: float) -> Any:
-    # Joins the rows of names that one requested row stands for.
+    # Merge the rows of all names that one requested row includes.
     if len(groups) == len(numbers) and all(list(one) == [at] for at, one in enumerate(groups)):
         return numbers  # unchanged, without a copy
     if all(len(one) == 1 for one in groups):

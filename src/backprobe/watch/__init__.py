@@ -317,7 +317,8 @@ class Watch:
         """End a step of a loss function, given the statistics that it returned. This does not wait for the device.
 
         ``stats`` may belong to several runs of the function, in a list or stacked by ``jax.lax.scan``; they are merged.
-        ``updates`` is what the step adds to the parameters, in the structure of the gradients. Raises BadOption.
+        ``updates`` are the changes that the step adds to the parameters, in the structure of the gradients. Raises
+        BadOption.
         """
         self._functional("run.record(...)").record(stats, updates)
 
@@ -352,7 +353,7 @@ class Watch:
             self._listener.log(name, row)
 
     def flush(self) -> None:
-        """Return when all steps so far are on disk, where they survive if this process is killed."""
+        """Return when all steps so far are on disk, and would survive if this process is killed."""
         self._open("run.flush()")
         self._listener.hand_on()
         if self._background is not None:

@@ -1,4 +1,4 @@
-"""The thread that passes what a watched training has written on to sinks.
+"""The thread that sends the written steps of a watched training to sinks.
 
 Another thread writes the run, so a dashboard that hangs does not delay it. If the sinks fall far behind, they miss some
 steps, but the run never does.
@@ -109,7 +109,7 @@ def _columns(matrix: Matrix, places: Any) -> dict[str, Matrix]:
 
 
 def _full(name: str, parameters: Container[str]) -> str:
-    # The full name of a row, as patterns match it: the name of a module stands for its return value.
+    # The full name of a row, for matching patterns. For a module, it is the name of the module's return value.
     if name in parameters or ":" in name:
         return name
     return f":{name}" if name.partition(".")[0] == "return" else f"{name}:return"

@@ -1,1 +1,1 @@
-"""Runs on disk: what a watched training wrote, one SQLite file for each rank. Nothing in them is ever executed."""
+"""Runs on disk: the files of a watched training, one SQLite file for each rank. Nothing in them is ever executed."""

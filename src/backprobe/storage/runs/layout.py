@@ -190,7 +190,7 @@ def unsealed(blob: bytes, height: int, dtype: Any = numpy.float64) -> NDArray[An
 
 
 def _by_row(numbers: NDArray[Any], dtype: Any, height: int | None = None) -> NDArray[Any]:
-    # The same bytes as ``height`` rows of numbers, or with the number of rows unchanged.
+    # View the bytes as ``height`` rows of numbers, or with the number of rows unchanged.
     rows = len(numbers) if height is None else height
     return numpy.asarray(numbers.view(dtype).reshape(rows, -1 if rows else 0))
 

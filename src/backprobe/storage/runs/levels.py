@@ -71,7 +71,7 @@ class Level:
             self.written = len(self.known)
 
     def _goes_on(self, steps: Any) -> bool:
-        # Are the known steps unchanged? A training that is resumed makes some of them anew.
+        # Are the known steps unchanged? A resumed training may overwrite some of them.
         are_there = numpy.array_equal(self.known, steps[: len(self.known)])
         return are_there and numpy.array_equal(self.made_by, self._made_by())
 

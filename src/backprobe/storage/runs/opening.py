@@ -1,8 +1,8 @@
-"""Opening a rank's file for reading: while it is written, after its writer was killed, and in a read-only folder.
+"""Opens a rank's file for reading: while it is written, after its writer was killed, and in a read-only folder.
 
 SQLite reads a write-ahead log through a file of shared memory beside it. If that file cannot be created, as in a
-read-only folder, a database that was closed is opened as one that nobody changes (``immutable=1``), and one whose log
-is not empty is copied first.
+read-only folder, there are two cases. A database that was closed properly is opened with ``immutable=1``, because
+nobody changes it. A database whose log is not empty is copied first.
 """
 
 from __future__ import annotations

@@ -466,7 +466,7 @@ def _of_steps(stored: Stored, numbers: Matrix) -> Matrix:
 
 
 def _joined(stored: Sequence[Stored]) -> tuple[list[Stored], NDArray[Any]]:
-    # The same steps, with each INFO as a view into one array of all of them, which takes some MB for a long run.
+    # The steps, with each INFO as a view into a single array, which takes some MB for a long run.
     if not stored:
         return [], numpy.empty(0, INFO)
     info, end = joined([one.info for one in stored]), 0

@@ -113,7 +113,7 @@ class _Reading:
         return _extremes(found, cuts)
 
     def nonfinite(self, start: int, stop: int) -> Iterator[tuple[str, NDArray[numpy.bool_]]]:
-        """For each kind, in which steps some of a name's numbers are not finite."""
+        """For each kind, the steps in which some of a name's numbers are not finite."""
         for kind in self.kinds:
             part = self._columns(kind, ("count", "finite"), start, stop)
             is_so = part["finite"] < part["count"]

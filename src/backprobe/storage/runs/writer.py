@@ -231,7 +231,7 @@ class RunWriter:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close without writing: what was not committed is lost."""
+        """Close without writing. Steps that were not committed are lost."""
         try:
             self.connection.close()
         finally:

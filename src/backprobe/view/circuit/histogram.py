@@ -1,4 +1,4 @@
-"""Statistics and a histogram of a tensor, which a page keeps in place of the tensor."""
+"""Statistics and a histogram of a tensor. A page contains these instead of the tensor."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ MOST_READ = 1 << 15
 
 
 def statistics(tensor: Any, arrays: Arrays) -> dict[str, Any] | None:
-    """The size, rms and largest magnitude of all numbers of a tensor, and a histogram of some of them. | None if the
-    numbers cannot be read, or if there are so few that they are shown in full.
+    """The size, rms and largest magnitude of all numbers of a tensor, and a histogram of some of them.
+
+    None if the numbers cannot be read, or if there are so few that they are shown in full.
     """
     summary = None if tensor is None else arrays.summary(tensor)
     if summary is None or summary.size <= SMALL:
