@@ -40,7 +40,7 @@ class OfNamedValues(Waiting[P, R]):
             raise BadOption(
                 "select is empty, and selects nothing", asked=f"bp.{self.verb}(..., [])", next=self.all_names
             )
-        # raises for options that ``probe`` itself refuses
+        # raises errors for options that ``probe`` itself refuses
         probe(self.target, self.select, of=self.of, backend=self.backend)
         if self.select is None:
             raise BadOption(self.about, asked=f"bp.{self.verb}(..., None)", next=self.all_names)

@@ -140,7 +140,7 @@ def _held(option: str, text: str, what: Any) -> Any:
     return what
 
 
-# checks of a model before it runs
+# Functions that check a model before it runs.
 
 
 def refuse_unknown_paths(

@@ -338,7 +338,7 @@ class Script:
 
 
 def _numbers(record: Record, backend: Backend) -> list[float]:
-    # The sum of the numbers of each value that gradients were taken of, if it still exists.
+    # For each value of which a gradient was taken, the sum of its numbers, if the value still exists.
     found = []
     for entry in [record.entries[at] for at in record.outputs]:
         with suppress(BackprobeError):

@@ -365,8 +365,8 @@ def _named(one: Finding) -> tuple[str, ...]:
 
 
 def _said(one: Finding, run: BridgedRun, instead: Collection[Statement], behind: Collection[Statement]) -> str:
-    # The parameters whose gradients a run proves to be cut off by the finding's line; empty if it proves nothing. In
-    # the run, other lines may have been bridged instead or in addition.
+    # A sentence about the gradients that arrive over bridges, as evidence for a finding. Empty if the run proves
+    # nothing. Other lines than the finding's own may have been bridged, instead of it or in addition.
     names = run.names_arrived()
     is_known = bool(one.lost) and any(held is not None for held in run.resolved.values())
     count = len(names) if is_known else len(run.arrived)

@@ -53,7 +53,7 @@ class Inputs:
         self.trials, self.arrays = trials, arrays
         name = name_of(getattr(named, "__self__", named))  # messages about a model's forward use the model's name
         signature = inspect.signature(function)
-        # earlier versions had these options here
+        # In earlier versions, the returned function took these options.
         for option in {"bounds", "seed"} & {*kwargs} - _accepted(named, kwargs):
             raise BadOption(
                 f"{option} is an option of bp.provoke, and not an argument of {name}",

@@ -25,7 +25,7 @@ class GapCode(Enum):
     NOT_OPTIMIZED = "not_optimized"
     NOT_STEPPED = "not_stepped"
     REMOVED = "removed"
-    # reasons for whole steps
+    # Reasons for steps that are missing as a whole.
     NO_BACKWARD = "no_backward"
     OPEN = "open"
     SKIPPED = "skipped"

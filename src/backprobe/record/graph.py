@@ -141,7 +141,7 @@ class Graph:
         """The return values that have no other name."""
         return self.results - {at for name, at in self._names.items() if not is_return(split(name)[1])}
 
-    # edges
+    # Properties and methods for edges.
 
     @cached_property
     def inputs(self) -> Sequence[Mapping[int, Edge]]:
@@ -221,7 +221,7 @@ class Graph:
             raise _damaged("values that flow into themselves, in a circle")
         return order
 
-    # boxes
+    # Properties for boxes.
 
     @cached_property
     def boxes(self) -> Mapping[str, Box]:

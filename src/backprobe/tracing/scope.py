@@ -153,7 +153,7 @@ class Scope(CodeListener):
         self.live: dict[Any, Any] = {}  # the tensors of its names; of several, later ones have a key with their place
         self.stamps: dict[Any, int] = {}  # the versions at which these were captured
 
-    # what rewritten code calls
+    # Methods that rewritten code calls.
 
     def bind(self, at: int, value: Any) -> Any:
         """A statement binds ``value`` to the local of site ``at``."""

@@ -119,7 +119,7 @@ class Versions:
         if self.captures[number] in writes.undecided:
             writes.decide(self.captures[number], ([*map(self.captures.__getitem__, around[0])], around[1]))
 
-    # live names
+    # Methods for live names.
 
     def bound(self, tensor: Any, scope: Scope, at: int, key: str) -> int:
         """A name of a scope holds this tensor from now on. Returns the tensor's number."""

@@ -158,7 +158,7 @@ def steps_in_chunk(height: int) -> int:
     return min(MOST_STEPS, max(1, CHUNK_BYTES // (8 * len(COLUMNS) * max(1, height))))
 
 
-# checksums
+# Functions for checksums.
 
 SEAL = numpy.dtype("<u8")
 SEED = numpy.uint64(0x9E3779B97F4A7C15)  # added to each checksum, so that a block of zeros is not valid

@@ -216,7 +216,7 @@ class RankFile:
         steps = self.connection.execute("SELECT id, attempt, info FROM steps ORDER BY id")
         return found + [Stored(at, False, attempt, info_read(info, version)) for at, attempt, info in steps]
 
-    # numbers
+    # Methods that read numbers.
 
     def columns(self, keys: Sequence[tuple[str, str]], wanted: Sequence[str]) -> tuple[NDArray[Any], dict[str, Matrix]]:
         """The INFO of all steps, and for each wanted column a matrix of rows × steps for these names and kinds."""
