@@ -225,7 +225,8 @@ class Captured:
                 ) from KeyError(reading.name)
 
     def _spelled(self, name: str) -> list[str]:
-        # The names that this could mean, as ``of=`` takes them: a local of a model's own forward starts with a colon.
+        # The names that a text could mean, as users write them in ``of=``. A local of a model's own forward starts with
+        # a colon.
         found = [full for each in self.names.readings(name) for full in each]
         printed = [(full, self.schema.names.printed[full]) for full in found]
         in_function = self.trace.selection.in_function

@@ -70,7 +70,7 @@ class Rerun:
 
     @property
     def is_of_model(self) -> bool:
-        """Is the target a model, so that its parameters are trained?"""
+        """Is the target a model? Then its parameters are trained."""
         return is_model(self.backend, self.request.target)
 
     @property

@@ -75,7 +75,7 @@ class Beginning:
 
 def random_states(names: Collection[str]) -> Sequence[RandomState]:
     """The random states of Python, NumPy and these frameworks."""
-    from backprobe.backends.random_states import OF_PYTHON  # which imports NumPy
+    from backprobe.backends.random_states import OF_PYTHON  # imports NumPy
 
     return [*OF_PYTHON, *(state for name in names for state in load_backend(name).state(None).random_states())]
 

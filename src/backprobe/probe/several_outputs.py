@@ -23,7 +23,7 @@ class AskedOutput:
 
     @property
     def leaf(self) -> str:
-        """The part of the output's name below ``of()``, if a function computes the output, so that it has no name in
+        """The part after ``of()`` in the output's name, for an output that a function computes, and that has no name in
         the program.
         """
         return "" if self.key is None else f".{quote(self.key)}"

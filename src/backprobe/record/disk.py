@@ -1,4 +1,4 @@
-"""Reasons why writing to a disk fails, in words."""
+"""Writes files completely or not at all, and describes in words why writing to a disk failed."""
 
 from __future__ import annotations
 

@@ -68,7 +68,8 @@ class IndirectInput:
     """One recorded value that went into another without being mentioned in its expression.
 
     Either it went ``through`` a name that holds no tensor, such as a NumPy array: then ``source`` is the line that
-    converted the value ``name``, spelled ``spelled`` there. Or a statement wrote in place to the variable ``through``.
+    converted the value ``name``, and ``spelled`` is the value's spelling in this line. Or a statement wrote in place to
+    the variable ``through``.
 
     >>> import torch, backprobe as bp
     >>> def f(x):

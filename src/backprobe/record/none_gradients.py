@@ -107,8 +107,9 @@ class WhyEmpty(StrEnum):
 class NoneRead:
     """A gradient that the program read at ``source`` and found to be None.
 
-    ``text`` is the expression that it read, such as ``u.grad``; for gradients that a call returned, the argument they
-    belong to. ``at`` is the entry of the tensor, if there is one, and ``cause`` the line that caused it, if known.
+    ``text`` is the expression that the program read, such as ``u.grad``. For a gradient that a call returned, ``text``
+    is the argument to which the gradient belongs. ``at`` is the entry of the tensor, if there is one, and ``cause`` is
+    the line to which the missing gradient is due, if known.
     """
 
     at: Position | None

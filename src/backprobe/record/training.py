@@ -65,13 +65,14 @@ class UsedAt:
 class Untrained:
     """A parameter that requires a gradient and got none.
 
-    ``name`` is its name in the program: ``net.enc.weight``. ``module`` is the module that contains it and ``kind`` the
-    class of the module; if modules were not called, it is the outermost of these. Both are empty for a tensor outside
-    of modules. ``calls`` are the lines in which the module ran. ``carriers`` are the entries nearest to the parameter
-    that lead back to it, and ``own`` is its own entry, if it has one. ``held_by`` is the optimizer that holds it, if
-    any. ``dropped`` are calls of functions with a backward written in Python that received a value computed from it,
-    and whose results nothing uses. ``instead`` are entries that its module used in the parameter's place, or that
-    contain its numbers and took the place of another parameter.
+    ``name`` is the parameter's name in the program, such as ``net.enc.weight``. ``module`` is the module that contains
+    the parameter, and ``kind`` the class of the module. If the module and modules around it were not called, ``module``
+    is the outermost module that was not called. Both are empty for a tensor outside of modules. ``calls`` are the lines
+    in which the module ran. ``carriers`` are the nearest entries that were computed from the parameter, and ``own`` is
+    the parameter's own entry, if there is one. ``held_by`` is the optimizer that holds the parameter, if any.
+    ``dropped`` are calls of functions with a backward written in Python: they received a value computed from the
+    parameter, and nothing uses their results. ``instead`` are entries that the module used instead of the parameter, or
+    entries with the parameter's numbers that replaced another parameter.
     """
 
     name: str

@@ -118,13 +118,8 @@ class Sweep(Printed):
         return self._laid([run.output - self.output for run in self.runs])
 
     def plot(self) -> Any:
-        """The effects as a ``matplotlib`` figure: ``sweep.plot().savefig("sweep.png")`` writes it.
-
-        Without axes, effects are drawn as bars and approximations as circles. With axes they are drawn as heat maps.
-        The columns are the indices along the last axis. Each combination of a name and indices along the other axes has
-        a row. Raises NotInstalled.
-        """
-        from backprobe.sweep.plot import bars, maps  # which import NumPy
+        """imports NumPy"""
+        from backprobe.sweep.plot import bars, maps  # imports NumPy
 
         title = f"change of {self.of}, which is {self.output:.4g}"
         predicted = [math.nan if run.approximation is None else run.approximation for run in self.runs]
