@@ -85,7 +85,7 @@ class Lost:
 
     @property
     def reason(self) -> str:
-        """A sentence that says why it was lost."""
+        """A sentence that says why the value was lost."""
         return str(self.why)
 
 

@@ -84,7 +84,8 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
     @property
     def result(self) -> R:
         """The return value of the function or model. Saved with a recording only if it consists of tensors and
-        numbers."""
+        numbers.
+        """
         if self._result is NOT_KEPT:
             raise NotSaved(
                 "the result of this recording was not saved",

@@ -55,7 +55,8 @@ def write(
     step: CapturedStep, record: Record | None, said: Mapping[str, Any], path: Path, spelling: Captures
 ) -> Sequence[str]:
     """Write a step into a new folder, or nothing at all. Returns descriptions of the parts that were left out. Raises
-    OSError and others."""
+    OSError and others.
+    """
     writer = Writer(step, spelling)
     data, tensors = writer.data(), writer.tensors()
     path.parent.mkdir(parents=True, exist_ok=True)

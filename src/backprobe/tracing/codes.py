@@ -154,7 +154,8 @@ class Codes(Contents):
 
     def left(self, scope: Scope, returned: Any) -> None:
         """Called when a module's scope was left and has returned ``returned``. Numbers in this value are noted for the
-        module's return."""
+        module's return.
+        """
         chosen = [(leaf, item) for leaf, item in self._leaves(returned) if scope.kind.wanted["return" + leaf]]
         has_numbers = type(returned) not in self.ordinary and any(isinstance(item, NUMBERS) for _, item in chosen)
         scope.mixed = {"return": chosen} if has_numbers else {}

@@ -60,7 +60,8 @@ class Open:
 
 class CountedSteps(StepListener):
     """Counts the steps of one attempt. A step is passed on when the next one begins; until then, numbers can be logged
-    for it."""
+    for it.
+    """
 
     def __init__(self, every: int, histogram: int, put: Callable[[WaitingStep], None], fetch: Fetch) -> None:
         self.every, self.histogram, self.put, self.fetch = every, histogram, put, fetch

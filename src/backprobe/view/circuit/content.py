@@ -23,7 +23,8 @@ SHORT = 16  # the most characters of a value that is shown beside another one
 
 class Content:
     """The data of one page. Values are identified by their positions in the record, and boxes by their places in the
-    list."""
+    list.
+    """
 
     def __init__(self, captions: Captions, depth: int | None, opened: Collection[str]) -> None:
         self.captions, self.arrays, self.record, self.depth = captions, captions.arrays, captions.record, depth
