@@ -28,12 +28,23 @@ class Patched:
     function.
     """
 
-    def __init__(self, owner: Any, name: str, own: Any, aside: Callable[[], bool] | None = None) -> None:
-        """``own`` is the owner's own attribute; None if it comes from the owner's class, or is inherited."""
+    def __init__(
+        self,
+        owner: Any,
+        name: str,
+        own: Any,
+        first: tuple[int, Callable[..., Any], bool],
+        aside: Callable[[], bool] | None = None,
+    ) -> None:
+        """``own`` is the owner's own attribute; None if it comes from the owner's class, or is inherited.
+
+        ``first`` is the first patch: its thread, what it gives, and whether that replaces the function.
+        """
         self.owner, self.name, self.own, self.aside = owner, name, own, aside
         self.original = original = getattr(owner, name) if own is None else own
-        self.wraps: list[tuple[int, Callable[..., Any], bool]] = []  # by thread; does it replace the function?
-        self.calls: dict[int, Callable[..., Any]] = {}  # by thread: the wrapped function
+        self.wraps = [first]
+        thread, given, replaces = first
+        self.calls = {thread: given if replaces else given(original)}  # by thread: the wrapped function
         self.__module__, self.__doc__ = getattr(original, "__module__", ""), original.__doc__
         self.__wrapped__ = original
 
@@ -72,13 +83,13 @@ class Patched:
             self.calls = {}
         else:
             self._take_off_one(thread, given)
-        if not wraps and (held := vars(owner)).get(name) is self:  # otherwise the user has put another there
+        if not wraps and vars(owner).get(name) is self:  # otherwise the user has put another there
             if self.own is not None:
                 _put(owner, name, self.own)
             elif isinstance(owner, type):  # the function is inherited
                 delattr(owner, name)
             else:
-                del held[name]
+                del vars(owner)[name]
 
     def _take_off_one(self, thread: int, given: Callable[..., Any]) -> None:
         at = len(self.wraps) - 1
@@ -114,20 +125,43 @@ def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], b
     try:
         with LOCK:
             for owner, name, given in functions:
-                found = vars(owner).get(name)
-                one = found if isinstance(found, Patched) else Patched(owner, name, found, aside)
+                held: Any = vars(owner)
+                found = held.get(name)
+                if type(found) is Patched:
+                    undo.append((found, given))
+                    found.put_on(thread, given, replaces)
+                    continue
+                one = Patched(owner, name, found, (thread, given, replaces), aside)
                 undo.append((one, given))
-                if one is not found:
-                    _put(owner, name, one)
-                one.put_on(thread, given, replaces)
+                if isinstance(owner, type):
+                    setattr(owner, name, one)
+                else:
+                    held[name] = one
         yield
     finally:
         with LOCK:
             try:
+                _take_off_usual(undo, thread)
                 undo_all(undo, take_off)
             except BaseException:
                 undo_all(undo, take_off)  # if the first call was interrupted before it began
                 raise
+
+
+def _take_off_usual(undo: list[tuple[Patched, Callable[..., Any]]], thread: int) -> None:
+    # Remove the last patches as long as each is the only one of an instance's inherited function, as those of a model's
+    # forwards are.
+    while undo:
+        one, given = undo[-1]
+        owner, only = one.owner, one.wraps
+        if one.own is not None or isinstance(owner, type) or len(only) != 1 or only[0][1] is not given:
+            return
+        held = vars(owner)
+        if held.get(one.name) is not one or only[0][0] != thread:
+            return
+        del held[one.name]
+        one.wraps, one.calls = [], {}
+        undo.pop()
 
 
 def listening(owner: Any, name: str, listener: Callable[..., Any]) -> AbstractContextManager[None]:
