@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import functools
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import repeat
+from operator import is_
 from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,28 +26,21 @@ STOOD: list[str] = []
 """The name of the last that did: it takes long to ask whether the dictionary is empty."""
 
 
+exhaust = deque[Any](maxlen=0).extend
+"""Run an iterator to its end, in C."""
+
+
 class Patched:
     """Stands in for a function: calls in a thread that has patched it go through its wrappers, all others to the
     function.
     """
 
-    def __init__(
-        self,
-        owner: Any,
-        name: str,
-        own: Any,
-        first: tuple[int, Callable[..., Any], bool],
-        aside: Callable[[], bool] | None = None,
-    ) -> None:
-        """``own`` is the owner's own attribute; None if it comes from the owner's class, or is inherited.
-
-        ``first`` is the first patch: its thread, what it gives, and whether that replaces the function.
-        """
+    def __init__(self, owner: Any, name: str, own: Any, aside: Callable[[], bool] | None = None) -> None:
+        """``own`` is the owner's own attribute; None if it comes from the owner's class, or is inherited."""
         self.owner, self.name, self.own, self.aside = owner, name, own, aside
         self.original = original = getattr(owner, name) if own is None else own
-        self.wraps = [first]
-        thread, given, replaces = first
-        self.calls = {thread: given if replaces else given(original)}  # by thread: the wrapped function
+        self.wraps: list[tuple[int, Callable[..., Any], bool]] = []  # by thread; does it replace the function?
+        self.calls: dict[int, Callable[..., Any]] = {}  # by thread: the wrapped function
         self.__module__, self.__doc__ = getattr(original, "__module__", ""), original.__doc__
         self.__wrapped__ = original
 
@@ -83,13 +79,13 @@ class Patched:
             self.calls = {}
         else:
             self._take_off_one(thread, given)
-        if not wraps and vars(owner).get(name) is self:  # otherwise the user has put another there
+        if not wraps and (held := vars(owner)).get(name) is self:  # otherwise the user has put another there
             if self.own is not None:
                 _put(owner, name, self.own)
             elif isinstance(owner, type):  # the function is inherited
                 delattr(owner, name)
             else:
-                del vars(owner)[name]
+                del held[name]
 
     def _take_off_one(self, thread: int, given: Callable[..., Any]) -> None:
         at = len(self.wraps) - 1
@@ -102,6 +98,33 @@ class Patched:
         for own, one, replaces in self.wraps:
             calls[own] = one if replaces else one(calls.get(own, self.original))
         self.calls = calls
+
+
+class Exchanged(Patched):
+    """The only patch of an instance's inherited function; it becomes a ``Patched`` when another patch is put on."""
+
+    own = None
+
+    def __init__(
+        self, owner: Any, name: str, given: Callable[..., Any], live: set[int], aside: Callable[[], bool] | None
+    ) -> None:
+        """``live`` is shared by all that are put on together: the thread in which they are, until they are removed."""
+        self.owner, self.name, self.given, self.live, self.aside = owner, name, given, live, aside
+        self.original = original = getattr(owner, name)
+        self.__module__, self.__doc__ = getattr(original, "__module__", ""), original.__doc__
+        self.__wrapped__ = original
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() not in self.live or (self.aside is not None and self.aside()):
+            return self.original(*args, **kwargs)
+        return self.given(*args, **kwargs)
+
+    def put_on(self, thread: int, given: Callable[..., Any], replaces: bool) -> None:
+        self.own, self.wraps = None, [(own, self.given, True) for own in self.live]
+        self.calls = dict.fromkeys(self.live, self.given)
+        changed: Any = self
+        changed.__class__ = Patched  # it has all its attributes now
+        self.put_on(thread, given, replaces)
 
 
 Patches = Sequence[tuple[Any, str, Callable[..., Any]]]
@@ -125,43 +148,67 @@ def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], b
     try:
         with LOCK:
             for owner, name, given in functions:
-                held: Any = vars(owner)
-                found = held.get(name)
-                if type(found) is Patched:
-                    undo.append((found, given))
-                    found.put_on(thread, given, replaces)
-                    continue
-                one = Patched(owner, name, found, (thread, given, replaces), aside)
+                found = vars(owner).get(name)
+                one = found if isinstance(found, Patched) else Patched(owner, name, found, aside)
                 undo.append((one, given))
-                if isinstance(owner, type):
-                    setattr(owner, name, one)
-                else:
-                    held[name] = one
+                if one is not found:
+                    _put(owner, name, one)
+                one.put_on(thread, given, replaces)
         yield
     finally:
         with LOCK:
             try:
-                _take_off_usual(undo, thread)
                 undo_all(undo, take_off)
             except BaseException:
                 undo_all(undo, take_off)  # if the first call was interrupted before it began
                 raise
 
 
-def _take_off_usual(undo: list[tuple[Patched, Callable[..., Any]]], thread: int) -> None:
-    # Remove the last patches as long as each is the only one of an instance's inherited function, as those of a model's
-    # forwards are.
-    while undo:
-        one, given = undo[-1]
-        owner, only = one.owner, one.wraps
-        if one.own is not None or isinstance(owner, type) or len(only) != 1 or only[0][1] is not given:
-            return
-        held = vars(owner)
-        if held.get(one.name) is not one or only[0][0] != thread:
-            return
-        del held[one.name]
-        one.wraps, one.calls = [], {}
-        undo.pop()
+@contextmanager
+def exchanged(
+    functions: Sequence[tuple[Any, Callable[..., Any]]], name: str, aside: Callable[[], bool] | None = None
+) -> Iterator[None]:
+    """``replaced`` for one inherited method of many instances, such as the forwards of a model's modules.
+
+    ``functions`` has the instances, and what is called in place of their ``name``. All are put on, and removed,
+    together; only instances that have a function of their own, such as another patch, are patched one by one.
+    """
+    thread = threading.get_ident()
+    live = {thread}
+    made, held, others = list[Exchanged](), list[Any](), list[tuple[Any, str, Callable[..., Any]]]()
+    try:
+        with LOCK:
+            for owner, given in functions:
+                own = vars(owner)
+                if name in own:
+                    others.append((owner, name, given))
+                else:
+                    made.append(Exchanged(owner, name, given, live, aside))
+                    held.append(own)
+            exhaust(map(dict.__setitem__, held, repeat(name), made))
+        with replaced(others, aside) if others else nullcontext():
+            yield
+    finally:
+        with LOCK:
+            try:
+                _remove(made, held, thread)
+            except BaseException:
+                _remove(made, held, thread)  # if the first call was interrupted
+                raise
+            finally:
+                live.clear()
+
+
+def _remove(made: Sequence[Exchanged], held: Sequence[Any], thread: int) -> None:
+    names = [one.name for one in made]
+    if all(map(is_, map(dict.get, held, names), made)) and {*map(type, made)} <= {Exchanged}:
+        exhaust(map(dict.pop, held, names))
+        return
+    for one, own in zip(made, held, strict=True):
+        if type(one) is not Exchanged:
+            one.take_off(thread, one.given)
+        elif own.get(one.name) is one:
+            del own[one.name]
 
 
 def listening(owner: Any, name: str, listener: Callable[..., Any]) -> AbstractContextManager[None]:

@@ -213,7 +213,7 @@ class Trace:
         if function is forward:
             return copy.function
         if self.versions.counted is not None and copy.function is copy.inner:  # a decorator may write unobserved
-            self.versions.counted.reports(forward.__self__)
+            self.versions.counted.report([forward.__self__])
         return MethodType(copy.function, forward.__self__)
 
     def open_root(self, file: str, sites: Sequence[Site]) -> Scope:

@@ -67,6 +67,17 @@ IS_LEAF, IS_VIEW, GRAD_FN = attrgetter("is_leaf"), Tensor._is_view, attrgetter("
 NATURE = attrgetter("requires_grad", "is_leaf")
 
 
+CIRCUMSTANCES = (
+    innermost_transform,
+    function_modes,
+    current_pass,
+    own_modes.dispatch_modes,
+    torch.is_grad_enabled,
+    torch.is_inference_mode_enabled,
+)
+"""What decides whether results get a history."""
+
+
 def _is_put_off() -> bool:
     # Does a checkpoint run now, or a function with a backward of its own?
     return to_compute_again() is not None or next(applied(sys._getframe(1)), None) is not None
@@ -272,6 +283,9 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
             return True
         is_apart = torch.is_inference_mode_enabled() or (before and _is_put_off())
         return None if is_apart else False
+
+    circumstances = CIRCUMSTANCES
+    hooks_of = staticmethod(attrgetter("_forward_hooks", "_forward_pre_hooks"))
 
     @contextmanager
     def giving_history(self, on: bool) -> Iterator[None]:
