@@ -22,6 +22,7 @@ from torch.autograd.graph import GradientEdge, Node
 from torch.utils.hooks import RemovableHandle
 
 from backprobe.backends.facts import Options
+from backprobe.backends.patching import exhaust
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture, ViewWrite
 from backprobe.backends.torch.graph import Key, key
@@ -178,8 +179,7 @@ class EdgeHooks:
 
     def release(self) -> None:
         """Remove all hooks."""
-        for held in self.hooks[::5]:
-            held.clear()
+        exhaust(map(dict.clear, self.hooks[::5]))
         for carrier in self.carriers.values():
             carrier._backward_hooks = None
         CARRIERS.append(self.carriers)
