@@ -78,8 +78,8 @@ class Versions(ABC):
     def effect(self, function: Any, flagged: bool) -> Effect:
         """What calling ``function`` may do; ``flagged`` if the call has a keyword such as ``out`` or ``inplace``."""
 
-    def reports(self, owner: Any) -> None:
-        """This module's forward is observed, so a call of the module makes no unobserved write."""
+    def report(self, owners: Sequence[Any]) -> None:
+        """The forwards of these modules are observed, so a call of one makes no unobserved write."""
         return
 
 
@@ -233,6 +233,16 @@ class Journals(ABC):
 
         ``before`` is the answer to the last call.
         """
+
+    @property
+    @abstractmethod
+    def circumstances(self) -> Sequence[Callable[[], Any]]:
+        """Functions: as long as each returns the same, ``gives_history`` does so too."""
+
+    @property
+    @abstractmethod
+    def hooks_of(self) -> Callable[[Any], Sequence[Any]]:
+        """The containers of the hooks that run when a module is called."""
 
     @abstractmethod
     def giving_history(self, on: bool) -> AbstractContextManager[object]:

@@ -10,6 +10,11 @@ from typing import Any, overload
 from backprobe.backends.facts import Outcome
 from backprobe.record.entries import GradStatus
 from backprobe.record.inputs import Edge
+from backprobe.record.reasons import Reason
+from backprobe.record.source import Source
+
+WithoutHistory = tuple[GradStatus, Reason | None, Source | None, Source | None, int]
+"""The status and its reason, two lines of which one may be the cause, and the version."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -28,6 +33,9 @@ class Outcomes(Sequence[Outcome]):
     unusual: dict[int, Outcome]
     """The outcomes that need more, by position: those without a gradient, or without a value."""
 
+    without: dict[int, WithoutHistory]
+    """What is known of the captures that have a value but no history, by position."""
+
     def __len__(self) -> int:
         return len(self.values)
 
@@ -40,6 +48,9 @@ class Outcomes(Sequence[Outcome]):
             return [*self][at]
         if at in self.unusual:
             return self.unusual[at]
+        if at in self.without:
+            status, why, first, second, version = self.without[at]
+            return Outcome(status, why, self.values[at], cause=first or second, version=version)
         inputs = tuple([Edge(source) for source in self.inputs[at]])
         return Outcome(
             GradStatus.OK,
@@ -70,6 +81,8 @@ def gradients(outcomes: Sequence[Outcome]) -> list[tuple[bool, Any]]:
     if not isinstance(outcomes, Outcomes):
         return [(one.status is GradStatus.OK, one.grad) for one in outcomes]
     found: list[tuple[bool, Any]] = [*zip(repeat(True), outcomes.grads, strict=False)]
+    for at in outcomes.without:
+        found[at] = False, None
     for at, outcome in outcomes.unusual.items():
         found[at] = outcome.status is GradStatus.OK, outcome.grad
     return found

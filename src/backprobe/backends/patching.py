@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import functools
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import repeat
+from operator import is_
 from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,6 +24,10 @@ STANDS_FOR: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 """Functions that stand in for others in a class, see ``dispatching``, and the originals."""
 STOOD: list[str] = []
 """The name of the last that did: it takes long to ask whether the dictionary is empty."""
+
+
+exhaust = deque[Any](maxlen=0).extend
+"""Run an iterator to its end, in C."""
 
 
 class Patched:
@@ -93,6 +100,33 @@ class Patched:
         self.calls = calls
 
 
+class Exchanged(Patched):
+    """The only patch of an instance's inherited function; it becomes a ``Patched`` when another patch is put on."""
+
+    own = None
+
+    def __init__(
+        self, owner: Any, name: str, given: Callable[..., Any], live: set[int], aside: Callable[[], bool] | None
+    ) -> None:
+        """``live`` is shared by all that are put on together: the thread in which they are, until they are removed."""
+        self.owner, self.name, self.given, self.live, self.aside = owner, name, given, live, aside
+        self.original = original = getattr(owner, name)
+        self.__module__, self.__doc__ = getattr(original, "__module__", ""), original.__doc__
+        self.__wrapped__ = original
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() not in self.live or (self.aside is not None and self.aside()):
+            return self.original(*args, **kwargs)
+        return self.given(*args, **kwargs)
+
+    def put_on(self, thread: int, given: Callable[..., Any], replaces: bool) -> None:
+        self.own, self.wraps = None, [(own, self.given, True) for own in self.live]
+        self.calls = dict.fromkeys(self.live, self.given)
+        changed: Any = self
+        changed.__class__ = Patched  # it has all its attributes now
+        self.put_on(thread, given, replaces)
+
+
 Patches = Sequence[tuple[Any, str, Callable[..., Any]]]
 """Owners, names, and the wrapper or replacement for each ``owner.name``."""
 
@@ -128,6 +162,53 @@ def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], b
             except BaseException:
                 undo_all(undo, take_off)  # if the first call was interrupted before it began
                 raise
+
+
+@contextmanager
+def exchanged(
+    functions: Sequence[tuple[Any, Callable[..., Any]]], name: str, aside: Callable[[], bool] | None = None
+) -> Iterator[None]:
+    """``replaced`` for one inherited method of many instances, such as the forwards of a model's modules.
+
+    ``functions`` has the instances, and what is called in place of their ``name``. All are put on, and removed,
+    together; only instances that have a function of their own, such as another patch, are patched one by one.
+    """
+    thread = threading.get_ident()
+    live = {thread}
+    made, held, others = list[Exchanged](), list[Any](), list[tuple[Any, str, Callable[..., Any]]]()
+    try:
+        with LOCK:
+            for owner, given in functions:
+                own = vars(owner)
+                if name in own:
+                    others.append((owner, name, given))
+                else:
+                    made.append(Exchanged(owner, name, given, live, aside))
+                    held.append(own)
+            exhaust(map(dict.__setitem__, held, repeat(name), made))
+        with replaced(others, aside) if others else nullcontext():
+            yield
+    finally:
+        with LOCK:
+            try:
+                _remove(made, held, thread)
+            except BaseException:
+                _remove(made, held, thread)  # if the first call was interrupted
+                raise
+            finally:
+                live.clear()
+
+
+def _remove(made: Sequence[Exchanged], held: Sequence[Any], thread: int) -> None:
+    names = [one.name for one in made]
+    if all(map(is_, map(dict.get, held, names), made)) and {*map(type, made)} <= {Exchanged}:
+        exhaust(map(dict.pop, held, names))
+        return
+    for one, own in zip(made, held, strict=True):
+        if type(one) is not Exchanged:
+            one.take_off(thread, one.given)
+        elif own.get(one.name) is one:
+            del own[one.name]
 
 
 def listening(owner: Any, name: str, listener: Callable[..., Any]) -> AbstractContextManager[None]:

@@ -7,7 +7,10 @@ this cell. After the user has given the copy back, its calls report to nobody.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
+from itertools import chain
+from operator import attrgetter, is_
 from types import CellType, FunctionType
 from typing import Any
 
@@ -32,7 +35,7 @@ class Copy:
         *decorators, plain = undecorated(original)
         self.plain, self.name, self.file, self.code = plain, plain.__name__, plain.__code__.co_filename, plain.__code__
         self.around = [held for one in decorators for held in _held(one)]
-        self.cell = CellType(_nobody)
+        self.cell = CellType(nobody)
         self.inner, self.sites = reporting_copy(plain, self.cell, operations=operations, journals=journals)
         self.function = around(original, lambda _: self.inner) if decorators else self.inner
 
@@ -49,8 +52,18 @@ class Copy:
 
     def give_back(self) -> None:
         """Return the copy. Its calls report to nobody until it is lent again."""
-        self.cell.cell_contents = _nobody
+        self.cell.cell_contents = nobody
         self.waiting.append(self)
+
+
+NOW = attrgetter("plain.__code__", "plain.__defaults__", "plain.__kwdefaults__")
+THEN = attrgetter("code", "inner.__defaults__", "inner.__kwdefaults__")
+
+
+def are_current(copies: Sequence[Copy]) -> bool:
+    """Are all of these current? Compared in C, but for the decorators."""
+    now, then = chain.from_iterable(map(NOW, copies)), chain.from_iterable(map(THEN, copies))
+    return all(map(is_, now, then)) and all(copy.is_current for copy in copies if copy.around)
 
 
 class Copies:
@@ -133,9 +146,21 @@ class _Nobody(CodeListener):
     # The listener of a copy that is called after its user has returned it.
     sites: tuple[Site, ...] = ()
 
-    def extend(self, said: Any, /) -> None:
-        """Ignore the values that a journalling copy binds."""
+    @property
+    def words(self) -> tuple[Any, ...]:
+        """For a journalling copy, whose reports are ignored too. See ``source/journalling``."""
+        return _ignore, _ignore, type, _ignore, id
+
+    def within(self) -> None:
+        """Ignore that a statement may have switched histories on or off."""
+
+    settle = within
 
 
-def _nobody(*_: Any) -> Any:
+def _ignore(*_: Any) -> None:
+    return None
+
+
+def nobody(*_: Any) -> Any:
+    """Opens a listener that ignores all reports."""
     return _Nobody()

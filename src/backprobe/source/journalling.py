@@ -15,7 +15,10 @@ from typing import Any
 from backprobe.source.rewrite_expressions import SCOPE
 from backprobe.source.syntax_nodes import UNTOUCHED, complete, placed, stored
 
-SAY, RETURNED, SAID_OF, TYPE, OWNER, SAID = "@say", "@returned", "@said_of", "@type", "@owner", "@said"
+SAY, RETURNED, OWNER, FUNCTION, SAID = "@say", "@returned", "@owner", "@function", "@said"
+SAID_OF_METHOD, TYPE, SAID_OF, ID = "@said_of_method", "@type", "@said_of", "@id"
+WORDS = SAY, SAID_OF_METHOD, TYPE, SAID_OF, ID
+"""The locals that a journalling function fills from ``words`` of its scope."""
 
 
 def journalling(node: Any) -> Any:
@@ -27,7 +30,7 @@ def journalling(node: Any) -> Any:
     *bound, within = rest
     parameters = [*node.args.posonlyargs, *node.args.args]
     opening.value.args = [ast.Name(parameters[0].arg) if parameters else ast.Constant(None)]
-    words = ast.Tuple([stored(ast.Name(name)) for name in (SAY, SAID_OF, TYPE)], ast.Store())
+    words = ast.Tuple([stored(ast.Name(name)) for name in WORDS], ast.Store())
     say = ast.Assign([words], ast.Attribute(ast.Name(SCOPE), "words"))
     given = [part for one in bound for part in one.value.args]
     _Journalling().generic_visit(within)
@@ -52,16 +55,29 @@ def _bound(node: ast.expr | None) -> list[ast.expr] | None:
     return None
 
 
+def _function(asked: ast.Call) -> ast.expr:
+    # The expression to call in place of a function: the function itself if its report is known, else the scope decides.
+    held = ast.NamedExpr(ast.Name(FUNCTION, ast.Store()), asked.args[0])
+    known = _is_said(SAID_OF, ast.Call(ast.Name(ID), [held], []))
+    asked.args = [ast.Name(FUNCTION)]
+    return ast.IfExp(known, ast.Name(FUNCTION), asked)
+
+
 def _method(asked: ast.Call, method: ast.Attribute) -> ast.expr:
-    # The expression that replaces a method passed to ``@scope.call``. If the report for the call is cached, it appends
-    # this report and gives the method itself. Otherwise the scope decides.
+    # The expression to call in place of an attribute, which may be a method. If the report for a method of this name and
+    # type is known, it is the method itself; else the attribute is treated like a function.
     owner = ast.NamedExpr(ast.Name(OWNER, ast.Store()), method.value)
     key = ast.Tuple([ast.Call(ast.Name(TYPE), [owner], []), ast.Constant(method.attr)], ast.Load())
-    said = ast.NamedExpr(ast.Name(SAID, ast.Store()), ast.Call(ast.Name(SAID_OF), [key], []))
-    say = ast.Compare(ast.Call(ast.Name(SAY), [ast.Name(SAID)], []), [ast.Is()], [ast.Constant(None)])
     bound = ast.Attribute(ast.Name(OWNER), method.attr, ast.Load())
     asked.args = [bound]
-    return ast.IfExp(ast.BoolOp(ast.And(), [said, say]), bound, asked)
+    return ast.IfExp(_is_said(SAID_OF_METHOD, key), bound, _function(asked))
+
+
+def _is_said(known: str, key: ast.expr) -> ast.expr:
+    # Is there a known report under this key? If so, it is made.
+    said = ast.NamedExpr(ast.Name(SAID, ast.Store()), ast.Call(ast.Name(known), [key], []))
+    say = ast.Compare(ast.Call(ast.Name(SAY), [ast.Name(SAID)], []), [ast.Is()], [ast.Constant(None)])
+    return ast.BoolOp(ast.And(), [said, say])
 
 
 class _Journalling(ast.NodeTransformer):
@@ -73,12 +89,14 @@ class _Journalling(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> Any:
         self.generic_visit(node)
         match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="call"), args=[ast.Attribute() as method]):
-                return _method(node, method) if name == SCOPE and not self.within_comprehensions else node
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="call"), args=[function]):
+                if name != SCOPE or self.within_comprehensions:
+                    return node
+                return _method(node, function) if isinstance(function, ast.Attribute) else _function(node)
         return node
 
     def visit_comprehension_of(self, node: Any) -> Any:
-        """Inside a comprehension ``:=`` is not allowed everywhere, so methods there are called through the scope."""
+        """Inside a comprehension ``:=`` is not allowed everywhere, so calls there are reported to the scope."""
         self.within_comprehensions += 1
         self.generic_visit(node)
         self.within_comprehensions -= 1

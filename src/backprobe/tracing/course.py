@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from backprobe.record.containers import SIMPLE
+from backprobe.tracing.lent_copies import Known, LentCopies
 from backprobe.tracing.log import (
     CALLED,
     DIFFERENTIATED,
@@ -38,9 +39,6 @@ MOST_MISSED = 16
 
 READ_ALIKE = frozenset({CALLED, ENTER, LEAVE, MENTIONED, MODULE})
 """Words of a log whose events depend on the journal alone, so that an equal journal gives the same events."""
-
-Known = tuple[Any, tuple[Any, ...] | None, Any]
-"""A called object, the journal's items for the call, and the object's effect, its copy, or ``OF_MODULE``."""
 
 compare: Callable[[Segment, Segment | None], None] | None = None
 """For tests: called with a segment that would be followed, and the segment learned by reading the same journal."""
@@ -69,15 +67,6 @@ class HeldScope(NamedTuple):
     several: tuple[tuple[str, int], ...]
 
 
-class Forwards(NamedTuple):
-    """The forwards of a program's modules: their paths and functions, and which of them have no decorator."""
-
-    paths: list[str]
-    functions: list[Any]
-    kinds: dict[Any, dict[str, ScopeKind]]
-    are_plain: list[bool]
-
-
 def before(journal: Any) -> StateBefore:
     """The state of a journal's trace before the journal is processed."""
     trace = journal.trace
@@ -98,9 +87,24 @@ class Courses:
         self.reads: dict[tuple[type, str], tuple[int, str]] = {}
         # for calls of functions: the journal's items, by identity of the function
         self.functions: dict[int, Known] = {}
+        # the journal's items for calls of those functions that write nothing
+        self.readers: dict[int, tuple[Any, ...]] = {}
         self.of_modules: dict[str, tuple[Any, ...]] = {}  # for calls of modules: the journal's items, by path
-        self.forwards: Forwards | None = None
+        self.lent: LentCopies | None = None  # the copies of the last journal, unless a journal uses them now
         self.has_unseen_writes = False  # has code that is not followed written to captured tensors?
+
+    def borrow(self) -> LentCopies:
+        """The copies for a journal."""
+        found, self.lent = self.lent, None
+        return LentCopies() if found is None or not found.are_current else found
+
+    def take_back(self, lent: LentCopies) -> None:
+        """A journal no longer uses these copies."""
+        if self.lent is None:
+            lent.rest()
+            self.lent = lent
+        else:
+            lent.give_back()
 
     @property
     def are_useful(self) -> bool:

@@ -15,21 +15,21 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import compress, count, repeat
-from operator import attrgetter
+from itertools import compress, count
+from operator import call
 from threading import get_ident
 from types import FunctionType, MethodType
 from typing import Any
 
 from backprobe.backends.capabilities import Journals
-from backprobe.errors import NoSource
 from backprobe.source.copies import Copy
 from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
 from backprobe.tracing import course
-from backprobe.tracing.course import FAILED, OF_MODULE, Forwards, Known, Segment
+from backprobe.tracing.course import FAILED, OF_MODULE, Segment
 from backprobe.tracing.journal_calls import CHANGEABLE, JournalCalls
 from backprobe.tracing.journal_reading import Reading
+from backprobe.tracing.lent_copies import Known, known_calls
 from backprobe.tracing.live_scope import Live
 from backprobe.tracing.log import CALLED, DONE, ENTER, LEAVE, ScopeKind
 from backprobe.tracing.scope import PLAIN_TYPES, Scope
@@ -46,18 +46,21 @@ class Journal(JournalCalls):
         self.modes: list[tuple[bool, bool]] = []  # for each: was history on when it was entered; was it awaited
         self.awaited: Any = None  # the reporting function that was called last
         self.reads, self.functions = courses.reads, courses.functions
-        # the known functions of all journals, and those known only for this call
-        self.known: dict[int, Known] = {**courses.functions}
-        self.words: tuple[Any, ...] = (self.extend, self.reads.get, type)  # for fast access by journalling code
+        self.lent = courses.borrow()
+        self.lent.lend(self._open_forward, self._open)
+        self.known: dict[int, Known] = {**courses.functions, **self.lent.known}  # also modules of this call
+        # for fast access by journalling code
+        self.words: tuple[Any, ...] = (self.extend, self.reads.get, type, courses.readers.get, id)
         self.mode = True  # is history on?
+        self.circumstances, self.hooks_of = tape.circumstances, tape.hooks_of
+        self.usual: tuple[Any, ...] = ()  # the circumstances in which histories are on or off, as ``mode`` says
         self.early: list[Any] = []  # tensors that were bound before a call that may write unobserved
         self.versions: list[int] = []  # the versions of these tensors before the call
         self.contents: list[tuple[int, Any]] = []  # places of containers, with copies from before the call
         self.stamped = 0  # ``early``, ``versions`` and ``contents`` cover the journal up to this place
         self.previous: Segment | None = None  # the last settled segment
         self.settled = 0  # the number of events when the journal was last settled
-        self.is_begun = self.is_live = self.is_over = self.is_settling = self.is_lost = False
-        self.copies: dict[tuple[FunctionType, bool], Copy] = {}
+        self.is_begun = self.is_live = self.is_over = self.is_settling = self.is_lost = self.is_closed = False
         self.called_from: list[Any] | None = None
         self.between: frozenset[str] = frozenset()
         self.listen: Callable[[], object] = tuple
@@ -78,8 +81,6 @@ class Journal(JournalCalls):
         self.called_from, self.between = called_from
         self.is_begun = True
         self.settled = len(self.trace.events)
-        said, places = self.courses.of_modules, map(id, paths)
-        self.known.update(zip(places, zip(paths, map(said.get, paths.values()), repeat(OF_MODULE)), strict=False))
 
     def refuse(self) -> None:
         """This call cannot have a journal."""
@@ -93,36 +94,19 @@ class Journal(JournalCalls):
 
     # Methods that open scopes.
 
-    def forwards(self, asked: Mapping[Any, str]) -> list[tuple[Any, str, Any]] | None:
-        """The journalling forwards of modules, as patches; None if the modules differ from those of the last call."""
-        modules, known = [*asked], self.courses.forwards
-        functions = [*map(FORWARD, map(type, modules))]
-        if known is None or [*asked.values()] != known.paths or functions != known.functions:
+    def forwards(self, asked: Mapping[Any, str]) -> list[tuple[Any, Any]] | None:
+        """Modules with their journalling forwards; None if the modules differ from those of the last call."""
+        found = self.lent.forwards_of(asked)
+        if found is None:
             return None
-        instead: dict[Any, Any] = {}
-        for function in dict.fromkeys(functions):
-            copy = self._copy(function, True)
-            if copy is None:
-                return None
-            copy.kinds.update(known.kinds[function])
-            instead[function] = copy.function
-        reports = self.trace.versions.counted.reports
-        for module in compress(modules, known.are_plain):
-            reports(module)
-        methods = map(MethodType, map(instead.__getitem__, functions), modules)
-        return [*zip(modules, repeat("forward"), methods, strict=False)]
+        patches, plain = found
+        self.trace.versions.counted.report(plain)
+        self.known.update(known_calls(plain, self.courses.of_modules, self.reading.paths, OF_MODULE))
+        return patches
 
     def know_forwards(self, asked: Mapping[Any, str]) -> None:
-        """Remember the forwards of these modules for the next call, if each of them has a copy now."""
-        functions = [*map(FORWARD, map(type, asked))]
-        copies = [self.copies.get((function, True)) for function in functions]
-        kinds: dict[Any, dict[str, ScopeKind]] = {}
-        for (module, path), function, copy in zip(asked.items(), functions, copies, strict=True):
-            if copy is None or path not in copy.kinds or "forward" in vars(module):
-                return
-            kinds.setdefault(function, {})[path] = copy.kinds[path]
-        are_plain = [copy.function is copy.inner for copy in copies if copy is not None]
-        self.courses.forwards = Forwards([*asked.values()], functions, kinds, are_plain)
+        """Remember the forwards of these modules for the next call."""
+        self.lent.know_forwards(asked)
 
     def forward(self, path: str, forward: Any) -> Any:
         """The journalling version of a module's forward; None if there is no journal. Raises NoSource."""
@@ -136,7 +120,7 @@ class Journal(JournalCalls):
             copy.kinds[path] = self.trace.plan.kind(path, "", copy.file, copy.sites)
         counted = self.trace.versions.counted
         if counted is not None and copy.function is copy.inner:  # a decorator may write unobserved
-            counted.reports(forward.__self__)
+            counted.report([forward.__self__])
         return MethodType(copy.function, forward.__self__)
 
     def _follow(self, function: Any) -> Any:
@@ -148,21 +132,12 @@ class Journal(JournalCalls):
                 self.awaited = copy
                 if plain is not function:  # a bound method is a new object each time
                     return MethodType(copy.function, function.__self__)
-                self.known[id(function)] = function, (CALLED, ""), copy
+                self.lent.known[id(function)] = self.known[id(function)] = function, (CALLED, ""), copy
                 return copy.function
         return self.trace.following.follow(self, function)
 
     def _copy(self, function: FunctionType, is_forward: bool) -> Copy | None:
-        copy = self.copies.get((function, is_forward))
-        if copy is None:
-            try:
-                copy = self.trace.plan.copies.lend(function, self.trace.operations, journals=True)
-            except NoSource:
-                return None
-            if copy is not None:
-                self.copies[function, is_forward] = copy
-                copy.cell.cell_contents = functools.partial(self._open_forward if is_forward else self._open, copy)
-        return copy
+        return self.lent.copy(function, is_forward, self.trace.plan.copies, self.trace.operations)
 
     def _open_forward(self, copy: Copy, module: Any) -> Any:
         return self._entered(copy.kinds[self.reading.paths[module]], module, module)
@@ -196,7 +171,8 @@ class Journal(JournalCalls):
         return kind
 
     def _entered(self, kind: ScopeKind, module: Any, who: Any = None) -> Any:
-        mode = self.tape.gives_history(self.mode)
+        now = tuple(map(call, self.circumstances))
+        mode = self.mode if now == self.usual else self.tape.gives_history(self.mode)
         if self.is_live or mode is None or get_ident() != self.thread:
             return self._enter_live(kind, module)
         if module is not None and self.called_from is not None:
@@ -205,6 +181,7 @@ class Journal(JournalCalls):
         self.awaited = None
         if mode is not self.mode:
             self._change(mode)
+        self.usual = now
         self.kinds.append(kind)
         self.extend((ENTER, kind, module))
         return self
@@ -324,7 +301,7 @@ class Journal(JournalCalls):
 
     def _change(self, mode: bool) -> None:
         self.settle()
-        self.mode = mode
+        self.mode, self.usual = mode, ()
 
     # Methods that process reports.
 
@@ -412,11 +389,11 @@ class Journal(JournalCalls):
 
     def close(self) -> None:
         """Stop, and release everything."""
-        for copy in self.copies.values():
-            copy.give_back()
+        if not self.is_closed:
+            self.is_closed = True
+            self.courses.take_back(self.lent)
         self._forget()
         self.reading.release()
-        self.copies.clear()
         self.known.clear()
         self.kinds.clear()
         self.is_live = self.is_over = True
@@ -424,7 +401,6 @@ class Journal(JournalCalls):
         vars(self).pop("by_path", None)
 
 
-FORWARD = attrgetter("forward")
 WORDS = frozenset({int, str, ScopeKind})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from itertools import chain, compress, repeat
 from operator import is_
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -21,8 +22,9 @@ from backprobe.source.copies import Copy
 from backprobe.source.followed_calls import plain_function
 from backprobe.source.listener import NO_CALL
 from backprobe.tracing.contents import MAPPINGS
-from backprobe.tracing.course import OF_MODULE, Courses, Known
+from backprobe.tracing.course import OF_MODULE, Courses
 from backprobe.tracing.journal_reading import Reading
+from backprobe.tracing.lent_copies import Known, LentCopies
 from backprobe.tracing.log import CALLED, MENTIONED, ScopeKind
 from backprobe.tracing.scope import HOMES, Scope
 
@@ -41,7 +43,9 @@ class JournalCalls(list[Any]):
     reads: dict[tuple[type, str], tuple[int, str]]
     functions: dict[int, Known]
     known: dict[int, Known]
+    lent: LentCopies
     is_live: bool
+    hooks_of: Callable[[Any], Sequence[Any]]
 
     @abstractmethod
     def _follow(self, function: Any) -> Any:
@@ -64,12 +68,19 @@ class JournalCalls(list[Any]):
         if self.is_live:
             return self._scope().call(function, flagged, at)
         self.awaited = None
-        known = self.known.get(id(function))
-        if known is not None and known[0] is function and not flagged:
-            instead = self._call_known(*known)
+        known = None if flagged else self.known.get(id(function))
+        if known is not None:
+            _, said, how = known
+            if how is OF_MODULE and not any(self.hooks_of(function)):
+                self.awaited = function
+                self.extend(said)
+                return function
+            instead = self._call_known(function, said, how)
             if instead is not None:
                 return instead
         trace, kind, follows = self.trace, type(function), self.kinds[-1].follows
+        if kind is MethodType and follows and (followed := self._follow_method(function)) is not None:
+            return followed
         if kind is BuiltinFunctionType:
             owner = function.__self__
             home = type(owner)
@@ -96,21 +107,29 @@ class JournalCalls(list[Any]):
         self.extend((CALLED, origin))
         return function
 
-    def _call_known(self, function: Any, said: tuple[Any, ...] | None, how: Any) -> Any:
+    def _follow_method(self, method: MethodType) -> Any:
+        # The journalling version of a method that was followed before.
+        plain = method.__func__
+        copy = self.lent.copies.get((plain, False)) if type(plain) is FunctionType else None
+        if copy is None:
+            return None
+        self.awaited = copy
+        self.extend((CALLED, ""))
+        return MethodType(copy.function, method.__self__)
+
+    def _call_known(self, function: Any, said: tuple[Any, ...], how: Any) -> Any:
         # The function to call in place of one that was called before; None if what is known no longer applies.
         if type(how) is Copy:
             if not self.kinds[-1].follows:
                 return None
             self.awaited, function = how, how.function
         elif how is OF_MODULE:
-            if not said or self.trace.effect(function, False) is not Effect.READS:
-                return None
-            self.awaited = function
+            return None
         elif how is Effect.UNKNOWN:
             self._stamp()
         elif how is Effect.AS_ASKED:
             function = functools.partial(self._call_as_asked, function)
-        self.extend(said or ())
+        self.extend(said)
         return function
 
     def _remember(self, function: Any, origin: str, effect: Effect) -> None:
@@ -127,6 +146,8 @@ class JournalCalls(list[Any]):
             else self.kinds[-1].follows and is_of_module(function)
         ):
             self.functions[id(function)] = self.known[id(function)] = function, (CALLED, origin), effect
+            if effect is Effect.READS:
+                self.courses.readers[id(function)] = CALLED, origin
 
     def _call_object(self, function: Any, flagged: bool, at: int) -> Any:
         trace, kind = self.trace, type(function)

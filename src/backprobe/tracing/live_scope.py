@@ -24,8 +24,8 @@ class Live:
 
     @property
     def words(self) -> tuple[Any, ...]:
-        """Like ``Journal.words``. No method is known here, so each call goes through the scope."""
-        return self.extend, NOTHING_KNOWN.get, type
+        """Like ``Journal.words``. No function is known here, so each call goes through the scope."""
+        return self.extend, NOTHING_KNOWN.get, type, NOTHING_KNOWN.get, id
 
     def extend(self, said: Any) -> None:
         """Report bound values. ``said`` alternates between sites and values."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from itertools import compress
 from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
@@ -153,10 +154,10 @@ class Trace:
     def _decide(self, schema: Schema) -> None:
         # Find out why captures without a history have none.
         if self.writes is not None and self.writes.undecided:
-            captures, undecided = self.versions.captures, self.writes.undecided
-            for number, around in schema.around.items():
-                if captures[number] in undecided:
-                    self.versions.decide(self.writes, number, around)
+            captures = self.versions.captures
+            are_undecided = map(self.writes.undecided.__contains__, map(captures.__getitem__, schema.around))
+            for number, (reads, unrecorded) in [*compress(schema.around.items(), are_undecided)]:
+                self.writes.decide(captures[number], ([*map(captures.__getitem__, reads)], unrecorded))
 
     def schema_so_far(self, numbers: Collection[int], outputs: Sequence[Value] = ()) -> Schema:
         """The schema of a program that may still run. The outputs are these numbers, and further values ``outputs``."""
@@ -213,7 +214,7 @@ class Trace:
         if function is forward:
             return copy.function
         if self.versions.counted is not None and copy.function is copy.inner:  # a decorator may write unobserved
-            self.versions.counted.reports(forward.__self__)
+            self.versions.counted.report([forward.__self__])
         return MethodType(copy.function, forward.__self__)
 
     def open_root(self, file: str, sites: Sequence[Site]) -> Scope:

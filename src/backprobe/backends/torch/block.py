@@ -11,25 +11,25 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
-from operator import and_, attrgetter, not_
+from operator import attrgetter
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from backprobe.backends.capabilities import AtEnd, Journals, Late, Recompute
-from backprobe.backends.facts import Around, Backward, Options, Root
+from backprobe.backends.facts import Backward, Options, Root
 from backprobe.backends.random_states import put_back
 from backprobe.backends.torch import graph, own_modes
 from backprobe.backends.torch.applied import applied
 from backprobe.backends.torch.backward_call import CALLS, BackwardCall
 from backprobe.backends.torch.backward_passes import MOST_OUTPUTS, Passing, SharedLeaf
-from backprobe.backends.torch.block_outcomes import AROUND, BlockOutcomes, with_history
+from backprobe.backends.torch.block_captures import BlockCaptures
+from backprobe.backends.torch.block_outcomes import AROUND, with_history
 from backprobe.backends.torch.block_partials import BlockPartials
-from backprobe.backends.torch.capture import TOKENS, Capture, ListenedLeaf, ViewWrite, gradient_edge, make, with_edges
+from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, gradient_edge, with_edges
 from backprobe.backends.torch.checkpoints import computing_again, in_vain, to_compute_again
 from backprobe.backends.torch.gradient_hooks import EdgeHooks, put_hook
 from backprobe.backends.torch.graph import Key, key
@@ -39,12 +39,10 @@ from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.partials import silent
 from backprobe.backends.torch.pipelines import NONE, schedules
 from backprobe.backends.torch.private import (
-    WRITTEN_IN_PYTHON,
     DisableFuncTorch,
     current_pass,
     function_modes,
     innermost_transform,
-    is_wrapped,
     nodes_made,
     queue_callback,
 )
@@ -69,6 +67,17 @@ IS_LEAF, IS_VIEW, GRAD_FN = attrgetter("is_leaf"), Tensor._is_view, attrgetter("
 NATURE = attrgetter("requires_grad", "is_leaf")
 
 
+CIRCUMSTANCES = (
+    innermost_transform,
+    function_modes,
+    current_pass,
+    own_modes.dispatch_modes,
+    torch.is_grad_enabled,
+    torch.is_inference_mode_enabled,
+)
+"""What decides whether results get a history."""
+
+
 def _is_put_off() -> bool:
     # Does a checkpoint run now, or a function with a backward of its own?
     return to_compute_again() is not None or next(applied(sys._getframe(1)), None) is not None
@@ -80,7 +89,7 @@ def _traces(code: CodeType, file: str) -> bool:
     return not runs_as_it_is and file.startswith(tuple(HOME + part for part in TRACERS))
 
 
-class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
+class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
     """PyTorch's ``BlockTape``."""
 
     kept_gradients: NoneReads
@@ -275,6 +284,9 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
         is_apart = torch.is_inference_mode_enabled() or (before and _is_put_off())
         return None if is_apart else False
 
+    circumstances = CIRCUMSTANCES
+    hooks_of = staticmethod(attrgetter("_forward_hooks", "_forward_pre_hooks"))
+
     @contextmanager
     def giving_history(self, on: bool) -> Iterator[None]:
         if self.gives_history(False) is on:
@@ -325,183 +337,7 @@ class TorchBlockTape(BlockOutcomes, Late, Recompute, AtEnd, Journals):
         if had_none and capture.is_followed and self.passing.begun > capture.calls and not capture.opaque:
             capture.opaque = Reason("requires_grad_late")
 
-    # listening
-
-    def capture(
-        self,
-        tensor: Tensor,
-        around: Callable[[], Around] | None,
-        previous: Capture | None = None,
-        through: bool = False,
-    ) -> Capture:
-        node = tensor.grad_fn
-        if node is None or previous is not None or through or self.is_particular or isinstance(node, WRITTEN_IN_PYTHON):
-            return self._capture_other(tensor, around, previous, through)
-        alias = None if own_modes.dispatch_modes() > own_modes.count else tensor.detach()
-        if alias is None or is_wrapped(alias):
-            return super().capture(tensor, around)
-        capture = Capture(tensor, tensor._version, alias)  # as ``_of_edge``, without a call: nearly all come here
-        at = tensor.output_nr
-        capture.edge, capture.calls = make(GradientEdge, (node, at, *TOKENS)), self.passing.begun
-        number = self.numbers.get((node, at))
-        capture.number = self._listen_at(tensor, node, at, False) if number is None else number
-        if type(tensor) not in self.ordinary:
-            self.has_subclasses = True
-        self.unplaced.append(capture)
-        return capture
-
-    def _capture_other(
-        self, tensor: Tensor, around: Callable[[], Around] | None, previous: Capture | None, through: bool
-    ) -> Capture:
-        made = super().capture(tensor, around, previous, through)
-        if self.partials is not None:
-            self.partials.captures.append(made)
-        return made
-
-    def captures(self, tensors: Sequence[Tensor]) -> Sequence[Capture]:
-        try:
-            versions = [*map(VERSION, tensors)]
-        except RuntimeError:  # an inference tensor has none
-            return super().captures(tensors)
-        if self.is_particular or self.is_shared or own_modes.dispatch_modes() > own_modes.count:
-            return super().captures(tensors)
-        aliases = [*map(Tensor.detach, tensors)]
-        if any(map(is_wrapped, aliases)):
-            return super().captures(tensors)
-        are_whole = map(and_, map(IS_LEAF, tensors), map(not_, map(IS_VIEW, tensors)))
-        are_leaves = map(and_, map(REQUIRES_GRAD, tensors), are_whole)
-        return [
-            self._of_edge(tensor, now, alias, node)
-            if node is not None and not isinstance(node, WRITTEN_IN_PYTHON)
-            else self._of_leaf(tensor, now, alias)
-            if is_leaf and id(tensor) not in self.listened
-            else self._of_number(tensor, now, alias)
-            if node is None and not tensor.requires_grad
-            else self.capture(tensor, None)
-            for is_leaf, tensor, now, alias, node in zip(
-                are_leaves, tensors, versions, aliases, map(GRAD_FN, tensors), strict=True
-            )
-        ]
-
-    def _of_edge(self, tensor: Tensor, version: int, alias: Tensor, node: Node) -> Capture:
-        # The capture of an ordinary tensor with a history.
-        capture = Capture(tensor, version, alias)
-        at = tensor.output_nr
-        capture.edge, capture.calls = make(GradientEdge, (node, at, *TOKENS)), self.passing.begun
-        number = self.numbers.get((node, at))
-        capture.number = self._listen_at(tensor, node, at, False) if number is None else number
-        if type(tensor) not in self.ordinary:
-            self.has_subclasses = True
-        self.unplaced.append(capture)
-        return capture
-
-    def _of_number(self, tensor: Tensor, version: int, alias: Tensor) -> Capture:
-        # The capture of an ordinary tensor without a history.
-        capture = Capture(tensor, version, alias)
-        capture.calls = self.passing.begun
-        self._note_without_history(capture)
-        if type(tensor) not in self.ordinary:
-            self.has_subclasses = True
-        self.unplaced.append(capture)
-        return capture
-
-    def _of_leaf(self, tensor: Tensor, version: int, alias: Tensor) -> Capture:
-        # The capture of a leaf that is listened to from now on: as all that ``capture`` does, for all parameters of a
-        # model come here.
-        self.count = number = self.count + 1
-        leaf = self.listened[id(tensor)] = ListenedLeaf(number, number, version)
-        hooks, at = put_hook(tensor, partial(self.take_of_leaf, leaf))
-        self.hooks += (hooks, at)
-        self.leaf_hooks[at] = tensor
-        capture = Capture(tensor, version, alias)
-        capture.leaf, capture.number, capture.calls = leaf, number, self.passing.begun
-        self.unplaced.append(capture)
-        return capture
-
-    def _take_edge(self, capture: Capture, previous: Capture | None, through: bool) -> None:
-        # No node of a leaf is held: PyTorch makes another where the leaf gets another shape or dtype.
-        tensor = capture.tensor
-        if not tensor.is_leaf or tensor._is_view():
-            super()._take_edge(capture, previous, through)
-            return
-        known = self.listened.get(id(tensor))
-        if known is None:
-            self._listen_to(capture)
-        else:
-            if previous is not None and known.version != capture.version:
-                self._advance(known, capture.version)
-            capture.leaf, capture.number = known, known.number
-
-    def _advance(self, leaf: ListenedLeaf, version: int) -> None:
-        # A leaf was written: what arrives from now on is of its new version.
-        leaf.write()
-        if leaf.superseded is None:
-            leaf.superseded = self.passing.begun
-        leaf.number, leaf.version = self._number(), version
-
-    def _look_at_leaves_written(self) -> None:
-        # An optimizer has stepped: leaves without a live name may have been written to.
-        tensors = [*self.leaf_hooks.values()]
-        now = [*map(VERSION, tensors)]
-        if now == self.leaf_versions:
-            return
-        self.leaf_versions = now
-        for tensor, version in zip(tensors, now, strict=True):
-            leaf = self.listened[id(tensor)]
-            if leaf.version != version:
-                self._advance(leaf, version)
-
-    def _listen_to(self, capture: Capture) -> None:
-        tensor = capture.tensor
-        capture.number = number = self._number()
-        capture.leaf = self.listened[id(tensor)] = leaf = ListenedLeaf(number, number, capture.version)
-        take: Callable[..., None] = partial(self.take_of_leaf, leaf)
-        if self.is_shared:
-            self.leaves.append(SharedLeaf(leaf.number, tensor))
-            take = partial(self.passing.take_of_shared_leaf, leaf)
-        hooks, at = put_hook(tensor, take)
-        self.hooks += (hooks, at)
-        self.leaf_hooks[at] = tensor
-
-    def _number(self) -> int:
-        self.count += 1
-        return self.count
-
-    def _come_last(self) -> None:
-        # What a leaf's ``.grad`` gets, and what flows on from an edge, is what the last hook returns.
-        for at, tensor in self.leaf_hooks.items():
-            hooks: Any = tensor._backward_hooks
-            if len(hooks or ()) > 1 and at in hooks:
-                hooks[at] = hooks.pop(at)  # PyTorch reads a plain dict: not ``move_to_end``
-        for node, output, number in self.edge_hooks.taken_off(self.passing.late):
-            self.passing.late.add(number)
-            self._put_prehook(node, partial(self.take, number, output, False))
-
-    def _attach(self, capture: Capture) -> None:
-        assert capture.edge is not None
-        node, at = key(capture.edge)
-        number = self.numbers.get((node, at))
-        if number is None:
-            is_users, is_own = isinstance(node, BackwardCFunction), node is capture.tensor.grad_fn
-            number = self._listen_at(capture.tensor, node, at, is_users, is_own)
-        capture.number = number
-
-    def _listen_at(self, tensor: Tensor, node: Node, at: int, is_users: bool, is_own: bool = True) -> int:
-        # Note what arrives at an edge, under a number. A node whose backward the user wrote may write into what it is
-        # given.
-        #
-        # The nodes of leaves, views made by the user too, run no hooks but prehooks; and a node that is not the
-        # tensor's own, as where a view was written, may be that of a tensor which has hooks of the user.
-        self.count = number = self.numbers[node, at] = self.count + 1
-        take = partial(self.take_early, number)
-        if is_users or not is_own or not self.edge_hooks.put(tensor, node, at, number, take):
-            self.prehooked.add(number)
-            self._put_prehook(node, partial(self.take, number, at, is_users))
-        return number
-
-    def _put_prehook(self, node: Node, hook: Callable[..., None]) -> None:
-        handle = node.register_prehook(hook)
-        self.hooks += (handle.hooks_dict_ref(), handle.id)  # the handle would be one more object to be collected
+    # leaves that several processes share
 
     def _compare_leaves(self) -> None:
         # Where processes work together, what backward leaves in ``.grad`` is not what arrives at a leaf: that may be

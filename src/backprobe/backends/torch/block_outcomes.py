@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count, filterfalse
-from operator import attrgetter
+from itertools import compress, count, filterfalse, repeat
+from operator import attrgetter, is_, or_
 from typing import Any
 
 from torch import Tensor
@@ -37,6 +37,7 @@ CALL = attrgetter("called", "at", "places", "has_cotangents", "asked")
 OVERWRITTEN, APART = Reason("gradient_overwritten"), Reason("gradients_lie_apart")
 UNHEARD = Reason("hooks_taken_off")
 UNCLEAR = attrgetter("is_unclear")
+OF_NUMBER = attrgetter("status", "why", "in_vain", "unasked", "version")  # see ``WithoutHistory``
 
 
 def with_history(capture: Capture) -> Capture:
@@ -89,17 +90,22 @@ class BlockOutcomes(TorchTape, BlockTape):
         for at in columns.rare():
             if (c := captures[at]).opaque is not None or c.writes or c.geometry is not None:
                 grads[at] = None
-        lacking = [at for at, gradient in enumerate(grads) if gradient is None or values[at] is None]
+        are_lacking = map(or_, map(is_, grads, repeat(None)), map(is_, values, repeat(None)))
+        lacking = [*compress(range(len(captures)), are_lacking)]
         without = [at for at in lacking if values[at] is not None and not captures[at].is_followed]
         is_all_freed = len(without) == len(lacking) and not any(map(LEAVES_GRAPH, output.calls))
         inputs = columns.inputs(later=is_all_freed and not self.is_particular)
         judged = None if output.is_grad else self.census.judged(self.passing.calls)
-        unusual = self._unusual(captures, lacking, without, values, grads, inputs, judged, output)
-        outcomes = Outcomes(values, grads, inputs, columns.leaves, versions, unusual)
-        there = [*filterfalse(unusual.__contains__, range(len(captures)))]
+        plain = dict(zip(without, map(OF_NUMBER, map(captures.__getitem__, without)), strict=True))
+        unusual: dict[int, Outcome] = {}
+        if len(plain) < len(lacking):
+            unusual, plain = self._unusual(captures, lacking, without, values, grads, inputs, judged, output), {}
+        outcomes = Outcomes(values, grads, inputs, columns.leaves, versions, unusual, plain)
+        there = [*filterfalse((unusual or plain).__contains__, range(len(captures)))]
         there += [at for at, one in unusual.items() if one.status is GradStatus.OK]
         scaled, notes = self._scales(captures, grads) if self.multiples and not output.is_grad else ((), ())
-        notes = (*notes, *hooks_noted(captures, sorted({*columns.hooked()}.intersection(there))))
+        hooked = columns.hooked()
+        notes = (*notes, *hooks_noted(captures, sorted({*hooked}.intersection(there)) if hooked else ()))
         if output.batch and begun_at:
             notes = (*notes, (begun_at[0], Reason("grads_batched", {"count": str(output.batch)})))
         training = None if judged is None else self.census.found(judged, captures, inputs, bool(self.unseen()))
@@ -159,7 +165,10 @@ class BlockOutcomes(TorchTape, BlockTape):
 
     def _in_order(self, there: Sequence[int], numbers: Sequence[int], arrived: Iterable[int]) -> tuple[int, ...]:
         # Those of some captures that backward reached, in the order in which it did.
-        order = dict(zip(arrived, count(), strict=False))
+        at_of = dict(zip(map(numbers.__getitem__, there), there, strict=True))
+        if len(at_of) == len(there):
+            return tuple(map(at_of.__getitem__, filter(at_of.__contains__, arrived)))
+        order = dict(zip(arrived, count(), strict=False))  # several captures have the same edge
         ranks: list[Any] = [*map(order.get, numbers)]
         return tuple(sorted([at for at in sorted(there) if ranks[at] is not None], key=ranks.__getitem__))
 
@@ -182,8 +191,6 @@ class BlockOutcomes(TorchTape, BlockTape):
             for at in without
         }
         lacking = [at for at in lacking if at not in found]
-        if not lacking:
-            return found
         passed = {edge: output.arrived.get(number) for edge, number in self.numbers.items()}
         around = {node: gradient for (node, at), gradient in passed.items() if at == AROUND and gradient is not None}
         missing, live, arrivals = self._why_missing(output), self.options.create_graph, Arrivals(passed, {}, around)

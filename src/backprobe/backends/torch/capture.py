@@ -82,7 +82,6 @@ class Unfollowed(NamedTuple):
     is_beside: bool  # did it share memory with a capture that has a history?
 
 
-@dataclass(eq=False)
 class ListenedLeaf:
     """A leaf with a hook of ours. A gradient that arrives belongs to its current version, unless older ones were used.
 
@@ -90,13 +89,15 @@ class ListenedLeaf:
     numbers.
     """
 
-    number: int  # the number under which gradients for its newest version arrive
-    first: int  # the version at which it got the hook
-    version: int  # the newest known version
-    written: int = -1
+    written = -1
     superseded: int | None = None  # how many backward() calls came before its second version
-    is_fresh: bool = False  # did this pass start only from uses of its newest numbers?
-    is_unclear: bool = False
+    is_fresh = False  # did this pass start only from uses of its newest numbers?
+    is_unclear = False
+
+    def __init__(self, number: int, version: int) -> None:
+        self.number = number  # the number under which gradients for its newest version arrive
+        self.first = number  # the number at which it got the hook
+        self.version = version  # the newest known version
 
     def write(self) -> None:
         self.written, self.is_fresh = nodes_made(), False

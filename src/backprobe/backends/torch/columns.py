@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, compress
-from operator import and_, attrgetter, itemgetter, ne, not_
+from operator import and_, attrgetter, gt, itemgetter, ne, not_
 from typing import Any
 
 import torch
@@ -67,10 +67,10 @@ class Columns:
         A leaf that was written in place is captured several times: what was computed later uses the last one before it.
         """
         listened = [*compress(range(len(self.listened)), self.listened)]
-        leaves: dict[int, int] = {}
+        leaves = dict(zip(map(id, map(self.tensors.__getitem__, reversed(listened))), reversed(listened), strict=True))
         versions: dict[int, list[int]] = {}
-        for at in listened:
-            first = leaves.setdefault(id(self.tensors[at]), at)
+        for at in listened if len(leaves) < len(listened) else ():
+            first = leaves[id(self.tensors[at])]
             if first != at:
                 versions.setdefault(first, []).append(at)
         if later and not versions:
@@ -91,8 +91,11 @@ class Columns:
         return found
 
     def hooked(self) -> list[int]:
-        """Those on whose tensors there are hooks."""
-        return [*self.where(map(HOOKS, self.tensors))]
+        """Those on whose tensors there are hooks, besides the one that a leaf has for us."""
+        hooks = [*map(HOOKS, self.tensors)]
+        some = [*self.where(hooks)]
+        own = map(bool, map(self.listened.__getitem__, some))
+        return [*compress(some, map(gt, map(len, filter(None, hooks)), own))]
 
     @cached_property
     def places(self) -> list[int]:

@@ -7,11 +7,11 @@ gradient around the view to its base. This part is taken from the base's CopySli
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress
+from itertools import chain, compress
 from operator import attrgetter
 from typing import Any
 
@@ -22,6 +22,7 @@ from torch.autograd.graph import GradientEdge, Node
 from torch.utils.hooks import RemovableHandle
 
 from backprobe.backends.facts import Options
+from backprobe.backends.patching import exhaust
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture, ViewWrite
 from backprobe.backends.torch.graph import Key, key
@@ -88,6 +89,22 @@ def put_hook(leaf: Tensor, hook: Callable[[Tensor], Any]) -> tuple[dict[int, Any
     return hooks, at
 
 
+def put_hooks(leaves: Sequence[Tensor], hooks: Iterable[Callable[[Tensor], Any]]) -> tuple[list[dict[int, Any]], int]:
+    """``put_hook`` for several ordinary tensors. Returns the dictionaries, and the key in the first of them.
+
+    Each further key is greater by one.
+    """
+    first, held = RemovableHandle.next_id, list[Any]()
+    RemovableHandle.next_id = first + len(leaves)
+    for at, (leaf, hook) in enumerate(zip(leaves, hooks, strict=True), first):
+        own: Any = leaf._backward_hooks
+        if own is None:
+            own = leaf._backward_hooks = OrderedDict()
+        own[at] = hook
+        held.append(own)
+    return held, first
+
+
 MOST_CARRIERS = 64
 """The most outputs of one node that have carriers."""
 
@@ -117,14 +134,34 @@ class EdgeHooks:
         """
         carrier = self.carriers.get(at)
         if carrier is None:
-            if at >= MOST_CARRIERS or (made := _carrier(at)).output_nr != at:
+            if not self.has_carriers((at,)):
                 return False
-            carrier = self.carriers[at] = made
+            carrier = self.carriers[at]
         held: Any = {0: hook}
         carrier._backward_hooks = held
         node._register_hook_dict(carrier)
         self.hooks += (held, tensor, node, at, number)
         return True
+
+    def has_carriers(self, outputs: Iterable[int]) -> bool:
+        """Is there a carrier for each of these output numbers? Makes those that are missing."""
+        for at in {*outputs} - self.carriers.keys():
+            if at >= MOST_CARRIERS or (made := _carrier(at)).output_nr != at:
+                return False
+            self.carriers[at] = made
+        return True
+
+    def put_all(
+        self, tensors: Sequence[Tensor], places: Sequence[Key], numbers: Sequence[int], hook: Callable[..., Any]
+    ) -> None:
+        """``put`` for several tensors whose outputs have carriers. ``hook`` is called with the number first."""
+        held: list[Any] = [{0: partial(hook, number)} for number in numbers]
+        carriers = self.carriers
+        for (node, at), one in zip(places, held, strict=True):
+            carrier = carriers[at]
+            carrier._backward_hooks = one
+            node._register_hook_dict(carrier)
+        self.hooks += chain.from_iterable(zip(held, tensors, *zip(*places, strict=True), numbers, strict=True))
 
     def taken_off(self, late: Collection[int]) -> list[tuple[Node, int, int]]:
         """Remove the hooks of tensors that now have others. Returns the node, output and number of each.
@@ -142,8 +179,7 @@ class EdgeHooks:
 
     def release(self) -> None:
         """Remove all hooks."""
-        for held in self.hooks[::5]:
-            held.clear()
+        exhaust(map(dict.clear, self.hooks[::5]))
         for carrier in self.carriers.values():
             carrier._backward_hooks = None
         CARRIERS.append(self.carriers)

@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from backprobe.backends import patching
 from backprobe.backends.capabilities import ModelCall, ModuleObserver
-from backprobe.backends.patching import Patched, original, replaced
+from backprobe.backends.patching import Patched, exchanged, original, replaced
 from backprobe.backends.torch import own_calls
 from backprobe.backends.torch.own_calls import OwnCalls
 from backprobe.backends.torch.pipelines import NONE, schedules
@@ -159,7 +159,7 @@ def observing(
         rewritten = journal.forwards(asked)
     while rewritten is None:
         rewritten = [
-            (module, "forward", reporting)
+            (module, reporting)
             for module, path in asked.items()
             if (reporting := observer.rewritten(path, original(module, "forward"))) is not None
         ]
@@ -171,7 +171,7 @@ def observing(
                 journal.refuse()
     with ExitStack() as installed:
         installed.enter_context(
-            replaced(rewritten, is_dynamo_compiling if reporter.schedules is NONE else reporter.is_aside)
+            exchanged(rewritten, "forward", is_dynamo_compiling if reporter.schedules is NONE else reporter.is_aside)
         )
         if own_calls.has_own_calls(reporter.known):
             installed.enter_context(reporter.own_calls.listening(reporter.known, reporter.called))

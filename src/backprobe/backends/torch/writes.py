@@ -73,9 +73,10 @@ class TorchWrites(Versions, Writes):
             return self.modules[function]
         return effects.effect(function, flagged)
 
-    def reports(self, owner: Any) -> None:
-        if type(owner).__call__ is CALL and not models.has_hooks_on_all():
-            self.reporting[id(owner)] = owner
+    def report(self, owners: Sequence[Any]) -> None:
+        if not models.has_hooks_on_all():
+            usual = {kind for kind in {*map(type, owners)} if kind.__call__ is CALL}
+            self.reporting.update([(id(owner), owner) for owner in owners if type(owner) in usual])
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         if not (modules_too and isinstance(function, torch.nn.Module)):

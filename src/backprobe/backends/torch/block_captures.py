@@ -1,0 +1,246 @@
+"""The captures of a block, and the hooks through which the gradients of each arrive under its number.
+
+Nearly all captured tensors are results of PyTorch's own operations, or parameters, and are captured in few steps. A
+journal and the beginning of a block capture many of them at the same time, in columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain, count, repeat
+from operator import attrgetter
+from typing import Any
+
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import GradientEdge, Node
+
+from backprobe.backends.facts import Around
+from backprobe.backends.torch import own_modes
+from backprobe.backends.torch.backward_passes import SharedLeaf
+from backprobe.backends.torch.block_outcomes import BlockOutcomes
+from backprobe.backends.torch.capture import TOKENS, Capture, ListenedLeaf, make
+from backprobe.backends.torch.gradient_hooks import EdgeHooks, put_hook, put_hooks
+from backprobe.backends.torch.graph import key
+from backprobe.backends.torch.private import WRITTEN_IN_PYTHON, is_wrapped
+from backprobe.backends.torch.tensors import ORDINARY
+
+VERSION, GRAD_FN, OUTPUT = attrgetter("_version"), attrgetter("grad_fn"), attrgetter("output_nr")
+IS_LEAF, REQUIRES_GRAD = attrgetter("is_leaf"), attrgetter("requires_grad")
+
+
+class BlockCaptures(BlockOutcomes):
+    """The part of a block's tape that captures tensors and puts hooks at their edges."""
+
+    edge_hooks: EdgeHooks
+    count: int
+    """How many numbers have been given to edges and leaves."""
+
+    listened: dict[int, ListenedLeaf]
+    """The leaves with hooks, by identity."""
+
+    leaf_hooks: dict[int, Tensor]
+    """The same tensors, by the key of the hook."""
+
+    leaf_versions: list[int]
+    """Their versions when they were last looked at."""
+
+    prehooked: set[int]
+    """The numbers of edges with a prehook at their node."""
+
+    leaves: list[SharedLeaf]
+    take: Callable[..., None]
+    take_early: Callable[..., None]
+    take_of_leaf: Callable[..., None]
+
+    def capture(
+        self,
+        tensor: Tensor,
+        around: Callable[[], Around] | None,
+        previous: Capture | None = None,
+        through: bool = False,
+    ) -> Capture:
+        node = tensor.grad_fn
+        if node is None or previous is not None or through or self.is_particular or isinstance(node, WRITTEN_IN_PYTHON):
+            return self._capture_other(tensor, around, previous, through)
+        alias = None if own_modes.dispatch_modes() > own_modes.count else tensor.detach()
+        if alias is None or is_wrapped(alias):
+            return super().capture(tensor, around)
+        capture = Capture(tensor, tensor._version, alias)
+        at = tensor.output_nr
+        capture.edge, capture.calls = make(GradientEdge, (node, at, *TOKENS)), self.passing.begun
+        number = self.numbers.get((node, at))
+        capture.number = self._listen_at(tensor, node, at, False) if number is None else number
+        if type(tensor) not in self.ordinary:
+            self.has_subclasses = True
+        self.unplaced.append(capture)
+        return capture
+
+    def _capture_other(
+        self, tensor: Tensor, around: Callable[[], Around] | None, previous: Capture | None, through: bool
+    ) -> Capture:
+        made = super().capture(tensor, around, previous, through)
+        if self.partials is not None:
+            self.partials.captures.append(made)
+        return made
+
+    # many tensors at the same time
+
+    def captures(self, tensors: Sequence[Tensor]) -> Sequence[Capture]:
+        if (
+            self.is_particular
+            or self.is_shared
+            or own_modes.dispatch_modes() > own_modes.count
+            or not ORDINARY.issuperset(map(type, tensors))
+        ):
+            return super().captures(tensors)
+        try:
+            versions = [*map(VERSION, tensors)]
+        except RuntimeError:  # an inference tensor has none
+            return super().captures(tensors)
+        aliases = [*map(Tensor.detach, tensors)]
+        if any(map(is_wrapped, aliases)):
+            return super().captures(tensors)
+        made, before = [*map(Capture, tensors, versions, aliases)], len(self.unplaced)
+        begun = self.passing.begun
+        for capture in made if begun else ():
+            capture.calls = begun
+        edges, leaves = list[tuple[Capture, Node]](), list[Capture]()
+        for at, (capture, node, needs, is_leaf) in enumerate(
+            zip(made, map(GRAD_FN, tensors), map(REQUIRES_GRAD, tensors), map(IS_LEAF, tensors), strict=True)
+        ):
+            if not needs:
+                self._note_without_history(capture)
+            elif node is not None and not isinstance(node, WRITTEN_IN_PYTHON):
+                edges.append((capture, node))
+            elif node is None and is_leaf and id(capture.tensor) not in self.listened and not capture.tensor._is_view():
+                leaves.append(capture)
+            else:
+                made[at] = self.capture(capture.tensor, None)
+        self._hook_edges(edges)
+        self._hook_leaves(leaves)
+        self.unplaced[before:] = made
+        return made
+
+    def _hook_edges(self, found: Sequence[tuple[Capture, Node]]) -> None:
+        # The edges of ordinary tensors with a history, and hooks at those that have none so far.
+        if not found:
+            return
+        captures, nodes = zip(*found, strict=True)
+        tensors = [capture.tensor for capture in captures]
+        places = [*zip(nodes, map(OUTPUT, tensors), strict=True)]
+        numbers: list[Any] = [*map(self.numbers.get, places)]
+        if any(numbers) or len({*places}) < len(places) or not self.edge_hooks.has_carriers({at for _, at in places}):
+            numbers = [
+                self.numbers.get(place) or self._listen_at(tensor, *place, False)
+                for tensor, place in zip(tensors, places, strict=True)
+            ]
+        else:
+            numbers = [*range(self.count + 1, self.count + 1 + len(places))]
+            self.count = numbers[-1]
+            self.numbers.update(zip(places, numbers, strict=True))
+            self.edge_hooks.put_all(tensors, places, numbers, self.take_early)
+        for capture, (node, at), number in zip(captures, places, numbers, strict=True):
+            capture.edge, capture.number = make(GradientEdge, (node, at, *TOKENS)), number
+
+    def _hook_leaves(self, captures: Sequence[Capture]) -> None:
+        # Leaves that get a hook now.
+        if not captures:
+            return
+        for number, capture in enumerate(captures, self.count + 1):
+            capture.leaf, capture.number = ListenedLeaf(number, capture.version), number
+        self.count += len(captures)
+        tensors = [capture.tensor for capture in captures]
+        leaves: Any = [capture.leaf for capture in captures]
+        self.listened.update(zip(map(id, tensors), leaves, strict=True))
+        hooks, first = put_hooks(tensors, map(partial, repeat(self.take_of_leaf), leaves))
+        self.hooks += chain.from_iterable(zip(hooks, count(first), strict=False))
+        self.leaf_hooks.update(zip(count(first), tensors, strict=False))
+
+    # single edges and leaves
+
+    def _take_edge(self, capture: Capture, previous: Capture | None, through: bool) -> None:
+        # The node of a leaf is not held, because PyTorch makes another when the leaf gets another shape or dtype.
+        tensor = capture.tensor
+        if not tensor.is_leaf or tensor._is_view():
+            super()._take_edge(capture, previous, through)
+            return
+        known = self.listened.get(id(tensor))
+        if known is None:
+            self._listen_to(capture)
+        else:
+            if previous is not None and known.version != capture.version:
+                self._advance(known, capture.version)
+            capture.leaf, capture.number = known, known.number
+
+    def _advance(self, leaf: ListenedLeaf, version: int) -> None:
+        # A leaf was written to: gradients that arrive from now on belong to its new version.
+        leaf.write()
+        if leaf.superseded is None:
+            leaf.superseded = self.passing.begun
+        leaf.number, leaf.version = self._number(), version
+
+    def _look_at_leaves_written(self) -> None:
+        # An optimizer has stepped, so leaves without a live name may have been written to.
+        tensors = [*self.leaf_hooks.values()]
+        now = [*map(VERSION, tensors)]
+        if now == self.leaf_versions:
+            return
+        self.leaf_versions = now
+        for tensor, version in zip(tensors, now, strict=True):
+            leaf = self.listened[id(tensor)]
+            if leaf.version != version:
+                self._advance(leaf, version)
+
+    def _listen_to(self, capture: Capture) -> None:
+        tensor = capture.tensor
+        capture.number = number = self._number()
+        capture.leaf = self.listened[id(tensor)] = leaf = ListenedLeaf(number, capture.version)
+        take: Callable[..., None] = partial(self.take_of_leaf, leaf)
+        if self.is_shared:
+            self.leaves.append(SharedLeaf(leaf.number, tensor))
+            take = partial(self.passing.take_of_shared_leaf, leaf)
+        hooks, at = put_hook(tensor, take)
+        self.hooks += (hooks, at)
+        self.leaf_hooks[at] = tensor
+
+    def _number(self) -> int:
+        self.count += 1
+        return self.count
+
+    def _come_last(self) -> None:
+        # Put our hooks behind those of the user: the gradient that flows on is the one that the last hook returns.
+        for at, tensor in self.leaf_hooks.items():
+            hooks: Any = tensor._backward_hooks
+            if len(hooks or ()) > 1 and at in hooks:
+                hooks[at] = hooks.pop(at)  # PyTorch reads a plain dict: not ``move_to_end``
+        for node, output, number in self.edge_hooks.taken_off(self.passing.late):
+            self.passing.late.add(number)
+            self._put_prehook(node, partial(self.take, number, output, False))
+
+    def _attach(self, capture: Capture) -> None:
+        assert capture.edge is not None
+        node, at = key(capture.edge)
+        number = self.numbers.get((node, at))
+        if number is None:
+            is_users, is_own = isinstance(node, BackwardCFunction), node is capture.tensor.grad_fn
+            number = self._listen_at(capture.tensor, node, at, is_users, is_own)
+        capture.number = number
+
+    def _listen_at(self, tensor: Tensor, node: Node, at: int, is_users: bool, is_own: bool = True) -> int:
+        # Collect what arrives at an edge under a number, which is returned. A node whose backward the user wrote may
+        # write into its arguments.
+        #
+        # A node that is not the tensor's own, such as that of a view that was written, gets a prehook: it may belong to
+        # a tensor on which the user has hooks. Nodes of leaves run no other hooks.
+        self.count = number = self.numbers[node, at] = self.count + 1
+        take = partial(self.take_early, number)
+        if is_users or not is_own or not self.edge_hooks.put(tensor, node, at, number, take):
+            self.prehooked.add(number)
+            self._put_prehook(node, partial(self.take, number, at, is_users))
+        return number
+
+    def _put_prehook(self, node: Node, hook: Callable[..., None]) -> None:
+        handle = node.register_prehook(hook)
+        self.hooks += (handle.hooks_dict_ref(), handle.id)  # keeping the handle would be one more object to collect
