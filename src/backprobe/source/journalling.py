@@ -64,8 +64,8 @@ def _function(asked: ast.Call) -> ast.expr:
 
 
 def _method(asked: ast.Call, method: ast.Attribute) -> ast.expr:
-    # The expression to call in place of an attribute, which may be a method. If the report for a method of this name and
-    # type is known, it is the method itself; else the attribute is treated like a function.
+    # The expression to call in place of an attribute, which may be a method. If the report for a method of this type
+    # and name is known, this is the method itself. Otherwise the attribute is treated like a function.
     owner = ast.NamedExpr(ast.Name(OWNER, ast.Store()), method.value)
     key = ast.Tuple([ast.Call(ast.Name(TYPE), [owner], []), ast.Constant(method.attr)], ast.Load())
     bound = ast.Attribute(ast.Name(OWNER), method.attr, ast.Load())
