@@ -1,4 +1,6 @@
-"""A framework operation that made NaN or Inf from operands without it, observed while a program runs again."""
+"""A framework operation that made NaN from operands without NaN, or Inf from finite operands, observed while a program
+runs again.
+"""
 
 from __future__ import annotations
 

@@ -285,7 +285,9 @@ class Backend(Protocol):
     """Creates an object that records the calls of a program, and repeats them."""
 
     hear_births: HearBirths | None = None
-    """Reports each operation that makes NaN or Inf from operands without it, in a run made for this purpose."""
+    """Reports each operation that makes NaN from operands without NaN, or Inf from finite operands, in a run made for
+    this purpose.
+    """
 
     trials: Callable[[], Trials] | None = None
     """Creates an object that runs one program on many inputs."""
