@@ -1,4 +1,4 @@
-"""How programs differ between frameworks, and the words that reports use for each framework."""
+"""Differences between programs of different frameworks, and the words that reports use for each framework."""
 
 from __future__ import annotations
 
