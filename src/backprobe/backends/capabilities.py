@@ -86,7 +86,7 @@ class Versions(ABC):
 
 
 class Writes(ABC):
-    """Writes that change several tensors at once, through shared memory."""
+    """Writes that change several tensors, because the tensors share memory."""
 
     @abstractmethod
     def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -218,7 +218,7 @@ class Recompute(ABC):
     """Return the number of the running backward pass; negative if none runs, so nothing is recomputed."""
 
     runs_once: Callable[[], bool]
-    """Is it certain that the running code will not be recomputed? Then ``to_be_repeated`` is not called."""
+    """Return whether the running code will certainly not be recomputed. If so, ``to_be_repeated`` is not called."""
 
     @abstractmethod
     def repeated(self) -> Hashable | None:
@@ -417,7 +417,7 @@ class ModuleObserver:
     """The callbacks of the model form. They provide reporting forwards, and receive the results of modules."""
 
     parameter: Callable[[str, Any], Any]  # (path, parameter) -> the object that replaces it, or the parameter itself
-    parameters: Callable[[Sequence[tuple[str, Any]]], Sequence[Any]]  # as ``parameter``, for several parameters at once
+    parameters: Callable[[Sequence[tuple[str, Any]]], Sequence[Any]]  # ``parameter`` for several parameters in one call
     wants_output: Callable[[str], bool]
     wants_locals: Callable[[str], bool]
     rewritten: Callable[[str, Any], Any]  # (path, forward) -> a forward that reports its values, or None

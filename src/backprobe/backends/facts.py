@@ -23,7 +23,7 @@ class Effect(Enum):
     """What a call may do to the memory of values that have names."""
 
     READS = "reads"  # certainly writes nothing
-    WRITES = "writes"  # may write to some of its arguments: see `Tape.targets`
+    WRITES = "writes"  # the function may write to some arguments: see `Tape.targets`
     AS_ASKED = "as asked"  # writes to the arguments that `Tape.targets` names, and to nothing else
     UNKNOWN = "unknown"  # cannot be inspected
 
@@ -38,7 +38,7 @@ class Options:
     partials: bool | str = False
     nonfinite: bool = False
     updates: bool = True  # with ``nonfinite``: are parameters examined when they are written?
-    retain_graph: bool = False  # the program will use its values later
+    retain_graph: bool = False  # will the program use the values of the graph later?
     backward: bool = True  # if False, the program only runs and nothing is differentiated
     several: bool = False  # does backward run from several outputs, one after another?
     flow: Callable[[str, Any], Any] | None = None
@@ -252,7 +252,7 @@ class GraphNode:
 
     names: tuple[str, ...]  # such as (":u", ":split.1"), without counts; the first one is printed
     is_parameter: bool = False
-    by_default: bool = True  # is it recorded when no pattern is given?
-    is_output: bool = False  # is it the output to differentiate?
+    by_default: bool = True  # is the value recorded when no pattern is given?
+    is_output: bool = False  # is the value the output to differentiate?
     op: str = ""
     described: Description = NOTHING_KNOWN  # as far as the graph shows

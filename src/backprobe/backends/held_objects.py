@@ -86,8 +86,8 @@ def reached_from(roots: Iterable[Any], is_known: Callable[[Any], bool]) -> Itera
 
 
 def goes_on(kind: type) -> bool:
-    """Does an object of this class keep running whatever is restored, such as a thread, or serve the whole process,
-    such as a logger?
+    """Does an object of this class keep running even if its state is restored, such as a thread, or serve the whole
+    process, such as a logger?
 
     Such an object is not part of a program's state, so writes to it are not undone.
     """

@@ -32,8 +32,8 @@ class Alive:
 
     ``is_carried`` says that the object belongs to the last step and refers back to earlier ones. ``source`` is the line
     that created it, if known. ``kind`` is ``graphs`` for memory kept for a backward pass, and ``arrays`` for plain
-    numbers. ``called`` is the words for several such objects in a message. ``without`` is the spelling that keeps no
-    memory, and ``next`` is the advice if there is no such spelling.
+    numbers. ``called`` describes the kept memory in a message, before the number of steps. ``without`` is code with
+    which a value keeps no such memory, and ``next`` is the advice if there is no such code.
     """
 
     held: Any

@@ -61,7 +61,7 @@ class HostArrays(Arrays):
         return _wide(array[numpy.unravel_index(at, array.shape)].reshape(-1))
 
     def to_text(self, tensor: Any) -> str:
-        array = self.to_host(tensor)  # dtypes that other packages add, such as bfloat16, print as numbers once widened
+        array = self.to_host(tensor)  # dtypes of other packages, such as bfloat16, are shown as float32
         return nested_text((array.astype(numpy.float32) if array.dtype.kind == "V" else array).tolist())
 
     def weighted(self, terms: Sequence[tuple[float | None, Any]]) -> Any:

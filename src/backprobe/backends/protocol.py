@@ -228,7 +228,7 @@ class Backend(Protocol):
     """The name of the framework in messages."""
 
     arrays: Arrays
-    """Access to its tensors as data."""
+    """The backend's access to tensors as data."""
 
     strategies: Sequence[str] = ("edges",)
     """The ways in which gradients can be collected."""
@@ -261,7 +261,7 @@ class Backend(Protocol):
     """(model or None) -> an object that observes the memory that a block keeps."""
 
     vectorized: Vectorized | None = None
-    """Runs a program on many samples at once, and returns a gradient for each."""
+    """Runs a program on many samples in one vectorized run, and returns a gradient for each sample."""
 
     bridged: Callable[[Any, Any], Any | None] | None = None
     """(value, source) -> the value with the history of ``source`` added, which is a tensor or a container of tensors.

@@ -45,7 +45,7 @@ class Recheck(Callables):
     """One run of a program whose calls are recorded and repeated."""
 
     recorded: type[RecordedCall]
-    has_transforms = False  # does the call know whether its derivative will be differentiated?
+    has_transforms = False  # is it known during a call whether its derivative will be differentiated?
 
     def __init__(self) -> None:
         self.flows: list[tuple[str, bool]] = []  # (differentiated function, was its derivative written by hand?)
@@ -65,14 +65,16 @@ class Recheck(Callables):
         return {}
 
     def opens(self, function: Any) -> bool:
-        """Is it a library's module that contains modules of the user, so that the calls inside it should be recorded as
-        well?
+        """Return whether the function is a library's module that contains modules of the user. The calls inside such a
+        module are recorded as well.
         """
         return False
 
     @abstractmethod
     def is_whole(self, function: Any) -> bool:
-        """Is it a function of the user with a custom derivative, which should be checked as a whole?"""
+        """Return whether the function is the user's and has a custom derivative. Such a function is checked as a
+        whole.
+        """
 
     # derivatives that the program itself computes
 
@@ -272,8 +274,8 @@ class RecordedCall(ABC):
         return None
 
     def is_captured(self, leaf: Any) -> bool:
-        """Is it a differentiated value in the closure of a function? The derivative with respect to such a value is not
-        checked.
+        """Return whether the leaf is a differentiated value in the closure of a function. The derivative with respect
+        to such a value is not checked.
         """
         return self.recheck.is_differentiated(leaf)
 

@@ -46,7 +46,7 @@ def sources(reached: Iterable[Any]) -> list[Any]:
 
 
 def is_stream(kind: type) -> bool:
-    """Is it a class of streams or queues? The position of such an object is outside of Python and cannot be restored.
+    """Is this a class of streams or queues? The position of such an object is outside of Python and cannot be restored.
 
     >>> import multiprocessing.queues, socket
     >>> [is_stream(kind) for kind in (socket.socket, multiprocessing.queues.Queue, io.StringIO, dict)]
@@ -62,8 +62,8 @@ def _is_like_a_stream(kind: type) -> bool:
 
 
 def is_lost(one: Any) -> bool:
-    """Would an item that a run takes from this object, or puts into it, be lost? For a file that is only read it would
-    not be.
+    """Would an item that a run takes from this object, or puts into it, be lost? It would not be lost if the object is
+    a file that is only read.
 
     >>> is_lost(io.StringIO()), is_lost(one for one in [1]), is_lost([1])
     (True, True, False)

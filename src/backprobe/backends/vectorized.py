@@ -1,4 +1,4 @@
-"""Runs many samples at once, with a gradient for each, by a framework's own vectorization."""
+"""Runs many samples together, with one gradient for each sample, by a framework's own vectorization."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Vectorized(Protocol):
 
     @abstractmethod
     def gradients(self, program: SampleProgram, samples: Sequence[Any]) -> tuple[Any, Gradients]:
-        """Return the losses and gradients of several samples, computed at once."""
+        """Return the losses and gradients of several samples, computed in one vectorized run."""
 
     @abstractmethod
     def is_tensor(self, value: Any) -> bool:

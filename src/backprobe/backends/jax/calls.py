@@ -39,7 +39,7 @@ CALLING = FrameworkFunctions(
     jax.vjp,
     jax.linearize,
 )
-"""Functions that call the functions passed to them, as plain Python does."""
+"""JAX's functions that call the Python functions passed to them directly, without compiling them."""
 
 RULES = {jax.custom_vjp: "bwd", jax.custom_jvp: "jvp"}
 """Kinds of functions with a custom derivative rule, and the attribute that holds the rule."""

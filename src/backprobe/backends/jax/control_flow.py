@@ -36,7 +36,7 @@ class TapSite:
 
     like: jax.ShapeDtypeStruct  # the shape and dtype of its value over all steps of the loops around it
     axes: tuple[str, ...]
-    opaque: Reason | None = None  # why it cannot become an output
+    opaque: Reason | None = None  # why the value cannot become an output
 
 
 def keys_inside(equation: Any) -> set[int]:

@@ -282,7 +282,7 @@ class GradientHearing(Guarding):
                 value, backward, *rest = following(*args, **kwargs)
         finally:
             self.is_inside = False
-        if asked.call == JACREV:  # jacrev calls its function once with all rows of a basis, which are traced
+        if asked.call == JACREV:  # jacrev calls the function once with all rows of a basis, traced
             gradient.of, gradient.cotangent = output_and_cotangent(value, None, has_aux=asked.has_aux)
             self._look(gradient, named(["value"], [value]), False)
             return value, backward, *rest

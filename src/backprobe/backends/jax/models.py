@@ -99,7 +99,7 @@ def states(value: Any) -> Iterator[tuple[Any, str]]:
     """Yield the arrays that a Flax model holds besides its parameters, such as running statistics, each with Flax's
     name for its kind.
     """
-    nnx: Any = sys.modules.get("flax.nnx")  # if it is not loaded, nothing is a Variable
+    nnx: Any = sys.modules.get("flax.nnx")  # if flax.nnx is not loaded, nothing is a Variable
 
     def is_variable(part: Any) -> bool:
         return nnx is not None and isinstance(part, nnx.Variable)

@@ -35,23 +35,23 @@ class Tap:
 
     level: Any = None  # the trace that linearizes; None for a value that JAX is still tracing
     tapped: Any = None  # the tracer or array that represents the value in the program
-    outside: Any = None  # the same outside the loop, checkpoint or branch that contains the value
+    outside: Any = None  # like ``tapped``, but outside of the loop, checkpoint or branch that contains the value
     key: int = field(default_factory=lambda: next(KEYS))
-    value: Any = None  # set when it is peeked at
-    axes: tuple[str, ...] = ()  # the meaning of the leading axes, if the value is computed many times at once
+    value: Any = None  # the numbers, once they were read
+    axes: tuple[str, ...] = ()  # the meaning of the leading axes, if the value is computed in a loop or a batch
     has_tangent: bool = False
     captured: bool = False
     ran: Any = None  # inside a branch: whether the branch ran, for each step of the loops around it
-    lost: bool = False  # it belongs to a run that JAX discarded, and was not found again yet
+    lost: bool = False  # does the value belong to a run that JAX has discarded?
     dtype: Any = None
-    reads: Sequence[Tap] = ()  # the values that its expression mentions
-    unrecorded: bool = False  # does its expression mention a differentiated value that was not selected?
-    is_computed: bool | None = None  # do its numbers depend on differentiated values? None if unknown
-    status: GradStatus = GradStatus.OK  # why it has no tangent
+    reads: Sequence[Tap] = ()  # the values that the value's expression mentions
+    unrecorded: bool = False  # does the expression mention a differentiated value that was not selected?
+    is_computed: bool | None = None  # do the numbers depend on differentiated values? None if unknown
+    status: GradStatus = GradStatus.OK  # why the value has no tangent
     why: Reason | None = None
-    opaque: Reason | None = None  # why backprobe cannot observe how it is computed
+    opaque: Reason | None = None  # why backprobe cannot observe how the value is computed
     state: str | None = None  # for an input that a Flax model holds besides its parameters: Flax's name for it
-    change: Callable[[Any], Any] | None = None  # changes its gradient into the one that flows on
+    change: Callable[[Any], Any] | None = None  # computes the gradient that replaces the value's gradient
 
     def settle(self) -> None:
         """Set the status that the value has if it does not depend on any differentiated value.
@@ -60,7 +60,8 @@ class Tap:
         """
         if not jnp.issubdtype(self.dtype, jnp.inexact):
             self.status, self.why = GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(self.dtype)})
-        # such as a shape or random numbers, even if its line mentions differentiated values
+        # a shape or random numbers, for example, do not depend on differentiated values, even if their line mentions
+        # some
         elif self.is_computed is False:
             self.status, self.why = GradStatus.FROZEN, Reason("frozen")
         elif self.unrecorded or any(read.has_tangent for read in self.reads):

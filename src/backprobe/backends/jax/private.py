@@ -375,7 +375,7 @@ def _is_deriving(value: Any) -> bool:
 
 
 def double_precision(enabled: bool) -> AbstractContextManager[Any]:
-    """If ``enabled``, arrays may have 64 bits inside this context, whatever the program's settings are."""
+    """Inside this context, if ``enabled``, arrays may have 64 bits even if the program's settings forbid it."""
     if not enabled:
         return nullcontext()
     if hasattr(jax, "enable_x64"):  # from JAX 0.8 on
@@ -393,8 +393,8 @@ SCAN, WHILE = scan_p.name, while_p.name
 
 
 GRADIENT, VJP = "value_and_grad_f", ("vjp", "_vjp")
-"""The name of the function that ``jax.grad`` and ``jax.value_and_grad`` return, and names of the function by which it
-differentiates.
+"""The name of the function that ``jax.grad`` and ``jax.value_and_grad`` return, and the names of the functions that it
+calls to differentiate.
 """
 
 

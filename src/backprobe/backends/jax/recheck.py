@@ -48,8 +48,8 @@ class JaxCall(RecordedCall):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        # Inside this context, double precision is allowed if needed, whatever the program's flags are, and compilation
-        # is on.
+        # Inside this context, compilation is enabled, and so is double precision if it is needed. The program's own
+        # flags have no effect.
         with private.double_precision(self.double), jax.disable_jit(False):
             yield
 
@@ -179,7 +179,7 @@ class JaxRecheck(calls.JaxCallables, Recheck):
         if isinstance(function, BuiltinFunctionType) and not is_array(owner):
             return why_not_kind(function)
         if owner is not None and models.kind(owner) == "linen" and owner.scope is None and function.__name__ == "apply":
-            return None  # all values that it computes from are passed to it
+            return None  # all values that the call computes from are passed to it
         if models.kind(function) == "linen" or models.kind(owner) is not None:
             return Reason("bound_module")
         return NOT_FOLLOWED if is_users(function) and not private.is_staged(function) else None

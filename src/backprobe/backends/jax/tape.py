@@ -207,12 +207,12 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
 
     def capture(self, tensor: Any, around: Callable[[], Around]) -> Tap:
         known = self.taps.get(id(tensor))
-        if known is None:  # it does not depend on differentiated values, or is an integer
+        if known is None:  # the value is an integer, or does not depend on differentiated values
             known = self._know(tensor, Tap())
         if not known.captured:
             known.captured = True
             if not isinstance(tensor, jax.core.Tracer):
-                known.value, known.lost, known.opaque = tensor, False, None  # it is an array, wherever it appears
+                known.value, known.lost, known.opaque = tensor, False, None  # an array, so its numbers are known
             elif not known.is_hidden:
                 self._peek(known)
             known.dtype, (known.reads, known.unrecorded) = describe(tensor).dtype, around()
@@ -253,12 +253,12 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             return function if found is None else found[0], self.staged
         if found is not None and equinox_wrappers.is_tracing(function):
             return found[0], partial(equinox_wrappers.trace_around, self.staged, function)
-        is_running = self.level is not None  # otherwise it is the probed function, whose arguments already have names
+        is_running = self.level is not None  # else this is the probed function, whose arguments have names
         if found is None and is_running and (applied := linen_calls.applied(function)) is not None:
             return applied[0], partial(self._applying, applied[1])
         if found is None and self.applying and (inside := linen_calls.called(function)) is not None:
             return inside
-        # Flax reports its calls itself
+        # Flax reports calls of linen modules itself
         by_path = found is None and not modules_too and models.kind(function) == "linen"
         return (function, operator.call) if by_path else found
 

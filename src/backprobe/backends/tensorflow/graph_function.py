@@ -180,7 +180,7 @@ def _in_order(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
             parts = zip(wanted, tf.nest.flatten(given.pop(name)), strict=True)
             found += [value for part, value in parts if isinstance(part, tf.TypeSpec)]
         else:
-            given.pop(name, None)  # it is a constant of the traced graph
+            given.pop(name, None)  # the argument is a constant of the traced graph
     if given:
         raise TypeError(f"{next(iter(given))} is not an argument of it")
     return found

@@ -85,7 +85,7 @@ def is_large(size: int, source: Any) -> bool:
 
 
 def blocks(tensor: Any, sources: Sequence[Any], stopped: Sequence[Any]) -> list[Any]:
-    """Return the full Jacobian block with respect to each source. All rows are computed at once."""
+    """Return the full Jacobian block with respect to each source. All rows are computed in one run."""
     shape = tensor.shape.as_list()
     size = math.prod(shape)
     seeds = tf.reshape(tf.eye(size, dtype=tensor.dtype), [size, *shape])

@@ -92,7 +92,7 @@ class TensorflowMemory(MemoryHearing):
 
     def step(self) -> None:
         if not self.has_run:
-            return  # it was another optimizer of the same step
+            return  # another optimizer of the same step
         self.bytes.end()
         self.has_run = False
         self.bounds.append(private.next_identity())

@@ -115,7 +115,7 @@ def caller(kind: type) -> type:
 
 
 class Reporter:
-    """Receives the calls of a model's layers, in place of their ``__call__``, and reports their results."""
+    """Receives the calls of a model's layers instead of their ``__call__``, and reports their results."""
 
     def __init__(self, model: Any, observer: ModuleObserver) -> None:
         self.model, self.observer = model, observer

@@ -85,7 +85,7 @@ class Uses:
     gathered: dict[int, tuple[int, Any]] = field(default_factory=dict)
     is_in_doubt: bool = False  # has a compiled function received it that may have written to it?
     written: dict[int, Written] = field(default_factory=dict)  # by the version that a write made
-    is_read_unseen: bool = False  # was it read while no tape recorded, as by tf.stop_gradient of the Variable?
+    is_read_unseen: bool = False  # was the Variable read while no tape recorded, as by tf.stop_gradient?
 
     def version_at(self, position: int) -> int:
         return bisect_left(self.writes, position)
@@ -131,7 +131,7 @@ class OperationLog:
         self.compiled: dict[str, None] = {}  # functions that ran as a whole
         self.is_muted = self.is_written = False  # is_written: has any Variable been written?
         self.is_without_derivatives = False
-        self.builds_graph = False  # a graph for sessions, not one of a function
+        self.builds_graph = False  # is a graph for sessions being built, and not that of a function?
         self.unset: set[int] = set()  # Variables that were created in the run and have no value yet
         self.updating: dict[int, tuple[int, ...]] = {}  # while an optimizer runs: its input for each Variable
         self.updated_at: Place | None = None  # the line of that update
@@ -189,7 +189,7 @@ class OperationLog:
             self.cuts.passed(map(identity_of, inputs), map(identity_of, outputs or ()))
         if not flowing:
             self._pass_cut(inputs, outputs or ())
-        elif name == "StopGradient":  # TensorFlow runs it with recording stopped
+        elif name == "StopGradient":  # TensorFlow runs this operation with recording stopped
             self._cut(name, CutBy.STOP_GRADIENT, flowing, outputs)
         elif self.is_without_derivatives:
             self._cut(compiled or name, CutBy.NO_DERIVATIVE, flowing, outputs or ())
@@ -201,15 +201,16 @@ class OperationLog:
             self._flow(name, flowing, outputs or ())
             if not is_of_variable and run_once.runs_once(name):
                 run_once.note(self.cuts, name, flowing, self.length, outputs or ())
-        if flowing and WRITING.match(name):  # also when a Variable is created, with recording stopped
+        if flowing and WRITING.match(name):  # also the write that creates a Variable, during which recording is stopped
             self._write(name, flowing, inputs)
 
     def _write(self, name: str, flowing: tuple[int, ...], inputs: Sequence[Any]) -> None:
-        # Record a write. The written values are cut off there, and the cuts before them now precede the Variable.
+        # Record a write. A gradient does not flow from the Variable to the written values, so they are recorded as cut
+        # off. Cuts before the written values now precede the Variable, too.
         handle, *given = map(identity_of, inputs)
         self.cuts.passed(given, [handle])
         written = tuple(number for number in flowing if number != handle)
-        gradient = self.updating.get(handle)  # only this gradient: gradients of replicas are summed in one function
+        gradient = self.updating.get(handle)  # the Variable's own gradient: one function sums those of all replicas
         place = self.updated_at if gradient is not None else users_place() if written else None
         if written:
             self.cuts.cut(name, CutBy.ASSIGNED, "", written, self.length, handle, place)
@@ -220,8 +221,8 @@ class OperationLog:
     def recorded(
         self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool
     ) -> OwnGradient | None:
-        """Called when outputs get a custom gradient function, whatever operations computed them. Returns a listener for
-        the gradient function if the program defines it.
+        """Called when outputs get a custom gradient function, which replaces the gradients of the operations that
+        computed them. Returns a listener for the gradient function if the program defines it.
         """
         if self.is_muted or is_stopped():
             return None
@@ -255,8 +256,7 @@ class OperationLog:
             self.cuts.leave(number, self.length)
 
     def beside(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Run a function that ``tf.numpy_function`` calls with arrays. Its results have no history, whatever values it
-        reads.
+        """Run a function that ``tf.numpy_function`` calls with arrays. Its results never have a history.
 
         The function may read tensors that were not passed to it, such as those of a model. These reads are recorded as
         well.

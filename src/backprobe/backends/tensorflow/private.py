@@ -88,7 +88,7 @@ except (ImportError, AttributeError) as error:
 
 @contextmanager
 def calling_back(operation: Callable[..., None]) -> Iterator[None]:
-    """Inside this context, ``operation`` is called after each operation of this thread that runs Python callbacks."""
+    """Inside this context, TensorFlow calls ``operation`` after the operations of this thread, as an op callback."""
     # not with op_callbacks.add_op_callback: removing its callback also affects other threads that still need theirs
     thread = context.context()
     thread.add_op_callback(operation)
@@ -225,7 +225,7 @@ def operations_seeded() -> Iterator[Callable[[int, bool], None]]:
     finally:
         if begun:  # otherwise a kernel that drew random numbers in this context would continue from there
             seed_eager(eager, begun[-1])
-        vars(eager).pop("_rng", None)  # it is created with the first seed
+        vars(eager).pop("_rng", None)  # the generator is created with the first seed
         vars(eager).update(before)
 
 

@@ -97,7 +97,9 @@ class TensorflowCall(RecordedCall):
         return None if layers.is_layer(self.function) else next(kept, None)
 
     def is_captured(self, leaf: Any) -> bool:
-        """Only tensors count, because Variables are inputs wherever a call gets them from."""
+        """Return whether the leaf is a captured tensor. Variables do not count, because a call's Variables are always
+        inputs.
+        """
         return is_eager(leaf) and variable_of(leaf) is None and self.recheck.is_differentiated(leaf)
 
     def kept(self, tensor: Any) -> Any:

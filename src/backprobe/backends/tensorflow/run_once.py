@@ -1,8 +1,8 @@
 """Operations with state, such as ``tf.py_function``, which can be differentiated only once.
 
 TensorFlow differentiates the Python function of such an operation with a tape that has recorded only that run. If this
-tape returns None, TensorFlow passes on a scalar 0, whatever the shape of the operand. Such a scalar cannot be added to
-other gradients of the operand.
+tape returns None, TensorFlow passes on a scalar 0, even if the operand is not a scalar. Such a scalar cannot be added
+to other gradients of the operand.
 """
 
 from __future__ import annotations

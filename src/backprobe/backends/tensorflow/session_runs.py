@@ -84,7 +84,9 @@ class Fetchable:
 
     @cached_property
     def lacking(self) -> set[Any]:
-        """The operations that need a feed or state that the program's run does not need."""
+        """The operations that need a fed value, or an operation with side effects, that the program's run does not
+        use.
+        """
         return self._after(
             [
                 operation

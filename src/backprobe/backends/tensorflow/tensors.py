@@ -15,8 +15,8 @@ DIFFERENTIABLE = frozenset({tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.
 """The dtypes for which TensorFlow has derivatives."""
 
 NUMBERS_DIFFERENTIABLE = frozenset(dtype.as_datatype_enum for dtype in DIFFERENTIABLE)
-"""The numbers of these dtypes, which eager tensors also provide. They are faster, because dtypes are hashed and
-compared in Python.
+"""TensorFlow's enum values of these dtypes, which eager tensors also provide. Comparing them is faster, because dtypes
+are hashed and compared in Python.
 """
 
 VARIABLE = tf.Variable
@@ -101,7 +101,7 @@ def describe(tensor: Any) -> Description:
     if type(held) is private.EagerTensor:
         shape, name = private.shape_of(held), dtype_name(private.dtype_number(held))
     else:
-        shape = tuple(held.shape) if held.shape.is_fully_defined() else None  # a graph may leave it open
+        shape = tuple(held.shape) if held.shape.is_fully_defined() else None  # in a graph the shape may be unknown
         name = held.dtype.base_dtype.name
     return Description(shape, name, _device_name(held.device))
 

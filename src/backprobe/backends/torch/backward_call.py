@@ -39,20 +39,20 @@ class BackwardCall:
     roots: tuple[Tensor, ...] = ()
     cotangents: tuple[Tensor | None, ...] = ()  # cotangents of the roots, followed by those of the edges
     inputs: tuple[Tensor, ...] = ()
-    edges: tuple[GradientEdge, ...] = ()  # edges from which it started, besides the roots
+    edges: tuple[GradientEdge, ...] = ()  # edges from which the call started, besides the roots
     input_edges: tuple[GradientEdge, ...] = ()
-    is_limited: bool = False  # is it limited to ``inputs=``?
+    is_limited: bool = False  # is the call limited to ``inputs=``?
     called: str = "backward()"
     has_cotangents: bool = False  # were any cotangents passed to it?
     asked: tuple[str, ...] = ()  # other arguments that were passed
     places: tuple[int, ...] = ()  # positions of the captures of its inputs, if known
     at: Source | None = None  # the line in the user's code
-    keeps_graph: bool = False  # does it keep the graph instead of freeing it?
-    is_grad: bool = False  # is it a call of ``grad()``, which leaves every ``.grad`` unchanged?
-    is_batched: bool = False  # does it run once for many cotangents?
-    is_second: bool = False  # is it the half of a split backward that computes gradients of weights?
-    is_ours: bool = False  # does a probe run it, for example because a function is probed inside a block?
-    is_nested: bool = False  # is it inside another pass, like the one of a reentrant checkpoint?
+    keeps_graph: bool = False  # does the call keep the graph instead of freeing it?
+    is_grad: bool = False  # is this a call of ``grad()``, which leaves every ``.grad`` unchanged?
+    is_batched: bool = False  # does the call run once for many cotangents?
+    is_second: bool = False  # is this the half of a split backward that computes gradients of weights?
+    is_ours: bool = False  # does a probe make the call, for example because a function is probed inside a block?
+    is_nested: bool = False  # is the call inside another pass, as in a reentrant checkpoint?
     before: int = 0  # the number of calls that had started before
     is_over: bool = False
 
@@ -106,12 +106,14 @@ class BackwardCall:
 
     @property
     def batch(self) -> int:
-        """The number of cotangents for which it runs at once; 0 for a single one."""
+        """The number of cotangents for which the call runs in one batch; 0 if it is not batched."""
         return len(self.cotangents[0]) if self.is_batched and self.cotangents[0] is not None else 0
 
     @property
     def is_transformed(self) -> bool:
-        """Does it run inside a transform of ``torch.func``? Such gradients exist only until the transform ends."""
+        """Does the call run inside a transform of ``torch.func``? Such gradients exist only until the transform
+        ends.
+        """
         return any(map(is_wrapped, self.roots))
 
     def asks_as(self, other: BackwardCall) -> bool:

@@ -47,7 +47,7 @@ class Output:
     written: dict[int, int] = field(default_factory=dict)  # versions of the held gradients when they arrived
     known: frozenset[int] = frozenset()  # places that earlier calls with the same result have reached
     is_grad: bool = False  # are the calls calls of ``grad()``?
-    batch: int = 0  # the number of cotangents for which the calls run at once; 0 for a single one
+    batch: int = 0  # the number of cotangents in a batched call; 0 if it is not batched
     captures: dict[Any, None] = field(default_factory=dict)  # the captures at which the calls started
     apart: set[int] = field(default_factory=set)  # places whose gradients cannot be summed within one process
 
@@ -116,7 +116,7 @@ class Passing:
     def _at(self, output: Output) -> None:
         # Assign the gradients that arrive from now on to this output.
         self.output, self.arrived, self.written = output, output.arrived, output.written
-        self.is_grad = output.is_grad  # copied, because it is read for each leaf
+        self.is_grad = output.is_grad  # copied, because the attribute is read for each leaf
         self.batch = output.batch
 
     @property
@@ -378,7 +378,7 @@ class SharedLeaf:
     def __init__(self, number: int, tensor: Tensor) -> None:
         self.number, self.tensor = number, tensor
         self.added: Tensor | None = None  # in all passes so far
-        self.is_apart = False  # is it impossible to compute the sum within one process?
+        self.is_apart = False  # does computing the sum need other processes?
         self.begin(is_first=True)
 
     def begin(self, is_first: bool = False) -> None:

@@ -101,7 +101,7 @@ class BlockPartials:
 
 
 def may_wait(edge: GradientEdge, captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) -> bool:
-    """Would a pass back from this edge need several processes at once?
+    """Would a backward pass from this edge need several processes?
 
     PyTorch's own operations on tensors of this process do not communicate. A ``DTensor`` may communicate, and so may a
     custom backward in Python, which is how all communicating operations are written.
@@ -160,7 +160,7 @@ class Links:
 
 
 def fits(block: Tensor, arrived: Tensor, source: Capture) -> bool:
-    """Is it the block for a single cotangent and for this value itself, rather than for the base of a view?"""
+    """Is this the block for a single cotangent and for this value itself, rather than for the base of a view?"""
     return source.geometry is None and block.numel() == arrived.numel() * source.tensor.numel()
 
 

@@ -112,7 +112,7 @@ class CompiledRows:
         KEPT[self.name] = self
 
     def make(self, place: int, device: str) -> None:
-        """Create a row, unless it exists."""
+        """Create the row of a place, unless the row exists."""
         if place in self.places:
             return
         if device == "cpu":
@@ -154,7 +154,7 @@ def _wide(device: str) -> torch.dtype:
 def _merge(row: Tensor, quick: Tensor | None, numbers: Tensor) -> None:
     # Merge new numbers into a row, using their fast statistics if these are right.
     new = (None if quick is None else _checked(quick.tolist(), float(numbers.numel()))) or row_of(numbers)
-    if isinstance(new, tuple):  # it is not if a tensor has no numbers
+    if isinstance(new, tuple):  # there is no row if a tensor has no numbers
         held = row.numpy()
         held[:] = merged(held.tolist(), new)
 
@@ -173,7 +173,7 @@ def _checked(quick: list[float], count: float) -> Row | None:
     return None
 
 
-library: Any = torch.library  # its functions have no types
+library: Any = torch.library  # ``Any``, because the functions of torch.library have no types
 LIBRARY = library.Library("backprobe", "DEF")
 LIBRARY.define("merge_(Tensor(a!) row, Tensor? quick, Tensor numbers) -> ()")
 LIBRARY.impl("merge_", _merge, "CPU")

@@ -27,7 +27,7 @@ Places = tuple[int, int]
 """The places of the rows for a value and for its gradient."""
 
 
-compiler: Any = torch.compiler  # its functions have no types
+compiler: Any = torch.compiler  # ``Any``, because the functions of torch.compiler have no types
 
 
 class CompiledStatistics:

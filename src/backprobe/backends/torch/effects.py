@@ -43,8 +43,8 @@ EXPOSING = {"numpy", "__array__", "data_ptr", "untyped_storage", "__dlpack__", "
 FLAGS = {"out", "inplace"}
 NOT_WRITING = {"requires_grad_", "retain_grad", "register_hook"}
 THROUGH_OTHERS = {"max_norm", "running_mean", "distance_function"}
-"""Arguments with which a function may write to other tensors too: to a weight, to statistics, or to anything that a
-user's function writes.
+"""Names of arguments with which a function may write to tensors besides its own results: to a weight, to statistics, or
+to anything that a function of the user writes to.
 """
 INPLACE = methodcaller("get", "inplace")
 INPLACE_OPERATORS = {"__setitem__", "__set__"} | {
@@ -141,7 +141,7 @@ def _of_function(code: CodeType, file: str, module: str | None, name: str) -> Ef
     named, takes = name.partition(".")[0], code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if _writes(named) or named in EXPOSING:
         return Effect.WRITES
-    is_its_own = file == functional.__file__  # wrappers of it have the same module and name
+    is_its_own = file == functional.__file__  # a wrapper of a function may have the same module and name
     is_pure = is_its_own and THROUGH_OTHERS.isdisjoint(takes)
     if "inplace" in takes:
         return Effect.AS_ASKED if is_pure else Effect.WRITES

@@ -310,7 +310,7 @@ def _freed(known: KnownCaptures, roots: Sequence[Tensor], calls: Sequence[Backwa
         for at in _carried(known, roots)
         if not gone_through.keys().isdisjoint(graph.nodes(known.captures[at].tensor))
     ]
-    survivors |= dict.fromkeys(beside)  # such as the second state of an LSTM
+    survivors |= dict.fromkeys(beside)  # for example an LSTM's second state, which is carried along with the first
     return Failure("freed", tuple(survivors), users=tuple(users), earlier=passed.at, is_one_forward=not new)
 
 

@@ -30,7 +30,7 @@ KNOWN = frozenset({
     "frac", "trunc", "softplus", "gelu", "silu", "mish", "elu", "selu", "celu", "leaky_relu", "hardtanh", "hardswish",
     "hardsigmoid", "relu6", "softsign", "tanhshrink", "softshrink", "threshold", "glu", "softmin", "atan", "asinh",
     "rad2deg", "float_power",
-    # over a dimension
+    # reductions and scans over a dimension
     "logcumsumexp", "cumsum", "cumprod", "cummax", "cummin", "diff", "nansum", "nanmean", "median", "quantile", "var",
     "std", "amax", "amin", "logsumexp", "softmax", "log_softmax", "sum", "mean", "prod", "trapezoid",
     # linear algebra

@@ -72,7 +72,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         self.model, self.thread = model, threading.get_ident()
         self.known: dict[Module, str] = {}
         self.foreign: WeakSet[Module] = WeakSet()  # modules that did not belong to the model when they first ran
-        self.has_looked = False  # were these searched since a part of the model last ran?
+        self.has_looked = False  # were foreign modules searched for since a part of the model last ran?
         self.guarded: dict[Module, GuardedModule] = {}  # modules that were called
         self.running: tuple[Module, CallState, Before | None] | None = None  # the outermost call that is running
         self.calls: WeakSet[TorchGuardedCall] = WeakSet()

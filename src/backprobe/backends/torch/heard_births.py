@@ -57,8 +57,8 @@ class HearingBirths(DispatchMode):
 
 @contextmanager
 def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
-    """Inside this context ``heard`` is called for each such operation. PyTorch's anomaly mode is on, to record the
-    lines of forward.
+    """Inside this context ``heard`` is called for each operation that makes NaN or Inf. PyTorch's anomaly mode is
+    enabled, because it records the lines of forward.
     """
     before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
     torch.set_anomaly_enabled(True, False)
@@ -111,10 +111,10 @@ def _is_written(func: Any, args: Sequence[Any], words: Mapping[str, Any], made: 
     # Did the operation compute these nonfinite numbers? An operation such as ``empty`` may return memory as it was.
     # Most other operations can be run again with given output memory.
     if torch.Tag.nondeterministic_seeded in func.tags:
-        return True  # it would draw other numbers
+        return True  # a repetition would draw other random numbers
     names = (f"{func._overloadname}_out", "out")
     into = next((getattr(func.overloadpacket, name) for name in names if hasattr(func.overloadpacket, name)), None)
-    if into is None or torch.Tag.generated in into.tags:  # it copies the result of the operation itself
+    if into is None or torch.Tag.generated in into.tags:  # this overload copies the operation's result
         return _is_of_operands(func, args, words, made)
     taken = {one.name for one in into._schema.arguments}
     place = torch.ones_like(made)
@@ -148,7 +148,7 @@ def _as_one(given: Any) -> Any:
 
 @contextmanager
 def _unwritten_memory_is_nan() -> Iterator[None]:
-    memory: Any = deterministic  # its attribute is a property that PyTorch adds
+    memory: Any = deterministic  # ``Any``, because PyTorch adds the attribute as a property
     before = torch.get_deterministic_debug_mode(), memory.fill_uninitialized_memory
     try:
         torch.set_deterministic_debug_mode("warn")

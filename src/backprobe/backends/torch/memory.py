@@ -120,7 +120,7 @@ class TorchMemory(MemoryHearing):
 
     def step(self) -> None:
         if self.bounds[-1] == nodes_made():
-            return  # it was another optimizer of the same step
+            return  # another optimizer of the same step
         self.bytes.end()
         self.bounds.append(nodes_made())
         self.hooks.append(sum(len(hooks) for hooks in self._hooks()))

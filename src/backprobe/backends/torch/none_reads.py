@@ -112,7 +112,7 @@ class NoneReads(KeptGradients):
         self._keep(_Read(tensor, text, at, why, len(calls), has_asked, cleared[-1] if cleared else None))
 
     def may_give_none(self, frame: FrameType) -> bool:
-        """Is it the frame of ``torch.autograd.grad``, called so that it may return None?"""
+        """Is this the frame of ``torch.autograd.grad``, called so that it may return None?"""
         given = frame.f_locals
         return frame.f_code in CALLS and bool(given.get("allow_unused")) and not given.get("materialize_grads")
 

@@ -62,7 +62,7 @@ class Births:
             for place in places:
                 self.givers[place] = self.givers.get(place, 0) + 1
             if node.name() != LEAF:
-                is_users = isinstance(node, BackwardCFunction)  # it may write into its arguments
+                is_users = isinstance(node, BackwardCFunction)  # a custom backward may write to its arguments
                 self.handles.append(node.register_hook(partial(self._take, self.numbers[node], is_users)))
         return reached
 

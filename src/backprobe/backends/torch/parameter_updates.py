@@ -44,7 +44,7 @@ class UpdatedLeaf:
     version: int
     look: int
     gradient: int | None = None  # the number of the result for the gradient that the last backward left
-    is_written: bool = False  # was it written since that backward?
+    is_written: bool = False  # was the tensor written to since that backward?
 
 
 @dataclass
@@ -57,7 +57,7 @@ class WritingStatement:
 
     at: Place | None
     optimizer: str
-    newest: Capture | None  # the latest named value before it
+    newest: Capture | None  # the latest named value before the statement
     written: Sequence[tuple[int, int, int | None, int]]
 
 
@@ -69,8 +69,8 @@ class Updates:
         self.newest: Capture | None = None
         self.leaves: dict[int, UpdatedLeaf] = {}  # by id
         self.awaited: list[UpdatedLeaf] = []
-        self.names: dict[int, str] = {}  # by id of a leaf or buffer that is kept alive here
-        self.held: list[Tensor] = []  # the buffers among these
+        self.names: dict[int, str] = {}  # by id: names of leaves and buffers that are kept alive here
+        self.held: list[Tensor] = []  # the buffers in ``names``
         self.judged = FinitenessLook()
         self.statements: list[WritingStatement] = []
         self.first: dict[int, int] = {}  # for each doubtful leaf and buffer: the number of its first result

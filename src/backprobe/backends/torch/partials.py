@@ -299,7 +299,7 @@ def _settled(flow: Tensor, product: Product | None) -> Tensor:
 
 
 def _is_hooked(capture: Capture) -> bool:
-    # Does the tensor have hooks other than backprobe's, which an observed leaf has?
+    # Does the tensor have hooks of the user? An observed leaf also has a hook of backprobe, which does not count.
     return len(capture.tensor._backward_hooks or ()) > (capture.leaf is not None)
 
 

@@ -177,7 +177,7 @@ def keep_attributes(owner: Any, kept: Kept) -> None:
 
     def put_back() -> None:
         assign(own, before)
-        if type(owner) is not kind:  # it was a lazy module, and the run has initialized it
+        if type(owner) is not kind:  # a lazy module that the run has initialized
             owner.__class__ = kind
 
     kept.undo.append(put_back)

@@ -23,7 +23,7 @@ class LeafGradients:
     largest: float = NOTHING  # the largest magnitude in this iteration
     iterations: int = 0  # the number of earlier iterations in which a pass reached it
     was_zero: bool = True  # was the gradient 0 in all of these?
-    was_small: bool = True  # was it far below the others in all of these?
+    was_small: bool = True  # was it far below the other gradients in all of these?
 
     @property
     def is_suspicious(self) -> bool:

@@ -15,10 +15,10 @@ class Stretched:
 
     shapes: Sequence[Shape]
     result: Shape
-    number: int  # of the operation or its result, as the backend counts
-    place: Any = None  # its line, in the backend's own form
-    is_reduced: bool = False  # is it reduced to one number?
-    is_used: bool = False  # is it used other than elementwise, or with another array as large?
+    number: int  # the backend's number of the operation or of its result
+    place: Any = None  # the line of the operation, in the backend's own form
+    is_reduced: bool = False  # is the result reduced to one number?
+    is_used: bool = False  # is the result used other than elementwise, or together with another array of this size?
 
     @property
     def is_accident(self) -> bool:

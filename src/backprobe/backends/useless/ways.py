@@ -56,7 +56,7 @@ class Sum:
         self.total: Any = None
         self.norms = 0.0
         self.count = 0
-        self.last = -1  # the place in the program's order of the last step that contributed
+        self.last = -1  # the position in the program of the last step that contributed
         self.is_over = False
 
     def add(self, gradient: Any, order: int) -> None:
@@ -165,7 +165,9 @@ class Ways(ABC, Generic[Value, Step]):
         """Return the end of a path at a value at which the incoming gradients cancel."""
 
     def reached(self, roots: Iterable[Value]) -> set[Value]:
-        """Return the values that receive from these roots a gradient that is neither 0 nor rounding."""
+        """Return the values that receive a gradient from these roots, without those whose gradient is 0 or only
+        rounding error.
+        """
         cancelled, pending = self.cancelled, [*roots]
         found = set(pending)
         while pending:

@@ -33,8 +33,8 @@ class AxisDistribution(NamedTuple):
 
 
 class Twice(NamedTuple):
-    """An operation that applies softmax to a distribution. If all probabilities are equal, this is only a
-    possibility.
+    """An operation that applies softmax to a distribution. If all probabilities are equal, the numbers cannot confirm
+    this, and ``is_told_apart`` is False.
     """
 
     step: EquationStep

@@ -27,7 +27,7 @@ class Passed:
     """The cotangents that one step received, and what it passed on during backward."""
 
     cotangents: Sequence[Any]
-    gave: dict[int, bool] = field(default_factory=dict)  # by the place of the operand: is it exactly 0?
+    gave: dict[int, bool] = field(default_factory=dict)  # by the place of the operand: is the cotangent exactly 0?
 
 
 class BackwardThroughSteps(Ways[int, EquationStep]):
@@ -35,7 +35,7 @@ class BackwardThroughSteps(Ways[int, EquationStep]):
 
     def __init__(self, program: RecordedProgram) -> None:
         self.program, self.steps = program, program.live()
-        self.passed: dict[EquationStep, Passed] = {}  # the steps that received something other than 0
+        self.passed: dict[EquationStep, Passed] = {}  # the steps whose cotangents are not all 0
         output = program.values[program.output]
         ones = jnp.ones(jnp.shape(output), output.dtype)
         self.makers = {at: step for step in self.steps for at in step.made}

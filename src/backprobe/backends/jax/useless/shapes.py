@@ -23,8 +23,8 @@ PRIMES = (2, 3, 5, 7, 11, 13, 17)
 class KnownShape(NamedTuple):
     """The facts about a value."""
 
-    is_asked: bool = False  # did the program insert its dimensions of size 1?
-    stretched: tuple[Stretched, ...] = ()  # broadcast operations from which it is computed, element by element
+    is_asked: bool = False  # did the program insert the value's dimensions of size 1?
+    stretched: tuple[Stretched, ...] = ()  # broadcast operations from which the value is computed elementwise
 
 
 def stretched(program: RecordedProgram) -> list[Stretched]:
@@ -76,7 +76,7 @@ class _Shapes:
         made = step.made[0]
         before, after = self.program.shape(given), self.program.shape(made)
         if 1 not in after:
-            return self.program.size(made) > self.program.size(given)  # it was expanded
+            return self.program.size(made) > self.program.size(given)  # the operation expanded its operand
         is_same = self.program.size(made) == self.program.size(given)
         is_own = not _is_of_another(step)
         is_inserted = (

@@ -58,9 +58,9 @@ class SeenByBackward:
     """The gradients that an operation received during backward, and what it passed on."""
 
     given: Sequence[Any] = ()
-    came: bool = False  # did it receive anything other than 0?
-    gave: dict[int, bool] = field(default_factory=dict)  # by the place of an input: is it exactly 0, or only rounding?
-    # places where only rounding is left, because the operation removes exactly the gradient that arrived
+    came: bool = False  # has the operation received a gradient other than 0?
+    gave: dict[int, bool] = field(default_factory=dict)  # by input: is the gradient 0, or only rounding error?
+    # places where only rounding errors remain, because the operation removes exactly the gradient that arrived
     hidden: set[int] = field(default_factory=set)
 
 
@@ -176,7 +176,7 @@ class OperationReplay(Ways[int, RecordedOperation]):
         return End(CANCELS, _named(self.makers[value]), self.order[last], last.place)
 
     def _is_read(self, number: int) -> bool:
-        # Is it the value of a Variable?
+        # Is the tensor the value of a Variable?
         return all(each in self.leaves or each not in self.makers for each in self.makers[number].numbers) and any(
             each in self.leaves for each in self.makers[number].numbers
         )

@@ -29,7 +29,7 @@ class Shapes:
 
     def __init__(self, elementwise: Elementwise, is_held: Callable[[int], bool]) -> None:
         self.elementwise = elementwise
-        self.is_held = is_held  # is it the value of a Variable?
+        self.is_held = is_held  # is the tensor the value of a Variable?
         self.asked: set[int] = set()
         self.parts: dict[int, dict[Stretched, StretchedPart]] = {}
         self.found: list[Stretched] = []

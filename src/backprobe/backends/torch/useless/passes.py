@@ -47,17 +47,17 @@ tensor?
 class SeenByBackward:
     """The gradients that one node received during backward, and what it passed on."""
 
-    came: bool = False  # did it receive a number other than 0?
-    size: int = 0  # the number of elements that it received
-    gave: dict[int, bool] = field(default_factory=dict)  # by the place of the edge: is it exactly 0?
+    came: bool = False  # has the node received a number other than 0?
+    size: int = 0  # the number of elements that the node has received
+    gave: dict[int, bool] = field(default_factory=dict)  # by edge: is the gradient 0?
     smaller: set[int] = field(default_factory=set)  # places of edges with fewer elements
-    has_zero: bool = False  # does it multiply by a saved tensor that is 0 and is not trained?
+    has_zero: bool = False  # does the node multiply by a saved tensor that is 0 and is not trained?
     has_trained_zero: bool = False
-    norm: float = 0.0  # of the gradient that it received
+    norm: float = 0.0  # the norm of the gradient that the node has received
     is_tiny: bool = False  # is this norm so small that part of the gradient may underflow to 0?
-    gains: Mapping[int, float] = field(default_factory=dict)  # by place, for random numbers: see ``_tried``
-    faint: set[int] = field(default_factory=set)  # places where it passed on almost nothing of the gradient
-    # places where only rounding is left, because the operation removes exactly the gradient that arrived
+    gains: Mapping[int, float] = field(default_factory=dict)  # by place: share of the norm passed on
+    faint: set[int] = field(default_factory=set)  # places where almost nothing of the gradient was passed on
+    # places where only rounding errors remain, because the operation removes exactly the gradient that arrived
     hidden: set[int] = field(default_factory=set)
     without: set[int] = field(default_factory=set)  # places of inputs on which the result does not depend
 

@@ -20,9 +20,9 @@ class KnownShape(NamedTuple):
     """The facts about a tensor."""
 
     tensor: ref[Tensor]
-    is_asked: bool  # did the program insert its dimensions of size 1?
-    rank: int  # the number of dimensions before it was expanded
-    stretched: tuple[Stretched, ...] = ()  # broadcast operations from which it is computed, element by element
+    is_asked: bool  # did the program insert the tensor's dimensions of size 1?
+    rank: int  # the number of dimensions before the tensor was expanded
+    stretched: tuple[Stretched, ...] = ()  # broadcast operations from which the tensor is computed elementwise
 
 
 class Shapes:
@@ -85,7 +85,7 @@ def _of_one(given: Tensor, made: Tensor, known: KnownShape | None) -> tuple[bool
     was_asked, rank = (known.is_asked, known.rank) if known else (False, given.ndim)
     is_view = made._is_view() or made.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
     if made.numel() > given.numel() and is_view:
-        return was_asked, rank  # it was expanded
+        return was_asked, rank  # the tensor was expanded
     if not ones:
         return False, made.ndim
     is_inserted = is_same and (ones > given.shape.count(1) or (made.ndim == given.ndim and made.shape != given.shape))
