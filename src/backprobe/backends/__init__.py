@@ -1,1 +1,1 @@
-"""One folder for each framework: the only places that import it."""
+"""One folder for each framework. Nothing outside a framework's folder imports that framework."""

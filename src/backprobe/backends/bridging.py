@@ -1,7 +1,7 @@
-"""Bridges: a value gets the history of another one, to see whether a gradient arrives that way.
+"""Bridges connect a value to the history of another value, to test whether a gradient would then arrive.
 
-The value keeps its numbers. A bridge multiplies the gradient by arbitrary factors, which differ from element to
-element: with the same factor everywhere it would be 0 behind a softmax, whose gradients sum to 0.
+The value keeps its numbers. A bridge multiplies the gradient by arbitrary factors that differ from element to element.
+If all factors were equal, the gradient behind a softmax would be 0, because gradients of a softmax sum to 0.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from typing import Any, Protocol
 from backprobe.backends.held_values import attributes
 from backprobe.record.containers import children, refilled
 
-DEEPEST = 3  # levels of nested objects
-MOST = 1000  # items of a container that are looked at
+DEEPEST = 3  # the deepest level of nested objects that is searched
+MOST = 1000  # the most items of a container that are searched
 
 
 @dataclass(frozen=True)
 class BridgedPass:
     """One backward pass that the program ran: the loss as a number, and whether gradients arrived.
 
-    ``arrived`` and ``lacking`` belong to ``sources``: does a nonzero gradient arrive there over the bridges that are in
-    place, and would there be none without them? ``frame`` is where the program ran the pass.
+    ``arrived`` and ``lacking`` have one item for each of ``sources``. ``arrived`` says whether a nonzero gradient
+    reaches the source through the bridges. ``lacking`` says whether the source would get no gradient without the
+    bridges. ``frame`` is the frame in which the program ran the pass.
     """
 
     loss: float | None
@@ -37,76 +38,77 @@ class BridgedPass:
 
 
 class Bridges(Protocol):
-    """What a framework does about bridges, while a program runs in which some are built."""
+    """Builds bridges in a framework, while a program runs."""
 
     @abstractmethod
     def bridged(self, value: Any, source: Any) -> Any | None:
-        """The value, with the history of the tensors in ``source`` as well, which is a tensor or a container of
-        tensors.
+        """Return the value with the history of the tensors in ``source`` added to its own.
 
-        None if the value has no floating tensor that could get a history, as for a number, or if ``source`` has none.
+        ``source`` is a tensor or a container of tensors. Returns None if the value has no floating tensor that could
+        get a history, for example a number, or if ``source`` has no such tensor.
         """
 
     @abstractmethod
     def sources(self, held: Any, *, of_models: bool = True) -> list[Any]:
-        """The tensors that may have a history, in an object that a program mentions: a tensor, container, object or
+        """Return the tensors that may have a history in an object of the program: a tensor, container, object or
         model.
         """
 
     @abstractmethod
     def connected(self, held: Any) -> list[Any]:
-        """Those of its ``sources`` that a gradient could reach now: they have a history or are differentiated."""
+        """Return those ``sources`` of an object that a gradient could reach now, because they have a history or require
+        one.
+        """
 
     @abstractmethod
     def is_off(self) -> bool:
-        """Is history switched off, so that nothing that the program computes now gets one?"""
+        """Is recording of history switched off, so that newly computed values get no history?"""
 
     @abstractmethod
     def moved(self, value: Any, by: float, undo: list[Callable[[], None]]) -> Any:
-        """A value with changed numbers and the same history. Models stay the same objects, and are changed until
-        ``undo``.
+        """Return a value with changed numbers and the same history. A model stays the same object and is changed in
+        place until the functions in ``undo`` run.
         """
 
     @abstractmethod
     def shift(self, sources: Sequence[Any], by: float) -> None:
-        """Change the numbers of those among these tensors that are trained, and of the trained tensors in their
-        history.
-        """
+        """Change the numbers of the trained tensors among these tensors and in their history."""
 
     @abstractmethod
     def kept(self, value: Any) -> Any:
-        """A copy of the value in memory of its own."""
+        """Return a copy of the value that shares no memory with it."""
 
     @abstractmethod
     def begin(self) -> None:
-        """Reset random numbers and modes of the framework to those of a new process."""
+        """Reset the framework's random numbers and modes to those of a new process."""
 
     @property
     @abstractmethod
     def writers(self) -> Sequence[tuple[Any, str]]:
-        """Functions that write files without Python's ``open``: each with the module or class that contains it."""
+        """The functions that write files without Python's ``open``, each as its module or class and its name."""
 
     @abstractmethod
     def passes(
         self, heard: Callable[[BridgedPass], None], watched: Callable[[FrameType], Sequence[Any]]
     ) -> AbstractContextManager[None]:
-        """Within this context ``heard`` is called for each backward pass, with the gradients that came over bridges.
+        """Within this context ``heard`` is called for each backward pass, with the gradients that arrived through
+        bridges.
 
         The program itself gets the gradients that it would get without bridges. ``watched`` is called with the frame
-        that runs the pass, and returns further tensors whose gradients ``heard`` should get, though no bridge leads to
-        them.
+        that runs the pass. It returns further tensors whose gradients ``heard`` should also get, although no bridge
+        leads to them.
         """
 
 
 class Gates:
-    """Do gradients go over bridges now? They do, except in a pass that is run only for comparison."""
+    """Switches the flow of gradients through all bridges. It is off only in a pass that is run for comparison."""
 
     def __init__(self) -> None:
         self.is_open = True
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """Within this context no gradient goes over a bridge."""
+        """Within this context no gradient flows through a bridge."""
         before, self.is_open = self.is_open, False
         try:
             yield
@@ -115,7 +117,7 @@ class Gates:
 
 
 def filled(value: Any, replace: Callable[[Any], Any | None]) -> Any | None:
-    """A value with those leaves replaced for which there is a replacement; None where there is none for any.
+    """Return a value in which ``replace`` has replaced leaves, or None if it returned None for every leaf.
 
     >>> filled([1, "x"], lambda leaf: leaf + 1 if leaf == 1 else None), filled("x", lambda leaf: None)
     ([2, 'x'], None)
@@ -134,7 +136,8 @@ def filled(value: Any, replace: Callable[[Any], Any | None]) -> Any | None:
 
 
 def opened(held: Any, is_whole: Callable[[Any], bool], depth: int = 0) -> Iterator[Any]:
-    """What stands in a value: what is whole in containers, and in attributes of objects of the program's own classes.
+    """Yield the parts of a value for which ``is_whole`` is true, from containers and from attributes of the program's
+    objects.
 
     >>> [*opened({"a": [1.0, 2]}, lambda one: isinstance(one, float))]
     [1.0]

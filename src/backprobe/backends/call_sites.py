@@ -1,4 +1,4 @@
-"""Calls in the user's code: the statement that contains an instruction, and what switched gradients off around it."""
+"""Finds the statement of user code that contains an instruction, and the code around it that disables gradients."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from backprobe.source.locate import covers
 from backprobe.source.syntax_nodes import parents
 
 Instruction = tuple[CodeType, int]
-"""A code object, and the offset of the instruction that is running in it."""
+"""A code object, and the offset of its running instruction."""
 Code = ast.stmt | ast.Lambda
-"""Code that runs as a unit: a statement, or a lambda in it, which runs when it is called."""
+"""A unit of code: a statement, or a lambda inside a statement. The lambda runs only when it is called."""
 Switch = ast.With | ast.AsyncWith | ast.FunctionDef | ast.AsyncFunctionDef
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 
 
 class InstructionSite(NamedTuple):
-    """A statement or lambda, the node in it that an instruction executes, and the parent of each node."""
+    """A statement or lambda, the AST node in it that an instruction executes, and the parent of each node."""
 
     statement: Code
     node: ast.AST
@@ -34,7 +34,9 @@ class InstructionSite(NamedTuple):
 
 
 def call_site(instruction: Instruction) -> tuple[Source, str] | None:
-    """The statement around an instruction, and the text of the call in it; None if the source is not available."""
+    """Return the statement around an instruction and the text of the call in it; None if the source is not
+    available.
+    """
     site = site_at(*instruction)
     if site is None:
         return None
@@ -42,7 +44,7 @@ def call_site(instruction: Instruction) -> tuple[Source, str] | None:
 
 
 def mentions(code: CodeType, attribute: str) -> Iterator[ModuleCall]:
-    """The statements of a method that mention an attribute of its object."""
+    """Yield the statements of a method that mention an attribute of its ``self``."""
     known = _parsed("".join(linecache.getlines(code.co_filename)))
     own = code.co_varnames[0] if code.co_argcount else ""
     tree, above = (known.tree, known.above) if known is not None else (ast.Module([], []), {})
@@ -60,7 +62,7 @@ def mentions(code: CodeType, attribute: str) -> Iterator[ModuleCall]:
 
 
 def _is_of(function: ast.AST, code: CodeType) -> bool:
-    # Is this the function that has this code? Several lambdas may be on one line.
+    # Does this function definition belong to the code object? Several lambdas may be on one line.
     first = code.co_firstlineno
     if isinstance(function, ast.Lambda):
         return code.co_name == "<lambda>" and function.lineno == first and covers(function, code)
@@ -68,32 +70,35 @@ def _is_of(function: ast.AST, code: CodeType) -> bool:
 
 
 def _first_line(function: ast.FunctionDef) -> int:
-    # The line of its first decorator, if it has one, because code objects count from there.
+    # Return the line of the first decorator if there is one, because code objects count from that line.
     return min([function.lineno, *(one.lineno for one in function.decorator_list)])
 
 
 def _statement(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Code | None:
-    # The innermost statement or lambda that runs this node. The rest of a statement around a lambda may not have run.
+    # Return the innermost statement or lambda that runs this node. If a lambda is running, the rest of the statement
+    # around the lambda may not have run.
     while node in above and not isinstance(node, Code):
         node = above[node]
     return node if isinstance(node, Code) else None
 
 
 def switch(instructions: Sequence[Instruction]) -> Source | None:
-    """The nearest line around these instructions that may have switched gradients off, searched from the innermost."""
+    """Return the innermost line around these instructions that may have disabled gradients."""
     sites = ((code.co_filename, site_at(code, at)) for code, at in instructions)
     found = (_switch(file, site) for file, site in sites if site is not None)
     return next((line for line in found if line is not None), None)
 
 
 def switch_around(line: Source) -> Source | None:
-    """The nearest line around the statement that begins at a line, if it may have switched gradients off."""
+    """Return the innermost line around a statement that may have disabled gradients; None if there is none. ``line`` is
+    where the statement begins.
+    """
     site = statement_at(line)
     return None if site is None else _switch(line.file, site)
 
 
 def statement_at(line: Source) -> InstructionSite | None:
-    """The statement that begins at a line, if the file still has that line."""
+    """Return the statement that begins at a line; None if the file has changed since."""
     known = _parsed("".join(linecache.getlines(line.file)))
     if known is None or linecache.getline(line.file, line.line).strip() != line.text:  # the file has changed
         return None
@@ -113,9 +118,9 @@ def _switch(file: str, site: InstructionSite) -> Source | None:
 
 
 def _around(site: InstructionSite) -> Iterator[Switch]:
-    # The ``with`` statements around a statement, and the function that contains it.
+    # Yield the ``with`` statements around a statement, and the function that contains it.
     #
-    # They do not count for a lambda, which may run after they have ended.
+    # For a lambda yield none of them, because it may run after the ``with`` statements have ended.
     node: ast.AST = site.statement
     while node in site.above and not isinstance(node, ast.Lambda):
         node = site.above[node]
@@ -127,8 +132,8 @@ def _around(site: InstructionSite) -> Iterator[Switch]:
 
 @by_code(1024)
 def site_at(code: CodeType, at: int, kind: type[ast.AST] = ast.Call) -> InstructionSite | None:
-    """The place of an instruction: the outermost node of this kind whose value is exactly what the instruction
-    computes.
+    """Return the site of an instruction: the outermost node of this kind whose value is exactly the result of the
+    instruction.
     """
     positions = list(code.co_positions())
     known = _parsed("".join(linecache.getlines(code.co_filename)))
@@ -140,7 +145,9 @@ def site_at(code: CodeType, at: int, kind: type[ast.AST] = ast.Call) -> Instruct
 
 
 def assigned_once(site: InstructionSite, name: str) -> ast.expr | None:
-    """The expression assigned to a name in the function around a site, if it is the only assignment to that name."""
+    """Return the expression assigned to a name in the function around a site; None if the name is assigned elsewhere
+    too.
+    """
     around: ast.AST = site.statement
     while around in site.above and not isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         around = site.above[around]
@@ -159,7 +166,7 @@ def _is_stored(node: ast.Name) -> bool:
 
 
 class _Parsed:
-    # A parsed text, the parent of each node, and the nodes at each position, the outermost first.
+    # A parsed source text, with the parent of each node, and with the nodes at each position, outermost first.
     def __init__(self, tree: ast.AST) -> None:
         self.tree, self.above = tree, parents(tree)
 
@@ -176,7 +183,7 @@ class _Parsed:
 @lru_cache(16)
 def _parsed(text: str) -> _Parsed | None:
     try:
-        with warnings.catch_warnings():  # Python has already given the warnings about this text, when it was compiled
+        with warnings.catch_warnings():  # Python gave the warnings about this text when it was compiled
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -185,7 +192,9 @@ def _parsed(text: str) -> _Parsed | None:
 
 
 def source_of(file: str, statement: Code) -> Source:
-    """A statement, or the head of a compound one, with its lines; for a lambda only its own text."""
+    """Return the source lines of a statement. Of a compound statement only the head is returned, of a lambda only its
+    own text.
+    """
     if isinstance(statement, ast.Lambda):
         text, *below = _text(file, statement)
         return Source(file, statement.lineno, text, below=tuple(below))
@@ -197,7 +206,7 @@ def source_of(file: str, statement: Code) -> Source:
 
 
 def _text(file: str, node: ast.expr) -> list[str]:
-    # The lines of an expression, without the text before and after it on these lines; columns count bytes.
+    # Return the lines of an expression without the text before and after it. AST columns count bytes, not characters.
     last = node.end_lineno or node.lineno
     lines = [linecache.getline(file, line).rstrip("\n").encode() for line in range(node.lineno, last + 1)]
     lines[-1] = lines[-1][: node.end_col_offset]

@@ -1,7 +1,8 @@
-"""The protocol of captures: a step in which NaN or Inf arose, as data that can be run again in another process.
+"""The protocol of captures: a step in which NaN or Inf arose, stored as data that another process can run again.
 
-Nothing is copied while a training is healthy. When NaN or Inf is found, no optimizer has stepped yet, so the parameters
-are still those with which the forward began. Buffers and random states are kept by a guard for each call anyway.
+Nothing is copied while a training is healthy. When NaN or Inf is found, the optimizer has not stepped yet, so the
+parameters still have the values from before the forward. A guard keeps buffers and random states for each call in any
+case.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ Result = Mapping[str, Any]
 """Facts about a tensor that a step computed: ``digest`` of its bits, ``shape``, ``dtype``, ``nan`` and ``inf``."""
 
 SINCE = "written to since"
-"""Appears in the text about parts that were left out because they were overwritten before NaN was found."""
+"""Used in messages about parts of a step that were left out because they were overwritten before NaN was found."""
 
 
 class KeptTensor:
-    """A tensor as it was before the forward. Tied parameters are one object. Not a dataclass, which would be a
-    container.
+    """A tensor as it was before the forward. A tied parameter has only one such object. This is not a dataclass,
+    because a dataclass would be treated as a container.
     """
 
     def __init__(self, tensor: Any, size: int, facts: Mapping[str, Any]) -> None:
@@ -31,7 +32,7 @@ class KeptTensor:
 
 
 class LeftOut:
-    """Stands for a part of a call that is not in the file."""
+    """Replaces a part of a call that is not in the file."""
 
     def __init__(self, why: str, next: str = "") -> None:
         self.why, self.next = why, next
@@ -45,25 +46,25 @@ class CapturedCall:
     """The path of the module in the model; empty for the model itself."""
 
     given: Any
-    """Its positional and keyword arguments, with a ``KeptTensor`` in place of each tensor."""
+    """The positional and keyword arguments, in which a ``KeptTensor`` replaces each tensor."""
 
     state: Mapping[str, KeptTensor] = field(default_factory=dict)
-    """State that the call reads and writes, such as running statistics, by path, as it was at the start."""
+    """The state that the call reads and writes, such as running statistics, by path, as it was at the start."""
 
     gradients: Mapping[str, KeptTensor] = field(default_factory=dict)
-    """The gradients that backward brought to its outputs, by their paths."""
+    """The gradients that backward brought to the outputs of this call, by output path."""
 
     random: Mapping[str, Any] = field(default_factory=dict)
-    """The states of random generators, by their names."""
+    """The states of the random generators, by name."""
 
     modes: Mapping[str, Any] = field(default_factory=dict)
-    """Plain facts about how it ran: training or evaluation, precision."""
+    """Plain facts about the modes in which the call ran, such as training or evaluation, and precision."""
 
     returned: Mapping[str, Result] = field(default_factory=dict)
-    """The outputs, by path, unless they have changed since."""
+    """Facts about the outputs, by path. Outputs that have been written since are left out."""
 
     wanted: Mapping[str, Any] = field(default_factory=dict)
-    """For a differentiated function: with respect to which arguments, and of which output."""
+    """For a differentiated function: the arguments to differentiate, and the output that is differentiated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,38 +73,38 @@ class CapturedStep:
 
     backend: str
     model: str
-    """The name of the class of the model, or of the function."""
+    """The class name of the model, or the name of the function."""
 
     calls: Sequence[CapturedCall]
     is_backward: bool
-    """Did it fail in backward, and not in a forward?"""
+    """Did the step fail in backward rather than in a forward?"""
 
     parameters: Mapping[str, KeptTensor] = field(default_factory=dict)
-    """By path in the model."""
+    """The parameters, by path in the model."""
 
     gradients: Mapping[str, Result] = field(default_factory=dict)
-    """The gradients that the pass left in parameters that had none before."""
+    """Facts about the gradients that the pass left in parameters that had no gradient before."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Plain facts about the process: threads, precision of products."""
+    """Plain facts about the process, such as the number of threads and the precision of matrix products."""
 
     devices: Sequence[str] = ()
     left_out: Sequence[str] = ()
-    """Descriptions of what is missing in the file."""
+    """Descriptions of the parts that are missing in the file."""
 
     is_function: bool = False
-    """Is it a differentiated function rather than a model?"""
+    """Was the step that of a differentiated function rather than of a model?"""
 
 
 @dataclass(frozen=True)
 class RanCalls:
-    """The results of running the calls of a step again."""
+    """The results of running the calls of a captured step again."""
 
     returned: Sequence[Mapping[str, Result]]
-    """For each call, by the path of the output."""
+    """Facts about the outputs of each call, by output path."""
 
     gradients: Mapping[str, Result]
-    """By the path of the parameter."""
+    """Facts about the gradients, by parameter path."""
 
     found: Found
     """The results that are not finite: outputs, or gradients if backward ran."""
@@ -111,55 +112,61 @@ class RanCalls:
 
 @dataclass(frozen=True)
 class MisfitParameter:
-    """A parameter or buffer for which the file and the model do not agree."""
+    """A parameter or buffer that differs between the file and the model."""
 
     name: str
     captured: tuple[int, ...] | None
-    """Its shape in the file; None if it is not there."""
+    """The shape in the file; None if the file does not have this parameter."""
 
     held: tuple[int, ...] | None
-    """Its shape in the model; None if it is not there."""
+    """The shape in the model; None if the model does not have this parameter."""
 
 
 class Captures(Protocol):
-    """What captures need of a framework."""
+    """The operations of a framework that captures need."""
 
     @abstractmethod
     def captured(self, model: Any, calls: Sequence[Any], *, is_backward: bool) -> CapturedStep:
-        """The captured form of these calls, in the order in which they ran."""
+        """Return the captured form of these calls, which are given in the order in which they ran."""
 
     def with_models(self, step: CapturedStep, models: Sequence[Any]) -> CapturedStep:
-        """The step of a function with these models among its arguments; they get the arrays from the file."""
+        """Return the step of a function with these models among its arguments. The models get the arrays from the
+        file.
+        """
         return step
 
     @abstractmethod
     def misfits(self, model: Any, step: CapturedStep) -> Sequence[MisfitParameter]:
-        """Parameters for which file and model do not agree; empty if the step can be run."""
+        """Return the parameters that differ between file and model; empty if the step can be run."""
 
     @abstractmethod
     def calls(self, model: Any, step: CapturedStep) -> Sequence[Any]:
-        """The calls as a guard has them, ready to be repeated or recorded."""
+        """Return the calls in the form that guards use, ready to be repeated or recorded."""
 
     @abstractmethod
     def run(self, model: Any, step: CapturedStep, calls: Sequence[Repeatable]) -> RanCalls:
-        """Run them forward, and also backward if backward is what failed."""
+        """Run the calls forward, and also backward if the step failed in backward."""
 
     @abstractmethod
     def otherwise(self, step: CapturedStep) -> Sequence[str]:
-        """Descriptions of settings that differ from when the step failed, and may change the last bits."""
+        """Describe the settings that differ now from those of the failed step, and may change the last bits of
+        results.
+        """
 
     def settled(self, settings: Mapping[str, Any]) -> AbstractContextManager[None]:
         """Within this context the process has these settings, as far as possible."""
         return nullcontext()
 
     def number(self) -> int:
-        """The number of this process among several that train together."""
+        """Return the rank of this process among several that train together."""
         return 0
 
     def spelled(self, value: Any) -> str | None:
-        """The text for a value of the framework that is no tensor, such as a dtype; None if it has no text."""
+        """Return the text for a value of the framework that is not a tensor, such as a dtype; None if it has no
+        text.
+        """
         return None
 
     def unspelled(self, text: str) -> Any:
-        """The value that has this text. Raises ValueError."""
+        """Return the value for a text of ``spelled``. Raises ValueError."""
         raise ValueError(f"a value {text!r}")

@@ -1,7 +1,8 @@
-"""Parameters that a program takes out of the graph next to the call of their model, as a penalty with ``.data`` does.
+"""Finds parameters that a program takes out of the graph near the call of their model, such as a penalty with
+``.data``.
 
-This is read from the source around the call; nothing is run. Only values that reach ``backward()`` through names of the
-same function are reported.
+Only the source around the call is read; nothing is run. A value is reported only if it reaches ``backward()`` through
+names of the same function.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign)
 
 
 class CutBeside(NamedTuple):
-    """A value that is taken out of the graph, the use that does so, and its line."""
+    """A value that is taken out of the graph, the expression that takes it out, and the line of that expression."""
 
     value: str
     use: Use
@@ -33,7 +34,9 @@ class CutBeside(NamedTuple):
 
 @by_code(256)
 def around_call(code: CodeType, at: int) -> tuple[CutBeside, ...]:
-    """Such values in the function that calls a model, in statements whose results reach a ``backward()`` there."""
+    """Return the values taken out of the graph in the function that calls a model. Only statements whose results reach
+    a ``backward()`` of that function count.
+    """
     site = site_at(code, at)
     if site is None or not isinstance(site.node, ast.Call) or not isinstance(site.node.func, ast.Name | ast.Attribute):
         return ()
@@ -54,7 +57,7 @@ def around_call(code: CodeType, at: int) -> tuple[CutBeside, ...]:
 
 @by_code(1024)
 def in_forward(code: CodeType, parameter: str) -> tuple[CutBeside, ...]:
-    """Such values in a module's forward: statements that use a parameter without giving it a gradient."""
+    """Return the uses of a parameter in a module's forward that take the parameter out of the graph."""
     found = []
     for one in mentions(code, parameter):
         use = use_of(one.source.statement, one.text)
@@ -73,7 +76,7 @@ def _uses(text: str, model: str, items: set[str]) -> Iterator[tuple[str, Use]]:
 
 
 def _own(function: ast.AST) -> Iterator[ast.stmt]:
-    # The statements of a function, without those of nested functions.
+    # Yield the statements of a function without those of nested functions.
     for child in ast.iter_child_nodes(function):
         if isinstance(child, FUNCTIONS):
             continue
@@ -83,7 +86,7 @@ def _own(function: ast.AST) -> Iterator[ast.stmt]:
 
 
 def _leading_to_backward(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-    # The statements that compute something on which a ``backward()`` among them is called.
+    # Return the statements that compute something on which one of the statements calls ``backward()``.
     calls = [
         node.func.value
         for one in statements

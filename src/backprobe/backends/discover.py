@@ -1,4 +1,4 @@
-"""Finds the backend of a call: the one named, or the one of the values passed, among the imported frameworks."""
+"""Finds the backend of a call: the named one, or the imported framework to which the passed values belong."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ from backprobe.source.user_code import innermost
 BackendName = Literal["torch", "tensorflow", "jax"]
 
 BACKENDS = {name: f"backprobe.backends.{name}" for name in get_args(BackendName)}
-"""The modules of the backends, by the name of the framework's module; each has a ``BACKEND``."""
+"""The module of each backend, by the name of the framework's module. Each backend module defines ``BACKEND``."""
 
 BACKEND = Option("backend", str, None, '"torch"', says="a name")
 IMPORT = "IMPORT_NAME"
-FILE = "__file__"  # read directly wherever a probe passes, because a function call costs more
+FILE = "__file__"  # read inline on every probe, because a function call costs more
 
 ALONE = {"numpy": "backprobe.backends.numpy"}
-"""Array libraries that are not frameworks, into which a recording can be loaded; each module has ``ARRAYS``."""
+"""Array libraries that are not frameworks. A recording can be loaded into them; each module defines ``ARRAYS``."""
 
 
 def is_imported(name: str) -> bool:
-    """Has the program imported a framework? A mere folder of that name, for example with scripts, does not count."""
+    """Has the program imported this framework? A mere folder of the same name, for example one with scripts, does not
+    count.
+    """
     return getattr(sys.modules.get(name), FILE, None) is not None
 
 
 def load_arrays(name: str) -> Arrays:
-    """The ``Arrays`` of the framework with this name, or NumPy's. Raises NoBackend."""
+    """Return the ``Arrays`` of the framework with this name, or those of NumPy. Raises NoBackend."""
     if name in BACKENDS:
         return load_backend(name).arrays
     arrays: Arrays = import_module(ALONE[name]).ARRAYS
@@ -44,7 +46,9 @@ def load_arrays(name: str) -> Arrays:
 
 
 def arrays_of(value: Any) -> Arrays | None:
-    """The ``Arrays`` of the framework of a tensor, or NumPy's; None if it is no tensor."""
+    """Return the ``Arrays`` of the framework to which a tensor belongs, or of NumPy; None if the value is not a
+    tensor.
+    """
     known = [load_backend(name).arrays for name in BACKENDS if getattr(sys.modules.get(name), FILE, None)]
     if "numpy" in sys.modules:
         known.append(load_arrays("numpy"))
@@ -52,7 +56,7 @@ def arrays_of(value: Any) -> Arrays | None:
 
 
 def load_backend(name: str) -> Backend:
-    """The backend of this name. Raises NoBackend."""
+    """Return the backend with this name. Raises NoBackend."""
     if name not in BACKENDS:
         raise NoBackend(
             f"there is no backend {name!r}",
@@ -75,12 +79,12 @@ def load_backend(name: str) -> Backend:
 
 
 def imported_backends() -> list[Backend]:
-    """The backends of the frameworks that the program has imported."""
+    """Return the backends of the frameworks that the program has imported."""
     return [load_backend(known) for known in BACKENDS if getattr(sys.modules.get(known), FILE, None)]
 
 
 def find_program(name: str | None, target: Any, session: Any) -> GraphExecution | None:
-    """The execution of a target that already is a graph of an imported framework; None for any other target."""
+    """Return the execution of a target that is itself a graph of an imported framework; None for any other target."""
     for known in BACKENDS if name is None else (name,):
         graphs = load_backend(known).graphs if getattr(sys.modules.get(known), FILE, None) else None
         program = None if graphs is None else graphs(target, session)
@@ -90,26 +94,27 @@ def find_program(name: str | None, target: Any, session: Any) -> GraphExecution 
 
 
 def is_tensor(value: Any) -> bool:
-    """Is it a tensor of a framework that is imported?"""
+    """Is the value a tensor of an imported framework?"""
     imported = (known for known in BACKENDS if getattr(sys.modules.get(known), FILE, None))
     return any(load_backend(known).arrays.is_tensor(value) for known in imported)
 
 
 def is_model(backend: Backend, value: Any) -> bool:
-    """Is it a model of this backend's framework?"""
+    """Is the value a model of this backend's framework?"""
     return backend.models is not None and backend.models.is_model(value)
 
 
 def find_backend(
     name: str | None, values: Iterable[Any], *, mixed: bool = True, spelled: str = "bp.probe(f, {})"
 ) -> Backend:
-    """The backend named, or the one to which these values belong, or the only one imported. Raises NoBackend.
+    """Return the named backend, or the one to which these values belong, or the only imported one. Raises NoBackend.
 
-    If values are ``mixed``, those of other frameworks are treated as unknown values.
+    With ``mixed``, values of several frameworks are allowed: the first framework found is taken, and values of the
+    others are treated as unknown values.
 
-    If several frameworks are imported (TensorFlow imports JAX), the only one that counts is the one among the values,
-    or mentioned by a function or frame among them, or about to be imported by a frame, or mentioned in the frame's
-    module.
+    TensorFlow imports JAX, so several frameworks may be imported although the program uses only one. Then these are
+    tried in order: the owner of a value, a framework mentioned by a function or frame among the values, a framework
+    that a frame is about to import, and a framework mentioned in the module of a frame.
     """
     if name is not None:
         BACKEND.check(name)
@@ -153,12 +158,13 @@ def find_backend(
 
 
 def _modules(values: Sequence[Any]) -> set[str]:
-    # The top-level packages of the modules among the values.
+    # Return the top-level packages of the modules among the values.
     return {one.__name__.partition(".")[0] for one in values if isinstance(one, ModuleType)}
 
 
 def _mentioned(values: Sequence[Any], *, used_only: bool) -> set[str]:
-    # The packages of global names of functions and frames: all names of their modules, or only those that are used.
+    # Return the packages of the globals of functions and frames: of the globals that their code uses, or of all globals
+    # of their modules.
     found = set()
     for code, namespace in filter(None, map(_code_and_globals, values)):
         names = code.co_names if used_only else namespace
@@ -169,7 +175,7 @@ def _mentioned(values: Sequence[Any], *, used_only: bool) -> set[str]:
 
 
 def _about_to_import(values: Sequence[Any]) -> set[str]:
-    # The frameworks that the code of frames imports itself, for example by imports inside a block.
+    # Return the frameworks that the code of these frames imports itself, for example inside a block.
     codes = [value.f_code for value in values if isinstance(value, FrameType)]
     named = {
         one.argval.partition(".")[0] for code in codes for one in dis.get_instructions(code) if one.opname == IMPORT

@@ -1,6 +1,6 @@
 """Redirects methods for some instances of a class, in one thread, without storing anything on the instances.
 
-An instance that is copied, saved or sent to another thread is therefore unchanged, and so are its calls.
+Copying, saving or sending an instance to another thread therefore does not copy the redirection.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from backprobe.backends.patching import LOCK, STANDS_FOR, STOOD
 
 Instead = dict[tuple[int, int], Callable[..., Any]]
-"""The replacements of a method, by the thread and the identity of the instance."""
+"""The replacement of a method, by thread and identity of the instance."""
 
 
 class Dispatched:
@@ -30,7 +30,8 @@ class Dispatched:
 
 
 def _function(original: Any, aside: Any, thread: Any, instead: Any, identity: Any) -> FunctionType:
-    # The stand-in for a function. It has the globals of the function, for tools that compile its source.
+    # Return the function that replaces the original in the class. It has the original's globals, for tools that compile
+    # its source.
     def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         if not aside():
             found = instead((thread(), identity(self)))
@@ -48,7 +49,7 @@ KNOWN: dict[tuple[type, str], Dispatched] = {}
 
 
 def owner_of(instance: Any, name: str) -> type | None:
-    """The class whose plain function is an instance's method; None if the method is anything else."""
+    """Return the class that defines an instance's method as a plain function; None if the method is anything else."""
     if name in vars(instance):
         return None
     for kind in type(instance).__mro__:
@@ -58,9 +59,9 @@ def owner_of(instance: Any, name: str) -> type | None:
 
 
 def dispatch(instance: Any, name: str, owner: type, instead: Callable[..., Any], aside: Callable[[], bool]) -> None:
-    """From now on this thread's calls of the method that an instance has from ``owner`` go to ``instead``.
+    """Redirect this thread's calls of the method that an instance has from ``owner`` to ``instead``.
 
-    While ``aside`` returns True, as for a compiler that traces what it runs, they go to the original method.
+    While ``aside`` returns True, calls go to the original method. An example is a compiler that is tracing.
     """
     with LOCK:
         one = KNOWN.get((owner, name))
@@ -71,7 +72,9 @@ def dispatch(instance: Any, name: str, owner: type, instead: Callable[..., Any],
 
 
 def put_back(instance: Any, name: str, owner: type, thread: int) -> None:
-    """Its calls go to the method again. The last one removes the stand-in, unless the program has replaced it."""
+    """End the redirection for this instance. The last redirection removes the replacement from the class, unless the
+    program has replaced it.
+    """
     with LOCK:
         one = KNOWN.get((owner, name))
         if one is None:

@@ -1,4 +1,4 @@
-"""Requests to backends and the facts that they report, as plain data.
+"""Requests to backends, and the facts that backends report, as plain data.
 
 Facts that become parts of a record refer to captures by position: see ``record.positions``.
 """
@@ -23,7 +23,7 @@ class Effect(Enum):
     """What a call may do to the memory of values that have names."""
 
     READS = "reads"  # certainly writes nothing
-    WRITES = "writes"  # may write to some of its arguments: see `Tape.targets`
+    WRITES = "writes"  # the function may write to some arguments: see `Tape.targets`
     AS_ASKED = "as asked"  # writes to the arguments that `Tape.targets` names, and to nothing else
     UNKNOWN = "unknown"  # cannot be inspected
 
@@ -38,15 +38,17 @@ class Options:
     partials: bool | str = False
     nonfinite: bool = False
     updates: bool = True  # with ``nonfinite``: are parameters examined when they are written?
-    retain_graph: bool = False  # the program will use its values later
-    backward: bool = True  # otherwise the program only runs, and nothing is differentiated
-    several: bool = False  # does backward run from several outputs in turn?
+    retain_graph: bool = False  # will the program use the values of the graph later?
+    backward: bool = True  # if False, the program only runs and nothing is differentiated
+    several: bool = False  # does backward run from several outputs, one after another?
     flow: Callable[[str, Any], Any] | None = None
-    """With ``partials``: maps the contribution that flows back to the value of this name to what is kept of it."""
+    """With ``partials``: (name, contribution) -> the part of the contribution that is kept. The contribution flows back
+    to the value of that name.
+    """
 
 
 class Description(NamedTuple):
-    """Shape, dtype and device of a value as the framework gives them; None for what is not a tensor."""
+    """The shape, dtype and device of a tensor as the framework gives them; None for a value that is not a tensor."""
 
     shape: tuple[int, ...] | None = None
     dtype: str | None = None
@@ -58,9 +60,9 @@ NOTHING_KNOWN = Description()
 
 @dataclass(frozen=True)
 class WrittenVersion:
-    """A statement that wrote a version of a Variable, and the positions of the captures that went into it.
+    """A statement that wrote a version of a Variable, and the positions of the captures used to compute that version.
 
-    ``followed`` are those whose further use the backend knows.
+    ``followed`` are the captures whose further use the backend knows.
     """
 
     source: Source
@@ -70,7 +72,7 @@ class WrittenVersion:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the backward pass gave one captured value."""
+    """The result of the backward pass for one captured value."""
 
     status: GradStatus
     why: Reason | None
@@ -82,8 +84,8 @@ class Outcome:
     made: tuple[BackwardOp, ...] | None = None  # see ``Finiteness``
     is_leaf: bool | None = None  # see ``Entry``
     leaves_reached: bool = False  # see ``Entry``
-    version: int | None = None  # of the value, if it shares memory with the program: see ``Alias``
-    written: WrittenVersion | None = None  # the write that made it, if the backend knows it
+    version: int | None = None  # the version of the value, if it shares memory with the program: see ``Alias``
+    written: WrittenVersion | None = None  # the write that made the value, if the backend knows it
 
 
 OwnCall = tuple[str, Source | None, tuple[int, ...], bool, tuple[str, ...]]
@@ -94,8 +96,10 @@ arguments.
 
 @dataclass(frozen=True)
 class OwnPass:
-    """A pass that the program ran itself: the positions of the captures at which it began, and whether its gradients
-    are added up in the leaves, as those of ``backward()`` are and those of ``autograd.grad`` are not.
+    """A backward pass that the program ran itself.
+
+    ``begun_at`` are the positions of the captures at which the pass began. ``adds_up`` says whether its gradients were
+    accumulated in the leaves, as by ``backward()``, rather than returned, as by ``autograd.grad``.
     """
 
     begun_at: tuple[int, ...]
@@ -105,27 +109,29 @@ class OwnPass:
 
 @dataclass(frozen=True)
 class Backward:
-    """The result of backward: the outcome of each capture, and their positions in the order of visits."""
+    """The result of backward: the outcome of each capture, and the positions of captures in the order in which backward
+    visited them.
+    """
 
     outcomes: Sequence[Outcome]
     order: tuple[int, ...]
     sums: PathSums | None = None
-    notes: tuple[tuple[int, Reason], ...] = ()  # about captures
+    notes: tuple[tuple[int, Reason], ...] = ()  # position of a capture, and a note about it
     scales: tuple[float | None, ...] = ()  # see ``Record``
     updates: tuple[Update, ...] = ()
     none_given: tuple[NoneGiven, ...] = ()  # see ``Record``
     none_reads: tuple[NoneRead, ...] = ()  # see ``Record``
     training: Training | None = None  # see ``Record``
     inputs: Sequence[Any] = ()  # the gradient of each input that was made differentiable, or None
-    own: OwnPass | None = None  # None if the probe ran the pass, or nothing ran
+    own: OwnPass | None = None  # None if the probe ran the pass, or no pass ran
 
 
 @dataclass(frozen=True)
 class Root:
-    """The start of one backward pass: the output to differentiate, and its cotangent, None for ones.
+    """The start of one backward pass: the output to differentiate, and its cotangent, which is None for ones.
 
-    In a block the output may be a list of tensors, which are summed. ``meant`` is None if the probe begins the pass.
-    For a pass of the program it says whether its gradients are meant if the user names none.
+    In a block the output may be a list of tensors, which are summed. ``meant`` is None if the probe begins the pass. If
+    the program ran the pass, ``meant`` says whether its gradients are the ones that the user wants by default.
     """
 
     output: Any
@@ -134,25 +140,27 @@ class Root:
 
     @property
     def targets(self) -> list[Any]:
-        """The tensors at which it begins."""
+        """The tensors at which the pass begins."""
         return self.output if isinstance(self.output, list) else [self.output]
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A program that has run: its result, the starts of its backward passes, and the captures."""
+    """A program that has run: its result, the roots of its backward passes, and the captures."""
 
     result: Any
     roots: Sequence[Root]
     captures: Sequence[Any]
     flow: Callable[[int, Any], Any] | None = None
-    """Maps the contribution that flows back to the capture at a position to what is kept of it: see ``Options``."""
+    """(position, contribution) -> the part of the contribution that is kept. It flows back to the capture at this
+    position; see ``Options``.
+    """
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Statistics of one tensor over its finite values: root mean square and largest magnitude; and the number of
-    others.
+    """Statistics of one tensor: the root mean square and largest magnitude of its finite values, and the number of
+    other values.
     """
 
     size: int
@@ -163,16 +171,21 @@ class Summary:
 
 @dataclass(frozen=True)
 class Failure:
-    """The facts behind an error that the framework raised; captures are referred to by position.
+    """The facts behind an error that the framework raised. Captures are given by position.
 
-    ``kind`` is its code, and ``values`` are the captures it is about. ``savers`` keep the value for backward, each with
-    the framework's name of the operation; ``writers`` are its later versions. ``users`` are computed from it. The
-    backward call at ``earlier`` went through it; ``is_one_forward`` says that the users existed before that call.
-    ``root`` is the tensor from which backward was to run. ``lines`` are lines of writes that led to no capture.
-    ``module`` is the framework's module in which the error arose, as it prints itself; ``hook`` says that a hook made
-    what was written. ``carried`` are values of an earlier step to which a backward pass went back. ``text`` is the part
-    of the program's line that the error is about, or names of parameters, if known. ``outputs`` are what was to be
-    differentiated.
+    - ``kind`` is the code of the error, and ``values`` are the captures that it is about.
+    - ``savers`` are the captures whose operation saved the value for backward, each with the framework's name of the
+      operation.
+    - ``writers`` are later versions of the value, and ``users`` are computed from the value.
+    - ``earlier`` is the line of a backward call that went through the value. ``is_one_forward`` says whether the users
+      existed before that call.
+    - ``root`` is the tensor from which backward was to run.
+    - ``lines`` are lines of writes that led to no capture.
+    - ``module`` is the framework's module in which the error arose, as text. ``hook`` says that a hook made the written
+      tensor.
+    - ``carried`` are values of an earlier step to which a backward pass returned.
+    - ``text`` is the part of the program's line that the error is about, or names of parameters, if known.
+    - ``outputs`` are the captures that were to be differentiated.
     """
 
     kind: str
@@ -193,13 +206,16 @@ class Failure:
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """What the framework's graph alone shows about an output and a tensor, without a recording.
+    """Facts about an output and a tensor that the framework's graph shows without a recording.
 
-    ``op`` is the operation that computed the tensor, ``leaves`` are the leaves it was computed from. The other fields
-    describe the output's graph: ``again`` are operations that do the same to the same inputs, ``shared`` are leaves in
-    the tensor's memory, ``written`` are operations whose saved values were written since, ``own`` are operations whose
-    backward is written in Python and may return None, and ``checkpoints`` are those of them that run a backward pass of
-    their own.
+    ``op`` is the operation that computed the tensor, and ``leaves`` are the leaves from which the tensor was computed.
+    The other fields describe the output's graph:
+
+    - ``again``: operations that apply the same operation to the same inputs
+    - ``shared``: leaves that share the tensor's memory
+    - ``written``: operations whose saved values have been overwritten since
+    - ``own``: operations whose backward is written in Python and may return None
+    - ``checkpoints``: those of ``own`` that run a backward pass of their own
     """
 
     output: str
@@ -225,18 +241,18 @@ class GraphFacts:
 
 
 Around = tuple[Sequence[Any], bool]
-"""The captures that a value was computed from, as far as the source shows, and whether the source mentions another
-differentiated value besides them.
+"""The captures from which a value was computed, as far as the source shows, and whether the source mentions another
+differentiated value as well.
 """
 
 
 @dataclass(frozen=True)
 class GraphNode:
-    """One value of a graph that has names of its own, before it runs."""
+    """One value of a graph whose values have names before the graph runs."""
 
-    names: tuple[str, ...]  # such as (":u", ":split.1"), without counts; the one to print comes first
+    names: tuple[str, ...]  # such as (":u", ":split.1"), without counts; the first one is printed
     is_parameter: bool = False
-    by_default: bool = True  # is it recorded when no pattern is given?
-    is_output: bool = False  # is it the output to differentiate?
+    by_default: bool = True  # is the value recorded when no pattern is given?
+    is_output: bool = False  # is the value the output to differentiate?
     op: str = ""
     described: Description = NOTHING_KNOWN  # as far as the graph shows

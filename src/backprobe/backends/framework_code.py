@@ -1,7 +1,7 @@
-"""Functions of a framework, recognised by where they were written.
+"""Recognises functions of a framework by the module that defines them.
 
-Other libraries wrap a framework's functions. So ``torch.autograd.backward`` may turn out to be a wrapper with variables
-of its own; inside it the framework's function still runs.
+Other libraries wrap a framework's functions. So ``torch.autograd.backward`` may be a wrapper with variables of its own,
+which calls the framework's function.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class CodeOf:
-    """The code of functions of one module, by their qualified names.
+    """The code objects of functions of one module, by the functions' qualified names.
 
     >>> import json
     >>> json.dumps.__code__ in CodeOf(json, "dumps", "dump"), json.loads.__code__ in CodeOf(json, "dumps")
@@ -27,7 +27,7 @@ class CodeOf:
 
 
 class FrameworkFunctions:
-    """Functions of a framework, whatever wraps them now or wrapped them when they were looked up."""
+    """Functions of a framework, recognised with and without the wrappers that other libraries put around them."""
 
     def __init__(self, *functions: Any) -> None:
         self.own = [unwrapped(function) for function in functions]
@@ -38,7 +38,7 @@ class FrameworkFunctions:
 
 
 def unwrapped(function: Any) -> Any:
-    """What the wrappers that other libraries have put around a function stand for.
+    """Return the function inside the wrappers that other libraries have put around it.
 
     >>> import functools, json
     >>> unwrapped(functools.wraps(json.dumps)(lambda *given: None)) is json.dumps

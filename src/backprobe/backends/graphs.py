@@ -1,4 +1,4 @@
-"""The capability to run a target that already is a graph, whose values have names of their own."""
+"""The capability to run a target that is itself a graph, in which each value has a name."""
 
 from __future__ import annotations
 
@@ -13,37 +13,39 @@ from backprobe.record.source import Source
 
 
 class GraphExecution(Tensors, Protocol):
-    """One run of a target that already is a graph. Its methods are called in this order."""
+    """One run of a target that is itself a graph. Its methods are called in the order of their definition."""
 
     name: str
-    """How messages call the target."""
+    """The name of the target in messages."""
 
     arrays: str
-    """The name of the ``Arrays`` for the tensors that it returns."""
+    """The name of the ``Arrays`` for the returned tensors."""
 
     framework: str
     """The framework to which the graph belongs."""
 
     @abstractmethod
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Take the arguments of the run. Raises BadOption."""
+        """Receive the arguments of the run. Raises BadOption."""
 
     @abstractmethod
     def target(self, of: Any) -> tuple[Any, Any]:
-        """The symbolic result of the run, and ``of`` applied to it."""
+        """Return the symbolic result of the run, and ``of`` applied to that result."""
 
     @abstractmethod
     def nodes(self, output: Any) -> Sequence[GraphNode]:
-        """Every value that has a name in the graph, in the order of execution."""
+        """Return every value that has a name in the graph, in the order of execution."""
 
     @abstractmethod
     def run(self, cotangent: Any, wanted: Sequence[int], options: Options) -> tuple[Any, Any, Backward]:
-        """Run once, forward and backward: the result, what was differentiated, and the outcomes of the wanted nodes."""
+        """Run once, forward and backward. Returns the result, the differentiated output, and the outcomes of the wanted
+        nodes.
+        """
 
     @abstractmethod
     def source(self, node: int) -> Source | None:
-        """The user's line that made a node."""
+        """Return the user's line that created a node."""
 
     @abstractmethod
     def notes(self) -> Sequence[Note]:
-        """Notes about what could not be observed."""
+        """Return notes about parts of the run that could not be observed."""

@@ -1,7 +1,7 @@
-"""The state machine of a guard, the same in every framework: calls end, passes reach them, passes end.
+"""The state machine of a guard, shared by all frameworks: calls end, backward passes reach the calls, and passes end.
 
-A framework reports when this happens, and tells which of some numbers are not finite. This module decides what is
-examined, what the guard is told, and what is forgotten when a pass is over.
+A backend reports these events, and counts NaN and Inf in given tensors. This module decides which tensors are examined,
+what is reported to the guard, and what is released when a pass ends.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from backprobe.backends.guards import Found, GuardedCall, GuardListener, Over, P
 from backprobe.record.nonfinite import Nonfinite
 
 Unfit = Callable[[Mapping[str, Any]], Found]
-"""(numbers by name) -> those that contain NaN or Inf."""
+"""(tensors by name) -> those that contain NaN or Inf."""
 
 Call = TypeVar("Call", bound=PassedCall)
 OnePass = TypeVar("OnePass", bound="GuardedPass[Any]")
 
 
 def counted(named: Mapping[str, Any], count: Callable[[list[Any]], Iterable[Nonfinite | None]]) -> Found:
-    """The values that contain NaN or Inf, according to ``count``."""
+    """Return the values that contain NaN or Inf, as counted by ``count``."""
     counts = zip(named, count(list(named.values())), strict=True)
     return {name: found for name, found in counts if found and not found.is_finite}
 
 
 class Guarding:
-    """Listens to a program, and tells a guard about values that are not finite.
+    """Observes a program, and reports values that are not finite to a guard.
 
-    It ignores calls that the guard repeats: see ``repeating``.
+    Calls that the guard itself repeats are ignored: see ``repeating``.
     """
 
     is_repeating = False
@@ -44,7 +44,7 @@ class Guarding:
 
     @contextmanager
     def repeating(self) -> Iterator[None]:
-        """Calls within this context are repetitions, and ignored."""
+        """Within this context, calls are repetitions by the guard, and are ignored."""
         before, self.is_repeating = self.is_repeating, True
         try:
             yield
@@ -53,10 +53,12 @@ class Guarding:
 
 
 class CallGuarding(Guarding):
-    """Listens to the calls of one model."""
+    """Observes the calls of one model."""
 
     def ended(self, call: GuardedCall, outputs: Mapping[str, Any]) -> None:
-        """A call has returned these outputs, by path. The guard is told of those that it reads and are not finite."""
+        """Called when a call has returned these outputs, given by path. Reports the ones that the guard reads and that
+        are not finite.
+        """
         is_read = self.listener.is_read
         bad = self.unfit({path: one for path, one in outputs.items() if is_read(f"{call.path}:return{path}")})
         if bad:
@@ -67,37 +69,39 @@ class CallGuarding(Guarding):
 
 @dataclass(eq=False)
 class GuardedPass(Generic[Call]):
-    """A backward pass, and the calls that it has reached, the last call first."""
+    """A backward pass, and the calls that it has reached, last call first."""
 
     calls: dict[Call, None] = field(default_factory=dict)
 
     def come(self, call: Call, path: str, gradient: Any) -> None:
-        """The pass has brought a gradient to an output of a call."""
+        """Called when the pass has brought a gradient to an output of a call."""
         self.calls[call] = None
         call.gradients[path] = gradient
 
     def forget(self) -> None:
-        """The pass is over; its gradients are no longer held."""
+        """Release the gradients of the pass, which has ended."""
         for call in self.calls:
             call.gradients.clear()
 
 
 class PassGuarding(CallGuarding, Generic[OnePass]):
-    """Also listens to backward passes through these calls, in a framework that differentiates what has run."""
+    """Also observes backward passes through these calls, for frameworks that differentiate a program after it has
+    run.
+    """
 
     @abstractmethod
     def left_by(self, ended: OnePass) -> Iterable[tuple[str, Any]]:
-        """The gradients that a pass has left in the parameters, by their paths."""
+        """Return the gradients that a pass has left in the parameters, by parameter path."""
 
     @abstractmethod
     def is_handled(self, ended: OnePass) -> bool:
-        """Did the pass begin at a scaled loss whose overflow the program handles?"""
+        """Did the pass begin at a scaled loss whose overflow the program handles itself?"""
 
     def keep(self, ended: OnePass, left: Mapping[str, Any]) -> None:
-        """Keep what the pass has left, for a capture; not all of it is finite."""
+        """Keep the gradients of a pass, some of which are not finite, for a capture."""
 
     def passed(self, ended: OnePass) -> None:
-        """A pass is over. The guard is told about the gradients that it reads and are not finite."""
+        """Called when a pass has ended. Reports the gradients that the guard reads and that are not finite."""
         left = {path: one for path, one in self.left_by(ended) if self.listener.is_read(path)}
         bad = self.unfit(left)
         if bad and not self.is_handled(ended):
@@ -107,23 +111,23 @@ class PassGuarding(CallGuarding, Generic[OnePass]):
 
 
 class Heard:
-    """What a guard without access to compiled code has met: anything with numbers, anything without?"""
+    """Records whether a guard that cannot see into compiled code has met any tensors with numbers, and any without."""
 
     is_any = has_compiled = False
 
     def came(self, *, with_numbers: bool) -> bool:
-        """Something has run that the guard should examine. Returns whether it can."""
+        """Record that something has run that the guard should examine. Returns whether it has numbers to examine."""
         self.is_any |= with_numbers
         self.has_compiled |= not with_numbers
         return with_numbers
 
     @property
     def is_all(self) -> bool:
-        """Was there anything, and could all of it be examined?"""
+        """Has anything run, and could all of it be examined?"""
         return self.is_any and not self.has_compiled
 
     def warn(self, message: str) -> None:
-        """Warn about what was not seen. To be called when the guard's context ends."""
+        """Warn about code that could not be examined. Called when the guard's context ends."""
         if not self.is_all:
             warnings.warn(message, UserWarning, stacklevel=5)
 
@@ -131,9 +135,10 @@ class Heard:
 def part_ended(
     roots: Mapping[str, Any], gradients: Mapping[str, Any], unfit: Unfit, is_handled: Callable[[], bool], over: Over
 ) -> None:
-    """A pass in a guarded block is over: ``over`` is called if it left anything that is not finite.
+    """Called when a backward pass in a guarded block has ended. Calls ``over`` if the pass left anything that is not
+    finite.
 
-    The values at which it began are a finding only if the gradients are finite.
+    The values at which the pass began are reported only if all gradients are finite.
     """
     bad = unfit(gradients)
     begun = {} if bad else unfit(roots)

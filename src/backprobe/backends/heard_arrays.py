@@ -1,4 +1,4 @@
-"""Births found by NumPy, for frameworks that report all operations rather than only births."""
+"""Finds operations that make NaN or Inf, using NumPy, in frameworks that report every operation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from backprobe.backends.heard_births import MOST, HeardBirth, lines_above
 def birth(
     operation: str, operands: Sequence[tuple[str, Any]], result: Any, is_backward: bool = False
 ) -> HeardBirth | None:
-    """What an operation made, if that is NaN or Inf of less, told from where this is called; None if it is not.
+    """Return the operation with its operands and result if the result is worse than all operands; None otherwise.
+
+    Inf is worse than finite numbers, and NaN is worse than Inf. The lines are those of the caller.
 
     >>> made = birth("div", [("x", numpy.ones(2)), ("y", numpy.zeros(2))], numpy.array([numpy.inf, numpy.inf]))
     >>> made.operation, birth("neg", [("x", made.result)], -made.result)
@@ -28,7 +30,7 @@ def birth(
 
 
 def badness(array: Any) -> int:
-    """0 where all numbers are finite, 1 where one is infinite, and 2 where one is NaN.
+    """Return 0 if all numbers are finite, 2 if any is NaN, and 1 if any is infinite but none is NaN.
 
     >>> badness(numpy.array([1.0, numpy.inf])), badness(numpy.array([1, 2]))
     (1, 0)

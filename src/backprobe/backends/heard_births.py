@@ -1,4 +1,6 @@
-"""An operation of a framework that made NaN or Inf from better operands, heard while a program runs again."""
+"""A framework operation that made NaN from operands without NaN, or Inf from finite operands, observed while a program
+runs again.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class HeardBirth:
-    """The framework's name of the operation, its operands by name and its result, as NumPy arrays.
+    """The framework's name of an operation, its operands by name and its result, as NumPy arrays.
 
-    ``lines`` are the files and lines that called it, the innermost first. ``is_backward`` says that the framework ran
-    it to compute gradients, namely those of the operation at ``forward_lines``, if the framework tells.
+    ``lines`` are the files and lines that called the operation, innermost first. ``is_backward`` says that the
+    framework ran the operation to compute gradients. Then ``forward_lines`` are the lines of the forward operation, if
+    the framework knows them.
     """
 
     operation: str
@@ -25,16 +28,16 @@ class HeardBirth:
     forward_lines: Sequence[tuple[str, int]] = ()
 
 
-MOST = 10**7  # the largest array that is examined, in numbers
+MOST = 10**7  # the largest number of elements of an array that is examined
 
 HearBirths = Callable[[Callable[[HeardBirth], None]], AbstractContextManager[Any]]
-"""Within this context a function is called for each such operation. The program may compute in other steps meanwhile,
-so this is only for a run made for this purpose.
+"""Within this context a function is called for each operation that makes NaN or Inf. Meanwhile the program may compute
+in different steps than usual, so this is only for a run made for this purpose.
 """
 
 
 def lines_above(frame: FrameType | None) -> list[tuple[str, int]]:
-    """The files and lines of a frame and of all its callers, the innermost first."""
+    """Return the files and lines of a frame and all its callers, innermost first."""
     found: list[tuple[str, int]] = []
     while frame is not None:
         found.append((frame.f_code.co_filename, frame.f_lineno))

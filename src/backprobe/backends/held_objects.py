@@ -1,7 +1,7 @@
 """Plain Python state that a program may change: attributes, items, globals, cells and arrays, of any object.
 
-Only the numbers of arrays are copied. No code of the program runs: objects are read and written without calling their
-own methods.
+Only the numbers of arrays are copied. Objects are read and written without calling their own methods, so no code of the
+program runs.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ OF_PROCESS = frozenset(
         "coverage",
     }
 )
-"""Packages whose objects are not state of a program."""
+"""Packages whose objects are not part of a program's state."""
 
 DEEPEST = 12
 MOST = 10_000
-LARGEST = 2**26  # bytes of an array
+LARGEST = 2**26  # in bytes: larger arrays are not copied
 NOTHING = object()
 
 
 def reached_from(roots: Iterable[Any], is_known: Callable[[Any], bool]) -> Iterator[Any]:
-    """These objects and all that they lead to, the nearest first, also through objects of libraries.
+    """Yield these objects and all objects that they refer to, nearest first, also through objects of libraries.
 
-    Objects of the framework are included but not opened, except for iterators that are their attributes.
+    Objects of the framework are yielded, but only iterators among their attributes are followed further.
     """
     waiting, seen = deque((one, 0) for one in roots), dict[int, Any]()
     while waiting and len(seen) < MOST:
@@ -86,15 +86,16 @@ def reached_from(roots: Iterable[Any], is_known: Callable[[Any], bool]) -> Itera
 
 
 def goes_on(kind: type) -> bool:
-    """Does an object of this class carry on regardless of restored state, or serve the whole process, as a log does?
+    """Does an object of this class keep running even if its state is restored, such as a thread, or serve the whole
+    process, such as a logger?
 
-    If so, it is not state of a program, and what is written to it stays.
+    Such an object is not part of a program's state, so writes to it are not undone.
     """
     return is_stream(kind) or issubclass(kind, threading.Thread) or kind.__module__.partition(".")[0] in OF_PROCESS
 
 
 def keep_object(one: Any, kept: Kept) -> None:
-    """Keep what a run may change of an object itself.
+    """Save the parts of an object that a run may change, so that ``kept`` can restore them.
 
     >>> kept, log = Kept(), [1]
     >>> keep_object(log, kept)
@@ -112,7 +113,7 @@ def keep_object(one: Any, kept: Kept) -> None:
 
 
 def places(one: Any) -> Iterator[Place]:
-    """The places where an object holds others: names that a function may rebind, items, attributes."""
+    """Yield the writable places in which an object holds other objects: rebindable names, items and attributes."""
     kind = type(one)
     if kind is FunctionType:
         yield from _places_of_function(one)
@@ -135,7 +136,7 @@ def _iterators(known: Any) -> list[Any]:
 
 
 def _further(value: Any) -> list[Any]:
-    # Further objects that a value holds, which do not matter for what a program computes with.
+    # Return further objects that a value holds, beyond those with which a program computes.
     kind = type(value)
     if kind is FunctionType:
         codes = codes_of(value.__code__) if is_written_here(value) else []
@@ -150,11 +151,11 @@ def _further(value: Any) -> list[Any]:
     if issubclass(kind, NOT_OPENED) or goes_on(kind):
         return []
     if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
-        # the garbage collector knows what a C object holds; its dicts may be private, as in a cache
+        # the garbage collector knows the contents of a C object; dicts inside it may be private, as in a cache
         inside = [one for one in gc.get_referents(value) if not isinstance(one, dict | type | ModuleType)]
     else:
         inside = [kind]
-        # it stands in for another object, in C
+        # the value is a proxy, written in C, for another object
         if isinstance(getattr(kind, "__wrapped__", None), GetSetDescriptorType):
             inside.append(value.__wrapped__)
     if not _is_opened(value):
@@ -163,7 +164,7 @@ def _further(value: Any) -> list[Any]:
 
 
 def _is_opened(value: Any) -> bool:
-    # Is it an object whose attributes are state, rather than one that carries on regardless?
+    # Are the object's attributes part of the program's state, rather than of an object that keeps running?
     kind = type(value)
     if issubclass(kind, (type, FunctionType, *NOT_OPENED)) or goes_on(kind):
         return False
@@ -171,17 +172,18 @@ def _is_opened(value: Any) -> bool:
 
 
 def _attributes(value: Any) -> dict[str, Any] | None:
-    # The dictionary of an object; None if it has none, or only through code of its own.
+    # Return the ``__dict__`` of an object; None if there is none, or if only code of the object's own class can read
+    # it.
     try:
         own = object.__getattribute__(value, "__dict__")
-    except AttributeError:  # the dictionary of a thread-local object is read by its class, in C
+    except AttributeError:  # the dictionary of a thread-local object is only read through its class, in C
         is_plain = isinstance(type(value).__getattribute__, WrapperDescriptorType)
         own = value.__dict__ if is_plain and issubclass(type(value), threading.local) else None
     return own if type(own) is dict else None
 
 
 def _slots(value: Any) -> Iterator[tuple[MemberDescriptorType, Any]]:
-    # The slots of an object: each with its descriptor and its content, NOTHING if it is empty.
+    # Yield the slots of an object, each as its descriptor and its content, which is NOTHING for an empty slot.
     for base in type(value).__mro__:
         if "__slots__" in vars(base):
             for slot in [one for one in vars(base).values() if isinstance(one, MemberDescriptorType)]:
@@ -192,16 +194,17 @@ def _slots(value: Any) -> Iterator[tuple[MemberDescriptorType, Any]]:
 
 
 def _own(kind: type) -> dict[str, Any]:
-    # The attributes of a class except methods and descriptors.
+    # Return the attributes of a class except methods and descriptors.
     return {name: one for name, one in vars(kind).items() if not name.startswith("__") and not hasattr(one, "__get__")}
 
 
-# keeping and putting back
+# saving and restoring
 
 
 def _places_of_function(function: FunctionType) -> Iterator[Place]:
-    # The globals that a function may rebind, also in modules that it names, unless it belongs to a library; its
-    # attributes, the cells of its closure, and the default values of its parameters.
+    # Yield the places of a function: the globals that it may rebind, its attributes, closure cells and default values.
+    #
+    # The globals include those of modules that the function names. They are left out for a function of a library.
     codes = codes_of(function.__code__) if is_written_here(function) else []
     names = {name for code in codes for name in code.co_names}
     modules = [one for one in map(function.__globals__.get, names) if isinstance(one, ModuleType)]

@@ -1,4 +1,6 @@
-"""Values that a program holds: those in the closures of its functions, globals that they name, and the contents."""
+"""Finds the values that a program holds: closure values, the globals that its functions name, and the contents of all
+these.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,14 @@ from backprobe.backends.pure_calls import contents
 from backprobe.record.containers import SIMPLE, children
 from backprobe.source.user_code import innermost, package
 
-DEEPEST = 8  # levels: functions that call functions, and objects in objects
+DEEPEST = 8  # the deepest chain of functions that call functions and objects that hold objects
 MOST = 20_000
 NOT_OPENED = (ModuleType, type, FunctionType, BuiltinFunctionType)
 
 
 def held_by(*values: Any) -> Iterator[Any]:
-    """These values and all values that they hold, each once, as far as they can be found without running any code.
+    """Yield these values and all values that they hold, each once, as far as they can be found without running any
+    code.
 
     - A function holds the values in its closure, and the globals that it names. A method also holds its object.
     - A container holds its items.
@@ -41,7 +44,7 @@ def held_by(*values: Any) -> Iterator[Any]:
 
 
 def directly(value: Any) -> Iterable[Any]:
-    """The values that a value holds directly."""
+    """Return the values that a value holds directly."""
     inside = children(value)
     if inside is not None:
         return [item for _, item in inside]
@@ -52,12 +55,13 @@ def directly(value: Any) -> Iterable[Any]:
         return () if isinstance(value, NOT_OPENED) else attributes(value)
     if function is value:
         return [*_bound(function), *_named(function)]
-    own = _named(value) if isinstance(value, FunctionType) else ()  # a wrapper that a decorator made
+    own = _named(value) if isinstance(value, FunctionType) else ()  # a wrapper made by a decorator
     return [*_bound(value), function, *own]
 
 
 def _bound(function: Any) -> list[Any]:
-    # The values bound to a callable: a method's object, a partial's arguments, or a function's closure and defaults.
+    # Return the values bound to a callable: a method's object, a partial's arguments, or a function's closure and
+    # defaults.
     if isinstance(function, MethodType):
         return [function.__self__, function.__func__]
     if isinstance(function, partial):
@@ -67,8 +71,10 @@ def _bound(function: Any) -> list[Any]:
 
 
 def _named(function: FunctionType) -> Iterator[Any]:
-    # The globals that a function and its inner functions name. In place of a module or class: its attributes that are
-    # used. The globals of a library's function are left out: they are the library's caches and settings.
+    # Yield the globals that a function and its inner functions name. Of a module or class, yield the attributes that
+    # they name.
+    #
+    # The globals of a library's function are left out, because they are caches and settings of the library.
     if not is_written_here(function):
         return
     names = dict.fromkeys(name for code in codes_of(function.__code__) for name in code.co_names)
@@ -80,7 +86,7 @@ def _named(function: FunctionType) -> Iterator[Any]:
 
 
 def codes_of(code: CodeType) -> list[CodeType]:
-    """A code object and the code objects nested in it, such as inner functions and comprehensions."""
+    """Return a code object and the code objects nested in it, such as inner functions and comprehensions."""
     codes = [code]
     for one in codes:
         codes += [inner for inner in one.co_consts if isinstance(inner, CodeType)]
@@ -88,22 +94,24 @@ def codes_of(code: CodeType) -> list[CodeType]:
 
 
 def is_loaded_from_here(owner: ModuleType | type) -> bool:
-    """Is it a module or class outside of all installed packages?"""
+    """Is the module or class defined outside of all installed packages?"""
     file = getattr(owner if isinstance(owner, ModuleType) else sys.modules.get(owner.__module__), "__file__", None)
     return file is not None and package(file) is None
 
 
 def _items(value: Any) -> list[Any]:
-    # The items of a plain Python set or mapping. Reading the items of other objects may run code.
+    # Return the items of a plain Python set or mapping. Other classes are not read, because reading their items may run
+    # code.
     if type(value).__module__ not in ("builtins", "collections", "types"):
         return []
     return list(value.values()) if isinstance(value, Mapping) else list(value)
 
 
 def attributes(value: Any) -> list[Any]:
-    """The attributes of an object of the program's own classes, from its dictionary or slots.
+    """Return the attributes of an object, from its dictionary or slots.
 
-    Any other object may be a function that a decorator has wrapped, so only attributes that are functions count.
+    If the class belongs to a library, only attributes that are functions are returned. Such an object may be a function
+    that a decorator has wrapped.
     """
     try:
         found = list(object.__getattribute__(value, "__dict__").values())
@@ -121,14 +129,14 @@ def attributes(value: Any) -> list[Any]:
 
 
 def is_written_here(function: FunctionType) -> bool:
-    """Is it a function outside of all installed packages?"""
+    """Is the function defined outside of all installed packages?"""
     return package(function.__code__.co_filename) is None
 
 
 def is_of_program(kind: type) -> bool:
-    """Is it a class outside of all installed packages?"""
+    """Is the class defined outside of all installed packages?"""
     home = sys.modules.get(kind.__module__)
     file = getattr(home, "__file__", None)
-    if home is None or file is None:  # defined in an interactive session, for example, or built into Python
+    if home is None or file is None:  # for example defined in an interactive session, or built into Python
         return home is not None and kind.__module__ not in sys.stdlib_module_names
     return package(file) is None

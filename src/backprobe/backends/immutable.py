@@ -1,4 +1,4 @@
-"""For backends whose values are read as NumPy arrays on the host: numbers, and sums of numbers."""
+"""Numbers and sums of numbers, for backends whose values are read as NumPy arrays on the host."""
 
 from __future__ import annotations
 
@@ -16,27 +16,29 @@ from backprobe.record.reasons import Reason
 
 
 def is_floating_number(leaf: Any) -> bool:
-    """Is it a floating number or array of Python or NumPy, or of a type that others add to NumPy, such as bfloat16?"""
+    """Is the value a floating number or array of Python or NumPy, or of a dtype added to NumPy by a package, such as
+    bfloat16?
+    """
     if isinstance(leaf, numpy.ndarray | numpy.generic):
         return leaf.dtype.kind in "fc" or (leaf.dtype.kind == "V" and "float" in leaf.dtype.name)
     return isinstance(leaf, float | complex)
 
 
-CANCELLED = 16.0  # times the residue: a few roundings of an expression's terms
+CANCELLED = 16.0  # in units of ``GradientSum.residue``: a few roundings of an expression's terms
 LARGEST_BLOCK = 1_000_000  # the largest Jacobian block, in elements, that ``partials="full"`` computes
 
 
 def too_large(elements: int) -> Reason | None:
-    """Why a Jacobian block of so many elements is not computed; None if it is."""
+    """Return why a Jacobian block with so many elements is not computed; None if it is computed."""
     if elements <= LARGEST_BLOCK:
         return None
     return Reason("block_too_large", {"elements": f"{elements:,}", "most": f"{LARGEST_BLOCK:,}"})
 
 
 def path_sums(outcomes: Sequence[Outcome], output: int | None, uncounted: Collection[int] = ()) -> PathSums:
-    """Do the contributions of each captured value's consumers sum to its gradient?
+    """Compare each captured value's gradient with the sum of its consumers' contributions.
 
-    ``output`` is the position of the differentiated value, whose gradient came from outside. For the ``uncounted``
+    ``output`` is the position of the differentiated value, whose gradient is the cotangent. For the ``uncounted``
     values not all contributions are known.
     """
     gradients = [numpy.asarray(one.grad) if one.status is GradStatus.OK else None for one in outcomes]
@@ -61,11 +63,11 @@ def path_sums(outcomes: Sequence[Outcome], output: int | None, uncounted: Collec
 
 @dataclass(frozen=True)
 class GradientSum:
-    """A gradient, its position, and the parts that should sum to it.
+    """A gradient, the position of its capture, and the parts whose sum should equal the gradient.
 
-    ``rounding`` is that of the coarsest dtype involved. ``residue`` is how large rounding alone may be if terms as
-    large as the consumers' gradients cancel inside an expression, as in ``k / a - k / a``. Below ``smallest``, the
-    smallest normal number of the gradient's dtype, numbers have fewer and fewer digits.
+    ``rounding`` is the relative rounding error of the coarsest dtype involved. ``residue`` is the largest rounding
+    error to expect if terms as large as the consumers' gradients cancel inside an expression, as in ``k / a - k / a``.
+    Below ``smallest``, the smallest normal number of the gradient's dtype, numbers have fewer and fewer digits.
     """
 
     at: int
@@ -77,7 +79,7 @@ class GradientSum:
 
     @property
     def has_no_digits(self) -> bool:
-        """Could rounding alone change the whole sum?"""
+        """Is the sum so small that rounding alone could have produced it?"""
         return self.scale <= max(CANCELLED * self.residue, self.smallest / math.sqrt(self.rounding))
 
     @property
@@ -86,10 +88,10 @@ class GradientSum:
 
 
 def compared(sums: Iterable[GradientSum], unjudged: Sequence[int] = ()) -> PathSums:
-    """Do the parts sum to the gradients?
+    """Compare each gradient with the sum of its parts.
 
-    Two sums of the same terms in different orders differ by rounding, so half of the digits must agree. The remainder
-    of terms that cancel, or an underflowing number, has no reliable digits; if these differ, nothing is concluded.
+    Two sums of the same terms in different orders differ by rounding, so only half of the digits must agree. If terms
+    cancel or a number underflows, the result has no reliable digits. If such results differ, no conclusion is drawn.
     """
     judged, worst, apart, agree, without = 0, None, 0.0, True, list(unjudged)
     for each in sums:
@@ -105,23 +107,23 @@ def compared(sums: Iterable[GradientSum], unjudged: Sequence[int] = ()) -> PathS
 
 
 def rounding(dtype: Any) -> float:
-    """The step from 1 to the next number of a floating or complex dtype."""
+    """Return the distance from 1 to the next larger number of a floating or complex dtype."""
     return float(numpy.spacing(numpy.ones((), dtype).real))
 
 
 def smallest_normal(dtype: Any) -> float:
-    """The smallest number of a floating or complex dtype that has full precision."""
+    """Return the smallest number of a floating or complex dtype that has full precision."""
     return float(numpy.spacing(numpy.zeros((), dtype).real)) / rounding(dtype)
 
 
 def largest(numbers: Any) -> float:
-    """The largest finite magnitude; 0 if there is none."""
+    """Return the largest finite magnitude; 0 if there is none."""
     magnitudes = numpy.abs(numpy.asarray(0.0 if numbers is None else numbers)).astype(numpy.float64)
     return float(magnitudes[numpy.isfinite(magnitudes)].max(initial=0.0))
 
 
 def _difference(each: GradientSum) -> float:
-    # The distance of a gradient from the sum of its parts, relative to the largest number among them.
+    # Return the distance of a gradient from the sum of its parts, relative to the largest number among them.
     wide = numpy.complex128 if numpy.iscomplexobj(each.gradient) else numpy.float64
     parts = [numpy.asarray(part).astype(wide) for part in (each.gradient, *each.parts)]
     with numpy.errstate(all="ignore"):

@@ -15,11 +15,11 @@ from types import MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
 from typing import Any
 
 Place = tuple[Any, Callable[[Any], None]]
-"""The contents of an object as a plain list or dict, and a function that writes them back."""
+"""The contents of an object as a plain list or dict, and a function that writes these contents back."""
 
 
 def is_copyable(one: Any) -> bool:
-    """Is it an iterator that can be recreated at the same position, or the ``__next__`` of such an iterator?
+    """Is the object an iterator that can be recreated at the same position, or the ``__next__`` of such an iterator?
 
     >>> import itertools
     >>> is_copyable(itertools.count()), is_copyable(itertools.count().__next__), is_copyable(one for one in [1])
@@ -31,12 +31,14 @@ def is_copyable(one: Any) -> bool:
     is_of_c = isinstance(getattr(kind, "__next__", None), WrapperDescriptorType)
     own = kind.__reduce__
     is_said = own is not object.__reduce__ and isinstance(own, MethodDescriptorType)
-    # files are not copyable: from Python 3.12 on their ``__reduce__`` raises an error
+    # files are not copyable: from Python 3.12 on, their ``__reduce__`` raises an error
     return is_of_c and is_said and not hasattr(kind, "fileno")
 
 
 def made_again(one: Any) -> tuple[Any, ...]:
-    """How pickle would recreate a copyable iterator: the function, its arguments, and the state to set."""
+    """Return the parts from which pickle would recreate a copyable iterator: a function, its arguments, and the state
+    to set.
+    """
     kind: Any = type(one)
     with _unwarned():
         return tuple(kind.__reduce__(one))
@@ -51,10 +53,10 @@ def _unwarned() -> Iterator[None]:
 
 
 def copies_of(found: Sequence[Any], places: Callable[[Any], Iterable[Place]]) -> dict[int, Any]:
-    """Copies of the iterators among the objects ``found``, by identity.
+    """Return copies of the iterators among the objects ``found``, by identity of the original.
 
-    An iterator is left out if it is also held in a place that cannot be written, such as a tuple. Otherwise the program
-    would use both the iterator and its copy.
+    An iterator is not copied if it is also held in a place that cannot be written, such as a tuple. Otherwise the
+    program would use both the iterator and its copy.
     """
     holders = [one for one in found if not is_copyable(one)]
     fixed = {id(inside) for one in holders for inside in _held_elsewhere(one, places(one))}
@@ -86,13 +88,14 @@ def exchange(found: Sequence[Any], places: Callable[[Any], Iterable[Place]], und
 
 
 def _held_elsewhere(one: Any, places: Iterable[Place]) -> Iterator[Any]:
-    # The copyable iterators that an object holds outside of writable places.
+    # Return the copyable iterators that an object holds outside of its writable places.
     written = {id(each) for content, _ in places for each in _items(content)}
     return (each for each in gc.get_referents(one) if is_copyable(each) and id(each) not in written)
 
 
 def _copy(one: Any, fixed: set[int], copies: dict[int, Any]) -> Any:
-    # A copy of an iterator, with copies of the iterators from which it reads; None if one of them cannot be copied.
+    # Return a copy of an iterator, including copies of the iterators from which it reads. Return None if one of them
+    # cannot be copied.
     if id(one) in copies:
         return copies[id(one)]
     copy = None if id(one) in fixed or not is_copyable(one) else _anew(one, fixed, copies)
@@ -106,7 +109,7 @@ def _anew(one: Any, fixed: set[int], copies: dict[int, Any]) -> Any:
         owner = _copy(one.__self__, fixed, copies)
         return None if owner is None else getattr(owner, one.__name__)
     make, args, *rest = made_again(one)
-    state = [each for each in rest if each is not None]  # pickle treats None here like a missing item
+    state = [each for each in rest if each is not None]  # pickle treats None here as a missing item
     inner = [each for each in [*args, *_parts(state)] if isinstance(each, Iterator)]
     if any(_copy(each, fixed, copies) is None for each in inner):
         return None
@@ -122,8 +125,9 @@ def _parts(state: Any) -> list[Any]:
 
 
 def _gathered(state: Any, copies: dict[int, Any]) -> Any:
-    # An iterator's state. A list in it is copied, because the iterator fills it: a ``cycle`` stores the items it has
-    # seen there. Other objects are shared, unless they are iterators that have copies.
+    # Return an iterator's state for its copy. A list in the state is copied, because the iterator appends to it;
+    # ``cycle``, for example, stores the items that it has returned. Other objects are shared, except for iterators,
+    # which are replaced by their copies.
     if type(state) is tuple:
         return tuple(_gathered(each, copies) for each in state)
     return [*state] if type(state) is list else copies.get(id(state), state)

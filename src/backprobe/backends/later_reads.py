@@ -1,6 +1,6 @@
-"""The statements that read a name after the one that binds it: what the program itself does with a value.
+"""Finds the later statements that read a name, to learn what the program does with the value bound to it.
 
-They are read from the source, and nothing is run. Only statements that certainly run after the binding are reported.
+The source is read, and nothing is run. Only statements that certainly run after the binding are reported.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ LEAVING = ast.Return | ast.Raise | ast.Break | ast.Continue
 
 
 def passed_to(line: Source, name: str) -> Source | None:
-    """The first later statement that receives the value bound to a name by a line, and may pass it on.
+    """Return the first later statement that may pass on the value that this line binds to a name.
 
-    A statement that only takes a number from it, or its shape, passes nothing on.
+    A statement that reads only a number or the shape of the value does not pass it on.
     """
     site = statement_at(line)
     if site is None or not isinstance(site.statement, ast.stmt) or name not in _stored(site.statement):
@@ -33,12 +33,13 @@ def passed_to(line: Source, name: str) -> Source | None:
 
 
 def _is_address(use: Use) -> bool:
-    # Is it the value's address in memory? That is no number of the value, but its receiver may read all numbers there.
+    # Is the use the value's address in memory? The address is not a number of the value, but its receiver can read all
+    # numbers.
     return use.kind == "shape" and use.text.endswith(".data_ptr()")
 
 
 def _readers(statement: ast.stmt, above: dict[ast.AST, ast.AST], name: str) -> Iterator[ast.stmt]:
-    # The statements that certainly run after one, and read a name before it gets another value.
+    # Yield the statements that certainly run after this one, and read the name before it is bound again.
     node: ast.AST = statement
     while node in above and not isinstance(node, FUNCTIONS):
         node, child = above[node], node
@@ -54,7 +55,7 @@ def _readers(statement: ast.stmt, above: dict[ast.AST, ast.AST], name: str) -> I
 
 
 def _in_turn(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    # Statements, including those in the body of each ``with``, which run whenever it does.
+    # Yield the statements, including those in the body of each ``with``, which run whenever the ``with`` runs.
     for one in statements:
         yield one
         if isinstance(one, ast.With):
@@ -62,7 +63,7 @@ def _in_turn(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _stored(statement: ast.stmt) -> set[str]:
-    # The names that a statement itself binds, without those bound in its body.
+    # Return the names that the statement itself binds, without those bound in its body.
     targets = [target for target in getattr(statement, "targets", [getattr(statement, "target", None)]) if target]
     nodes = (node for target in targets for node in ast.walk(target))
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

@@ -1,4 +1,6 @@
-"""Facts about memory: what a framework keeps for backward, and what is still alive from earlier steps."""
+"""Facts about memory: the tensors that a framework keeps for backward, and objects of earlier steps that are still
+alive.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from backprobe.record.source import Source
 
 @dataclass(frozen=True)
 class Saved:
-    """What one line kept for backward in one step: the module and operation, the number of tensors, and their bytes."""
+    """Memory that one line kept for backward in one step: the line, module and operation, the number of tensors, and
+    their bytes.
+    """
 
     source: Source | None
     module: str
@@ -24,12 +28,12 @@ class Saved:
 
 @dataclass(frozen=True)
 class Alive:
-    """Something from earlier steps that is still alive: the object, the steps whose memory it keeps, and how much.
+    """An object of earlier steps that is still alive, the steps whose memory it keeps, and the number of bytes.
 
-    ``is_carried`` says that it belongs to the last step, and leads back to the earlier ones. ``source`` is the line
-    that made it, if known. ``kind`` is ``graphs`` for what is kept for a backward pass, and ``arrays`` for plain
-    numbers. ``called`` is how a message calls several. ``without`` is how to write the value so that it keeps no
-    memory, and ``next`` is what to do if there is no such spelling.
+    ``is_carried`` says that the object belongs to the last step and refers back to earlier ones. ``source`` is the line
+    that created it, if known. ``kind`` is ``graphs`` for memory kept for a backward pass, and ``arrays`` for plain
+    numbers. ``called`` describes the kept memory in a message, before the number of steps. ``without`` is code with
+    which a value keeps no such memory, and ``next`` is the advice if there is no such code.
     """
 
     held: Any
@@ -45,7 +49,7 @@ class Alive:
 
 @dataclass(frozen=True)
 class KeptObject:
-    """Something else that stays from step to step: its kind, name, number and bytes."""
+    """Another kind of object that survives from step to step: its kind, name, number and bytes."""
 
     kind: str
     name: str
@@ -56,24 +60,24 @@ class KeptObject:
 
 @dataclass
 class MeasuredMemory:
-    """What was heard about memory in a block."""
+    """The measured memory of a block."""
 
     steps: int = 0
     saved: Sequence[Saved] = ()
-    """Of the step that kept the most."""
+    """The memory of the step that kept the most bytes."""
 
     peak: int = 0
-    """The most bytes that were kept for backward at any time."""
+    """The largest number of bytes that were kept for backward at any time."""
 
     device_peak: int | None = None
-    """The most bytes in use on a device, by its own counter."""
+    """The largest number of bytes in use on a device, according to the framework."""
 
     alive: Sequence[Alive] = ()
     kept: Sequence[KeptObject] = ()
 
 
 class StorageBytes:
-    """The bytes of distinct storages that are kept: now, and at the peak."""
+    """Counts the bytes of distinct storages that are kept, now and at the peak."""
 
     def __init__(self) -> None:
         self.by_place: dict[Any, list[int]] = {}
@@ -94,7 +98,9 @@ class StorageBytes:
 
 
 class StepBytes:
-    """The bytes of each step by line, module and operation. A shared storage counts for the line that kept it first."""
+    """The bytes kept in each step, by line, module and operation. A shared storage counts for the line that kept it
+    first.
+    """
 
     def __init__(self) -> None:
         self.now: dict[tuple[Source | None, str, str], dict[Any, int]] = defaultdict(dict)
@@ -102,13 +108,13 @@ class StepBytes:
         self.largest: tuple[int, dict[tuple[Source | None, str, str], dict[Any, int]]] = (0, {})
 
     def add(self, key: tuple[Source | None, str, str], place: Any, size: int) -> None:
-        """This line, module and operation keep something."""
+        """Count a storage for the line, module and operation that keep it."""
         if place not in self.counted:
             self.counted.add(place)
             self.now[key][place] = size
 
     def end(self) -> None:
-        """The step is over."""
+        """End the present step."""
         size = sum(sum(own.values()) for own in self.now.values())
         if size > self.largest[0]:
             self.largest = size, dict(self.now)
@@ -116,7 +122,7 @@ class StepBytes:
         self.counted = set()
 
     def saved(self) -> list[Saved]:
-        """What the largest step kept, the most first."""
+        """Return the memory that the largest step kept, most bytes first."""
         saved = [
             Saved(source, module, operation, len(places), sum(places.values()))
             for (source, module, operation), places in self.largest[1].items()
@@ -125,26 +131,26 @@ class StepBytes:
 
 
 class MemoryHearing(Protocol):
-    """Listens to what a program keeps, between ``open`` and ``close``."""
+    """Observes the memory that a program keeps, between ``open`` and ``close``."""
 
     hears_steps: bool = True
-    """Are there optimizers that tell where a step ends?"""
+    """Do optimizers report the end of each step?"""
 
     after_step: Callable[[int], None] | None = None
     """Called at the end of each step, with the number of steps so far."""
 
     @abstractmethod
     def open(self) -> None:
-        """Begin to listen."""
+        """Begin to observe."""
 
     @abstractmethod
     def step(self) -> None:
-        """A step of the training is over."""
+        """Called when a step of the training has ended."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop listening."""
+        """Stop observing."""
 
     @abstractmethod
     def measured(self) -> MeasuredMemory:
-        """What was heard."""
+        """Return the measured memory."""

@@ -1,4 +1,4 @@
-"""Numbers moved by one unit in the last place, for frameworks whose tensors become NumPy arrays."""
+"""Moves numbers by one unit in the last place, for frameworks whose tensors become NumPy arrays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy
 
 
 def moved(array: Any, seed: int | None, number: int) -> Any:
-    """A NumPy array with each number moved by one ulp; what is not finite, and the largest numbers, stay.
+    """Return an array with each number moved up or down by one ulp. Non-finite and the largest numbers are unchanged.
 
     >>> float(moved(numpy.ones(1, numpy.float32), 0, 0)[0]) - 1 in (2**-23, -(2**-24))
     True

@@ -1,4 +1,6 @@
-"""Tensors shown and saved as NumPy arrays, and NumPy's own arrays, for recordings loaded without a framework."""
+"""Shows and saves tensors as NumPy arrays. Also the ``Arrays`` of NumPy itself, for recordings loaded without a
+framework.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,15 @@ from backprobe.record.nonfinite import Nonfinite
 
 
 class HostArrays(Arrays):
-    """Showing and saving tensors through NumPy: a backend provides the conversions in both directions."""
+    """Shows and saves tensors through NumPy. A backend only provides the conversions to and from NumPy."""
 
     @abstractmethod
     def to_host(self, tensor: Any) -> Any:
-        """The tensor as a NumPy array."""
+        """Return the tensor as a NumPy array."""
 
     @abstractmethod
     def from_host(self, array: Any, dtype: str) -> Any:
-        """A tensor of this dtype with the numbers of an array."""
+        """Return a tensor of this dtype with the numbers of an array."""
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, numpy.ndarray)
@@ -50,7 +52,7 @@ class HostArrays(Arrays):
 
     def rows(self, tensor: Any) -> Rows | None:
         array = self.to_host(tensor)
-        is_other = array.dtype.kind == "V" and str(array.dtype) != BFLOAT16  # types that other packages add
+        is_other = array.dtype.kind == "V" and str(array.dtype) != BFLOAT16  # dtypes that other packages add to NumPy
         return Rows.of(array.astype(numpy.float32) if is_other else array)
 
     def sample(self, tensor: Any, most: int) -> Any:
@@ -59,12 +61,12 @@ class HostArrays(Arrays):
         return _wide(array[numpy.unravel_index(at, array.shape)].reshape(-1))
 
     def to_text(self, tensor: Any) -> str:
-        array = self.to_host(tensor)  # types that other packages add, such as bfloat16, print as numbers once widened
+        array = self.to_host(tensor)  # dtypes of other packages, such as bfloat16, are shown as float32
         return nested_text((array.astype(numpy.float32) if array.dtype.kind == "V" else array).tolist())
 
     def weighted(self, terms: Sequence[tuple[float | None, Any]]) -> Any:
         summed = super().weighted([(weight, self.to_host(tensor)) for weight, tensor in terms])
-        return self.from_host(numpy.asarray(summed), str(summed.dtype))  # the sum of plain numbers is a scalar
+        return self.from_host(numpy.asarray(summed), str(summed.dtype))  # the sum may be a NumPy scalar
 
     def inner(self, cotangent: Any, tensor: Any) -> Any:
         one, other = self.to_host(cotangent), self.to_host(tensor)
@@ -99,7 +101,7 @@ class HostArrays(Arrays):
 
 
 class NumpyArrays(HostArrays):
-    """Showing and saving NumPy arrays, and ``Rows`` of them."""
+    """Shows and saves NumPy arrays, and ``Rows`` of such arrays."""
 
     name = "numpy"
 
@@ -120,7 +122,7 @@ class NumpyArrays(HostArrays):
 
 
 class MappedArrays(NumpyArrays):
-    """NumPy arrays on a file that is mapped into memory: nothing is read until it is needed."""
+    """NumPy arrays in a file that is mapped into memory. Nothing is read from the file until it is needed."""
 
     def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
         if layout["dtype"] == BFLOAT16 and layout["layout"] == "strided":
@@ -148,7 +150,7 @@ def _wide(array: Any) -> Any:
 
 
 def _decoded(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
-    # The array for a saved layout: bfloat16 becomes float32, which is exact, and sparse becomes dense.
+    # Return the array for a saved layout. bfloat16 becomes float32, which is exact, and sparse tensors become dense.
     if layout["dtype"] not in DTYPES:
         raise BadRecording(
             f"NumPy has nothing like {layout['dtype']}",
@@ -166,7 +168,7 @@ def _decoded(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
     strides = [step * kind.itemsize for step in layout["stride"]]
     array = numpy.lib.stride_tricks.as_strided(flat[layout["offset"] :], layout["shape"], strides)
     if layout["dtype"] == "bfloat16":
-        # shifting a single number returns a scalar
+        # without ``asarray``, shifting a single number would return a scalar
         wide = numpy.asarray(array.astype(numpy.uint32) << 16, numpy.uint32)
         return wide.view(numpy.float32)
     return array
@@ -195,7 +197,7 @@ DTYPES = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class ArrayMemory:
-    """The memory of arrays, as bytes."""
+    """The memory that one or more arrays share, as bytes."""
 
     whole: Any
 
@@ -204,7 +206,7 @@ class ArrayMemory:
 
 
 def _memory(tensor: Any) -> Any:
-    # The array of which a loaded array is a view, if a layout can describe where the view lies.
+    # Return the array that owns the memory of a loaded view; None if a layout cannot describe the position of the view.
     whole = tensor
     while getattr(whole, "base", None) is not None and isinstance(_base(whole), numpy.ndarray):
         whole = _base(whole)
@@ -214,7 +216,7 @@ def _memory(tensor: Any) -> Any:
 
 
 def _base(array: Any) -> Any:
-    # The array of which an array is a view; ``as_strided`` puts an object of its own in between.
+    # Return the array of which this array is a view. ``as_strided`` puts an object of its own between the two.
     base = array.base
     return base if base is None or isinstance(base, numpy.ndarray) else getattr(base, "base", None)
 
@@ -233,7 +235,7 @@ def _coo(shape: Sequence[int], parts: Mapping[str, Any]) -> Any:
 
 
 def _compressed(layout: Mapping[str, Any], parts: Mapping[str, Any]) -> Any:
-    # A dense array from compressed rows or columns, of single values or blocks, batch by batch.
+    # Return a dense array for compressed rows or columns, which may consist of single values or blocks, batch by batch.
     if layout["layout"] not in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
         raise ValueError(f"a layout {layout['layout']!r}")
     by_row, in_blocks = layout["layout"] in ("sparse_csr", "sparse_bsr"), layout["layout"][-3] == "b"
@@ -258,7 +260,7 @@ def _judged(numbers: Any) -> Nonfinite:
 
 
 def check_bounds(layout: Mapping[str, Any], size: int) -> None:
-    """Refuses a layout that reaches outside its storage, which ``as_strided`` itself would not check."""
+    """Refuse a layout that reaches outside its storage. ``as_strided`` itself does not check this."""
     pairs = list(zip(layout["shape"], layout["stride"], strict=True))
     if any(length < 0 or step < 0 for length, step in pairs) or layout["offset"] < 0:
         raise ValueError("a negative length, stride or offset")
@@ -268,7 +270,7 @@ def check_bounds(layout: Mapping[str, Any], size: int) -> None:
 
 
 def nested_text(value: Any) -> str:
-    """Nested lists of numbers to six significant digits.
+    """Return nested lists of numbers as text, with six significant digits.
 
     >>> nested_text([1.0, 2.5e-9])
     '[1, 2.5e-09]'
@@ -277,7 +279,7 @@ def nested_text(value: Any) -> str:
         return "[" + ", ".join(nested_text(item) for item in value) + "]"
     if isinstance(value, complex):
         return f"{value.real or 0.0:.6g}{value.imag or 0.0:+.6g}j"
-    return f"{value or 0.0:.6g}" if isinstance(value, float) else str(value)  # turns -0 into 0
+    return f"{value or 0.0:.6g}" if isinstance(value, float) else str(value)  # ``or 0.0`` turns -0 into 0
 
 
 ARRAYS: Arrays = NumpyArrays()

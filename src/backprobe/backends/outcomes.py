@@ -1,4 +1,4 @@
-"""The outcomes of many captures, stored in columns: most have a value and a gradient, and need nothing else."""
+"""Stores the outcomes of many captures in columns, because most of them consist only of a value and a gradient."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ WithoutHistory = tuple[GradStatus, Reason | None, Source | None, Source | None, 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Outcomes(Sequence[Outcome]):
-    """An ``Outcome`` for each capture; those with a gradient are only created on demand."""
+    """A sequence with an ``Outcome`` for each capture. Those with a gradient are created only when they are read."""
 
     values: Sequence[Any]
     grads: Sequence[Any]
     inputs: Sequence[tuple[int, ...]]
-    """The captures that flow into each, by position."""
+    """For each capture, the positions of the captures from which it was computed."""
 
     is_leaf: Sequence[bool]
     versions: Sequence[int]
-    """The versions of the values, which share memory with the program."""
+    """The version counters of the values, which share memory with the program."""
 
     unusual: dict[int, Outcome]
-    """The outcomes that need more, by position: those without a gradient, or without a value."""
+    """By position: the outcomes without a gradient, without a value, or with further facts."""
 
     without: dict[int, WithoutHistory]
     """What is known of the captures that have a value but no history, by position."""
@@ -67,7 +67,9 @@ class Outcomes(Sequence[Outcome]):
 
 
 def with_flow(edges: Sequence[Edge], flow: Callable[[int, Any], Any] | None) -> Sequence[Edge]:
-    """The edges with what is kept of their contributions; their partials are dropped unless all is kept."""
+    """Return the edges with the parts of their contributions that ``flow`` keeps. Without ``flow``, return them
+    unchanged; with it, their partials are dropped.
+    """
     if flow is None:
         return edges
     return [
@@ -77,7 +79,7 @@ def with_flow(edges: Sequence[Edge], flow: Callable[[int, Any], Any] | None) -> 
 
 
 def gradients(outcomes: Sequence[Outcome]) -> list[tuple[bool, Any]]:
-    """For each capture, whether it has a gradient, and the gradient."""
+    """For each capture, return whether it has a gradient, and the gradient."""
     if not isinstance(outcomes, Outcomes):
         return [(one.status is GradStatus.OK, one.grad) for one in outcomes]
     found: list[tuple[bool, Any]] = [*zip(repeat(True), outcomes.grads, strict=False)]
@@ -89,5 +91,5 @@ def gradients(outcomes: Sequence[Outcome]) -> list[tuple[bool, Any]]:
 
 
 def unusual(outcomes: Sequence[Outcome]) -> Iterable[tuple[int, Outcome]]:
-    """The outcomes whose value may not be a tensor, by position."""
+    """Return the outcomes whose values may not be tensors, with their positions."""
     return outcomes.unusual.items() if isinstance(outcomes, Outcomes) else enumerate(outcomes)

@@ -1,4 +1,6 @@
-"""Functions patched temporarily for one thread: its calls are redirected, and other threads see the original."""
+"""Patches functions temporarily for one thread. Calls in this thread are redirected, and other threads call the
+original.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,15 @@ from weakref import WeakKeyDictionary
 from backprobe.backends.undoing import undo_all
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""(the next function) -> what is called instead of it."""
+"""(next function) -> the function that is called instead."""
 
 LOCK = threading.Lock()
 STANDS_FOR: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-"""Functions that stand in for others in a class, see ``dispatching``, and the originals."""
+"""The functions that replace others in a class (see ``dispatching``), and the originals."""
 STOOD: list[str] = []
-"""The name of the last that did: it takes long to ask whether the dictionary is empty."""
+"""The name of the last redirected method, or nothing. Testing this list is faster than testing whether the dictionary
+is empty.
+"""
 
 
 exhaust = deque[Any](maxlen=0).extend
@@ -31,15 +35,17 @@ exhaust = deque[Any](maxlen=0).extend
 
 
 class Patched:
-    """Stands in for a function: calls in a thread that has patched it go through its wrappers, all others to the
-    function.
+    """Replaces a function. In a thread that has patched the function, calls go through that thread's wrappers. In other
+    threads they go to the function itself.
     """
 
     def __init__(self, owner: Any, name: str, own: Any, aside: Callable[[], bool] | None = None) -> None:
-        """``own`` is the owner's own attribute; None if it comes from the owner's class, or is inherited."""
+        """``own`` is the owner's own attribute. It is None if the function comes from the owner's class or from a base
+        class.
+        """
         self.owner, self.name, self.own, self.aside = owner, name, own, aside
         self.original = original = getattr(owner, name) if own is None else own
-        self.wraps: list[tuple[int, Callable[..., Any], bool]] = []  # by thread; does it replace the function?
+        self.wraps: list[tuple[int, Callable[..., Any], bool]] = []  # (thread, function, does it replace?)
         self.calls: dict[int, Callable[..., Any]] = {}  # by thread: the wrapped function
         self.__module__, self.__doc__ = getattr(original, "__module__", ""), original.__doc__
         self.__wrapped__ = original
@@ -53,11 +59,11 @@ class Patched:
         return self.calls.get(threading.get_ident(), self.original)(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        """Looks like the function for which it stands in."""
+        """Forward attributes of the original function."""
         return getattr(self.original, name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """A copy of the owner gets the function that it would have without the patch."""
+        """Return the function that a copy of the owner would have without the patch."""
         copied = memo.get(id(self.owner))
         if self.own is not None or copied is None:
             return copy.deepcopy(self.original, memo)
@@ -67,19 +73,23 @@ class Patched:
         return (getattr, (self.owner, self.name)) if self.own is None else (copy.copy, (self.own,))
 
     def put_on(self, thread: int, given: Callable[..., Any], replaces: bool) -> None:
-        """From now on, calls in a thread go to ``given``, or to what it makes of the function they went to before."""
+        """From now on, calls in a thread go to ``given`` if ``replaces`` is true. Otherwise ``given`` wraps the
+        function that was called before.
+        """
         self.wraps.append((thread, given, replaces))
         self.calls[thread] = given if replaces else given(self.calls.get(thread, self.original))
 
     def take_off(self, thread: int, given: Callable[..., Any]) -> None:
-        """Remove a patch of a thread; the last one also removes this object. It may have been removed already."""
+        """Remove a patch of a thread; the last removal also removes this object. Does nothing if the patch is already
+        removed.
+        """
         wraps, owner, name = self.wraps, self.owner, self.name
         if len(wraps) == 1 and wraps[0][0] == thread and wraps[0][1] is given:  # the usual case
             wraps.clear()
             self.calls = {}
         else:
             self._take_off_one(thread, given)
-        if not wraps and (held := vars(owner)).get(name) is self:  # otherwise the user has put another there
+        if not wraps and (held := vars(owner)).get(name) is self:  # otherwise the user has replaced it
             if self.own is not None:
                 _put(owner, name, self.own)
             elif isinstance(owner, type):  # the function is inherited
@@ -128,16 +138,17 @@ class Exchanged(Patched):
 
 
 Patches = Sequence[tuple[Any, str, Callable[..., Any]]]
-"""Owners, names, and the wrapper or replacement for each ``owner.name``."""
+"""Tuples of an owner, a name, and the wrapper or replacement for ``owner.name``."""
 
 
 @contextmanager
 def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], bool] | None = None) -> Iterator[None]:
-    """Within this context, this thread's calls of each ``owner.name`` go to what its ``Wrap`` returns.
+    """Within this context, this thread's calls of each ``owner.name`` go to the result of its ``Wrap``.
 
-    With ``replaces``, they go to the given function itself. While ``aside`` returns True, as for a compiler that traces
-    what it runs, they go to the original. The last context to end restores the original. An owner's dictionary is read
-    directly and, for an instance, written directly, because its ``__setattr__`` may do anything.
+    With ``replaces``, the calls go to the given function itself. While ``aside`` returns True, for example in a
+    compiler that is tracing, calls go to the original. The last context to end restores the original. The owner's
+    dictionary is read directly, and that of an instance is written directly, because the owner's ``__setattr__`` may do
+    anything.
     """
     thread = threading.get_ident()
     undo: list[tuple[Patched, Callable[..., Any]]] = []
@@ -160,7 +171,7 @@ def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], b
             try:
                 undo_all(undo, take_off)
             except BaseException:
-                undo_all(undo, take_off)  # if the first call was interrupted before it began
+                undo_all(undo, take_off)  # the first call may have been interrupted before it began
                 raise
 
 
@@ -212,17 +223,19 @@ def _remove(made: Sequence[Exchanged], held: Sequence[Any], thread: int) -> None
 
 
 def listening(owner: Any, name: str, listener: Callable[..., Any]) -> AbstractContextManager[None]:
-    """The same for one function, whose calls become ``listener(next, *args, **kwargs)``; ``next`` is the original."""
+    """Within this context, calls of one function become ``listener(next, *args, **kwargs)``, in which ``next`` is the
+    original.
+    """
     return patched([(owner, name, lambda following: functools.partial(listener, following))])
 
 
 def replaced(functions: Patches, aside: Callable[[], bool] | None = None) -> AbstractContextManager[None]:
-    """The same, with other functions in place of these."""
+    """Within this context, this thread's calls of each ``owner.name`` go to the given function instead."""
     return patched(functions, replaces=True, aside=aside)
 
 
 def original(owner: Any, name: str) -> Any:
-    """The original function, whoever has patched it."""
+    """Return the original function, even if it is patched."""
     found = getattr(owner, name)
     if type(found) is MethodType and not STOOD:  # the usual case
         return found

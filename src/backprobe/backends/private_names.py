@@ -1,7 +1,7 @@
-"""Names that a framework does not promise to keep: each is looked up once, when its backend is imported.
+"""Looks up names that a framework does not promise to keep. Each is looked up once, when its backend is imported.
 
-If a release lacks one, the capabilities that need it are switched off: they are refused with an error that contains the
-name, instead of an ``AttributeError`` in the middle of the program.
+If a release of the framework lacks a name, the capabilities that need it are switched off. Their use raises an error
+that contains the name, instead of an ``AttributeError`` in the middle of the program.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from backprobe.errors import Unsupported
 
 
 class PrivateNames:
-    """Those of one framework; ``known`` are the releases that have them.
+    """The private names of one framework. ``known`` are the releases that have all of them.
 
     >>> names = PrivateNames("os", "the operating system", "os<2")
     >>> names.optional("os.no_such_name", "memory") is None, names.gone
@@ -26,7 +26,9 @@ class PrivateNames:
         """The capabilities that are switched off, each with the missing name."""
 
     def optional(self, path: str, *capabilities: str, otherwise: Any = None) -> Any:
-        """The object with this name; if it is missing, these capabilities are switched off."""
+        """Return the object with this name. If it is missing, switch these capabilities off and return
+        ``otherwise``.
+        """
         value = lookup(path)
         if value is None:
             self.gone |= {one: path for one in capabilities if one not in self.gone}
@@ -34,14 +36,14 @@ class PrivateNames:
         return value
 
     def needed(self, path: str) -> Any:
-        """The object with this name. Raises Unsupported if it is missing, because nothing works without it."""
+        """Return the object with this name. Raises Unsupported if it is missing, because nothing works without it."""
         value = lookup(path)
         if value is None:
             self._refuse(path)
         return value
 
     def needed_of(self, owner: Any, path: str, *attributes: str) -> None:
-        """Raises Unsupported if objects of a framework lack one of these attributes."""
+        """Raise Unsupported if an object of a framework lacks one of these attributes."""
         for name in attributes:
             if not has(owner, f"{path}.{name}"):
                 self._refuse(f"{path}.{name}")
@@ -58,7 +60,7 @@ class PrivateNames:
 
 
 def lookup(path: str) -> Any:
-    """The object at the end of a dotted path; None if any part is missing."""
+    """Return the object at the end of a dotted path; None if any part of the path is missing."""
     first, *names = path.split(".")
     at, value = first, import_module(first)
     for name in names:

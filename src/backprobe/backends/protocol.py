@@ -1,13 +1,13 @@
 """The required part of a backend: a tape for functions, and its tensors as data.
 
-To add a backend that supports the function form, implement these, and list it in ``backprobe.backends.discover``:
+A backend that supports only the function form implements these, and is listed in ``backprobe.backends.discover``:
 
 - ``Backend``: ``name``, ``title``, ``arrays`` and ``tape(options)``
 - ``Arrays``: ``is_tensor``, ``describe``, ``to_host`` and ``from_host`` of ``backprobe.backends.numpy.HostArrays``
 - ``Tape``: for its tensors ``is_tensor``, ``is_floating``, ``is_differentiated``, ``describe`` and ``cotangent``;
-``capture`` when a value gets its name, ``run`` for forward and backward, and ``release``
+  ``capture`` when a value gets its name, ``run`` for forward and backward, and ``release``
 
-Everything else is a capability (``backprobe.backends.capabilities``), and None if the framework lacks it.
+Everything else is a capability (``backprobe.backends.capabilities``). A capability is None if the framework lacks it.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from backprobe.source.followed_calls import Callables
 
 
 class Tape(Tensors, Callables, Protocol):
-    """One recording in a framework: captures values while the program runs, then differentiates."""
+    """One recording in a framework. It captures values while the program runs, and then differentiates."""
 
     @abstractmethod
     def capture(self, tensor: Any, around: Callable[[], Around]) -> Any:
-        """Capture a tensor when it gets its name: all about its value and gradient that can only be known now.
+        """Capture a tensor when it gets its name, with everything about its value and gradient that is known only now.
 
-        ``around`` returns what it was computed from.
+        ``around`` returns the captures from which the tensor was computed.
         """
 
     @abstractmethod
@@ -60,84 +60,90 @@ class Tape(Tensors, Callables, Protocol):
     ) -> tuple[Any, Sequence[Backward]]:
         """Run a program forward, and backward from each of its roots. Returns its result, and the result of each pass.
 
-        ``inputs`` are what is differentiated, by name: inputs of a function, or none if the flags of the framework's
-        own tensors decide. ``wrt`` names some of them. The program receives them made differentiable; ``undo`` gets
-        functions that restore the leaves of the caller's own containers. Backward runs once from each root. If partials
-        are requested, it also runs from each capture, to its inputs only.
+        ``inputs`` are the inputs of a function that are made differentiable, by name. There are none if the
+        ``requires_grad`` flags of the tensors, or the like, decide. ``wrt`` limits them to some names. The program
+        receives the differentiable inputs; ``undo`` receives functions that restore the leaves of the caller's own
+        containers. Backward runs once from each root. If partials are requested, backward also runs from each capture
+        to the captures that it was computed from.
         """
 
     @abstractmethod
     def release(self) -> None:
-        """Release all that is held."""
+        """Release all tensors that the tape holds."""
 
     ordinary: frozenset[type] = frozenset()
-    """Types of ordinary tensors: they are identified by ``id``, and reading them has no side effects."""
+    """The types of ordinary tensors. Such tensors are identified by ``id``, and reading them has no side effects."""
 
     disturbed: Callable[[], int] = int
-    """Is anything installed that notices reads of tensors, even of ordinary ones? 0 if not."""
+    """Returns a nonzero number if something is installed that observes reads of tensors, even of ordinary ones."""
 
     @property
     def partly_tensors(self) -> tuple[type, ...]:
-        """Types that include both tensors and other values, such as arrays of random keys; also their subclasses."""
+        """The types that include tensors and other values, such as arrays of random keys; their subclasses count
+        too.
+        """
         return ()
 
     opened: Callable[[Any], Any] | None = None
-    """(value) -> the contents of a model of the framework's libraries, as a container; any other value unchanged."""
+    """(value) -> the contents of a model of the framework's libraries, as a container; any other value is returned
+    unchanged.
+    """
 
     def identity(self, tensor: Any, /) -> int:
-        """A number that is the same for the same tensor."""
+        """Return a number that is always the same for the same tensor."""
         return id(tensor)
 
     def quiet(self) -> AbstractContextManager[Any]:
-        """Within this context, the user's modes and tensor subclasses do not see what the tape does."""
+        """Within this context, the tape's own operations are hidden from the user's modes and tensor subclasses."""
         return nullcontext()
 
     # capabilities
 
     @property
     def tap(self) -> Callable[[Any], Any] | None:
-        """(value) -> the value with which the program continues: always the same for the same tensor."""
+        """(value) -> the value with which the program continues. It is always the same for the same tensor."""
         return None
 
     unfinished: Callable[[Sequence[Any]], Backward] | None = None
-    """(captures) -> what is known about them before backward has run."""
+    """(captures) -> the facts known about these captures before backward has run."""
 
     undifferentiated: Callable[[], Sequence[tuple[Reason, Source]]] | None = None
-    """What the program has read that cannot be differentiated, such as an integer Variable: why, and where."""
+    """The reads of values that cannot be differentiated, such as an integer Variable: the reason and line of each."""
 
     unnamed: Callable[[Sequence[Any]], Sequence[tuple[str, Any, int]]] | None = None
-    """(captures) -> differentiated tensors that the program has read and that are not among these captures.
+    """(captures) -> the differentiated tensors that the program has read and that are not among these captures.
 
-    Each with the framework's name for it, and the number of captures that were made before it was read.
+    Each has the framework's name for the tensor, and the number of captures that were made before it was read.
     """
 
 
 class BlockTape(Tape, Protocol):
-    """A recording of a block of the program, which differentiates while it runs, or leaves that to the tape."""
+    """A recording of a block of the program. The program runs backward itself, or leaves that to the tape."""
 
     @abstractmethod
     def listen(self, began: Callable[[Sequence[Any], bool], Sequence[Any]]) -> None:
-        """The block begins. ``began`` captures the tensors from which the program runs backward.
+        """Start the recording of the block. ``began`` captures the tensors from which the program runs backward.
 
-        It is also told whether the gradients of that pass do not add up in the leaves: see ``OwnPass``.
+        The second argument of ``began`` says whether the gradients of that pass are not added up in the leaves: see
+        ``OwnPass``.
         """
 
     @abstractmethod
     def hides(self, code: CodeType) -> bool:
-        """Should code called from here stay unobserved, because the framework traces or compiles it, or it belongs to
-        backward?
+        """Should code called from here stay unobserved? It should if the framework traces or compiles it, or if it
+        belongs to backward.
         """
 
     def differentiates(self, code: CodeType) -> bool:
-        """Is it the code of a function that runs backward?"""
+        """Is this the code of a function that runs backward?"""
         return False
 
     def cut_short(self) -> Sequence[Source | None]:
-        """The lines of those backward calls that began but did not finish."""
+        """Return the lines of backward calls that began but did not finish."""
         return ()
 
     kept_gradients: KeptGradients | None = None
-    """The gradients that tensors of the program keep, which the program may read."""
+    """Access to the gradients that are stored on tensors of the program; the program may read them."""
 
     useless: Any = None
     """The ``UselessGradients`` that observes the run, if requested."""
@@ -146,25 +152,24 @@ class BlockTape(Tape, Protocol):
     """The names of functions, of any kind, for which ``entered`` should be called."""
 
     def entered(self, frame: FrameType) -> None:
-        """A function with one of these names is entered in the probing thread."""
+        """Called when a function with one of the names in ``hears`` is entered in the probing thread."""
 
     def unseen(self) -> Sequence[str]:
-        """The compiled functions that have run, inside which nothing can be observed."""
+        """Return the compiled functions that have run. Nothing inside them can be observed."""
         return ()
 
     def not_followed(self) -> Sequence[Reason]:
-        """The functions of ``unseen``, as notes on the recording."""
+        """Return a note for each function of ``unseen``."""
         return [Reason("compiled_not_followed", {"name": name}) for name in self.unseen()]
 
     @abstractmethod
     def has_history(self, capture: Any) -> bool:
-        """Was it computed from differentiated values, so that backward may still pass through it?"""
+        """Was the capture computed from differentiated values, so that backward may still pass through it?"""
 
     def leads_on(self, captures: Sequence[Any]) -> bool:
         """May the program still run backward through these captures?
 
-        This is so if it has kept a graph for another pass, or if one of them has a history that no pass has gone
-        through.
+        It may if it has kept a graph for another pass, or if no pass has gone through the history of one of them.
         """
         return False
 
@@ -175,8 +180,8 @@ class BlockTape(Tape, Protocol):
 
     @abstractmethod
     def backward(self, captures: Sequence[Any]) -> Sequence[Backward]:
-        """What backward has given these captures so far: one result, or one for each root from which it was told to
-        run.
+        """Return the results of backward for these captures so far: one result, or one for each root from which
+        backward was run.
         """
 
 
@@ -184,29 +189,32 @@ class Blocks(Protocol):
     """The block form in a framework."""
 
     differentiates_at_end: bool = False
-    """Does its tape run backward if the program has not? See ``AtEnd``."""
+    """Does the tape run backward if the program has not done so? See ``AtEnd``."""
 
     takes_gradients: Collection[str] = frozenset()
-    """If that is False: names whose mention shows that code takes gradients itself. A cell of such code is a block."""
+    """Used if ``differentiates_at_end`` is False: names whose use shows that code computes gradients itself. A notebook
+    cell with such code is run as a block.
+    """
 
     @property
     def captures(self) -> Captures | None:
-        """The same of it."""
+        """The capability to capture failed steps of blocks; None if there is none."""
         return None
 
     @abstractmethod
     def tape(self, options: Options) -> BlockTape:
-        """Raises Unsupported for options that this framework does not have."""
+        """Return the tape of a block. Raises Unsupported for options that this framework does not have."""
 
     @abstractmethod
     def refuse(self, target: Any, asked: str) -> None:
-        """Raise Unsupported for a target for which a block around it would give wrong results."""
+        """Raise Unsupported if a block around a call of this target would give wrong results."""
 
     @abstractmethod
     def observing(self, call: Any, observer: ModuleObserver) -> AbstractContextManager[object]:
         """Within this context a model reports to the observer when the program calls it, as in ``ModelCall.run``.
 
-        ``call`` is a ``ModelCall`` of this framework; it provides the model, and what is known about its modules.
+        ``call`` is a ``ModelCall`` of this framework. It provides the model, and the facts that are known about its
+        modules.
         """
 
 
@@ -214,102 +222,113 @@ class Backend(Protocol):
     """A framework's adapter."""
 
     name: str
-    """The name of the framework's module; if that is imported, the backend is found."""
+    """The name of the framework's module. The backend is used if that module is imported."""
 
     title: str
     """The name of the framework in messages."""
 
     arrays: Arrays
-    """Its tensors as data."""
+    """The backend's access to tensors as data."""
 
     strategies: Sequence[str] = ("edges",)
-    """How gradients can be collected."""
+    """The ways in which gradients can be collected."""
 
     partials: bool = False
-    """Can its tape compute local partials?"""
+    """Can the tape compute local partials?"""
 
     gone: Mapping[str, str] = MappingProxyType({})
-    """Capabilities that are off in this release of the framework, each with the private name that is missing."""
+    """The capabilities that are switched off in this release of the framework, each with the missing private name."""
 
     models: Models | None = None
     blocks: Blocks | None = None
     graphs: Callable[[Any, Any], GraphExecution | None] | None = None
-    """(target, session) -> the execution of a target that already is a graph, None for any other; raises BadOption."""
+    """(target, session) -> the execution of a target that is itself a graph; None for any other target. Raises
+    BadOption.
+    """
 
     state: type[State] = State
-    """What a program of this framework changes besides its results: see ``backprobe.backends.replay``."""
+    """The class that saves and restores the state that a program of this framework changes: see
+    ``backprobe.backends.replay``.
+    """
 
     guards: Guards | None = None
     function_watches: FunctionWatches | None = None
 
     variations: Callable[[], Variations] | None = None
-    """Creates an object that varies the arguments of a program, to see the effect of rounding."""
+    """Creates an object that varies the arguments of a program, to measure the effect of rounding."""
 
     memory: Callable[[Any], MemoryHearing] | None = None
     """(model or None) -> an object that observes the memory that a block keeps."""
 
     vectorized: Vectorized | None = None
-    """Runs a program on many samples at once, with a gradient for each."""
+    """Runs a program on many samples in one vectorized run, and returns a gradient for each sample."""
 
     bridged: Callable[[Any, Any], Any | None] | None = None
-    """(value, source) -> the value with additional history: that of a tensor, or of the tensors in a container.
+    """(value, source) -> the value with the history of ``source`` added, which is a tensor or a container of tensors.
 
-    Its numbers stay the same. None if it has no floating tensor that could get a history, as for a number or integers.
+    The numbers of the value stay the same. Returns None if the value has no floating tensor that could get a history,
+    for example a number or integers.
     """
 
     bridges: Callable[[], Bridges] | None = None
-    """Creates an object that builds such bridges in a whole program, and tells which gradients arrive over them."""
+    """Creates an object that builds bridges in a whole program, and reports which gradients arrive through them."""
 
     uncompiled: Callable[[], AbstractContextManager[object]] | None = None
-    """Within this context, what the program compiles runs as plain Python, and can be observed."""
+    """Within this context, functions that the program compiles run as plain Python, and can be observed."""
 
     traced_line: Callable[[BaseException], Source | None] | None = None
-    """The program's line of an error that ``uncompiled`` hides; None for any other error."""
+    """(error) -> the program's line of an error that is raised only because of ``uncompiled``; None for any other
+    error.
+    """
 
     recheck: Callable[[], Recheck] | None = None
-    """Creates an object that observes the calls of a program, and repeats them."""
+    """Creates an object that records the calls of a program, and repeats them."""
 
     hear_births: HearBirths | None = None
-    """Reports each operation that makes NaN or Inf from better operands, in a run made for this purpose."""
+    """Reports each operation that makes NaN from operands without NaN, or Inf from finite operands, in a run made for
+    this purpose.
+    """
 
     trials: Callable[[], Trials] | None = None
-    """Creates an object that runs one program on many numbers."""
+    """Creates an object that runs one program on many inputs."""
 
     errors: Callable[[BaseException, Any, Sequence[Any]], Failure | str | None] | None = None
-    """(error, tape, captures) -> the cause of the error, as facts or as a sentence; None if not known."""
+    """(error, tape, captures) -> the cause of the error, as facts or as a sentence; None if it is not known."""
 
     useless: Callable[[], UselessGradients] | None = None
     """Creates an object that observes the iterations of a program for gradients that exist but are useless."""
 
     useless_in_call: Callable[[RepeatedCall], Sequence[Note]] | None = None
-    """The same for one call of a function or model, which is made once or twice for this purpose.
+    """Finds useless gradients in one call of a function or model, which is made once or twice for this purpose.
 
     Raises whatever the program raises.
     """
 
     reduced: Callable[[Any], tuple[Any, ...] | None] | None = None
-    """(object) -> how to pickle it, if its own way would fail in another process; None for any other object."""
+    """(object) -> its ``__reduce__`` value, if the object's own would fail in another process; None for any other
+    object.
+    """
 
     graph_facts: Callable[[Any, Any], GraphFacts] | None = None
-    """(output, tensor) -> what the graph alone tells about them."""
+    """(output, tensor) -> the facts that the graph alone shows about them."""
 
     second_order: bool | None = None
     """Can the gradients of a recording be differentiated again? None if they cannot."""
 
     hessian: Callable[[GradientProgram], Product] | None = None
-    """(program) -> a function that multiplies the Hessian of its output by vectors. Raises NoGradient.
+    """(program) -> a function that multiplies the Hessian of the program's output by vectors. Raises NoGradient.
 
-    That function raises BadOption for a vector of another shape.
+    The returned function raises BadOption for a vector of another shape.
     """
 
     derivatives: Collection[str] = frozenset()
-    """The functions of the framework that receive a function and differentiate it."""
+    """The framework's functions that receive a function and differentiate it."""
 
     instead: Mapping[str, str] = MappingProxyType({})
-    """What to write instead of a capability that is None, if this framework has its own way."""
+    """By the name of a missing capability: the advice to print, if this framework has its own way to do the same."""
 
     edits: Mapping[str, Sequence[str]] = MappingProxyType({})
-    """What may replace something that cuts the graph, so that gradients pass: data for ``backprobe.remedies``.
+    """Replacements for code that cuts the graph, with which gradients flow: data for ``backprobe.remedies``.
 
     The key is a method or attribute by name (``.detach()``, ``.data``), a function by its path
     (``jax.lax.stop_gradient``; ``numpy.*`` is any function of that module), or, after ``with``, a context manager or
@@ -320,21 +339,23 @@ class Backend(Protocol):
 
     @property
     def watches(self) -> Watches | None:
-        """A property, because what it needs may take long to import."""
+        """The capability to watch models. It is a property, because importing its modules may take long."""
         return None
 
     @property
     def captures(self) -> Captures | None:
-        """The same for captures."""
+        """The capability to capture failed steps. It is a property, because importing its modules may take long."""
         return None
 
     @abstractmethod
     def tape(self, options: Options) -> Tape:
-        """A recording of one program."""
+        """Return a tape that records one program."""
 
     def refuse(self, target: Any, asked: str) -> None:
         """Raise Unsupported for a function or model for which the function and model forms would give wrong results."""
 
     def refuse_argument(self, value: Any, asked: str) -> None:
-        """Raise Unsupported for an argument, or a part of one, for which these forms would give wrong results."""
+        """Raise Unsupported for an argument, or a part of an argument, for which these forms would give wrong
+        results.
+        """
         self.refuse(value, asked)

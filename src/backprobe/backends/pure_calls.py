@@ -1,4 +1,6 @@
-"""Tells which calls can be repeated without side effects: they only compute, from values that they cannot change."""
+"""Decides which calls can be repeated without side effects: those that only compute, and cannot change their
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -26,23 +28,23 @@ MATHEMATICAL = ("_operator", "cmath", "math")
 
 
 def attribute_of(tensor: Any, name: str) -> Any:
-    """The value of ``tensor.T``, for example."""
+    """Return an attribute of a tensor, such as ``tensor.T``."""
     return getattr(tensor, name)
 
 
 def with_element(tensor: Any, index: Any, value: Any) -> Any:
-    """The tensor after ``tensor[index] = value``."""
+    """Return the tensor after ``tensor[index] = value``."""
     tensor[index] = value
     return tensor
 
 
 def items_of(tensor: Any) -> tuple[Any, ...]:
-    """The items of a tensor, by iteration."""
+    """Return the items of a tensor, by iteration."""
     return tuple(tensor)
 
 
 WITHOUT_CALL = (attribute_of, with_element, items_of)
-"""Functions that stand for computations on a tensor that are not written as a call or an operator."""
+"""The functions that represent computations on a tensor that are not written as a call or an operator."""
 FIXED: tuple[type, ...] = (
     int,
     float,
@@ -62,18 +64,18 @@ FIXED: tuple[type, ...] = (
     EllipsisType,
     NotImplementedType,
 )
-"""Types of values that a call can't change, or that are no state of the program, such as functions."""
+"""Types whose values a call cannot change, or whose values are not state of the program, such as functions."""
 
 
 def is_python_computing(function: Any) -> bool:
-    """Is it a builtin Python function that only computes, or one of ``WITHOUT_CALL``?
+    """Is the function a builtin of Python that only computes, or one of ``WITHOUT_CALL``?
 
-    A builtin method is neither, because it may change its object.
+    A builtin method does not count, because it may change its object.
 
     >>> is_python_computing(sum), is_python_computing(next), is_python_computing([1].pop)
     (True, False, False)
     """
-    if any(function is one for one in WITHOUT_CALL):  # an object may refuse to be hashed or compared
+    if any(function is one for one in WITHOUT_CALL):  # by identity: an object may refuse to be compared
         return True
     if not isinstance(function, BuiltinFunctionType) or not isinstance(function.__self__, ModuleType):
         return False
@@ -82,7 +84,7 @@ def is_python_computing(function: Any) -> bool:
 
 
 def why_not_kind(function: Any) -> Reason:
-    """The reason not to repeat a call of something other than a Python function."""
+    """Return why a call of a callable that is not a Python function is not repeated."""
     if isinstance(function, BuiltinFunctionType):
         owner = function.__self__
         if owner is None or isinstance(owner, ModuleType):
@@ -95,13 +97,13 @@ NOT_FOLLOWED = Reason("not_followed")
 
 
 def is_users(function: Any) -> bool:
-    """Is it a Python function outside of all installed packages?"""
+    """Is the callable a Python function outside of all installed packages?"""
     inner = innermost(function)
     return inner is not None and package(inner.__code__.co_filename) is None
 
 
 def why_not_python(function: Any) -> Reason | None:
-    """The reason not to call a function outside of the framework again; None if it may be called again."""
+    """Return why a function outside of the framework may not be called again; None if it may."""
     if innermost(function) is None:
         return why_not_kind(function)
     if isinstance(function, MethodType) and not isinstance(function.__self__, type):
@@ -110,10 +112,10 @@ def why_not_python(function: Any) -> Reason | None:
 
 
 def why_not_given(args: tuple[Any, ...], kwargs: Mapping[str, Any], is_copied: Callable[[Any], bool]) -> Reason | None:
-    """The reason not to repeat a call with these arguments: one is an object that the call might change.
+    """Return why a call with these arguments may not be repeated; None if it may.
 
-    None if there is no such object. ``is_copied`` tells for further objects that each repetition gets a copy, or cannot
-    change the object. The caller copies lists and dicts.
+    The reason is an argument that the call might change. ``is_copied`` says for other objects whether each repetition
+    gets a copy of the object, or cannot change it. The caller copies lists and dicts.
 
     >>> why_not_given((1.0, [slice(2)]), {}, lambda leaf: False)
     >>> why_not_given((1.0, iter([2.0])), {}, lambda leaf: False)
@@ -133,9 +135,9 @@ def why_not_given(args: tuple[Any, ...], kwargs: Mapping[str, Any], is_copied: C
 
 
 def closed_over(value: Any, deeper: int = 4) -> Iterator[Any]:
-    """The values in the closures of functions in a value, and in the closures of functions among these values.
+    """Yield the values in the closures of functions in a value, and in the closures of functions among those values.
 
-    A method counts as its object and the object's attributes.
+    For a method, yield its object and the attributes of its object.
     """
     for _, leaf in leaves(value):
         if isinstance(leaf, partial):
@@ -151,7 +153,7 @@ def closed_over(value: Any, deeper: int = 4) -> Iterator[Any]:
 
 
 def contents(cell: Any) -> Any:
-    """The content of a closure's cell; None if it is empty."""
+    """Return the content of a closure cell; None if the cell is empty."""
     try:
         return cell.cell_contents
     except ValueError:

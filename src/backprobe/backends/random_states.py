@@ -1,4 +1,4 @@
-"""Random states that a call may use: each as a function that reads it, and one that writes it."""
+"""The random states that a call may use. Each is a function that reads the state, and one that writes it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ OF_PYTHON: tuple[RandomState, ...] = (
 
 
 def generators_of_numpy(held: Iterable[Any]) -> list[RandomState]:
-    """The states of the NumPy and Python generators among the values that a program holds."""
+    """Return the states of the NumPy and Python generators among the values that a program holds."""
     return [_state(one) for one in {id(one): one for one in held if isinstance(one, GENERATORS)}.values()]
 
 
 @contextmanager
 def hearing_generators(made: Callable[[RandomState], None]) -> Iterator[None]:
-    """Within this context ``made`` receives the state of each new NumPy generator, before it has drawn."""
+    """Within this context ``made`` receives the state of each new NumPy generator, before the program draws from it."""
 
     def make(following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         generator = following(*args, **kwargs)
@@ -39,7 +39,7 @@ def hearing_generators(made: Callable[[RandomState], None]) -> Iterator[None]:
 
 
 def seed_python(seed: int) -> None:
-    """Reset the random numbers of Python and NumPy with a seed."""
+    """Seed the random numbers of Python and NumPy."""
     random.seed(seed)
     numpy.random.seed(seed % 2**32)
 
@@ -56,7 +56,7 @@ def _state(generator: Any) -> RandomState:
 
 
 class RandomNumbers:
-    """Random states as they are when this is made, for a call that is made again.
+    """The random states at the time when this object is created, for repeating a call later.
 
     >>> numbers = RandomNumbers(OF_PYTHON)
     >>> first = random.random()
@@ -69,14 +69,14 @@ class RandomNumbers:
         self.states = [(write, read()) for read, write in states]
 
     def restore(self) -> None:
-        """From now on random numbers repeat those drawn since this was made."""
+        """Restore the states, so that the same random numbers are drawn again."""
         for write, state in self.states:
             write(state)
 
 
 @contextmanager
 def put_back(states: Sequence[RandomState]) -> Iterator[None]:
-    """After this context random numbers come as if none had been drawn in it."""
+    """Restore the random states after this context, as if nothing had been drawn in it."""
     before = [read() for read, _ in states]
     try:
         yield

@@ -1,6 +1,6 @@
-"""The calls that a program makes, recorded so that each can be repeated: the interface of ``bp.check`` to a framework.
+"""Records the calls that a program makes, so that each can be repeated: the interface of ``bp.check`` to a framework.
 
-All comparisons are made in NumPy, in double precision, real or complex: nothing here knows a framework.
+All comparisons are made in NumPy, in double precision, real or complex. This file does not depend on a framework.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from backprobe.source.followed_calls import Callables
 METHODS = (BuiltinFunctionType, MethodType, MethodWrapperType)
 
 Program = Callable[[Any, Mapping[str, Any]], Any]
-"""A program, called with a target and its inputs; inputs named by a number are positional."""
+"""A program, called with a target and its inputs. Inputs whose names are numbers are positional."""
 
 Given = tuple[Any, tuple[Any, ...], Mapping[str, Any]]
-"""What a call computes from: the object that the function holds, the arguments, and the keyword arguments."""
+"""The operands of a call: the object to which the function is bound, the arguments, and the keyword arguments."""
 
 
 @dataclass(frozen=True)
 class Input:
-    """A floating tensor that a call received, with respect to which the call is differentiated.
+    """A floating tensor that a call received. The call is differentiated with respect to it.
 
-    ``place`` is the argument that contains it, by position or keyword, or empty for the object that the function holds;
-    ``path`` is where in that, empty for the argument itself.
+    ``place`` is the argument that contains the tensor, by position or keyword; it is empty for the object to which the
+    function is bound. ``path`` is the place inside that argument; it is empty if the argument is the tensor.
     """
 
     place: str
@@ -45,59 +45,68 @@ class Recheck(Callables):
     """One run of a program whose calls are recorded and repeated."""
 
     recorded: type[RecordedCall]
-    has_transforms = False  # does the call already know whether its derivative will be differentiated?
+    has_transforms = False  # is it known during a call whether its derivative will be differentiated?
 
     def __init__(self) -> None:
-        self.flows: list[tuple[str, bool]] = []  # what was differentiated; was its derivative written by hand?
+        self.flows: list[tuple[str, bool]] = []  # (differentiated function, was its derivative written by hand?)
         self.hooked: dict[str, None] = {}  # modules and tensors with hooks, which are not called again
-        self.differentiates_twice = False  # does the program compute gradients that are differentiated again?
-        self.remedy = ""  # what to do if nothing at all was differentiated
+        self.differentiates_twice = False  # does the program differentiate gradients that it has computed?
+        self.remedy = ""  # the advice if nothing at all was differentiated
 
     @abstractmethod
     def run(self, program: Program, target: Any, inputs: Mapping[str, Any], undo: list[Callable[[], None]]) -> None:
-        """Run a program with a target and its inputs, the floating ones made differentiable, as the probe does.
+        """Run a program with a target and its inputs. Floating inputs are made differentiable, as in a probe.
 
         ``undo`` receives functions that restore the leaves of the caller's own containers.
         """
 
     def paths(self, model: Any) -> Mapping[int, str]:
-        """The modules of a model by identity, and their paths."""
+        """Return the path of each module of a model, by the identity of the module."""
         return {}
 
     def opens(self, function: Any) -> bool:
-        """Is it a library's module that contains modules of the user, to be followed as well?"""
+        """Return whether the function is a library's module that contains modules of the user. The calls inside such a
+        module are recorded as well.
+        """
         return False
 
     @abstractmethod
     def is_whole(self, function: Any) -> bool:
-        """Is it a user's function with a custom derivative, to be checked as a whole?"""
+        """Return whether the function is the user's and has a custom derivative. Such a function is checked as a
+        whole.
+        """
 
     # derivatives that the program itself computes
 
     def differentiates(self, function: Any) -> int:
-        """How many times it differentiates the functions that it calls. For the result of ``jax.grad``, once."""
+        """Return how often the function differentiates the function inside it. For the result of ``jax.grad`` that is
+        once.
+        """
         return 0
 
     def differentiated_by(
         self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]] | None:
-        """If a function computes derivatives: the function that it differentiates, and that function's arguments. Else
-        None.
+        """For a function that computes derivatives, return the function that it differentiates and the arguments of
+        that function; None otherwise.
         """
         return None
 
     def unnoticed(self) -> AbstractContextManager[None]:
-        """Within this context a function of the program is called once more, with the same random numbers."""
+        """Within this context a function of the program is called once more, with the same random numbers, and is not
+        recorded.
+        """
         return nullcontext()
 
     def is_differentiated_twice(self, since: int, until: int) -> bool:
-        """Is a gradient that the program differentiates computed through operations made in this interval?"""
+        """Does the program differentiate a gradient that was computed by operations in this interval?"""
         return True
 
     # calls
 
     def record(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> RecordedCall | Reason | None:
-        """A call is about to be made. Returns None if it can't be differentiated; a reason if it can't be checked.
+        """Called when a call is about to be made. Returns None if it cannot be differentiated, and a reason if it
+        cannot be checked.
 
         The reason is dropped if the call turns out to differentiate nothing.
         """
@@ -110,19 +119,21 @@ class Recheck(Callables):
         tensors = [leaf for _, leaf in self.leaves(given) if self.is_tensor(leaf)]
         reason = self.why_not(function, tensors) or why_not_given(args, kwargs, self.is_copied)
         if reason is None and not self.is_custom(function) and not any(map(self.is_differentiated, tensors)):
-            return Reason("held")  # nothing that it differentiates is an argument
+            return Reason("held")  # no differentiated value is an argument
         return reason or self.recorded(self, function, pure, given)
 
     def record_inside(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> RecordedCall | Reason:
-        """The same for a function passed to a transform, which may call it several times in any case."""
+        """Record a call of a function that was passed to a transform. The transform may call it several times in any
+        case.
+        """
         pure, held = self.split(function)
         return why_not_given(args, kwargs, self.is_copied) or self.recorded(self, function, pure, (held, args, kwargs))
 
     def split(self, function: Any) -> tuple[Callable[..., Any], Any]:
-        """Splits a function into a function of the held object and the arguments, and that object, or None if there is
-        none.
+        """Split a function into a function that also receives the bound object, and that object, which is None if there
+        is none.
 
-        Here the object is the tensor to which a method belongs.
+        In this base class the bound object is the tensor to which a method belongs.
         """
         owner = self.owner(function)
         if owner is None:
@@ -131,30 +142,30 @@ class Recheck(Callables):
         return getattr(function, "__func__", by_name), owner
 
     def owner(self, function: Any) -> Any:
-        """The tensor to which a method belongs; None for any other function."""
+        """Return the tensor to which a method belongs; None for any other function."""
         owner = getattr(function, "__self__", None) if isinstance(function, METHODS) else None
         return owner if self.is_tensor(owner) else None
 
     @abstractmethod
     def why_not(self, function: Any, tensors: Sequence[Any]) -> Reason | None:
-        """Why a function is not called again: it might have effects elsewhere. None if it may be."""
+        """Return why a function may not be called again, such as possible side effects; None if it may."""
 
     @abstractmethod
     def is_copied(self, leaf: Any) -> bool:
-        """Does each repetition get its own copy of this argument, or is it unable to change it?"""
+        """Does each repetition get its own copy of this argument, or can it not change the argument?"""
 
     @abstractmethod
     def is_custom(self, function: Any) -> bool:
-        """Does it have a derivative that was written by hand?"""
+        """Does the function have a derivative that was written by hand?"""
 
     # tensors
 
     def leaves(self, value: Any) -> Iterable[tuple[str, Any]]:
-        """The contents of a container, each with its path."""
+        """Return the contents of a container, each with its path."""
         return leaves(value)
 
     def refilled(self, value: Any, replace: Callable[[Any], Any]) -> Any:
-        """A copy of a container with each leaf replaced."""
+        """Return a copy of a container with each leaf replaced."""
         return refilled(value, replace)
 
     @abstractmethod
@@ -166,47 +177,51 @@ class Recheck(Callables):
     # bookkeeping
 
     def now(self) -> int:
-        """A number that grows with each differentiated operation."""
+        """Return a number that grows with each differentiated operation."""
         return len(self.flows)
 
     def account_for(self, since: int) -> None:
-        """A call made since then is accounted for: checked, or not checked for a reason, or skipped."""
+        """Forget the operations since then, because the call that made them was checked, skipped, or reported as not
+        checkable.
+        """
         del self.flows[since:]
 
     def unaccounted(self) -> Sequence[tuple[str, bool]]:
-        """What was differentiated, and is not accounted for."""
+        """Return the differentiated operations that are not accounted for."""
         return self.flows
 
     @abstractmethod
     def release(self) -> None:
-        """Release all that is held."""
+        """Release all tensors that are held."""
 
 
 class RecordedCall(ABC):
-    """A call that is about to be made; once it has returned, a function of numbers that can be repeated on copies.
+    """A call that is about to be made. After it has returned, it can be repeated as a function of numbers, on copies.
 
-    Then ``inputs`` are its differentiated inputs, by identity. ``epsilon`` is the rounding of the least precise dtype
-    among inputs, outputs, and casts in between, as far as seen. ``is_custom`` says that its derivative, or that of
-    something inside it, is written by hand; ``may_have_rules`` that there may be such a derivative unseen; ``derives``
-    that it differentiates itself. ``notes`` tell how it was repeated: in which precision, with which random state.
+    ``inputs`` are the differentiated inputs of the call, by identity. ``epsilon`` is the rounding of the least precise
+    dtype among inputs, outputs, and casts in between, as far as these are seen. ``is_custom`` says that the derivative
+    of the call, or of something inside it, is written by hand. ``may_have_rules`` says that such a derivative may exist
+    unseen. ``derives`` says that the call itself differentiates. ``notes`` say how the call was repeated: in which
+    precision, and with which random state.
     """
 
     def __init__(self, recheck: Recheck, function: Any, pure: Callable[..., Any], given: Given) -> None:
         self.recheck, self.function, self.pure = recheck, function, pure
-        self.given: Given = recheck.refilled(given, lambda leaf: leaf)  # the call may also write to its containers
+        self.given: Given = recheck.refilled(given, lambda leaf: leaf)  # copied: the call may write to containers
         self.tensors = {id(leaf): self.kept(leaf) for _, leaf in recheck.leaves(self.given) if recheck.is_tensor(leaf)}
-        self.constants: dict[int, Any] = {}  # the substitute for each tensor that is not an input
+        self.constants: dict[int, Any] = {}  # by identity: the substitute for each tensor that is not an input
         self.inputs: dict[int, Input] = {}
-        self.values: list[Any] = []  # for each input a float64 or complex128 array
-        self.outputs: frozenset[str] = frozenset()  # the paths of the differentiated ones
+        self.values: list[Any] = []  # for each input, a float64 or complex128 array
+        self.outputs: frozenset[str] = frozenset()  # the paths of the differentiated outputs
         self.notes: list[Reason] = []
         self.is_custom, self.may_have_rules, self.derives = recheck.is_custom(function), False, False
         self.double, self.epsilon = True, 0.0
 
     def returned(self, result: Any) -> RecordedCall | Reason | None:
-        """The call has returned. Returns None if nothing is differentiated; a reason if it can't be repeated.
+        """Called after the call has returned. Returns None if nothing is differentiated, and a reason if the call
+        cannot be repeated.
 
-        It is repeated in double precision, or in its own if that fails.
+        The call is repeated in double precision, or in its own precision if double fails.
         """
         differentiated = self.recheck.is_differentiated
         self.outputs = frozenset(path for path, leaf in self.recheck.leaves(result) if differentiated(leaf))
@@ -225,8 +240,8 @@ class RecordedCall(ABC):
         return reason
 
     def _why_it_fails(self) -> Reason | None:
-        # Make the call once. Returns why that fails, or None; afterwards coarse casts and custom derivatives inside are
-        # known.
+        # Make the call once. Return why it fails, or None if it succeeds. Afterwards coarse casts and custom
+        # derivatives inside the call are known.
         try:
             self._take_inputs()
             outputs, coarsest = self.attempt()
@@ -244,67 +259,70 @@ class RecordedCall(ABC):
         for place, value in {"": held, **{str(at): arg for at, arg in enumerate(args)}, **kwargs}.items():
             for path, leaf in self.recheck.leaves(value):
                 if self.recheck.is_differentiated(leaf) and id(leaf) not in self.inputs:
-                    path = path.replace("`", "")  # names need them, but the source does not have them
+                    path = path.replace("`", "")  # the source does not have back-quotes of names
                     self.inputs[id(leaf)] = Input(place, path)
                     self.values.append(self.numbers(self.constants[id(leaf)]))
 
     def call(self, made: Mapping[int, Any]) -> list[Any]:
-        """Make the call with these tensors in place of those it received. Returns its outputs."""
+        """Make the call with these tensors instead of the original ones, by identity. Returns its outputs."""
         held, args, kwargs = self.recheck.refilled(self.given, lambda leaf: made.get(id(leaf), leaf))
         result = self.pure(held, *args, **kwargs)
         return [leaf for path, leaf in self.recheck.leaves(result) if path in self.outputs]
 
     def why_not_again(self) -> Reason | None:
-        """Why it can't be repeated, as far as known now that it has returned."""
+        """Return why the call cannot be repeated, as far as known after it has returned."""
         return None
 
     def is_captured(self, leaf: Any) -> bool:
-        """Does a function close over a differentiated value, so that the derivative with respect to it is compared
-        nowhere?
+        """Return whether the leaf is a differentiated value in the closure of a function. The derivative with respect
+        to such a value is not checked.
         """
         return self.recheck.is_differentiated(leaf)
 
     @abstractmethod
     def kept(self, tensor: Any) -> Any:
-        """A copy of a tensor from before the call, which may write to it."""
+        """Return a copy of a tensor, made before the call, which may write to it."""
 
     @abstractmethod
     def cast(self, tensor: Any) -> Any:
-        """The tensor in double precision, if the call is made in double precision."""
+        """Return the tensor in double precision if the call is made in double precision."""
 
     @abstractmethod
     def rounding(self, tensor: Any) -> float: ...
 
     @abstractmethod
     def numbers(self, tensor: Any) -> Any:
-        """The tensor's numbers as a float64 or complex128 array."""
+        """Return the tensor's numbers as a float64 or complex128 array."""
 
     def all_numbers(self, found: Sequence[Any]) -> list[Any]:
-        """The numbers of each gradient; None for one that does not exist."""
+        """Return the numbers of each gradient; None for a gradient that does not exist."""
         return [None if one is None else self.numbers(one) for one in found]
 
     @abstractmethod
     def attempt(self) -> tuple[list[Any], float]:
-        """Make the call once, on the original inputs. Returns the outputs, and the rounding of the coarsest cast
-        inside.
+        """Make the call once, on the original inputs. Returns the outputs, and the rounding of the coarsest cast inside
+        the call.
         """
 
     @abstractmethod
     def pull_twice(self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]) -> list[Any]:
-        """The vector-Jacobian product of ``pull``, with respect to each input and then each cotangent."""
+        """Return the vector-Jacobian product of ``pull``, with respect to each input and then each cotangent."""
 
     @abstractmethod
     def run(self, values: Sequence[Any]) -> list[Any]:
-        """The differentiated outputs at these values of the inputs. Raises whatever the call raises."""
+        """Return the differentiated outputs at these values of the inputs. Raises whatever the call raises."""
 
     def push(self, values: Sequence[Any], at: int, direction: Any) -> list[Any] | None:
-        """The change of the outputs along a direction of one input, by forward mode; None if there is no such mode."""
+        """Return the directional derivative of the outputs for one input, by forward mode; None if there is no forward
+        mode.
+        """
         return None
 
     @abstractmethod
     def pull(self, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-        """The vector-Jacobian product with respect to each input, by the framework; None for an input without one.
+        """Return the vector-Jacobian product with respect to each input, computed by the framework; None for an input
+        without one.
 
-        For complex values it is the gradient of the real part of the inner product with the cotangents, in PyTorch's
+        For complex values, return the gradient of the real part of the inner product with the cotangents, in PyTorch's
         convention.
         """

@@ -1,4 +1,4 @@
-"""The one refusal for each capability that a backend lacks: what the user asked for, and what to write instead."""
+"""The errors for capabilities that a backend lacks: what the user asked for, and what to write instead."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ MISSING = {
         "bp.explain(bp.probe(f, nonfinite=True)(x)), at the inputs that you have",
     ),
 }
-"""The refusal of each capability that a backend may lack, as the user sees it: headline, reason, and what to write."""
+"""By the name of a capability: the headline, reason and advice of the error that is raised if a backend lacks it."""
 
 
 def refuse(backend: Backend, capability: str, asked: str, calls: Sequence[DerivativeCall] = ()) -> NoReturn:
-    """Raise Unsupported for a capability that is None. ``calls`` are the program's calls that differentiate."""
+    """Raise Unsupported for a capability that is None. ``calls`` are the program's own calls that differentiate."""
     headline, why, next = MISSING[capability]
     if capability in backend.gone:
         why = f"it needs {backend.gone[capability]}, which this release of {{}} does not have"

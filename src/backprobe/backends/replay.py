@@ -1,20 +1,21 @@
-"""Replay: a program runs again, each time as it would have run now, and leaves everything as it was.
+"""Replay runs a program again. Each run begins in the same state, and that state is restored afterwards.
 
-What is put back after each run, also after one that ends with an error or is interrupted:
+The following is restored after each run, also if the run ends with an error or is interrupted:
 
-- random states: of Python, NumPy and the framework, and of generators that the program holds or is given
-- of modules, whenever the program comes to them: buffers, modes, hooks, attributes, which parameters they have
-- of parameters, and of tensors that the program holds or is given: their numbers, ``.grad`` and ``requires_grad``
-- of optimizers: their state and their groups
+- random states: of Python, NumPy and the framework, and of generators that the program holds or receives
+- of modules, when the program reaches them: buffers, modes, hooks, attributes, and the set of their parameters
+- of parameters, and of tensors that the program holds or receives: their numbers, ``.grad`` and ``requires_grad``
+- of optimizers: their state and their parameter groups
 - of Variables in TensorFlow and Flax NNX: their values
+- of Python objects that the program holds or receives: attributes, items, globals, closure cells, and NumPy arrays
 
-- of Python's objects that the program holds or is given: attributes, items, globals, cells, and NumPy's arrays
+Other state is not restored: files that the program writes; state that a compiled or C++ module changes; tensors and
+arrays of more than 64 MB that are not parameters. Results and errors of the program are returned and raised as usual.
+Items that a run takes from an iterator, a queue or a file are gone. Then no other run is made, because it would get
+other items.
 
-Not put back: what is no part of this, as a file that is written; what a compiled or C++ module changes; tensors and
-arrays of more than 64 MB that are no parameters. Results and errors of the program come as they are. What a run takes
-from an iterator, a queue or a file is gone: then there is no other run, which would be given something else.
-
-This file has the contract, and what is the same in every framework; ``state.py`` of each backend has the rest.
+This file has the contract, and the part that is the same in every framework. The rest is in each backend's
+``state.py``.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ if TYPE_CHECKING:
 
 
 class State:
-    """State of a program that a run may change: some of it found beforehand, some when the run reaches it."""
+    """The state of a program that a run may change. Some of it is found before the run, some when the run reaches
+    it.
+    """
 
     def __init__(self, target: Any, given: Any = (), *, draws_anew: bool = True) -> None:
         self.target, self.given, self.draws_anew = target, given, draws_anew
         self.lasting: dict[int, Any] = {}
-        """Copies of large tensors, by identity, kept from one run to the next."""
+        """Copies of large tensors, by identity, which are kept from one run to the next."""
 
     @cached_property
     def held(self) -> Sequence[Any]:
@@ -49,21 +52,21 @@ class State:
 
     @cached_property
     def reached(self) -> Sequence[Any]:
-        """These values, and all that they lead to, also through objects of libraries."""
-        from backprobe.backends.held_objects import reached_from  # which imports NumPy
+        """The values in ``held``, and all objects that they refer to, also through objects of libraries."""
+        from backprobe.backends.held_objects import reached_from  # imported here because it imports NumPy
 
         given = list(self.given)
         return [*reached_from([self.target, *given, *self.held, *self.further()], self.is_known)]
 
     @cached_property
     def sources(self) -> Sequence[Any]:
-        """Those of them that give something else at each request, as an iterator does."""
+        """The objects in ``reached`` that return another item at each request, such as iterators."""
         return sources(self.reached)
 
     @cached_property
     def holders(self) -> Sequence[Any]:
         """The objects reached without opening copyable iterators; empty if there are no such iterators."""
-        from backprobe.backends.held_objects import reached_from  # which imports NumPy
+        from backprobe.backends.held_objects import reached_from  # imported here because it imports NumPy
 
         if not any(map(is_copyable, self.reached)):
             return ()
@@ -72,19 +75,21 @@ class State:
 
     @cached_property
     def lost(self) -> Sequence[Any]:
-        """The objects that it holds and no undo can restore: generators, streams, iterators that cannot be copied."""
-        from backprobe.backends.held_objects import places  # which imports NumPy
+        """The held objects whose state cannot be restored: generators, streams, and iterators that cannot be copied."""
+        from backprobe.backends.held_objects import places  # imported here because it imports NumPy
 
         copies = copies_of(self.holders, places)
         return [one for one in self.held if is_lost(one) and id(one) not in copies]
 
     def further(self) -> Iterable[Any]:
-        """Other objects that the framework's objects hold, such as functions called in backward."""
+        """Return other objects that the framework's objects hold, such as functions called in backward."""
         return ()
 
     def keep_objects(self, kept: Kept) -> None:
-        """Keep what a run may change of Python's own objects; from now on these hold copies of iterators."""
-        from backprobe.backends.held_objects import keep_object, places  # which imports NumPy
+        """Save the state of Python objects that a run may change. From now on these objects hold copies of their
+        iterators.
+        """
+        from backprobe.backends.held_objects import keep_object, places  # imported here because it imports NumPy
 
         for one in self.reached:
             if not self.is_known(one):
@@ -93,39 +98,41 @@ class State:
 
     @staticmethod
     def modes() -> Callable[[], AbstractContextManager[object]]:
-        """A factory of contexts with the present modes of the framework, so that a later run begins in these."""
+        """Return a factory of contexts that set the framework's present modes, so that a later run begins with the same
+        modes.
+        """
         return nullcontext
 
     def random_states(self) -> Sequence[RandomState]:
-        """The random states that the program may draw from."""
-        from backprobe.backends.random_states import OF_PYTHON, generators_of_numpy  # which imports NumPy
+        """Return the random states that the program may draw from."""
+        from backprobe.backends.random_states import OF_PYTHON, generators_of_numpy  # here: it imports NumPy
 
         return [*OF_PYTHON, *generators_of_numpy(self.reached)]
 
     def effect(self) -> str:
-        """An outside effect that running the program again would have; empty if none is known."""
+        """Return the side effect outside of the process that another run would have; empty if none is known."""
         return ""
 
     def is_known(self, value: Any) -> bool:
-        """Is it an object of the framework, whose state is kept otherwise, or has no state?"""
+        """Is the value an object of the framework? Its state is saved elsewhere, or it has none."""
         return False
 
     def hearing(self, kept: Kept, seed: int | None) -> AbstractContextManager[None]:
         """Within this context ``kept`` receives state that the program reaches and may change, before it changes.
 
-        With a seed, random numbers of the framework begin with it. Without one they repeat in each run, even if the run
-        consumes a seed. This does not hold if the caller restores random numbers itself and passes
-        ``draws_anew=False``.
+        With a seed, the framework's random numbers begin with this seed. Without one they are the same in each run,
+        even if the run consumes a seed. If the caller restores random numbers itself, it passes ``draws_anew=False``,
+        and random numbers are left alone here.
         """
         return nullcontext()
 
 
 class HasState(Protocol):
-    """A backend, as far as replay needs it."""
+    """The part of a backend that replay needs."""
 
     @property
     def state(self) -> type[State]:
-        """The class that knows the state of its programs."""
+        """The class that saves and restores the state of this backend's programs."""
 
 
 class Replay:
@@ -153,21 +160,23 @@ class Replay:
         draws_anew: bool = True,
         taken: dict[int, Any] | None = None,
     ) -> None:
-        """``taken`` is that of another program that runs before this one: both may take from the same iterator."""
+        """``taken`` may be shared with another program that runs before this one, because both may read from the same
+        iterator.
+        """
         self.state = backend.state(target, (tuple(args), tuple((kwargs or {}).values())), draws_anew=draws_anew)
         self.seed = seed
         self.taken = {} if taken is None else taken
-        """The iterators, queues and files from which a run has taken, by identity."""
+        """The iterators, queues and files from which a run has taken items, by identity."""
 
-        self.made: list[RandomState] = []  # of generators that the program made in an earlier run, and may hold
+        self.made: list[RandomState] = []  # states of generators that the program created in an earlier run
 
     @contextmanager
     def run(self) -> Iterator[None]:
         """Within this context the program runs as if for the first time; afterwards its state is as if it had not run.
 
-        Raises UsedUp if an earlier run has taken from an iterator, or the like, that the program holds.
+        Raises UsedUp if an earlier run has taken items from an iterator, queue or file that the program holds.
         """
-        from backprobe.backends.random_states import hearing_generators, seed_python  # which import NumPy
+        from backprobe.backends.random_states import hearing_generators, seed_python  # here: they import NumPy
 
         def made(state: RandomState) -> None:
             kept.keep(state)
@@ -193,6 +202,6 @@ class Replay:
             try:
                 kept.put_back()
             except BaseException:
-                kept.put_back()  # if the first call was interrupted before it began
+                kept.put_back()  # the first call may have been interrupted before it began
                 raise
             self.state.lasting = kept.lasting

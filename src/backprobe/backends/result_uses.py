@@ -1,7 +1,7 @@
-"""Uses of a call's result, or of a parameter, in the function that has it: read from the source, nothing is run.
+"""Finds how a function uses the result of a call, or a parameter, by reading the source. Nothing is run.
 
-Only what the text proves is reported. A name is followed from statement to statement, until each of its uses takes the
-value out of the graph. If one of them may pass the value on, it is unknown where it ends.
+Only uses that the text proves are reported. A name is followed from statement to statement until each of its uses takes
+the value out of the graph. If one use may pass the value on, nothing is reported.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from backprobe.record.training import ModuleCall
 from backprobe.source.by_code import by_code
 from backprobe.source.user_code import package
 
-MOST = 8  # names that are followed
+MOST = 8  # the most names that are followed
 NOT_PASSED_ON = (
     "shape",
     "detach",
@@ -49,7 +49,7 @@ BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def uses_of_result(instruction: Instruction) -> tuple[ModuleCall, ...]:
-    """The statements where the result of a call ends up; empty if that is not known."""
+    """Return the statements in which the result of a call ends; empty if they are not known."""
     site = site_at(*instruction)
     if site is None:
         return ()
@@ -64,8 +64,8 @@ def uses_of_result(instruction: Instruction) -> tuple[ModuleCall, ...]:
 
 
 def dropped(instructions: Iterable[Instruction]) -> ModuleCall | None:
-    """Of nested calls, the innermost first, the one whose result no statement uses. Calls that are directly returned
-    are skipped.
+    """Return, of these nested calls, the one whose result no statement uses. The innermost call comes first, and calls
+    that are directly returned are skipped.
     """
     for instruction in instructions:
         site = site_at(*instruction)
@@ -86,7 +86,9 @@ def dropped(instructions: Iterable[Instruction]) -> ModuleCall | None:
 
 @by_code(1024)
 def dropping(code: CodeType) -> frozenset[int]:
-    """The instructions of the program's own code whose result is dropped at once, as in an expression statement."""
+    """Return the offsets of the instructions whose result the program's code drops immediately, as in an expression
+    statement.
+    """
     if package(code.co_filename) is not None:
         return frozenset()
     pairs = pairwise(dis.get_instructions(code))
@@ -95,14 +97,14 @@ def dropping(code: CodeType) -> frozenset[int]:
             offset
             for one, after in pairs
             if after.opname == "POP_TOP"
-            # while a Python function runs, its caller is at the end of the call instruction
+            # while a Python function runs, its caller's offset is at the end of the call instruction
             for offset in range(one.offset, after.offset, 2)
         }
     )
 
 
 def uses_of_parameter(code: CodeType, name: str) -> tuple[ModuleCall, ...]:
-    """The statements of a module's forward that mention its parameter, if each of them takes its value out of the
+    """Return the statements of a module's forward that mention its parameter, if all of them take its value out of the
     graph.
     """
     found = tuple(mentions(code, name))
@@ -111,8 +113,8 @@ def uses_of_parameter(code: CodeType, name: str) -> tuple[ModuleCall, ...]:
 
 
 def call_under_mode(instruction: Instruction, mode: str) -> tuple[ModuleCall, ...]:
-    """The statement of a call that ran while gradients were switched off, and the ``with`` around it that did so, if
-    any.
+    """Return the statement of a call that ran with gradients disabled, and the ``with`` around it that disabled them,
+    if there is one.
     """
     site = site_at(*instruction)
     if site is None:
@@ -122,7 +124,7 @@ def call_under_mode(instruction: Instruction, mode: str) -> tuple[ModuleCall, ..
 
 
 def _followed(file: str, site: InstructionSite, most: int) -> tuple[ModuleCall, ...]:
-    # The statements where a value that a statement binds ends up; empty if one of them may pass it on.
+    # Return the statements in which the value that a statement binds ends; empty if one of them may pass the value on.
     name = _bound(site.statement)
     after = _after(site.statement, name, site.above) if name and most else None
     if after is None:
@@ -148,10 +150,10 @@ class _Ways:
     def __init__(self, file: str, name: str, above: dict[ast.AST, ast.AST], most: int) -> None:
         self.file, self.name, self.above, self.most = file, name, above, most
         self.ends: list[ModuleCall] = []
-        self.is_open = False  # may one of them lead on?
+        self.is_open = False  # may one of the statements pass the value on?
 
     def through(self, statements: Sequence[ast.AST]) -> bool:
-        # Go through statements in order. Returns whether the name holds another value at their end.
+        # Follow the statements in order. Return whether the name is bound to another value after them.
         return any(self._is_over(statement) for statement in statements)
 
     def _is_over(self, statement: ast.AST) -> bool:
@@ -162,7 +164,7 @@ class _Ways:
         inside = statements_of(statement, "body")
         if isinstance(statement, ast.With):
             return self.through(inside)
-        if inside:  # the text does not tell whether this body runs
+        if inside:  # the text does not show whether this body runs
             self.is_open |= any(self.name in names_in(one) for one in ast.walk(statement) if isinstance(one, ast.stmt))
         return isinstance(statement, ast.stmt) and _bound(statement) == self.name
 
@@ -170,7 +172,8 @@ class _Ways:
 def _ends(
     file: str, statement: ast.stmt, name: str, above: dict[ast.AST, ast.AST], most: int
 ) -> list[ModuleCall] | None:
-    # Where a statement that reads a name ends the value; None if it may pass the value on.
+    # Return the calls in which a statement that reads a name ends the value; None if the statement may pass the value
+    # on.
     source, around = source_of(file, statement), _switched(file, statement, above)
     if around is not None:
         return [ModuleCall(source, name, "torch.no_grad()", around)]
@@ -185,7 +188,7 @@ def _ends(
 
 
 def _switched(file: str, statement: ast.stmt, above: dict[ast.AST, ast.AST]) -> Source | None:
-    # The ``with`` in the same function that switches gradients off for a statement.
+    # Return the ``with`` statement in the same function that disables gradients for a statement.
     node: ast.AST = statement
     while node in above and not isinstance(node, FUNCTIONS):
         node = above[node]
@@ -199,7 +202,7 @@ def _switches(context: str) -> bool:
 
 
 def _bound(statement: Code) -> str:
-    # The one name to which a statement binds what it computes, if it does nothing else.
+    # Return the only name to which a statement binds its result, if the statement does nothing else.
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
             return name
@@ -207,9 +210,9 @@ def _bound(statement: Code) -> str:
 
 
 def _after(statement: Code, name: str, above: dict[ast.AST, ast.AST]) -> list[Sequence[ast.AST]] | None:
-    # The statements after the one that binds a name, and after each compound statement around it.
+    # Return the statements after the one that binds a name, and after each compound statement around it.
     #
-    # None in a loop, where earlier statements also run later, and if nested functions may read the name.
+    # Return None inside a loop, where earlier statements also run later, and if nested functions may read the name.
     found: list[Sequence[ast.AST]] = []
     node: ast.AST = statement
     while node in above and not isinstance(node, FUNCTIONS):
@@ -233,7 +236,7 @@ def _is_read_inside(function: ast.AST, name: str) -> bool:
 
 
 def names_in(statement: ast.stmt) -> set[str]:
-    """The names that a statement itself reads, without those in its body."""
+    """Return the names that a statement itself reads, without those read in its body."""
     nested = {id(inner) for block in BLOCKS for one in statements_of(statement, block) for inner in ast.walk(one)}
     nodes = [node for node in ast.walk(statement) if id(node) not in nested and isinstance(node, ast.Name)]
     updated = isinstance(statement, ast.AugAssign)
@@ -241,6 +244,6 @@ def names_in(statement: ast.stmt) -> set[str]:
 
 
 def statements_of(statement: ast.AST, block: str) -> Sequence[ast.AST]:
-    """The statements in a block of a compound statement, such as its ``body``."""
+    """Return the statements in a block of a compound statement, such as its ``body``."""
     found = getattr(statement, block, None)
     return found if isinstance(found, list) else ()

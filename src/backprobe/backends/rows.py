@@ -1,4 +1,4 @@
-"""Arrays that are read in chunks: stored bits become numbers chunk by chunk, never as a whole."""
+"""Arrays that are read in chunks. Stored bits are converted to numbers chunk by chunk, never for the whole array."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import numpy
 
 CHUNK = 1 << 15
-"""In elements: chunks of two arrays, and their difference, fit into a cache together."""
+"""The number of elements of a chunk: chunks of two arrays, and their difference, fit into a CPU cache together."""
 
 RELEASED = 1 << 6
-"""After reading so many chunks of a file, the memory for them is released."""
+"""The number of chunks of a file after which the memory of the chunks is released."""
 
 BFLOAT16 = "bfloat16"
 WIDE = {
@@ -23,12 +23,12 @@ WIDE = {
     "complex64": numpy.complex64,
     "complex128": numpy.complex128,
 }
-"""By dtype: the dtype in which NumPy computes with its numbers. All others become float64."""
+"""By dtype: the dtype in which NumPy computes with its numbers. Other dtypes are computed in float64."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """An array of any strides, and the dtype of its numbers: ``stored`` has those of bfloat16 as their 16 bits.
+    """An array with any strides, and the dtype of its numbers. For bfloat16, ``stored`` is a uint16 array of the bits.
 
     >>> bits = Rows(numpy.array([0x3F80, 0xC000], numpy.uint16), "bfloat16")
     >>> bits.array(), bits.shape
@@ -40,7 +40,7 @@ class Rows:
 
     @classmethod
     def of(cls, array: Any) -> Rows:
-        """The ``Rows`` of a NumPy array; bfloat16, as the ml_dtypes package has it, is stored as its bits."""
+        """Return the ``Rows`` of a NumPy array. bfloat16 of the ml_dtypes package is stored as bits."""
         dtype = str(array.dtype)
         return cls(array.view(numpy.uint16) if dtype == BFLOAT16 else array, dtype)
 
@@ -66,7 +66,7 @@ class Rows:
 
     @property
     def place(self) -> tuple[int, Any]:
-        """Its address in memory, and its strides."""
+        """The address in memory, and the strides."""
         return self.stored.__array_interface__["data"][0], self.stored.strides
 
     def transpose(self, axes: Sequence[int] | None = None) -> Rows:
@@ -76,13 +76,13 @@ class Rows:
         return Rows(self.stored.reshape(shape), self.dtype)
 
     def array(self) -> Any:
-        """All of its numbers, in its own dtype if NumPy can compute in it, else in float32."""
+        """Return all numbers as one array, in their own dtype if NumPy can compute in it, else in float32."""
         if self.dtype in ("float16", BFLOAT16):
             return self.numbers(self.stored)
         return self.stored
 
     def at(self, index: tuple[int, ...]) -> Any:
-        """One number as a Python number."""
+        """Return one number as a Python number."""
         return (
             self.numbers(self.stored[index].reshape(1))[0].item()
             if self.dtype == BFLOAT16
@@ -90,7 +90,7 @@ class Rows:
         )
 
     def numbers(self, chunk: Any) -> Any:
-        """The numbers of a part of what is stored, in a dtype in which NumPy computes."""
+        """Return the numbers of a part of ``stored``, in a dtype in which NumPy computes."""
         if self.dtype == BFLOAT16:
             return (chunk.astype(numpy.uint32) << 16).view(numpy.float32)
         return chunk.astype(WIDE.get(self.dtype, numpy.float64), copy=False)
@@ -100,7 +100,8 @@ class Rows:
 
 
 def in_memory(a: Rows, b: Rows) -> tuple[Rows, Rows, Sequence[int]]:
-    """Two arrays of one shape with their axes in the order in which both lie in memory, if there is one; and the axes.
+    """Return two arrays of one shape with their axes sorted so that both are contiguous in memory, and the order of
+    axes. If there is no such order, return them unchanged.
 
     >>> a = Rows.of(numpy.zeros((3, 2)).T)
     >>> in_memory(a, a)[2], in_memory(a, Rows.of(numpy.zeros((2, 3))))[2]
@@ -117,7 +118,7 @@ def in_memory(a: Rows, b: Rows) -> tuple[Rows, Rows, Sequence[int]]:
 
 
 def index_of(flat: int, shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
-    """The index of an element of an array with this shape, by its place in the order of these axes.
+    """Return the index of an element in an array of this shape, from its flat position in the order of these axes.
 
     >>> index_of(1, (2, 3), [1, 0])
     (1, 0)
@@ -127,9 +128,9 @@ def index_of(flat: int, shape: Sequence[int], axes: Sequence[int]) -> tuple[int,
 
 
 def together(a: Rows, b: Rows) -> Iterator[tuple[Any, Any]]:
-    """What is stored of two arrays of one shape, in the order of their indices, in rows of the same length.
+    """Yield the stored parts of two arrays of one shape, in the order of their indices, in pairs of the same length.
 
-    Of files that are mapped into memory no more than some chunks stay there.
+    If the arrays are files mapped into memory, only a few chunks stay in memory.
     """
     files = [found for one in (a, b) if (found := _mapping(one.stored)) is not None]
     for number, pair in enumerate(_pairs(a.stored, b.stored), 1):
@@ -151,14 +152,14 @@ def _pairs(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _mapping(array: Any) -> mmap.mmap | None:
-    # The file on which an array lies.
+    # Return the memory-mapped file that holds an array; None if there is none.
     while array is not None and not isinstance(array, mmap.mmap):
         array = getattr(array, "base", None)
     return array
 
 
 def _release(files: Sequence[mmap.mmap]) -> None:
-    # Release the memory into which files were read; it is read again when needed.
+    # Release the memory into which the files were read. It is read again when needed.
     for file in files:
         if hasattr(mmap, "MADV_DONTNEED"):
             file.madvise(mmap.MADV_DONTNEED)

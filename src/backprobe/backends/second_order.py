@@ -10,27 +10,31 @@ from backprobe.record.brief import kind, written
 from backprobe.record.entries import Entry
 
 Vectors = Mapping[str, Any]
-"""Tensors, by the names of the values whose shapes they have."""
+"""Tensors, by the names of the values that have the same shapes."""
 
 Product = Callable[[Vectors], Vectors]
-"""Maps vectors, for some of the values, to the product of the Hessian with them, for the same values; the vectors for
+"""Maps vectors, given for some of the values, to the Hessian's product with them, for the same values. The vectors of
 all other values are 0.
 """
 
 
 class GradientProgram(Protocol):
-    """A program, some values in it, and a scalar output."""
+    """A program, some of the values in it, and a scalar output."""
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """Those of the values that are differentiated directly, by name: nothing is added to them."""
+        """The values that are differentiated directly, by name. Nothing is added to them."""
 
     def entries(self, shifts: Vectors, *, create_graph: bool = False) -> Mapping[str, Entry]:
-        """The entries of the values, by name, from a run in which ``shifts`` are added to some of them."""
+        """Run the program with ``shifts`` added to some of the values, and return the entries of the values, by
+        name.
+        """
 
 
 def refuse_vector(vector: Any, shape: tuple[int, ...], found: tuple[int, ...] | None) -> NoReturn:
-    """Raise BadOption for a vector whose shape differs from its value's, or that is no tensor (None)."""
+    """Raise BadOption for a vector whose shape differs from the shape of its value. ``found`` is None if the vector is
+    not a tensor.
+    """
     if found is None:
         raise BadOption(
             "the vector is neither a tensor nor numbers",

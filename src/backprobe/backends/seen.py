@@ -1,4 +1,4 @@
-"""Objects that were seen, by identity: they are not compared, and not kept alive."""
+"""A set of objects by identity, which neither compares the objects nor keeps them alive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from weakref import ref
 
 
 class Seen(dict[int, "ref[Any]"]):
-    """A set of objects, known by identity without being held. A later object at the same address is not in it.
+    """A set of objects by identity, with weak references. An object later created at the same address is not in the
+    set.
 
     >>> seen = Seen()
     >>> seen.add(len)

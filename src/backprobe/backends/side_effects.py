@@ -1,4 +1,5 @@
-"""Outside effects of a program, detected by audit events: a run that nobody asked for is stopped at the first one.
+"""Detects side effects outside of the process by audit events, and stops a run that the user did not ask for at the
+first one.
 
 https://docs.python.org/3/library/audit_events.html lists the events.
 """
@@ -20,11 +21,13 @@ CHANGING = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.sym
 STARTING = ("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn")
 CONNECTING = ("socket.connect", "socket.bind", "socket.sendto", "urllib.Request", "http.client.connect")
 OWN = ("__pycache__", os.devnull)
-"""Files that Python itself writes when it imports, and the null device."""
+"""Files that Python itself writes when it imports modules, and the null device."""
 
 
 class StoppedAtEffect(BaseException):
-    """A run was stopped at a side effect. Programs do not catch it with ``except Exception``."""
+    """Raised to stop a run at a side effect. It is a BaseException, so programs do not catch it with ``except
+    Exception``.
+    """
 
     def __init__(self, note: Note) -> None:
         super().__init__(str(note))
@@ -32,7 +35,7 @@ class StoppedAtEffect(BaseException):
 
 
 class _Running(threading.local):
-    name = ""  # of the program that runs in this thread and may have no side effects
+    name = ""  # the name of the program in this thread that must not have side effects
     stopped: StoppedAtEffect | None = None
 
 
@@ -41,7 +44,7 @@ RUNNING = _Running()
 
 @contextmanager
 def harmless(name: str) -> Iterator[None]:
-    """Within this context the program of this name ends at its first side effect. Raises StoppedAtEffect.
+    """Within this context the program with this name is stopped at its first side effect. Raises StoppedAtEffect.
 
     >>> try:
     ...     with harmless("f"):
@@ -55,7 +58,7 @@ def harmless(name: str) -> Iterator[None]:
     RUNNING.name, RUNNING.stopped = name, None
     try:
         yield
-        if RUNNING.stopped is not None:  # the program has caught it
+        if RUNNING.stopped is not None:  # the program has caught the exception
             raise RUNNING.stopped
     finally:
         RUNNING.name, RUNNING.stopped = before
@@ -76,7 +79,7 @@ def _hear(event: str, args: tuple[Any, ...]) -> None:
 
 
 def effect_of(event: str, args: tuple[Any, ...]) -> str:
-    """What an audit event does that is seen outside of the process; empty for one that does nothing of that kind.
+    """Return the effect of an audit event that is visible outside of the process; empty if there is none.
 
     >>> effect_of("open", ("log.txt", "a", 0)), effect_of("open", ("log.txt", "r", 0)), effect_of("compile", ())
     ('opens log.txt for writing', '', '')

@@ -1,4 +1,4 @@
-"""Silence for one thread: what it prints, logs and warns is dropped; other threads are unaffected."""
+"""Silences one thread: everything that it prints, logs and warns is dropped. Other threads are unaffected."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from typing import Any
 from backprobe.backends.patching import replaced
 
 LOCK = threading.Lock()
-"""Only one thread at a time, so that whoever replaces a stream also restores it."""
+"""Held by the only thread that is silenced now. Otherwise one thread could restore a stream that another has
+replaced.
+"""
 
 STREAMS = ("stdout", "stderr")
 
 
 class _Beside:
-    # Replaces a stream: what one thread writes to it is dropped.
+    # Replaces a stream, and drops everything that one thread writes to it.
     def __init__(self, stream: Any, thread: int) -> None:
         self._stream, self._thread = stream, thread
 
@@ -32,7 +34,8 @@ class _Beside:
 
 @contextmanager
 def silent() -> Iterator[bool]:
-    """Within this context nothing of this thread is heard. Gives False, and does nothing, while it is so for another.
+    """Within this context this thread prints, logs and warns nothing. Yields False, and changes nothing, while another
+    thread is silenced.
 
     >>> with silent() as is_silent:
     ...     print("not to be seen")

@@ -1,4 +1,4 @@
-"""Statistics of tensors that may be too large to copy, summed over chunks that fit into a cache."""
+"""Statistics of tensors that may be too large to copy, summed over chunks that fit into a CPU cache."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from backprobe.backends.facts import Summary
 
-CHUNK = 1 << 16  # in elements: a chunk that was read once is still in the cache when it is read again
+CHUNK = 1 << 16  # in elements; small enough that a chunk is still in the cache when it is read for the second time
 MOST_KNOWN = 65536
 
 
 class RunningSummary:
-    """The statistics of the chunks so far.
+    """The statistics of the chunks added so far.
 
-    The sum of squares is kept relative to the largest scale of any chunk, so that it neither overflows nor vanishes, as
+    The sum of squares is stored relative to the largest scale of any chunk, so it neither overflows nor underflows, as
     in LAPACK's ``dlassq``.
     """
 
@@ -25,7 +25,7 @@ class RunningSummary:
         self.largest = self.scale = self.squares = 0.0
 
     def add(self, finite: int, nonfinite: int, largest: float, scale: float, squares: float) -> None:
-        """Add a chunk: the numbers of its finite and other elements, the largest finite magnitude, and the sum of
+        """Add a chunk: the counts of its finite and other elements, the largest finite magnitude, and the sum of
         squares.
 
         ``squares`` is the sum over the numbers divided by ``scale``.
@@ -40,7 +40,7 @@ class RunningSummary:
             self.squares += squares * (scale / self.scale) ** 2
 
     def summary(self, zeros: int = 0) -> Summary:
-        """The statistics of all chunks, plus a number of zeros that were in none."""
+        """Return the statistics of all chunks, and of a number of zeros that were in no chunk."""
         finite = self.finite + zeros
         size = finite + self.nonfinite
         if not finite:
@@ -49,7 +49,8 @@ class RunningSummary:
 
 
 def stride(size: int, most: int) -> int:
-    """The step by which at most ``most`` of so many elements are read, prime to their number: no column is skipped.
+    """Return the step with which at most ``most`` of ``size`` elements are read. The step has no common factor with
+    ``size``, so that no column is always skipped.
 
     >>> stride(100, 100), stride(4096, 100)
     (1, 41)
@@ -64,7 +65,9 @@ _known: dict[int, tuple[weakref.ref[Any], int, Summary | None]] = {}
 
 
 def once(tensor: Any, version: int | None, summarize: Callable[[Any], Summary | None]) -> Summary | None:
-    """The summary of a tensor, computed once for each version; if it has no version, each time."""
+    """Return the summary of a tensor, which is computed once for each version. Without a version it is computed each
+    time.
+    """
     if version is None:
         return summarize(tensor)
     found = _known.get(id(tensor))

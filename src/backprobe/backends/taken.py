@@ -1,9 +1,9 @@
-"""Iterators, queues and streams that a program holds: if one run takes from them, the next would get other items.
+"""Detects whether a run has taken items from iterators, queues and streams, because the next run would get other items.
 
-Whether something was taken is observed. An iterator written in C shows its position by its contents, its remaining
-length, or its pickled form; a generator by its frame; a file by its position, which is then restored. Where items are
-requested by a method, the calls are heard: iterators of libraries, queues of other processes, sockets, and pipes.
-Iterators of the program's own classes are restored like other objects.
+An iterator written in C shows its position by its contents, its remaining length, or its pickled form. A generator
+shows it by its frame. A file shows its position directly, and is set back to it. For iterators of libraries, queues of
+other processes, sockets and pipes, the calls of the methods that return items are observed. Iterators of the program's
+own classes are restored like other objects.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from backprobe.backends.patching import listening
 from backprobe.record.containers import SIMPLE, TEXTS
 
 COUNTED = (queue.Queue, queue.SimpleQueue)
-"""Queues whose items can be inspected."""
+"""The queues whose items can be inspected."""
 
-IMMUTABLE = 1 << 8  # the flag of a class that cannot be written to, such as those in C
+IMMUTABLE = 1 << 8  # the flag of a class whose attributes cannot be set, such as a class in C
 
 
 class UsedUp(Exception):
-    """A run would start with something from which an earlier one has taken."""
+    """Raised if a run would use an object from which an earlier run has taken items."""
 
     def __init__(self, one: Any) -> None:
         super().__init__(type(one).__name__)
@@ -37,7 +37,7 @@ class UsedUp(Exception):
 
 
 def sources(reached: Iterable[Any]) -> list[Any]:
-    """What of this gives other items each time it is asked, and is not put back.
+    """Return the objects that return other items at each request, and cannot be restored.
 
     >>> sources([[1], iter([1]), (one for one in [1])])
     [<list_iterator object at 0x...>, <generator object <genexpr> at 0x...>]
@@ -46,13 +46,13 @@ def sources(reached: Iterable[Any]) -> list[Any]:
 
 
 def is_stream(kind: type) -> bool:
-    """Does an object of this class go on whatever is put back of it? It has a file's descriptor, or it is a queue.
+    """Is this a class of streams or queues? The position of such an object is outside of Python and cannot be restored.
 
     >>> import multiprocessing.queues, socket
     >>> [is_stream(kind) for kind in (socket.socket, multiprocessing.queues.Queue, io.StringIO, dict)]
     [True, True, True, False]
     """
-    if not _is_like_a_stream(kind):  # nearly always; then no base class is like a stream either
+    if not _is_like_a_stream(kind):  # this is true nearly always, and then no base class is like a stream either
         return False
     return any(_is_like_a_stream(base) for base in kind.__mro__ if not is_of_program(base))
 
@@ -62,7 +62,8 @@ def _is_like_a_stream(kind: type) -> bool:
 
 
 def is_lost(one: Any) -> bool:
-    """Is what a run takes from this, or gives to it, out of reach of an undo? So it is not of a file that is only read.
+    """Would an item that a run takes from this object, or puts into it, be lost? It would not be lost if the object is
+    a file that is only read.
 
     >>> is_lost(io.StringIO()), is_lost(one for one in [1]), is_lost([1])
     (True, True, False)
@@ -83,7 +84,7 @@ def _is_source(kind: type) -> bool:
 
 
 def _is_written(one: Any) -> bool:
-    # Is it a file from which nothing can be taken?
+    # Is the object a file from which nothing can be read?
     try:
         return isinstance(one, io.IOBase) and not one.readable()
     except ValueError:  # the file is closed
@@ -92,9 +93,9 @@ def _is_written(one: Any) -> bool:
 
 @contextmanager
 def hearing_takes(held: Sequence[Any], taken: Callable[[Any], None]) -> Iterator[None]:
-    """After this context ``taken`` has been given each of the sources ``held`` from which something was taken in it.
+    """Within this context, observe the sources ``held``, and call ``taken`` with each one from which an item was taken.
 
-    Files that were only read are where they were.
+    At the end of the context, files that were only read are set back to their former positions.
 
     >>> items, found = iter([1, 2]), []
     >>> with hearing_takes([items], found.append):
@@ -102,7 +103,7 @@ def hearing_takes(held: Sequence[Any], taken: Callable[[Any], None]) -> Iterator
     >>> found == [items]
     True
     """
-    alive: list[Any] = []  # keeps the contents of sources alive, so that no other object gets their identity
+    alive: list[Any] = []  # keeps the contents of sources alive, so that no other object gets the same ``id``
     methods = {id(one): [*_asked_by(one)] for one in held}
     heard = {id(one): one for one in held if methods[id(one)]}
     pipes = {id(one): one for one in held if isinstance(one, io.IOBase) and not one.seekable()}
@@ -129,8 +130,8 @@ def hearing_takes(held: Sequence[Any], taken: Callable[[Any], None]) -> Iterator
 
 @contextmanager
 def _hearing_reads(pipes: dict[int, Any], taken: Callable[[Any], None]) -> Iterator[None]:
-    # Reads from pipes change no position, and call no method in Python; only a profiler sees them, of which there is
-    # one.
+    # Reads from pipes change no position and call no Python method, so only a profiler can observe them. Python has
+    # only one profiler at a time.
     def returned(frame: FrameType, event: str, function: Any) -> None:
         if event == "c_return" and function.__name__.startswith("read") and function.__name__ != "readable":
             one = pipes.pop(id(function.__self__), None)
@@ -144,12 +145,13 @@ def _hearing_reads(pipes: dict[int, Any], taken: Callable[[Any], None]) -> Itera
     try:
         yield
     finally:
-        if sys.getprofile() is returned:  # otherwise the program has set one of its own
+        if sys.getprofile() is returned:  # otherwise the program has set a profiler of its own
             sys.setprofile(None)
 
 
 def _asked_by(one: Any) -> Iterator[tuple[type, str]]:
-    # The methods that give an item, written in Python or inherited by a Python class, with the classes to listen at.
+    # Yield the methods that return items, with the classes on which to observe them. Only methods written in Python, or
+    # inherited by a Python class, can be observed.
     kind = type(one)
     names = ["__next__"] if issubclass(kind, Iterator) and not isinstance(one, io.IOBase) else []
     if is_stream(kind) and not isinstance(one, (io.IOBase, *COUNTED)):
@@ -164,17 +166,17 @@ def _asked_by(one: Any) -> Iterator[tuple[type, str]]:
 
 
 def _has_given(before: Any, now: Any) -> bool:
-    # Putting an item into a queue is not taking one.
+    # Compared as sets for queues, because adding an item to a queue does not take one.
     if isinstance(before, frozenset):
         return not before <= now
     return bool(before != now)
 
 
 def _is_set_back(one: Any, position: Any, alive: list[Any]) -> bool:
-    # Is it a file that was only read, and could be set back?
+    # Is the object a file that was only read, and that could be set back?
     if not isinstance(one, io.IOBase) or position is None:
         return False
-    with suppress(OSError, ValueError):  # the file is closed
+    with suppress(OSError, ValueError):  # raised if the file is closed
         if not one.writable():
             one.seek(position)
         return not _has_given(position, _position(one, alive))
@@ -182,45 +184,45 @@ def _is_set_back(one: Any, position: Any, alive: list[Any]) -> bool:
 
 
 def _position(one: Any, alive: list[Any]) -> Any:
-    # The position of a source: equal to the earlier one if nothing was taken, as far as can be seen.
+    # Return the position of a source. As far as can be observed, it equals an earlier position if no item was taken.
     if isinstance(one, COUNTED):
         return frozenset(_place(item, alive) for item in _items(one))
     if isinstance(one, io.IOBase):
-        with suppress(OSError, ValueError):  # it has no position, is closed, or is read by an iterator
+        with suppress(OSError, ValueError):  # raised if the file has no position, is closed, or is read by an iterator
             return one.tell()
         return None
     kind: Any = type(one)
-    frame = one.gi_frame if kind is GeneratorType else None  # gets among its contents once it was asked for
+    frame = one.gi_frame if kind is GeneratorType else None  # read first: reading adds the frame to the contents
     place = None if frame is None else frame.f_lasti
     counts = [_place(each, alive) for each in _counts(one)]
     return place, counts, [_place(each, alive) for each in gc.get_referents(one)], _left(one, alive)
 
 
 def _counts(one: Any) -> Iterator[Any]:
-    # What a C class shows about an object in plain attributes, such as the line number of a reader.
+    # Yield plain attributes that a C class shows of an object, such as the line number of a CSV reader.
     for member in [each for each in vars(type(one)).values() if isinstance(each, MemberDescriptorType)]:
         with suppress(AttributeError):
             yield member.__get__(one)
 
 
 def _items(one: Any) -> list[Any]:
-    own = getattr(one, "queue", None)  # one of Python's; for one in C, the garbage collector knows its contents
+    own = getattr(one, "queue", None)  # an attribute of queues in Python; for C, the garbage collector is used
     held = [own] if own is not None else gc.get_referents(one)
     return [item for each in held for item in (each if hasattr(each, "__iter__") else [each])]
 
 
 def _left(one: Any, alive: list[Any]) -> Any:
-    # The number of remaining items, or else the pickled form of an iterator: that shows its position.
+    # Return the number of remaining items, or else the pickled form of an iterator. Both show its position.
     kind: Any = type(one)
     if hasattr(kind, "__length_hint__"):
-        with suppress(TypeError):  # it never ends
+        with suppress(TypeError):  # raised if the iterator never ends
             return kind.__length_hint__(one)
     return _place(made_again(one), alive) if is_copyable(one) else None
 
 
 def _place(one: Any, alive: list[Any]) -> Any:
-    # A key that distinguishes objects, as long as both live. Numbers are compared by value, as they are recreated each
-    # time.
+    # Return a key that distinguishes two objects as long as both are alive. Numbers are compared by value, because they
+    # are created anew each time.
     if type(one) is tuple:
         return tuple(_place(each, alive) for each in one)
     if type(one) in SIMPLE and type(one) not in TEXTS:

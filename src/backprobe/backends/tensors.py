@@ -1,4 +1,4 @@
-"""Tensors as backprobe sees them: the methods needed to choose an output, and those needed to show and save.
+"""Tensors as backprobe sees them: the methods for choosing an output, and the methods for showing and saving.
 
 Both are part of every backend. A backend whose tensors become NumPy arrays inherits nearly all of ``Arrays`` from
 ``backprobe.backends.numpy.HostArrays``.
@@ -16,38 +16,38 @@ from backprobe.backends.facts import Description, Summary
 from backprobe.backends.summaries import once
 from backprobe.record.nonfinite import Nonfinite
 
-if TYPE_CHECKING:  # importing backprobe does not import NumPy
+if TYPE_CHECKING:  # importing backprobe must not import NumPy
     from backprobe.backends.rows import Rows
 
 
 class Tensors(Protocol):
-    """Which values are tensors, and which tensors are differentiated."""
+    """Decides which values are tensors, and which tensors are differentiated."""
 
     @abstractmethod
     def is_tensor(self, value: Any) -> bool: ...
 
     @abstractmethod
     def is_floating(self, tensor: Any) -> bool:
-        """Is its dtype floating-point or complex?"""
+        """Is the tensor's dtype floating-point or complex?"""
 
     @abstractmethod
     def is_differentiated(self, value: Any) -> bool:
-        """Is it a tensor that requires a gradient?"""
+        """Is the value a tensor that requires a gradient?"""
 
     @abstractmethod
     def describe(self, tensor: Any) -> Description: ...
 
     @abstractmethod
     def cotangent(self, output: Any, cotangent: Any) -> Any:
-        """The cotangent as a tensor of the output's dtype and device. Raises BadOutput."""
+        """Return the cotangent as a tensor with the output's dtype and device. Raises BadOutput."""
 
     def concrete(self, tensor: Any) -> Any:
-        """The tensor with its numbers, if a transformation of the framework has wrapped it."""
+        """Return the tensor that has the numbers, if a transformation of the framework has wrapped it."""
         return tensor
 
 
 class Arrays(Protocol):
-    """The tensors of a recording as data: what showing and saving need of a framework."""
+    """Access to the tensors of a recording as data, for showing and saving them."""
 
     name: str
 
@@ -58,67 +58,75 @@ class Arrays(Protocol):
     def describe(self, tensor: Any) -> Description: ...
 
     def summary(self, tensor: Any) -> Summary | None:
-        """The statistics of a tensor, computed once; None if it has no readable numbers."""
+        """Return the statistics of a tensor, computed once; None if the tensor has no readable numbers."""
         return once(tensor, self.version(tensor), self.summarize)
 
     @abstractmethod
     def summarize(self, tensor: Any) -> Summary | None:
-        """Compute the statistics, reading memory in chunks."""
+        """Compute the statistics of a tensor, reading its memory in chunks."""
 
     def version(self, tensor: Any) -> int | None:
-        """A number that changes when the tensor is written; None if that cannot be seen."""
+        """Return a number that changes when the tensor is written; None if writes cannot be observed."""
         return None
 
     @abstractmethod
     def nonfinite(self, tensors: Sequence[Any]) -> list[Nonfinite | None]:
-        """Count NaN and Inf in many tensors at once, with one transfer from a device; None for a tensor without
+        """Count NaN and Inf in many tensors with one transfer from a device. The result is None for a tensor without
         numbers.
         """
 
     @abstractmethod
     def numbers(self, tensor: Any) -> Any:
-        """The numbers of a tensor as a NumPy array in double precision; None if it has no readable numbers."""
+        """Return the numbers of a tensor as a NumPy array in double precision; None if it has no readable numbers."""
 
     def array(self, tensor: Any) -> Any:
-        """The numbers in their own precision, or in single if NumPy cannot compute in it. May share memory."""
+        """Return the numbers in their own precision, or in single precision if NumPy cannot compute in it. The array
+        may share memory.
+        """
         rows = self.rows(tensor)
         return None if rows is None else rows.array()
 
     @abstractmethod
     def rows(self, tensor: Any) -> Rows | None:
-        """The numbers in chunks. Each chunk is converted separately, and may share memory."""
+        """Return the numbers for reading in chunks. Each chunk is converted separately, and may share memory with the
+        tensor.
+        """
 
     @abstractmethod
     def sample(self, tensor: Any, most: int) -> Any:
-        """At most so many numbers of a tensor, evenly spaced, in one row. Otherwise like ``numbers``."""
+        """Return at most ``most`` numbers of a tensor, evenly spaced, as one row in double precision."""
 
     @abstractmethod
     def to_text(self, tensor: Any) -> str: ...
 
     def evaluate(self, operation: str, args: Sequence[Any], words: Mapping[str, Any]) -> Any:
-        """The result of a framework function that only computes, for NumPy arrays, as a NumPy array.
+        """Call a framework function that only computes, on NumPy arrays. Returns its result as a NumPy array.
 
-        None if no such function is known, or it takes other arguments.
+        Returns None if no such function is known, or if it takes other arguments.
         """
         return None
 
     # sums of several outputs
 
     def weighted(self, terms: Sequence[tuple[float | None, Any]]) -> Any:
-        """The weighted sum of tensors; a weight of None stands for 1."""
+        """Return the weighted sum of tensors. A weight of None means 1."""
         return reduce(add, [tensor if weight is None else tensor * weight for weight, tensor in terms])
 
     @abstractmethod
     def inner(self, cotangent: Any, tensor: Any) -> Any:
-        """The inner product of two tensors, as a tensor of one number. Of a complex product, the real part."""
+        """Return the inner product of two tensors as a tensor of one number. For complex tensors, return its real
+        part.
+        """
 
     @abstractmethod
     def one(self, like: Any) -> Any:
-        """The number 1 as a tensor with the dtype and device of another tensor. For a complex dtype, the real dtype."""
+        """Return the number 1 as a tensor with the dtype and device of another tensor. For a complex dtype, use its
+        real dtype.
+        """
 
     @abstractmethod
     def encode(self, tensor: Any, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
-        """A tensor as plain data. Its bytes go into ``blobs``, only once if tensors share them."""
+        """Return a tensor as plain data. Its bytes are added to ``blobs``, only once for tensors that share memory."""
 
     @abstractmethod
     def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any: ...

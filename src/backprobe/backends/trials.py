@@ -1,4 +1,4 @@
-"""The protocol of trials: a program runs on other numbers, in the framework alone."""
+"""The protocol of trials: a program runs on different numbers, without a probe."""
 
 from __future__ import annotations
 
@@ -10,38 +10,40 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class TrialRun:
-    """The result of one run: the floating tensors in what it returned, and the gradients of their sum."""
+    """The result of one run: the floating tensors in the returned value, and the gradients of their sum."""
 
     results: Sequence[Any]
     gradients: Sequence[Any]
 
 
 class Trials(Protocol):
-    """One program that is tried on many numbers."""
+    """One program that is run on many inputs."""
 
     @abstractmethod
     def given(self, leaf: Any) -> Any:
-        """What a program receives for a leaf of its arguments: for numbers, tensors as a probe makes them."""
+        """Return the value that the program receives for a leaf of its arguments. Numbers become tensors, as in a
+        probe.
+        """
 
     @abstractmethod
     def is_varied(self, leaf: Any) -> bool:
-        """Is it a tensor of real floating numbers?"""
+        """Is the leaf a tensor of real floating numbers?"""
 
     @abstractmethod
     def alike(self, leaf: Any, numbers: Any) -> Any:
-        """A new tensor with these numbers, and the dtype and device of another one."""
+        """Return a new tensor with these numbers, and the dtype and device of ``leaf``."""
 
     def function(self, target: Any) -> Callable[..., Any]:
-        """A function that calls the target."""
+        """Return a function that calls the target."""
         return lambda *args, **kwargs: target(*args, **kwargs)
 
     @abstractmethod
     def total(self, result: Any) -> Any:
-        """The sum of the floating tensors in what a program returned."""
+        """Return the sum of the floating tensors in the value that a program returned."""
 
     @abstractmethod
     def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TrialRun:
         """Run a function once, without a probe.
 
-        Its floating arguments are differentiated, and the parameters of the models that it calls.
+        Its floating arguments are differentiated, and also the parameters of the models that it calls.
         """

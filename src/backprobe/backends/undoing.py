@@ -1,4 +1,4 @@
-"""Undo functions that all run, even if interrupted."""
+"""Runs a list of undo functions to the end, even if interrupted."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 
 def undo_all(undo: list[Any], take_back: Callable[[Any], object] = call) -> None:
-    """Call these, the last first, and each once more where it is interrupted. Raises what has interrupted in the end.
+    """Call the undo functions, last first, and remove them. A call that raises is made once more; the first exception
+    is raised at the end.
 
-    Or take them back in another way than by calling them.
+    ``take_back`` is the way to run one of them; by default it calls the function.
 
     >>> undo = [lambda: print("first"), lambda: print("second")]
     >>> undo_all(undo)

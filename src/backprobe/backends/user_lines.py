@@ -1,4 +1,4 @@
-"""The running frames, and those lines among them that belong to the program's own code."""
+"""Finds the program's own frames and lines among the running frames."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from backprobe.source.user_code import CONVERTED, package
 
 
 def callers(frame: FrameType | None) -> Iterator[FrameType]:
-    """A frame and its callers."""
+    """Yield a frame and its callers, innermost first."""
     while frame is not None:
         yield frame
         frame = frame.f_back
 
 
 def users_frames(frame: FrameType | None) -> Iterator[FrameType]:
-    """The user's own frames among a frame and its callers."""
+    """Return the user's own frames among a frame and its callers."""
     return (one for one in callers(frame) if package(one.f_code.co_filename) is None)
 
 
 def users_line(frame: FrameType | None) -> Source | None:
-    """The nearest line of user code in a frame and its callers."""
+    """Return the innermost line of user code in a frame and its callers."""
     users = next(users_frames(frame), None)
     return None if users is None else source_at(users.f_code.co_filename, users.f_lineno)
 
 
 def calling_line(frame: FrameType | None) -> Source | None:
-    """The same; None within code that TensorFlow has converted, whose lines are not the program's."""
+    """Return the innermost line of user code; None within code that TensorFlow has converted, because its line numbers
+    differ from the program's.
+    """
     for one in callers(frame):
         if CONVERTED in one.f_code.co_filename:
             return None
@@ -39,7 +41,7 @@ def calling_line(frame: FrameType | None) -> Source | None:
 
 
 def users_line_of(step: TracebackType | None) -> Source | None:
-    """The innermost line of the program's own code through which an error came."""
+    """Return the innermost line of the program's own code in a traceback."""
     found = None
     while step is not None:
         file = step.tb_frame.f_code.co_filename

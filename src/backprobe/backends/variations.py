@@ -1,4 +1,4 @@
-"""Variations: the same values with changes such as rounding makes, to measure how much they affect a program."""
+"""Changes values as rounding would, to measure how much such changes affect a program."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from backprobe.record.containers import refilled
 
 @dataclass(frozen=True)
 class Variation:
-    """A change of floating-point numbers: cast to ``dtype``, and moved by one ulp up or down, drawn with ``seed``.
+    """A change of floating-point numbers: cast to ``dtype``, and moved up or down by one ulp, at random with ``seed``.
 
-    Either may be None; then nothing is cast, or nothing is moved.
+    If ``dtype`` is None, nothing is cast. If ``seed`` is None, nothing is moved.
     """
 
     seed: int | None = None
@@ -23,27 +23,27 @@ class Variation:
 
 
 def no_dtype(framework: str, name: str) -> BadOption:
-    """The refusal of a precision for which a framework has no floating dtype."""
+    """Return the error for a precision that is not a floating dtype of the framework."""
     return BadOption(
         f"{framework} has no floating dtype {name!r}", asked=f"precision={name!r}", next='precision="bfloat16"'
     )
 
 
 class Variations(Protocol):
-    """How a framework varies its values."""
+    """Varies the values of a framework."""
 
     @abstractmethod
     def varied(self, value: Any, variation: Variation, number: int, undo: list[Callable[[], None]]) -> Any:
-        """A floating-point tensor or a model, varied; None for anything else.
+        """Return a floating-point tensor or a model, varied; None for any other value.
 
-        ``number`` distinguishes it from others that are varied with the same seed. If the value itself is changed in
+        ``number`` distinguishes the value from others that are varied with the same seed. If the value is changed in
         place, ``undo`` receives a function that restores it.
         """
 
 
 @dataclass(frozen=True)
 class Call:
-    """A target and its arguments; ``varied`` is the number of values that were varied."""
+    """A target and its arguments. ``varied`` is the number of values that were varied."""
 
     target: Any
     args: Sequence[Any]
@@ -52,7 +52,7 @@ class Call:
 
 
 def varied_call(variations: Variations, call: Call, variation: Variation, undo: list[Callable[[], None]]) -> Call:
-    """A call with all values varied; a value that is passed twice is varied once."""
+    """Return the call with all values varied. A value that is passed twice is varied once."""
     made: dict[int, tuple[Any, bool]] = {}
 
     def vary(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The watched names of a model: patterns as in ``bp.probe``, without counts."""
+"""The names of watched values: patterns as in ``bp.probe``, but without counts such as ``#1``."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from backprobe.record.patterns import Selection, refuse_unmatched, root_spelled_
 
 
 def named(module: str, path: str) -> str:
-    """The name of what a module returns, at a path inside it."""
+    """Return the name of a module's result, at a path inside the result."""
     if not module:
         return f"return{path}"
     return f"{quote_path(module)}:return{path}" if path else quote_path(module)
 
 
 class WatchedSelection:
-    """Raises BadName and Unsupported for patterns that cannot be watched."""
+    """The patterns that a user selects. Raises BadName and Unsupported for patterns that cannot be watched."""
 
     def __init__(self, select: str | Sequence[str] | None, asked: str, *, has_locals: bool = False) -> None:
-        """``has_locals``: can locals of forwards be watched?"""
+        """``has_locals`` says whether locals of forwards can be watched."""
         self.texts, self.asked = [] if select is None else list(map(root_spelled_out, texts_of(select))), asked
         for text in self.texts:
             self._refuse_counts(text)
@@ -51,18 +51,18 @@ class WatchedSelection:
             )
 
     def wants_module(self, path: str) -> bool:
-        """Might something that a module returns be selected?"""
+        """Might a value that this module returns be selected?"""
         return self.selection.wants_return(quote_path(path))
 
     def wants_output(self, path: str, leaf: str) -> bool:
         return self.wants(f"{quote_path(path)}:return{leaf}")
 
     def wants_locals(self, path: str) -> bool:
-        """Might a local of a module's forward be selected?"""
+        """Might a local of this module's forward be selected?"""
         return self.selection.wants_locals(quote_path(path))
 
     def locals_in(self, path: str, names: Iterable[str]) -> list[str]:
-        """The locals of a forward that are selected, or might contain something that is."""
+        """Return the locals of a forward that are selected, or that might contain a selected value."""
         return [name for name in names if _wants_local(self.selection, f"{quote_path(path)}:{name}")]
 
     def check(
@@ -75,9 +75,10 @@ class WatchedSelection:
         every_local: Callable[[], Sequence[str]] = tuple,
         unread: Iterable[str] = (),
     ) -> None:
-        """Raises NothingMatched for a pattern that matches neither a module nor a parameter, nor one of ``locals``.
+        """Raise NothingMatched for a pattern that matches no module, no parameter and none of ``locals``.
 
-        ``every_local`` returns the names of all existing locals, and ``unread`` tells why there are no more.
+        ``every_local`` returns the names of all existing locals. ``unread`` are the reasons why other locals are not
+        known.
         """
         for text in self.texts:
             if text.startswith("!"):
@@ -98,7 +99,7 @@ class WatchedSelection:
 
 
 def _wants_local(patterns: Selection, name: str) -> bool:
-    # Is a local selected, or might a leaf of its value be?
+    # Is a local, or a leaf of its value, selected?
     scope, local = split(name)
     return patterns.might_want(name) or any(
         one.local is not None and one.local.startswith(f"{local}.") and patterns.might_want(f"{scope}:{one.local}")

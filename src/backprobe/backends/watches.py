@@ -18,7 +18,7 @@ VALUE, GRADIENT, BACKWARD, PARAMETER, UPDATE = "value", "grad", "grad_backward",
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """What is watched in a model, and what ends its steps."""
+    """The options of a watch: what is watched in a model, and what ends its steps."""
 
     select: str | Sequence[str] | None = None
     values: bool = True
@@ -38,63 +38,66 @@ class WatchOptions:
 
     @property
     def of_parameters(self) -> bool:
-        """Does any watched kind of number belong to parameters?"""
+        """Is any watched kind a number of parameters?"""
         return any(self.kinds[1:])
 
 
 class StepListener(Protocol):
-    """Receives reports about a training. No method waits for a device."""
+    """Receives the events of a training. No method waits for a device."""
 
     is_measured: bool
-    """Are statistics taken in the current step?"""
+    """Are statistics computed in the current step?"""
 
     is_counted: bool
     """Are magnitudes counted in the current step, too?"""
 
     @abstractmethod
     def place(self, name: str, kind: str, *, is_replicated: bool = False, is_scaled: bool = False) -> int:
-        """The place of a row, always the same for the same name and kind.
+        """Return the place of a row, which is always the same for the same name and kind.
 
-        ``is_replicated``: each process has all numbers of the row. ``is_scaled``: the numbers are multiplied by the
-        scale of the loss.
+        ``is_replicated`` says that each process has all numbers of the row. ``is_scaled`` says that the numbers are
+        multiplied by the scale of the loss.
         """
 
     @abstractmethod
     def alias(self, alias: str, name: str) -> None:
-        """Another name of a row."""
+        """Add another name of a row."""
 
     @abstractmethod
     def line(self, name: str, line: Source) -> None:
-        """The line of the program in which a module is called, or a local is bound; only the first one counts."""
+        """Report the line of the program that calls a module or binds a local. Only the first line counts."""
 
     @abstractmethod
     def begin(self) -> None:
-        """A part of the current step has run."""
+        """Report that a part of the current step has run."""
 
     @abstractmethod
     def add(self, place: int, row: Any, replaces: bool = False) -> None:
-        """Add numbers of the current step: a row, or an object that becomes a row later. They are merged with earlier
-        numbers of the step, or replace these.
+        """Add numbers to the current step: a row, or an object that becomes a row later. They are merged with earlier
+        numbers of the step; with ``replaces`` they replace them.
         """
 
     @abstractmethod
     def add_columns(self, places: Sequence[int], columns: Callable[[], Any]) -> None:
-        """Add numbers for many places. The function returns their columns later, float64[10, n], and may wait.
+        """Add numbers for many places. The function returns their columns later, as float64[10, n], and may wait for a
+        device.
 
         Each place occurs once, and none of them is scaled.
         """
 
     @abstractmethod
     def count(self, place: int, exponents: Any, replaces: bool = False) -> None:
-        """Add counts of magnitudes in the current step, or a function that returns these later, and may wait."""
+        """Add counts of magnitudes to the current step, or a function that returns such counts later and may wait for a
+        device.
+        """
 
     @abstractmethod
     def leave_out(self, place: int) -> None:
-        """Forget the numbers of the current step at a place."""
+        """Drop the numbers of the current step at a place."""
 
     @abstractmethod
     def missing(self) -> list[tuple[str, str]]:
-        """The names and kinds that had rows earlier, but have none in the current step."""
+        """Return the names and kinds that had rows in earlier steps, but have none in the current step."""
 
     @abstractmethod
     def has(self, name: str, kind: str) -> bool:
@@ -102,22 +105,22 @@ class StepListener(Protocol):
 
     @abstractmethod
     def gaps(self, found: list[tuple[str, str, GapCode]]) -> None:
-        """Everything without a row in the current step: names, kinds and reasons."""
+        """Report all rows that are missing in the current step: names, kinds and reasons."""
 
     @abstractmethod
     def passed(self) -> None:
-        """A backward pass has begun."""
+        """Report that a backward pass has begun."""
 
     @abstractmethod
     def end(self, *, skipped: bool = False, scale: float = 1.0, uncleared: int = 0) -> None:
-        """The step is over; its loss was multiplied by ``scale``.
+        """Report that the step has ended. Its loss was multiplied by ``scale``.
 
         The gradients of ``uncleared`` parameters were added to those of the previous step.
         """
 
 
 class Watching(AbstractContextManager["Watching"], Protocol):
-    """A model or a loss function that is watched, while its context is open."""
+    """A model or a loss function that is watched until its context ends."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -126,39 +129,43 @@ class Watching(AbstractContextManager["Watching"], Protocol):
 
     @abstractmethod
     def step(self) -> None:
-        """Ends a step, if no optimizer does."""
+        """End a step, if no optimizer ends it."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop watching; the program continues as if nothing had been watched."""
+        """Stop watching. The program continues as if nothing had been watched."""
 
 
 class ScriptListener(Protocol):
-    """Receives reports about a script whose models are not known."""
+    """Receives the events of a script whose models are not known in advance."""
 
     @abstractmethod
     def found(self, model: Any, optimizers: Sequence[Any], scaler: Any) -> None:
-        """The script is about to call a model that these optimizers train, for the first time."""
+        """Called when the script is about to call a model that these optimizers train, for the first time."""
 
     @abstractmethod
     def lost(self, loss: Any) -> None:
-        """``backward()`` is about to run on a single number that nothing has scaled."""
+        """Called when ``backward()`` is about to run on a scalar that no gradient scaler has scaled."""
 
 
 class Fetching(Protocol):
-    """How numbers of a framework get into a run."""
+    """Converts numbers of a framework to rows of a run."""
 
     def rank(self) -> int:
-        """The number of this process among several that train together."""
+        """Return the rank of this process among several that train together."""
         return 0
 
     @abstractmethod
     def scalar(self, number: Any) -> Any:
-        """The row, now or later, of a single number that the program logs. Raises TypeError for anything else."""
+        """Return the row of a scalar that the program logs, as a value or an object that becomes a row later. Raises
+        TypeError for anything else.
+        """
 
     @abstractmethod
     def later(self, rows: Mapping[int, Any]) -> Callable[[], Mapping[int, tuple[float, ...]]]:
-        """A function that waits for rows that were not known at once. Another thread may call it."""
+        """Return a function that waits for these rows to be computed and returns them. Another thread may call the
+        function.
+        """
 
 
 class Watches(Fetching, Protocol):
@@ -166,14 +173,16 @@ class Watches(Fetching, Protocol):
 
     @abstractmethod
     def watching(self, model: Any, options: WatchOptions, listener: StepListener, asked: str) -> Watching:
-        """An object that watches a model. Raises Unsupported, NothingMatched, BadName and BadOption."""
+        """Return an object that watches a model. Raises Unsupported, NothingMatched, BadName and BadOption."""
 
     def untrained(self, model: Any, options: WatchOptions) -> Mapping[str, list[str]]:
-        """The names of parameters that are ``frozen`` when training begins, and of those ``left_out`` of training."""
+        """Return the names of parameters that are ``frozen`` when training begins, and of those ``left_out`` of all
+        optimizers.
+        """
         return {}
 
     def script(self, listener: ScriptListener) -> AbstractContextManager[None] | None:
-        """While this is open, the models that the program trains are found; None if that is not supported."""
+        """Return a context in which the models that the program trains are found; None if that is not supported."""
         return None
 
 
@@ -186,19 +195,19 @@ class DifferentiatedLoss:
 
     result: Any
     values: Sequence[tuple[str, Any, Any]]
-    """Name, value and gradient of each computed value; None for a missing gradient."""
+    """The name, value and gradient of each computed value. A missing gradient is None."""
 
     aliases: Sequence[tuple[str, str]]
-    """Other names, and the names for which they stand."""
+    """Pairs of another name and the name of the row that it means."""
 
     lines: Sequence[tuple[str, Source]]
-    """The names of the computed values, each with its line of the program."""
+    """The name of each computed value, and the line of the program that computes it."""
 
     inputs: Sequence[Any]
-    """The gradient of each differentiated leaf, in the order of the arguments, or None."""
+    """The gradient of each differentiated leaf, in the order of the arguments; None if it has none."""
 
     wants: Callable[[str], bool]
-    """Is a parameter of this name selected?"""
+    """Is the parameter with this name selected?"""
 
 
 class LossProbe(Protocol):
@@ -208,7 +217,9 @@ class LossProbe(Protocol):
     def __call__(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], wrt: Sequence[str], parameters: Sequence[str]
     ) -> DifferentiatedLoss:
-        """``wrt`` are the arguments to differentiate, ``parameters`` the names of their contents."""
+        """Run the loss function. ``wrt`` are the names of the arguments to differentiate, ``parameters`` the names of
+        their leaves.
+        """
 
 
 class FunctionWatching(Watching, Protocol):
@@ -216,11 +227,13 @@ class FunctionWatching(Watching, Protocol):
 
     @abstractmethod
     def value_and_grad(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """``((loss, statistics), gradients)``, with auxiliary data ``(((loss, aux), statistics), gradients)``."""
+        """Return ``((loss, statistics), gradients)``, or with auxiliary data ``(((loss, aux), statistics),
+        gradients)``.
+        """
 
     @abstractmethod
     def record(self, statistics: Any, updates: Any) -> None:
-        """A step is over, and these are its statistics."""
+        """Record the statistics of a step, which has ended."""
 
 
 class FunctionWatches(Fetching, Protocol):
@@ -230,4 +243,4 @@ class FunctionWatches(Fetching, Protocol):
     def watching(
         self, function: Callable[..., Any], options: WatchOptions, listener: StepListener, probe: LossProbe, asked: str
     ) -> FunctionWatching:
-        """An object that watches a loss function. Raises BadOption."""
+        """Return an object that watches a loss function. Raises BadOption."""

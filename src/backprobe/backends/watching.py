@@ -1,6 +1,7 @@
-"""A watched model, in every framework that runs models: its options, the lines of its modules, its parameters' rows.
+"""A watched model in any framework that runs models: its options, the lines of its modules, and the rows of its
+parameters.
 
-How values are observed is up to each backend: by hooks, in a compiled graph, or as the result of a loss function.
+Each backend observes values in its own way: by hooks, in a compiled graph, or as the result of a loss function.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ class ModelWatching(Watching):
         self.thread = threading.get_ident()
 
     def say_line(self, path: str, frame: FrameType) -> None:
-        """A module is called for the first time, from somewhere above this frame."""
+        """Report the line that calls a module for the first time. The line is searched from this frame outwards."""
         line = calling_line(frame)
         if line is not None:
             self.listener.line(named(path, ""), line)
 
     def refuse_step(self, found: str, next: str) -> BadOption:
-        """The error of ``run.step()`` if an optimizer ends the steps."""
+        """Return the error for a call of ``run.step()`` when an optimizer ends the steps."""
         return BadOption("the optimizer ends the steps of this run", asked="run.step()", found=found, next=next)
 
 
@@ -48,7 +49,7 @@ def parameter_rows(
     now: Callable[[P], Any],
     difference: Callable[[P], Any],
 ) -> Iterator[tuple[P, str, Any]]:
-    """After an optimizer has stepped: each parameter, the kind of its row, and its numbers."""
+    """Yield each parameter with the kind and numbers of its row, after an optimizer has stepped."""
     for one in stepped:
         if options.parameters:
             yield one, PARAMETER, now(one)
@@ -57,5 +58,5 @@ def parameter_rows(
 
 
 def later(rows: Mapping[int, Sequence[Any]], row: Callable[[Any], Row]) -> Callable[[], Mapping[int, Row]]:
-    """A function that waits for rows that were not known at once, and merges those of one place."""
+    """Return a function that waits for these rows to be computed, and merges rows of the same place."""
     return lambda: {place: reduce(merged, map(row, held)) for place, held in rows.items()}

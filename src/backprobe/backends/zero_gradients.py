@@ -1,4 +1,4 @@
-"""Notes on gradients that are exactly 0: all of a training, or one whose derivative stops on its way."""
+"""Notes on gradients that are exactly 0: all gradients of a training, or one whose derivative stops on its way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CODE, BEHIND = "all_zero", "zero_behind_stops"
 
 
 def all_zero(names: Sequence[str], at: Source | None = None) -> Note:
-    """The note, with the names of what is trained and the line at which the program asked for the gradients.
+    """Return the note that all gradients are 0, with the trained names and the line that computes the gradients.
 
     >>> str(all_zero(["w", "b"]))
     '2 gradients, all of them exactly 0: w, b'
@@ -23,7 +23,7 @@ def all_zero(names: Sequence[str], at: Source | None = None) -> Note:
 
 
 def zero_behind(name: str, stopping: Sequence[tuple[str, Source | None]]) -> Note:
-    """The note on one whose derivative stops at these operations; at the line of the first that has one.
+    """Return the note on a gradient that is 0 because its derivative stops at these operations.
 
     >>> str(zero_behind("edge", [("lt", None)])).rpartition(": ")[2]
     'lt'

@@ -1,4 +1,4 @@
-"""The dialects of all frameworks: data alone, which imports none of them."""
+"""The dialects of all frameworks. They are plain data, so no framework is imported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DIALECTS: Mapping[str, Dialect] = {one.DIALECT.name: one.DIALECT for one in (tor
 
 
 def dialect_of(framework: str) -> Dialect:
-    """The dialect of a framework. Recordings that name no framework are from before the second one was supported:
-    PyTorch.
+    """Return the dialect of a framework. A recording without a framework's name is old, from when only PyTorch was
+    supported.
     """
     return DIALECTS.get(framework, torch.DIALECT)

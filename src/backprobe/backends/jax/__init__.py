@@ -1,4 +1,4 @@
-"""JAX: the adapter that the rest of backprobe talks to."""
+"""The JAX backend: the adapter through which the rest of backprobe uses JAX."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INSTEAD = {
 
 
 class JaxBackend(Backend):
-    """JAX's ``Backend``."""
+    """Implements ``Backend`` for JAX."""
 
     name = "jax"
     title = "JAX"

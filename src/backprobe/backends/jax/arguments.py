@@ -15,16 +15,15 @@ from backprobe.record.containers import exchanged
 
 
 def is_pytree(value: Any) -> bool:
-    """Is it of a class that JAX can flatten, other than Python's own containers? JAX creates such objects anew."""
+    """Is the value a pytree other than Python's own containers? JAX rebuilds such objects when it maps over their
+    leaves.
+    """
     plain = isinstance(value, dict | list | tuple) or value is None
     return not plain and not jax.tree_util.all_leaves([value])
 
 
 def exchange(value: Any, replace: Callable[[Any], Any], made: Callable[[Any, Any], Any] = lambda leaf, new: new) -> Any:
-    """The value with each leaf replaced. Python's own containers stay the same objects; pytrees are created anew.
-
-    Each pytree is replaced by ``made(old, new)``, which is ``new`` by default.
-    """
+    """Return the value with each leaf replaced. Python's own containers stay the same objects; pytrees are rebuilt."""
 
     def arrays_only(leaf: Any) -> Any:
         return replace(leaf) if isinstance(leaf, jax.Array | numpy.ndarray) else leaf
@@ -36,17 +35,17 @@ def exchange(value: Any, replace: Callable[[Any], Any], made: Callable[[Any, Any
 
 
 class Lifted:
-    """The arguments of a program by name, and which of their leaves are differentiated.
+    """The arguments of a program by name, and the leaves of the arguments that are differentiated.
 
-    These are all floating-point leaves, including Python and NumPy numbers, or only those of the arguments in ``wrt``.
-    Integers are differentiated only if there is nothing else. An array that is passed twice counts as two arguments, as
-    for ``jax.grad``, because JAX distinguishes values and not objects. In a pytree, such as a model, only arrays can be
-    differentiated. NumPy arrays become JAX arrays.
+    All floating-point leaves are differentiated, including Python and NumPy numbers, or only those of the arguments in
+    ``wrt``. Integers are differentiated only if there are no other numbers. An array that is passed twice counts as two
+    arguments, as for ``jax.grad``, because JAX distinguishes values and not objects. In a pytree, such as a model, only
+    arrays can be differentiated. NumPy arrays become JAX arrays.
     """
 
     def __init__(self, inputs: Mapping[str, Any], wrt: frozenset[str] | None) -> None:
         self.inputs, self.wrt = inputs, wrt
-        self.made: dict[int, tuple[Any, Any]] = {}  # pytrees that the program receives, each with the caller's own
+        self.made: dict[int, tuple[Any, Any]] = {}  # the program's rebuilt pytrees, each with the caller's original
         chosen: list[Any] = []
         for name, value in inputs.items():
             if wrt is None or name in wrt:
@@ -60,11 +59,13 @@ class Lifted:
         return is_differentiable(leaf) or (self._integers_too and type(leaf) is int)
 
     def state(self, at: int) -> str | None:
-        """Flax's name for the kind of array in this place, if a model holds it and it is not a parameter."""
+        """Return Flax's name for the kind of this array, if a model holds the array and it is not a parameter; None
+        otherwise.
+        """
         return self.states.get(id(self._originals[at]))
 
     def filled(self, tracers: Sequence[Any]) -> Mapping[str, Any]:
-        """The arguments, with these values in place of the arrays."""
+        """Return the arguments with these tracers instead of the differentiated arrays."""
         given = iter(tracers)
 
         def own(leaf: Any) -> Any:
@@ -80,7 +81,9 @@ class Lifted:
         return new
 
     def give_back(self, tracers: Sequence[Any], tapped: Callable[[Any], Any], concrete: Callable[[Any], Any]) -> None:
-        """Put the caller's own arrays back into the caller's containers, and numbers in place of added tracers."""
+        """Restore the caller's own containers: the original arrays replace tracers, and numbers replace tracers that
+        were added.
+        """
         given = {
             id(one): original
             for tracer, original in zip(tracers, self._originals, strict=True)
@@ -95,12 +98,12 @@ class Lifted:
 
 
 def as_given(leaf: Any) -> Any:
-    """What the program receives for a leaf that is not differentiated."""
+    """Return the value that the program receives for a leaf that is not differentiated."""
     return jnp.asarray(leaf) if isinstance(leaf, numpy.ndarray) and leaf.dtype.kind in "biufc" else leaf
 
 
 def is_differentiable(leaf: Any) -> bool:
-    """Is it a floating-point array or number?"""
+    """Is the leaf a floating-point array or number?"""
     if isinstance(leaf, jax.Array):
         return bool(jnp.issubdtype(leaf.dtype, jnp.inexact))
     return is_floating_number(leaf)

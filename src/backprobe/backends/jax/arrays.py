@@ -1,4 +1,4 @@
-"""The arrays of a recording as data: JAX's ``Arrays``."""
+"""Implements ``Arrays`` for JAX: the arrays of a recording as data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backprobe.errors import Unsupported
 
 
 class JaxArrays(HostArrays):
-    """Showing and saving JAX's arrays."""
+    """Shows and saves arrays of JAX."""
 
     name = "jax"
 
@@ -27,7 +27,7 @@ class JaxArrays(HostArrays):
     def version(self, tensor: Any) -> int | None:
         return 0  # arrays are immutable
 
-    weighted = Arrays.weighted  # computed in JAX, because traced values have no numbers
+    weighted = Arrays.weighted  # the sum is computed in JAX, because traced values have no numbers
 
     def inner(self, cotangent: Any, tensor: Any) -> Any:
         return jnp.sum(jnp.conj(cotangent) * tensor).real

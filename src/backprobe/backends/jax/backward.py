@@ -1,4 +1,4 @@
-"""Gradients, edges, local partials and path sums of the captured values, from the linearized program."""
+"""Computes gradients, edges, local partials and path sums of the captured values from the linearized program."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ NOT_CONNECTED, UNSEEN, NOT_TAKEN = Reason("no_path"), Reason("unseen_transform")
 UNFINISHED = Reason("backward_unfinished")
 
 Edges = tuple[tuple[Edge, ...], Reason | None]
-"""The edges into a value, and the reason why their partials are missing, if they are."""
+"""The edges into a value, and the reason why their partials are missing, or None."""
 
 
 def differentiate(
     options: Options, derivative: Callable[..., Any], inputs: Sequence[Any], outputs: int, ran: Ran
 ) -> list[Backward]:
-    """One backward pass from each root. The roots are the first outputs of the program."""
+    """Run one backward pass from each root. The roots are the first outputs of the program."""
     captured = {tap.key for tap in ran.captures}
     first = LinearProgram(derivative, inputs, outputs, captured)
     programs = [first if not at else first.of_output(at) for at in range(len(ran.roots))]
@@ -38,8 +38,7 @@ def differentiate(
 
 
 def _passed(options: Options, program: LinearProgram, root: Root, ran: Ran) -> Backward:
-    # One backward pass. If partials are requested, it is followed by a short pass from each captured value to its
-    # inputs.
+    # Run one backward pass. If partials are requested, also run a short pass from each captured value to its inputs.
     captures: Sequence[Tap] = ran.captures
     position = {tap.key: at for at, tap in enumerate(captures)}
     cotangent = jnp.ones(root.output.shape, root.output.dtype) if root.cotangent is None else root.cotangent
@@ -56,7 +55,7 @@ def _passed(options: Options, program: LinearProgram, root: Root, ran: Ran) -> B
         notes += [(at, why) for why in (note, _partly(tap)) if why is not None]
     order = tuple(position[key] for key in program.live if key in position)
     output = next((at for at, tap in enumerate(captures) if tap.tapped is root.output), None)
-    # inside jit, so there are no numbers
+    # inside jit there are no numbers
     is_traced = any(isinstance(outcome.grad, jax.core.Tracer) for outcome in outcomes)
     is_summed = options.partials and not is_traced and ran.flow is None
     sums = path_sums(outcomes, output, _uncounted(program, position)) if is_summed else None
@@ -64,14 +63,17 @@ def _passed(options: Options, program: LinearProgram, root: Root, ran: Ran) -> B
 
 
 def _uncounted(program: LinearProgram, position: Mapping[int, int]) -> set[int]:
-    # Values inside loops and the like, and what flows into them: nothing can count what flows back along a line there.
+    # Return the values inside loops, branches and checkpoints, and the values that flow into them. Contributions along
+    # these edges cannot be counted.
     inside = program.inside & position.keys()
     into = (key for each in inside for key in program.flows.get(each, ()))
     return {position[key] for key in (*inside, *into)}
 
 
 def undifferentiated(program: LinearProgram, captures: Sequence[Tap]) -> Backward:
-    """What is known about a program that ran without being differentiated: which values flow into which."""
+    """Return the outcomes of a program that ran without being differentiated: only the edges between values are
+    known.
+    """
     position = {tap.key: at for at, tap in enumerate(captures)}
     program = program.of_captured(position)
     outcomes = []
@@ -84,9 +86,9 @@ def undifferentiated(program: LinearProgram, captures: Sequence[Tap]) -> Backwar
 
 
 def _sources(program: LinearProgram, tap: Tap, position: Mapping[int, int]) -> dict[int, int]:
-    # The captured values that flow into this one, by key, in the order of the record.
+    # Return the captured values that flow into this value, by key, in the order of the record.
     #
-    # A flow from a later value of the previous step of a loop is left out, since it would close a circle.
+    # A flow from a later value, in the previous step of a loop, is left out, because it would close a cycle.
     found = {key: position[key] for key in program.flows.get(tap.key, ())}
     return {key: found[key] for key in sorted(found, key=found.__getitem__) if found[key] < position[tap.key]}
 
@@ -100,12 +102,12 @@ def _outcome(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any], lin
 
 
 def _was_skipped(tap: Tap) -> bool:
-    # Was it in a branch that was not taken?
+    # Was the value in a branch that was not taken?
     return tap.ran is not None and not isinstance(tap.ran, jax.core.Tracer) and not numpy.any(tap.ran)
 
 
 def _partly(tap: Tap) -> Reason | None:
-    # The number of loop steps in which it was computed, if it was not computed in all of them.
+    # Return the number of loop steps in which the value was computed, if it was not computed in all steps.
     if tap.ran is None or isinstance(tap.ran, jax.core.Tracer) or _was_skipped(tap) or numpy.all(tap.ran):
         return None
     return Reason("steps", {"computed": str(numpy.sum(tap.ran)), "of": str(numpy.size(tap.ran))})
@@ -130,7 +132,8 @@ def _status(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any]) -> t
 
 
 def _changed(tap: Tap, gradient: Any) -> Any:
-    # The gradient that flows on, if a function changes it. The function is applied to each step and example separately.
+    # Return the gradient as changed by the user's function, if there is one. The function is applied to each step and
+    # example separately.
     change = tap.change
     if change is None or gradient is None:
         return gradient
@@ -140,14 +143,14 @@ def _changed(tap: Tap, gradient: Any) -> Any:
 
 
 def _conjugate(gradient: Any) -> Any:
-    # Converts JAX's gradient of a complex value into its conjugate, the convention of PyTorch and TensorFlow that we
-    # use.
+    # Return the conjugate of JAX's gradient of a complex value. This is the convention of PyTorch and TensorFlow, which
+    # backprobe uses.
     is_complex = gradient is not None and jnp.issubdtype(gradient.dtype, jnp.complexfloating)
     return jnp.conj(gradient) if is_complex else gradient
 
 
 def _edges(program: LinearProgram, tap: Tap, sources: Mapping[int, int], gradient: Any, full: bool) -> Edges:
-    # The edges into a value, with their local partials.
+    # Return the edges into a value, with their local partials.
     flow, like = program.local(tap.key, list(sources)), program.like(tap.key)
     contributions = [None] * len(sources) if gradient is None else flow(gradient)
     size, real = math.prod(like.shape), not jnp.issubdtype(like.dtype, jnp.complexfloating)

@@ -25,7 +25,7 @@ def _tangent(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, 
 
 
 def bridged(value: Any, source: Any) -> Any | None:
-    """The value, with the history of other values added: see ``Bridges.bridged``."""
+    """Return the value with the history of other values added: see ``Bridges.bridged``."""
     sources = [one for one in opened(source, is_array) if _is_differentiable(one)]
 
     def one(leaf: Any) -> Any | None:
@@ -43,5 +43,5 @@ def _is_differentiable(array: Any) -> bool:
 
 
 def _factors(shape: tuple[int, ...]) -> Any:
-    # Numbers for this shape that are neither equal nor 0.
+    # Return numbers of this shape that all differ and are not 0.
     return (1.5 + jnp.cos(jnp.arange(math.prod(shape)) * 0.7)).reshape(shape)

@@ -1,4 +1,4 @@
-"""JAX's callables that run other functions, and how to call these functions as Python does."""
+"""JAX's callables that run other functions, and how to call these inner functions as plain Python."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRACING = FrameworkFunctions(
     jax.lax.map,
     jax.lax.associative_scan,
 )
-"""Control flow operators. They trace the functions that they are given."""
+"""Control flow operators. They trace the functions that are passed to them."""
 
 CALLING = FrameworkFunctions(
     jax.tree.map,
@@ -39,14 +39,14 @@ CALLING = FrameworkFunctions(
     jax.vjp,
     jax.linearize,
 )
-"""Functions that call the functions they are given, as Python does."""
+"""JAX's functions that call the Python functions passed to them directly, without compiling them."""
 
 RULES = {jax.custom_vjp: "bwd", jax.custom_jvp: "jvp"}
 """Kinds of functions with a custom derivative rule, and the attribute that holds the rule."""
 
 
 class JaxCallables(Callables):
-    """Finds the Python function inside whatever JAX made around it, and how to call that."""
+    """Finds the Python function inside a wrapper that JAX has made, and a way to call that function."""
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         inside = jitted(function)
@@ -82,7 +82,7 @@ class JaxCallables(Callables):
             return tuple(equinox_wrappers.held(function))
         if type(function) is not FunctionType:
             return None
-        return tuple(_closed_over(function, DEEPEST)) or None  # such as those that Haiku makes around a function
+        return tuple(_closed_over(function, DEEPEST)) or None  # found in closures, such as those that Haiku makes
 
     def hidden(self, function: Any) -> Any:
         inside = equinox_wrappers.hidden(function)
@@ -98,11 +98,12 @@ class JaxCallables(Callables):
 
 
 DEEPEST = 6
-"""How many of a library's nested functions are searched."""
+"""The number of levels of nested functions of a library that are searched."""
 
 
 def _closed_over(function: FunctionType, depth: int) -> Iterator[FunctionType]:
-    # The program's functions in the closure of a library's function, and in closures of the library's functions in it.
+    # Yield the program's functions in the closure of a library's function, and in the closures of library functions
+    # nested in it.
     contents = _contents(function)
     for held in (one for each in contents for one in (each if isinstance(each, tuple | list) else (each,))):
         inner = innermost(held)
@@ -114,14 +115,12 @@ def _closed_over(function: FunctionType, depth: int) -> Iterator[FunctionType]:
 
 def _contents(function: FunctionType) -> Iterator[Any]:
     for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):  # the cell is empty
+        with contextlib.suppress(ValueError):  # raised if the cell is empty
             yield cell.cell_contents
 
 
 def jitted(function: Any) -> Any:
-    """The Python function inside a function made by ``jax.jit``, including methods and partials; None for anything
-    else.
-    """
+    """Return the Python function inside a function, method or partial made by ``jax.jit``; None for anything else."""
     function = equinox_wrappers.as_pythons(function) or function
     if isinstance(function, (private.Jit, *_jits_of_libraries())):
         wrapped = getattr(function, "__wrapped__")  # noqa: B009  # JAX's type of a compiled function does not have it
@@ -136,8 +135,8 @@ def jitted(function: Any) -> Any:
 
 
 def _jits_of_libraries() -> tuple[type, ...]:
-    # The classes that the ``jit`` of Equinox and of Flax NNX create, if imported. Older versions create plain
-    # functions.
+    # Return the classes of objects that the ``jit`` of Equinox and of Flax NNX create, if these libraries are imported.
+    # Older versions create plain functions, which are left out.
     makers = (("equinox", "filter_jit"), ("flax.nnx", "jit"))
     kinds = [_made_by(name, maker) for name, maker in makers if hasattr(sys.modules.get(name), maker)]
     return tuple(kind for kind in kinds if kind is not FunctionType)
@@ -149,22 +148,24 @@ def _made_by(library: str, maker: str) -> type:
 
 
 def _shares_objects(function: Any) -> bool:
-    # Do a jitted function's changes to its arguments reach the caller? In Flax NNX they do.
+    # Do a jitted function's changes to its arguments reach the caller? Only those of Flax NNX do.
     kind = _made_by("flax.nnx", "jit") if "flax.nnx" in sys.modules else FunctionType
     return kind is not FunctionType and isinstance(function, kind)
 
 
 def _as_jit_calls(call: Callable[..., Any], function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    # Call the function with what ``jax.jit`` would pass: new containers, and JAX arrays in place of NumPy's.
+    # Call the function with the arguments that ``jax.jit`` would pass: new containers, and JAX arrays instead of NumPy
+    # arrays.
     args, kwargs = jax.tree.map(as_given, (args, kwargs))
     return call(function, *args, **kwargs)
 
 
 def _opened(function: Any) -> Any:
-    # A function that JAX made around another one, as ``jax.grad`` does, made again around the function to look into.
+    # Return a copy of a function that JAX made around another one, such as ``jax.grad``, now around the inner Python
+    # function.
     #
-    # That is the Python function inside a jitted one (JAX would not trace the program again around the jitted one), or
-    # the ``__call__`` of an object. None if there is neither.
+    # The inner function is the Python function inside a jitted one, because JAX would not trace the program again
+    # through the jitted one, or the ``__call__`` of an object. Return None if there is neither.
     if not (isinstance(function, FunctionType) and function.__code__.co_filename.startswith(private.FOLDER)):
         return None
     wrapped = getattr(function, "__wrapped__", None)
@@ -182,7 +183,8 @@ def _is_object(value: Any) -> bool:
 
 
 def _function_in(value: Any) -> Any:
-    # The Python function that a callable runs: the one inside a jitted function, an object's ``__call__``, or itself.
+    # Return the Python function that a callable runs: the function inside a jitted one, an object's ``__call__``, or
+    # the callable itself.
     inside = jitted(value)
     if inside is not None:
         return inside

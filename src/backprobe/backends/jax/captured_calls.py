@@ -1,4 +1,4 @@
-"""JAX's ``Captures``: gradients that a program took and calls of Equinox and NNX models, as data, and run again."""
+"""Implements ``Captures`` for JAX: stores and reruns gradients of functions, and calls of Equinox and NNX models."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MAPPED = "mapped"
 
 
 def kept(array: Any) -> KeptTensor:
-    """An array in the form in which a file stores it; a random key as its numbers."""
+    """Return an array in the form in which a file stores it. A random key is stored as its numbers."""
     facts: dict[str, Any] = {"weak": bool(getattr(array, "weak_type", False))}
     if is_key(array):
         facts["key"] = str(jax.random.key_impl(array))
@@ -49,7 +49,7 @@ def kept(array: Any) -> KeptTensor:
 
 
 def array_of(one: Any) -> Any:
-    """The array that was passed to ``kept``."""
+    """Return the array that was passed to ``kept``."""
     if not isinstance(one, KeptTensor) or one.tensor is None:
         return one
     if one.facts.get("key"):
@@ -61,12 +61,12 @@ def array_of(one: Any) -> Any:
 
 
 def is_key(array: Any) -> bool:
-    """Is it an array of random keys?"""
+    """Is the value an array of random keys?"""
     return isinstance(array, jax.Array) and bool(jnp.issubdtype(array.dtype, jax.dtypes.prng_key))
 
 
 def result(array: Any) -> Result:
-    """What is compared of an array: the bits of its numbers, with all NaN taken as equal."""
+    """Return the facts by which two arrays are compared: the bits of the numbers, with all NaN treated as equal."""
     held = numpy.asarray(array)
     counts = unfit({"": array}).get("", Nonfinite(0, 0, held.size))
     if is_floating(array):
@@ -82,11 +82,11 @@ def _kept_leaf(leaf: Any) -> Any:
 
 
 class HeldArrays(dict[str, KeptTensor]):
-    """The arrays of an NNX model that was passed to a function, by path."""
+    """The arrays, by path, of an NNX model that was passed to a function."""
 
 
 class JaxCaptures(Captures):
-    """JAX's ``Captures``."""
+    """Implements ``Captures`` for JAX."""
 
     def captured(self, model: Any, calls: Sequence[Any], *, is_backward: bool) -> CapturedStep:
         (call,) = calls[:1]
@@ -185,7 +185,9 @@ class JaxCaptures(Captures):
 
 
 def refilled_models(given: Any, templates: Iterator[Any]) -> Any:
-    """The arguments of a function, with each model replaced by the next template, filled with the model's arrays."""
+    """Return the arguments of a function in which the next template, filled with the model's arrays, replaces each
+    model.
+    """
     args, kwargs = given
     return tuple([_refilled(one, templates) for one in args]), {
         name: _refilled(one, templates) for name, one in kwargs.items()
@@ -205,13 +207,13 @@ def _refilled(one: Any, templates: Iterator[Any]) -> Any:
 
 
 def _captured_arrays(model: Any) -> list[tuple[str, KeptTensor]]:
-    # The placeholders for arrays in an Equinox model that was read from a file.
+    # Return the placeholders of arrays in an Equinox model that was read from a file, by path.
     found = jax.tree_util.tree_flatten_with_path(model, is_leaf=lambda leaf: isinstance(leaf, KeptTensor))[0]
     return [(models.dotted(path), leaf) for path, leaf in found if isinstance(leaf, KeptTensor)]
 
 
 class _Jax:
-    # As much of a backend as ``Replay`` needs.
+    # The part of a backend that ``Replay`` needs.
     state = JaxState
 
 
@@ -222,7 +224,7 @@ def _configure(wanted: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 
 
 def _named_in(module: Any, name: str) -> Any:
-    # The object of this name in an imported module; None if the module is not imported or lacks the name.
+    # Return the object with this name in an imported module; None if the module is not imported or lacks the name.
     found: Any = sys.modules.get(module) if isinstance(module, str) else None
     for step in name.split("."):
         found = getattr(found, step, None)
@@ -230,7 +232,7 @@ def _named_in(module: Any, name: str) -> Any:
 
 
 def _arrays(model: Any) -> list[tuple[str, Any]]:
-    # The arrays of a model, by path.
+    # Return the arrays of a model, by path.
     held, _ = models.taken_apart(model)
     found = jax.tree_util.tree_flatten_with_path(held)[0]
     return [(models.dotted(path), leaf) for path, leaf in found if isinstance(leaf, jax.Array)]
@@ -249,7 +251,7 @@ def _with_parameters(model: Any, parameters: Mapping[str, KeptTensor]) -> Any:
 
 
 def _differentiated(call: JaxGuardedGradient, is_backward: bool) -> RanCalls:
-    # Run the function again, and take its gradient with respect to the floating-point arrays that were differentiated.
+    # Run the function again, and compute its gradient with respect to the arrays that were differentiated.
     args, kwargs = call.arguments()
     held = [args[at] if part is None else part[0] for at, part in enumerate(call.parts)]
     given = [held[at] for at in call.positions]

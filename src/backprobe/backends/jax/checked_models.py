@@ -1,4 +1,4 @@
-"""Models under check: the arrays that a model holds become inputs, from which the program rebuilds the model."""
+"""Models under check: the arrays of a model become inputs, from which the program rebuilds the model."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from backprobe.backends.jax.arguments import exchange
 OF_APPLY = ("rngs", "mutable", "capture_intermediates")  # arguments that linen's ``apply`` uses itself
 
 Program = Callable[[Any, Mapping[str, Any]], None]
-"""A function of a target and its inputs. Inputs whose names are numbers are positional."""
+"""A function that is called with a target and its inputs. Inputs whose names are numbers are positional."""
 
 
 @dataclass(frozen=True)
 class TakenModel:
-    """What a target holds that is differentiated, how to run a program with it, and what to do at the end."""
+    """The differentiable part of a target, a function that runs a program with it, and a function to call at the
+    end.
+    """
 
     held: Any
     run: Callable[[Program, Any, Mapping[str, Any]], None]
@@ -27,7 +29,7 @@ class TakenModel:
 
 
 def taken_apart(target: Any) -> TakenModel:
-    """What a target holds, if it is a model, and how to run it."""
+    """Return the differentiable part of a target if it is a model, and the way to run it."""
     kind = models.kind(target)
     if kind == "linen" and target.scope is None:
         return TakenModel(None, lambda program, held, inputs: _apply(target, program, inputs))
@@ -49,7 +51,7 @@ def taken_apart(target: Any) -> TakenModel:
 
 
 def _apply(target: Any, program: Program, inputs: Mapping[str, Any]) -> None:
-    # A linen model receives its variables first, as in ``apply``.
+    # Call a linen model with its variables first, as in ``apply``.
     first = "0" if "0" in inputs else "variables"
     rest = {name: value for name, value in inputs.items() if name not in (first, *OF_APPLY)}
     own = {name: inputs[name] for name in OF_APPLY if name in inputs}
@@ -57,7 +59,7 @@ def _apply(target: Any, program: Program, inputs: Mapping[str, Any]) -> None:
 
 
 def concrete(value: Any) -> Any:
-    """The value behind a tracer of a derivative. Any other tracer is returned unchanged."""
+    """Return the value behind a tracer of a derivative. Any other tracer is returned unchanged."""
     while isinstance(value, jax.core.Tracer) and hasattr(value, "primal"):
         value = value.primal
     return value

@@ -1,8 +1,7 @@
-"""Loops, branches and checkpoints, which JAX traces once: runs them so that their inner values can be read and
-perturbed.
+"""Runs loops, branches and checkpoints, which JAX traces only once, so that inner values can be read and perturbed.
 
-Each inner value becomes a further output. Its gradient is that of a zero which is passed in from outside and added to
-it. In a loop, both have a leading axis for the steps.
+Each inner value becomes a further output. A zero is passed in from outside and added to the inner value, so the
+gradient of the zero is the gradient of the value. In a loop, both have a leading axis for the steps.
 """
 
 from __future__ import annotations
@@ -28,25 +27,25 @@ OPAQUE = {
 }
 
 Found = tuple[list[Any], dict[int, tuple[Any, Any]]]
-"""The outputs of an equation, and for each tap inside it the value and whether it was computed at all."""
+"""The outputs of an equation, and for each tap inside it the value and whether the value was computed at all."""
 
 
 @dataclass(frozen=True)
 class TapSite:
-    """The place of a captured tap inside an equation."""
+    """A captured tap inside an equation."""
 
-    like: jax.ShapeDtypeStruct  # its value over all steps of the loops around it
+    like: jax.ShapeDtypeStruct  # the shape and dtype of its value over all steps of the loops around it
     axes: tuple[str, ...]
-    opaque: Reason | None = None  # why it cannot become an output
+    opaque: Reason | None = None  # why the value cannot become an output
 
 
 def keys_inside(equation: Any) -> set[int]:
-    """The keys of all taps inside an equation, at any depth."""
+    """Return the keys of all taps inside an equation, at any depth."""
     return {one.params["tap_key"] for one in private.inner_equations(equation) if one.primitive in (tap_p, peek_p)}
 
 
 def sites(equation: Any, around: TapSite | None = None) -> dict[int, TapSite]:
-    """The captured taps inside an equation, by key."""
+    """Return the captured taps inside an equation, by key."""
     around = around or TapSite(jax.ShapeDtypeStruct((), bool), ())
     name = equation.primitive.name
     lengths, axes, opaque = around.like.shape, around.axes, around.opaque
@@ -67,7 +66,7 @@ def sites(equation: Any, around: TapSite | None = None) -> dict[int, TapSite]:
 
 
 def _run(jaxpr: Any, inputs: Sequence[Any], eps: Mapping[int, Any]) -> Found:
-    # Run a jaxpr that is inside a transformation.
+    # Run a jaxpr from inside a transformation.
     found: dict[int, tuple[Any, Any]] = {}
 
     def run(equation: Any, given: list[Any]) -> list[Any]:

@@ -16,9 +16,10 @@ from backprobe.record.source import Source
 
 
 def stopping(closed: ClosedJaxpr, inputs: Collection[int]) -> dict[int, list[tuple[str, Source | None]]]:
-    """For each of these input positions, the operations at which the derivative stops. Left out if some path goes on.
+    """Return, for each of these input positions, the operations at which its derivative stops.
 
-    If values are kept in references, it is unknown where they go, and nothing is returned.
+    A position is left out if its derivative reaches an output on some path. If values are kept in references, their
+    flow is unknown, and nothing is returned.
     """
     read = [var.aval for equation in private.equations(closed.jaxpr) for var in equation.invars]
     if not all(isinstance(aval, jax.core.ShapedArray) for aval in read):
@@ -36,7 +37,7 @@ def stopping(closed: ClosedJaxpr, inputs: Collection[int]) -> dict[int, list[tup
 
 
 class _Derivatives(Walk):
-    # Follows values along which a derivative may be nonzero, also through loops and operations with custom rules.
+    # Follows values whose derivative may be nonzero, also through loops and operations with custom rules.
     def _equation(self, equation: Any, known: dict[Any, Keys]) -> list[Keys]:
         given = [key_of(var, known) for var in equation.invars]
         if not any(given):
@@ -59,8 +60,8 @@ class _Derivatives(Walk):
 
 
 def is_flat(equation: Any, given: Sequence[object]) -> bool:
-    """Is the tangent of each output 0 by JAX's own rule, whatever the operands are? ``given`` says which operands have
-    a tangent.
+    """Is the tangent of each output 0 by JAX's own rule, for any operands? ``given`` says which operands have a
+    tangent.
     """
     zeros = [
         var.val if isinstance(var, Literal) else jnp.zeros(var.aval.shape, var.aval.dtype) for var in equation.invars

@@ -1,4 +1,6 @@
-"""Equinox's wrappers of functions, such as ``filter_vmap``'s: objects that hold the function in a field."""
+"""Equinox's wrappers of functions, such as the result of ``filter_vmap``. They are objects with the function in a
+field.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +16,37 @@ import jax
 
 TRACING = ("filter_vmap", "filter_checkpoint")
 CALLING = ("filter_grad", "filter_value_and_grad")
-"""Makers of wrappers that trace the function, and of wrappers that differentiate it as Python runs it."""
+"""Functions that return a wrapper which traces the wrapped function, and those whose wrapper differentiates it in
+Python.
+"""
 HOLDING = {
     "filter_jacrev": "fun",
     "filter_jacfwd": "fun",
     "filter_hessian": "fun",
     "filter_closure_convert": "fn",
 }
-"""Makers of objects that hold the function in this field, but have no ``__wrapped__``."""
+"""Functions that return an object with the wrapped function in this field, and without ``__wrapped__``."""
 HIDING = {"filter_pmap": "_fun", "filter_custom_vjp": "fn", "filter_custom_jvp": "fn"}
-"""The same for objects that do not call the function as it is, because it is compiled or has a custom derivative."""
+"""Functions that return an object which does not call the wrapped function directly, because it is compiled or has a
+custom derivative.
+"""
 DERIVING = ("filter_jvp", "filter_vjp")
-"""Functions that call and differentiate the function they are given."""
+"""Functions that call the function passed to them, and differentiate it."""
 
 
-DEEPEST = 4  # modules inside modules that are searched
+DEEPEST = 4  # levels of nested modules that are searched
 
 
 def is_wrapper(value: Any) -> bool:
-    """Is it an object that Equinox made around a function?"""
+    """Is the value an object that Equinox made around a function?"""
     equinox = sys.modules.get("equinox")
     return equinox is not None and isinstance(value, equinox.Module) and hasattr(value, "__wrapped__")
 
 
 def as_pythons(value: Any) -> Any:
-    """A bound method or partial of Equinox, as one of Python's own; None for anything else.
+    """Return a bound method or partial of Equinox as the Python type; None for anything else.
 
-    Equinox's own are pytrees: a method of a module is an object that holds the module.
+    The types of Equinox are pytrees: for example, a bound method is an object that holds the module.
     """
     equinox = sys.modules.get("equinox")
     if equinox is None or not isinstance(value, equinox.Module):
@@ -52,12 +58,12 @@ def as_pythons(value: Any) -> Any:
 
 
 def is_tracing(value: Any) -> bool:
-    """Does it trace the function that it wraps?"""
+    """Does the wrapper trace the function inside it?"""
     return is_wrapper(value) and isinstance(value, _made_by(TRACING))
 
 
 def differentiates(value: Any) -> int:
-    """How often it differentiates the function that it wraps or is given."""
+    """Return how often the object differentiates the function that it wraps or receives."""
     equinox = sys.modules.get("equinox")
     if equinox is None:
         return 0
@@ -70,13 +76,13 @@ def differentiates(value: Any) -> int:
 
 
 def is_deriving(value: Any) -> bool:
-    """Does it call the function it is given, in order to differentiate it?"""
+    """Does the function call the function passed to it, in order to differentiate it?"""
     equinox = sys.modules.get("equinox")
     return equinox is not None and any(value is getattr(equinox, name, None) for name in DERIVING)
 
 
 def wrapped(value: Any) -> Any:
-    """The function inside a wrapper, or inside nested wrappers; None if it cannot be exchanged."""
+    """Return the function inside a wrapper, or inside nested wrappers; None if it cannot be exchanged."""
     inside = _held(value)
     if inside is None:
         return None
@@ -98,7 +104,7 @@ def _held(value: Any) -> Any:
 
 
 def hidden(value: Any) -> Any:
-    """The function in an Equinox object that does not call it as it is; None for any other value."""
+    """Return the function in an Equinox object that does not call the function directly; None for any other value."""
     if "equinox" not in sys.modules:
         return None
     field = next((field for maker, field in HIDING.items() if isinstance(value, _made_by((maker,)))), None)
@@ -112,13 +118,15 @@ def hidden(value: Any) -> Any:
 
 
 def may_hold(value: Any) -> bool:
-    """Is it a module, or JAX's wrapper of one? Another module of the same type may hold other functions."""
+    """Is the value a module, or JAX's wrapper of a module? Two modules of the same type may hold different
+    functions.
+    """
     equinox = sys.modules.get("equinox")
     return equinox is not None and isinstance(getattr(value, "__wrapped__", value), equinox.Module)
 
 
 def held(value: Any, deeper: int = DEEPEST) -> Iterator[Any]:
-    """The functions and modules in the fields of a module, or of a module that JAX has wrapped."""
+    """Yield the functions and modules in the fields of a module, or of a module that JAX has wrapped."""
     if not may_hold(value):
         return
     equinox, value = sys.modules["equinox"], getattr(value, "__wrapped__", value)
@@ -132,12 +140,14 @@ def held(value: Any, deeper: int = DEEPEST) -> Iterator[Any]:
 
 
 def is_converted(value: Any) -> bool:
-    """Is it the result of ``filter_closure_convert``?"""
+    """Is the value a result of ``filter_closure_convert``?"""
     return type(value).__name__ == "_ClosureConvert" and type(value).__module__.startswith("equinox.")
 
 
 def layers(value: Any) -> Callable[..., Any] | None:
-    """For an ``eqx.nn.Sequential``, a function that calls it with other layers, which come first; else None."""
+    """Return a function that calls this ``eqx.nn.Sequential`` with the layers passed first; None for any other
+    value.
+    """
     equinox = sys.modules.get("equinox")
     if equinox is None or type(value) is not equinox.nn.Sequential:
         return None
@@ -154,14 +164,16 @@ def _call_with_layers(sequential: Any, layers: tuple[Any, ...], /, *args: Any, *
 
 
 def call_around(wrapper: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a wrapper with this function in place of its own."""
+    """Call a wrapper with this function instead of its own."""
     return _rebuilt(wrapper, wrapped(wrapper), function)(*args, **kwargs)
 
 
 def trace_around(
     stage: Callable[..., Any], wrapper: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any
 ) -> Any:
-    """The same for a ``stage`` that takes and returns only arrays, while Equinox also returns other objects."""
+    """Call a wrapper with this function through ``stage``, which takes and returns only arrays. Objects of other types
+    that Equinox returns are added again afterwards.
+    """
     parts: list[Any] = []
 
     def arrays(*args: Any, **kwargs: Any) -> list[Any]:
@@ -187,7 +199,7 @@ def _made_by(makers: tuple[str, ...]) -> tuple[type, ...]:
 
 
 def _rebuilt(wrapper: Any, old: Any, new: Any) -> Any:
-    # The same object around another function, which may be held by a nested wrapper.
+    # Return a copy of a wrapper, or of nested wrappers, around another function.
     made = object.__new__(type(wrapper))
     made.__dict__.update(vars(wrapper))
     for field in dataclasses.fields(wrapper):

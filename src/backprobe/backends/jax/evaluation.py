@@ -1,6 +1,6 @@
-"""Functions of JAX that only compute, by name, so that a recorded line can be evaluated again.
+"""Functions of JAX that only compute, by name, with which a recorded line can be evaluated again.
 
-Only names in this table are looked up: text from a recording never runs as code.
+Only the names in this table are looked up. Text from a recording is never run as code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ SPELLED = {"dim": "axis", "keepdim": "keepdims"}
 
 
 def evaluate(operation: str, args: Sequence[Any], words: Mapping[str, Any]) -> Any:
-    """The function's result for NumPy arrays, as NumPy; None if the name is unknown or the arguments do not fit."""
+    """Call the function on NumPy arrays, and return NumPy arrays. Return None if the name is unknown or the arguments
+    do not fit.
+    """
     spelled = {SPELLED.get(word, word): one for word, one in words.items()}
     for home in HOMES if operation in KNOWN else ():
         function = getattr(home, operation, None)

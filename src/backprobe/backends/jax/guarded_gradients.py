@@ -1,8 +1,8 @@
-"""Lets a guard see the gradients that a program takes with ``jax.grad`` and ``jax.value_and_grad``.
+"""Reports to a guard the gradients that a program computes with ``jax.grad`` and ``jax.value_and_grad``.
 
-Functions in JAX are pure, so a gradient that is not finite can be taken again under a probe, of the same function at
-the same arguments. Equinox and Flax NNX differentiate a wrapper around the user's function, to which they pass the
-model in parts.
+Functions in JAX are pure. If a gradient is not finite, the same function can therefore be differentiated again under a
+probe, at the same arguments. Equinox and Flax NNX differentiate a wrapper around the user's function, and pass the
+model to it in parts.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from backprobe.source.frames import forget, name_in
 
 JACREV = "jax.jacrev"
 PULLBACKS = 64
-"""How many of the latest results of ``jax.vjp`` are remembered."""
+"""The number of the latest results of ``jax.vjp`` that are remembered."""
 
 
 @dataclass(frozen=True)
 class AskedGradient:
-    """A function, its arguments, and which of them are differentiated."""
+    """A function, its arguments, and the positions of the differentiated arguments."""
 
     function: Any
     args: tuple[Any, ...]
@@ -53,7 +53,7 @@ class AskedGradient:
 
     @classmethod
     def by(cls, frame: FrameType) -> AskedGradient:
-        """Read from the arguments in the frame of ``value_and_grad`` or ``jacrev``."""
+        """Read the request from the arguments in the frame of ``value_and_grad`` or ``jacrev``."""
         function, argnums = name_in(frame, "fun"), name_in(frame, "argnums")
         given = name_in(frame, "args"), name_in(frame, "kwargs")
         positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
@@ -75,7 +75,8 @@ class AskedGradient:
 
 
 def _by_equinox(function: Any, given: Any, has_aux: bool) -> AskedGradient | None:
-    # ``filter_grad`` differentiates a function of two parts of its first argument: the arrays, and the rest.
+    # Read a gradient computed by Equinox. ``filter_grad`` differentiates a function of two parts of its first argument:
+    # the arrays, and everything else.
     equinox = sys.modules.get("equinox")
     cells = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
     wrapper = cells.get("self")
@@ -86,7 +87,8 @@ def _by_equinox(function: Any, given: Any, has_aux: bool) -> AskedGradient | Non
 
 
 def _by_nnx(function: Any, frame: FrameType) -> AskedGradient | None:
-    # ``nnx.grad`` differentiates a function of the states of the models among its arguments.
+    # Read a gradient computed by Flax. ``nnx.grad`` differentiates a function of the states of the models among its
+    # arguments.
     inner = getattr(function, "f", None)
     if not type(function).__module__.startswith("flax.nnx") or inner is None:
         return None
@@ -105,13 +107,13 @@ def _by_nnx(function: Any, frame: FrameType) -> AskedGradient | None:
 
 
 class RunAgain(Repeatable):
-    """A call that ran outside of compiled code and can be repeated with the same random numbers."""
+    """A call that was made outside of compiled code, and can be repeated with the same random numbers."""
 
     random: RandomNumbers
 
     @abstractmethod
     def held_arrays(self) -> Any:
-        """Everything that the call was computed from, as a pytree."""
+        """Return all values that the call was computed from, as a pytree."""
 
     def why_not_again(self) -> Reason | None:
         is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self.held_arrays()))
@@ -123,19 +125,21 @@ class RunAgain(Repeatable):
 
 
 class JaxGuardedGradient(RunAgain, GuardedGradient):
-    """JAX's ``GuardedGradient``. Under ``jax.vmap`` it is taken again for one element that is not finite."""
+    """Implements ``GuardedGradient`` for JAX. Under ``jax.vmap`` the gradient is computed again for one element that is
+    not finite.
+    """
 
     of: Of
     is_concerned: Callable[[], bool]
-    """Does the guarded model take part in it?"""
+    """Is the guarded model part of the computation of this gradient?"""
 
     steps: JaxSteps | None = None
-    """The steps from one gradient of a function to the next."""
+    """The updates between successive gradients of a function."""
 
     see_lines = "bp.explain(bp.probe(loss, nonfinite=True)(...)) of the function, at these arguments, not under jit"
 
     left: Mapping[str, Any] = MappingProxyType({})
-    """The value, or the gradients by name, that are not finite."""
+    """The function's value, or its gradients by name, some of which are not finite."""
 
     def __init__(self, asked: AskedGradient) -> None:
         self.function, self.wrt = asked.function, frozenset(asked.names)
@@ -183,7 +187,7 @@ class JaxGuardedGradient(RunAgain, GuardedGradient):
 
     @cached_property
     def _traced(self) -> tuple[list[str], Any, list[Any]]:
-        # The jaxpr of the function, and the names and values of its inputs. The inputs are what is differentiated.
+        # The names and values of the differentiated inputs of the function, and its jaxpr with respect to these inputs.
         args, kwargs = self.arguments()
         held = [args[at] if part is None else part[0] for at, part in enumerate(self.parts)]
         given = [held[at] for at in self.positions]
@@ -205,7 +209,7 @@ class JaxGuardedGradient(RunAgain, GuardedGradient):
 
 
 class GradientHearing(Guarding):
-    """Intercepts ``jax.grad`` and ``jax.value_and_grad`` in one thread, wherever they are called."""
+    """Observes all uses of ``jax.grad`` and ``jax.value_and_grad`` in one thread."""
 
     unfit = staticmethod(unfit)
 
@@ -220,7 +224,7 @@ class GradientHearing(Guarding):
         self.is_inside = False
         self.installed = ExitStack()
         self.steps = JaxSteps() if listener.every else None
-        # each with the value of the function
+        # results of ``jax.vjp``, each with the request and the value of the function
         self.pullbacks: deque[tuple[Any, AskedGradient, Any]] = deque(maxlen=PULLBACKS)
 
     @contextmanager
@@ -235,7 +239,7 @@ class GradientHearing(Guarding):
             yield
 
     def _pulling_back(self, following: Callable[..., Any], function: Any, *primals: Any, **options: Any) -> Any:
-        # The program calls ``jax.vjp``.
+        # Called instead of ``jax.vjp``.
         if self.is_repeating or self.is_inside or not asked_by_program(sys._getframe(1)):
             return following(function, *primals, **options)
         self.is_inside = True
@@ -250,7 +254,7 @@ class GradientHearing(Guarding):
         return value, pullback, *rest
 
     def _hear_calls(self, kind: type) -> None:
-        # Intercept calls of what ``jax.vjp`` returned. The program still receives that object itself.
+        # Observe calls of the pullback that ``jax.vjp`` returned. The program still receives the original pullback.
         if "__call__" in vars(kind) and not self.pullbacks:
             self.installed.enter_context(listening(kind, "__call__", self._pulled))
 
@@ -272,13 +276,13 @@ class GradientHearing(Guarding):
         asked = AskedGradient.by(frame)
         gradient = JaxGuardedGradient(asked)
         gradient.is_concerned = self.concerned(gradient)
-        self.is_inside = True  # gradients taken inside are part of its value
+        self.is_inside = True  # gradients computed inside are part of its value
         try:
             with self._no_step():
                 value, backward, *rest = following(*args, **kwargs)
         finally:
             self.is_inside = False
-        if asked.call == JACREV:  # it calls its argument with all rows of a basis at once, which are traced
+        if asked.call == JACREV:  # jacrev calls the function once with all rows of a basis, traced
             gradient.of, gradient.cotangent = output_and_cotangent(value, None, has_aux=asked.has_aux)
             self._look(gradient, named(["value"], [value]), False)
             return value, backward, *rest
@@ -286,7 +290,8 @@ class GradientHearing(Guarding):
         return value, partial(self._backward, gradient, asked, args[1:], backward), *rest
 
     def _no_step(self) -> AbstractContextManager[None]:
-        # Inside this context either the program differentiates or we run something, so no step is recorded.
+        # Inside this context, operations are part of a differentiation or are run by backprobe, and are not recorded as
+        # a step.
         return nullcontext() if self.steps is None else self.steps.resting()
 
     def _backward(
@@ -321,12 +326,14 @@ class GradientHearing(Guarding):
 
 
 def code_of(function: Any) -> Any:
-    """Identifies a function even if the program creates it anew each time."""
+    """Return a key that identifies a function even if the program creates the function anew each time."""
     return getattr(function, "__code__", function)
 
 
 def named(names: Sequence[str], gradients: Sequence[Any]) -> dict[str, Any]:
-    """The gradients by the names that a recording would use. Flax NNX wraps them in states."""
+    """Return the gradients by the names that a recording would use. Flax NNX wraps gradients in states, which are
+    unwrapped.
+    """
     found = {}
     for name, gradient in zip(names, gradients, strict=False):
         for path, leaf in jax.tree_util.tree_flatten_with_path(gradient)[0]:

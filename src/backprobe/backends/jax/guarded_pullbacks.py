@@ -1,7 +1,7 @@
-"""Derivatives of functions whose output need not be a single number: the results of ``jax.vjp``, and ``jax.jacrev``.
+"""Derivatives of functions whose output need not be a single number: the results of ``jax.vjp`` and ``jax.jacrev``.
 
-They are taken again with the cotangent that the program passed. For a Jacobian the cotangent is ones, that is, the sum
-of the elements is differentiated.
+They are computed again with the cotangent that the program passed. For a Jacobian the cotangent is all ones, so the sum
+of the output's elements is differentiated.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Of = str | Callable[[Any], Any] | None
 
 
 def asked_by_program(frame: FrameType | None) -> bool:
-    """Is it called directly by the program, and not by a library?"""
+    """Is the function called directly by the program, and not by a library?"""
     while frame is not None and package(frame.f_code.co_filename) == "backprobe":
         frame = frame.f_back
     return frame is not None and package(frame.f_code.co_filename) is None
 
 
 def output_and_cotangent(value: Any, cotangent: Any, *, has_aux: bool) -> tuple[Of, Any]:
-    """The output to differentiate and its cotangent. ``value`` is what the function returned, without auxiliary data.
+    """Return the output to differentiate and its cotangent. ``value`` is the function's result without auxiliary data.
 
-    Several arrays become one number: the sum of each array times its cotangent.
+    If the result has several arrays, the output is one number: the sum of each array times its cotangent.
     """
     path = "0" if has_aux else None
     if is_floating(value):

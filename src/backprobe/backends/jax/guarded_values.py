@@ -1,7 +1,7 @@
-"""The numbers that a guard reads from JAX arrays, including tracers of a transformation.
+"""Reads the numbers of JAX arrays for a guard, also of tracers inside a transformation.
 
-A function that is differentiated computes with real numbers, which its tracers hold. Tracers of ``jax.vmap`` hold the
-numbers of all elements. Tracers of ``jax.jit`` hold none.
+A function that is being differentiated computes with real numbers, which its tracers hold. Tracers of ``jax.vmap`` hold
+the numbers of all elements. Tracers of ``jax.jit`` hold no numbers.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ ARRAYS = JaxArrays()
 
 
 def mapped(leaf: Any) -> tuple[Any, int | None]:
-    """The numbers of an array and the axis that ``jax.vmap`` maps over, if it does. Then they are those of all
-    elements.
+    """Return the numbers of an array, and the axis over which ``jax.vmap`` maps it, or None. With an axis, these are
+    the numbers of all elements.
     """
     held = concrete(leaf)
     if isinstance(held, jax.core.Tracer) and hasattr(held, "batch_dim") and hasattr(held, "val"):
@@ -40,12 +40,12 @@ def is_floating(leaf: Any) -> bool:
 
 
 def unfit(named: Mapping[str, Any]) -> Found:
-    """The arrays that contain NaN or Inf."""
+    """Return the counts of NaN and Inf in the arrays that contain them, by name."""
     return counted({name: mapped(leaf)[0] for name, leaf in named.items()}, ARRAYS.nonfinite)
 
 
 def element_of(leaf: Any) -> int | None:
-    """The first element of a mapped array that is not finite."""
+    """Return the index of the first element of a mapped array that is not finite; None if the array is not mapped."""
     numbers, axis = mapped(leaf)
     if axis is None:
         return None
@@ -54,7 +54,7 @@ def element_of(leaf: Any) -> int | None:
 
 
 def at_element(leaf: Any, element: int | None) -> Any:
-    """The value of a leaf for a single element of the mapped axis."""
+    """Return the value of a leaf for a single element of the mapped axis."""
     if not isinstance(leaf, jax.Array):
         return leaf
     numbers, axis = mapped(leaf)

@@ -1,4 +1,4 @@
-"""Lets a guard see the calls of Equinox and Flax NNX models, outside of compiled code."""
+"""Reports to a guard the calls of Equinox and Flax NNX models, outside of compiled code."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ UNSEEN_GRADIENT = (
 
 
 class JaxGuardedCall(RunAgain, GuardedCall):
-    """JAX's ``GuardedCall``. Under ``jax.vmap`` it is repeated for one element that is not finite."""
+    """Implements ``GuardedCall`` for JAX. Under ``jax.vmap`` the call is repeated for one element that is not
+    finite.
+    """
 
     path = ""
     backward = "jax.grad"
     see_lines = "bp.explain(bp.probe(f, nonfinite=True)(x)) with a function f that calls the model, not under jit"
 
     returned: Mapping[str, Any] = MappingProxyType({})
-    """What the call returned for that element."""
+    """The outputs of the call for that element, by path."""
 
     is_mapped = False
 
@@ -49,7 +51,7 @@ class JaxGuardedCall(RunAgain, GuardedCall):
         self.random = RandomNumbers(OF_PYTHON)
 
     def failed_with(self, outputs: Mapping[str, Any], bad: Found) -> None:
-        """The call has returned outputs that are not finite."""
+        """Keep the inputs and outputs for the first element that is not finite."""
         path = next(iter(bad))
         element = element_of(outputs[path])
         at = partial(at_element, element=element)
@@ -67,7 +69,9 @@ class JaxGuardedCall(RunAgain, GuardedCall):
 
 
 class JaxGuarding(CallGuarding):
-    """Intercepts the calls of one class of models, because each derivative creates the model anew."""
+    """Observes the calls of one class of models. A single model could not be observed, because each derivative rebuilds
+    it.
+    """
 
     unfit = staticmethod(unfit)
 
@@ -80,7 +84,7 @@ class JaxGuarding(CallGuarding):
         self.gradients = GradientHearing(listener, self.repeating, self._concerned)
 
     def _concerned(self, gradient: JaxGuardedGradient) -> Callable[[], bool]:
-        # While a gradient is computed: does the model take part in it?
+        # Return a function that says, after a gradient was computed, whether the model was part of the computation.
         before = self.calls
         return lambda: self.calls > before or any(type(one) is self.kind for one in gradient.given[0])
 
@@ -100,8 +104,8 @@ class JaxGuarding(CallGuarding):
 
     @contextmanager
     def repeating(self) -> Iterator[None]:
-        """The same, with all patches removed: a probe reads the source of ``__call__``, so that must be the program's
-        own.
+        """Within this context, calls are repetitions, and all patches are removed. A probe reads the source of
+        ``__call__``, which must be the program's own.
         """
         self.installed.close()
         try:
@@ -130,7 +134,7 @@ class JaxGuarding(CallGuarding):
 
 @contextmanager
 def gradients_heard(listener: GuardListener) -> Iterator[None]:
-    """Inside this context, the gradients that the program takes are seen."""
+    """Inside this context, the gradients that the program computes are reported."""
     hearing = GradientHearing(listener)
     with hearing.listening():
         yield
@@ -140,7 +144,7 @@ def gradients_heard(listener: GuardListener) -> Iterator[None]:
 
 
 class JaxGuards(Guards):
-    """JAX's ``Guards``."""
+    """Implements ``Guards`` for JAX."""
 
     functions = staticmethod(gradients_heard)
 

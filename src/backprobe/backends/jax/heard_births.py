@@ -1,6 +1,7 @@
-"""Reports operations that produce NaN or Inf from operands with fewer of them, as JAX evaluates each operation.
+"""Reports operations that make NaN from operands without NaN, or Inf from finite operands, as JAX evaluates each
+operation.
 
-Compilation is off meanwhile, so loops, branches and functions of ``jax.numpy`` are seen as single primitives.
+Compilation is switched off, but loops, branches and functions of ``jax.numpy`` still count as single operations.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from backprobe.backends.jax.private import hearing_evaluations
 
 @contextmanager
 def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
-    """Inside this context, ``heard`` is called for each operation that makes NaN or Inf from better operands."""
+    """Inside this context, ``heard`` is called for each operation that makes NaN without NaN in an operand, or Inf from
+    finite operands.
+    """
 
     def told(primitive: Any, given: Sequence[Any], params: Mapping[str, Any], made: Any) -> None:
         operands = [_numbers(one) for one in given]
@@ -36,7 +39,7 @@ def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
 
 
 def _numbers(value: Any) -> Any:
-    # The numbers of a value; None if it has none, such as a random key or a tracer.
+    # Return the numbers of a value; None if it has none, as a random key or a tracer.
     if isinstance(value, jax.core.Tracer) or not isinstance(
         value, jax.Array | numpy.ndarray | numpy.generic | float | int
     ):

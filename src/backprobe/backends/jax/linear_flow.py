@@ -1,4 +1,4 @@
-"""Finds which marked values of a linear program flow into which, through loops, branches and calls."""
+"""Finds which marked values of a linear program flow into which others, through loops, branches and calls."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ GIVEN: Keys = frozenset([0])  # keys of taps start at 1
 
 
 def flows(jaxpr: Any, captured: Collection[int]) -> dict[int, set[int]]:
-    """For each marked value, by key, the marked values that flow into it without passing another mark.
+    """Return, for each marked value by key, the marked values that flow into it without passing another mark.
 
-    In a loop these belong to the same step, or to the previous step if that passes them on.
+    In a loop, these values belong to the same step, or to the previous step if it passes them to the next.
     """
     walk = Walk(lambda equation: equation.primitive in (mark_p, within_p) and equation.params["tap_key"] in captured)
     walk.through(jaxpr, [NONE] * len(jaxpr.invars))
@@ -27,9 +27,9 @@ def flows(jaxpr: Any, captured: Collection[int]) -> dict[int, set[int]]:
 
 
 def computed_from(closed: ClosedJaxpr, given: Sequence[bool]) -> dict[int, bool]:
-    """For each marked value in a traced call, by key: is it computed from any of these inputs?
+    """Return, for each marked value in a traced call by key, whether it is computed from any of these inputs.
 
-    The constants count as inputs and come first.
+    The constants count as inputs, and come first in ``given``.
     """
     walk = Walk(lambda equation: equation.primitive in (tap_p, peek_p))
     constants = len(closed.consts)
@@ -39,7 +39,7 @@ def computed_from(closed: ClosedJaxpr, given: Sequence[bool]) -> dict[int, bool]
 
 
 class Walk:
-    """Walks through a jaxpr in order, and keeps for each variable the marks that it comes from."""
+    """Walks through a jaxpr in order, and stores for each variable the marks from which it is computed."""
 
     def __init__(self, is_mark: Callable[[Any], bool]) -> None:
         self.is_mark = is_mark
@@ -47,7 +47,7 @@ class Walk:
         self.stopped: list[tuple[Any, int]] = []  # equations, and the marks whose flow they stop
 
     def through(self, jaxpr: Any, given: Iterable[Keys], constants: Iterable[Keys] = ()) -> list[Keys]:
-        """The marks that the outputs of a jaxpr come from, given those of its inputs."""
+        """Return the marks from which the outputs of a jaxpr are computed, given the marks of its inputs."""
         jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
         known: dict[Any, Keys] = dict(zip(jaxpr.invars, given, strict=True))
         known.update(zip(jaxpr.constvars, constants, strict=False))
@@ -71,7 +71,8 @@ class Walk:
         return [NONE.union(*(key_of(var, known) for var in private.sources(equation, at))) for at in outputs]
 
     def _entered(self, equation: Any, given: list[Keys]) -> list[Keys] | None:
-        # The marks of an equation's outputs, if there are jaxprs inside; None for an unknown kind of equation.
+        # Return the marks of an equation's outputs, if the equation contains jaxprs; None for an unknown kind of
+        # equation.
         inside = private.inner_jaxprs(equation)
         if equation.primitive.name == private.SCAN:
             return self._looped(inside[0], given, *private.scan_parts(equation.params))
@@ -81,7 +82,8 @@ class Walk:
         return self.through(inside[0], given) if len(inside) == 1 and _takes(inside[0], given) else None
 
     def _looped(self, body: Any, given: list[Keys], constants: int, carried: int) -> list[Keys]:
-        # The same for a loop, whose steps are repeated until the marks of what they carry no longer change.
+        # Return the marks of a loop's outputs. Its body is walked repeatedly, until the marks of the carried values no
+        # longer change.
         fixed, carry, along = given[:constants], given[constants : constants + carried], given[constants + carried :]
         while True:
             outputs = self.through(body, [*fixed, *carry, *along])

@@ -1,8 +1,8 @@
-"""The linearized program: which marked values flow into which, and what flows back to each.
+"""The linearized program: which marked values flow into which others, and the gradient of each.
 
-``jax.linearize`` returns the program's derivative as a jaxpr of linear equations, in which each tapped value left a
-mark. Transposing that jaxpr gives all gradients in one backward pass, since each mark keeps the cotangent that arrives.
-Local partials come from holding the marks constant and perturbing them one at a time.
+``jax.linearize`` returns the program's derivative as a jaxpr of linear equations, in which each tapped value has left a
+mark. If that jaxpr is transposed, each mark stores the cotangent that arrives, so one backward pass gives all
+gradients. For local partials, the marks are held constant and perturbed one at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from backprobe.record.graph import reached
 
 
 class LinearProgram:
-    """The derivative of a program at one point, linear in its inputs and in perturbations at its marks."""
+    """The derivative of a program at one point. It is linear in the inputs and in perturbations at the marks."""
 
     def __init__(
         self, derivative: Callable[..., Any], inputs: Sequence[Any], outputs: int, captured: Collection[int]
@@ -44,7 +44,7 @@ class LinearProgram:
         self.connected = private.without_dead_code(self.jaxpr, 0)  # only the equations that lead to the output
 
     def of_output(self, at: int) -> LinearProgram:
-        """The same program, differentiated with respect to another of its outputs."""
+        """Return the same program, differentiated with respect to another of its outputs."""
         other = copy(self)
         for known in ("live", "_untrained"):
             vars(other).pop(known, None)
@@ -52,7 +52,9 @@ class LinearProgram:
         return other
 
     def of_captured(self, captured: Collection[int]) -> LinearProgram:
-        """The same program with only the marks of these values. Flows go through all other values."""
+        """Return the same program with only the marks of these values. All other values are followed without
+        stopping.
+        """
         other = copy(self)
         vars(other).pop("live", None)
         vars(other).pop("flows", None)
@@ -67,9 +69,9 @@ class LinearProgram:
         return [key for key in reversed(marks) if key in self.marks]
 
     def leaves_reached(self, key: int) -> bool:
-        """Does a gradient arrive, on some path, at each input from which a marked value is computed?
+        """Do all inputs from which a marked value is computed get a gradient, on any path?
 
-        False for a value inside a loop, branch or checkpoint, for which this is unknown.
+        Returns False for a value inside a loop, branch or checkpoint, because this is unknown there.
         """
         return key in self.marks and self._before(key) not in self._untrained
 
@@ -78,7 +80,7 @@ class LinearProgram:
         # The variables that depend on an input on which the output does not depend.
         used = {id(var) for equation in self.connected.eqns for var in equation.invars}
         used |= {id(var) for var in self.connected.outvars}
-        places = range(1, len(self.jaxpr.invars))  # the first is the zero from which others are made
+        places = range(1, len(self.jaxpr.invars))  # the first input is the zero from which other zeros are made
         found = {self.jaxpr.invars[at] for at in places if id(self.connected.invars[at]) not in used}
         for equation in self.jaxpr.eqns:
             found.update(
@@ -88,17 +90,17 @@ class LinearProgram:
 
     @cached_property
     def flows(self) -> Mapping[int, Collection[int]]:
-        """For each marked value, by key, the marked values that flow into it without passing another mark."""
+        """For each marked value by key: the marked values that flow into it without passing another mark."""
         return flows(self.jaxpr, self.marks)
 
     @cached_property
     def inside(self) -> frozenset[int]:
-        """The marked values inside loops, branches and checkpoints. They cannot be held constant individually."""
+        """The marked values inside loops, branches and checkpoints. They cannot be held constant one by one."""
         within = (one.params["tap_key"] for one in private.equations(self.jaxpr) if one.primitive is within_p)
         return frozenset(within)
 
     def gradients(self, cotangent: Any) -> tuple[dict[int, Any], list[Any]]:
-        """What flows back from the output to each live mark and each input."""
+        """Run backward from the output, and return the gradient of each live mark and each input."""
         found: dict[int, Any] = {}
 
         def keeping(equation: Any) -> Mapping[str, Any] | None:
@@ -113,8 +115,8 @@ class LinearProgram:
         return jnp.zeros(like.shape, like.dtype)
 
     def local(self, key: int, sources: Sequence[int]) -> Callable[[Any], Sequence[Any]]:
-        """A function from a cotangent of a marked value to what flows back along its edges to these sources, and no
-        further.
+        """Return a function that maps a cotangent of a marked value to the contributions along its edges to these
+        sources.
         """
         needed = self._needed(self._before(key))
 
@@ -133,12 +135,12 @@ class LinearProgram:
         return self.jaxpr.eqns[self.marks[key]].invars[0]
 
     def like(self, key: int) -> jax.ShapeDtypeStruct:
-        """The shape and dtype of a marked value."""
+        """Return the shape and dtype of a marked value."""
         aval = self.jaxpr.eqns[self.marks[key]].outvars[0].aval
         return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
 
     def _needed(self, wanted: Any) -> list[int]:
-        # The equations on which a variable depends, in order, looking no further than marks.
+        # Return the equations on which a variable depends, in order. The search stops at marks.
         def sources(var: Any) -> Sequence[Any]:
             at, output = self.made_by.get(var, (None, 0))
             return () if at is None or at in self.marked else private.sources(self.jaxpr.eqns[at], output)
@@ -147,7 +149,7 @@ class LinearProgram:
         return sorted({self.made_by[var][0] for var in found if var in self.made_by})
 
     def _run(self, needed: Sequence[int], perturbations: Mapping[int, Any], output: Any) -> Any:
-        # The effect on the output of adding something at the marks.
+        # Return the change of the output if these perturbations are added at the marks.
         def run(equation: Any, given: list[Any]) -> list[Any]:
             own = perturbations.get(equation.params["tap_key"]) if equation.primitive is mark_p else None
             return private.bind(equation, given) if own is None else [given[0] + own]

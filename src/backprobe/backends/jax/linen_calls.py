@@ -1,6 +1,6 @@
-"""Calls of Flax linen's modules from a program's function: ``model.apply(variables, x)``, and the calls inside it.
+"""Calls of Flax linen modules in a program's function: ``model.apply(variables, x)``, and calls of modules inside it.
 
-Linen runs each method on a copy of the module that is bound to the variables, and lets interceptors see the call.
+Linen runs each method on a copy of the module that is bound to the variables. Interceptors can observe these calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from backprobe.source.user_code import innermost, package
 
 
 def applied(function: Any) -> tuple[Any, Callable[..., Any]] | None:
-    """The program's own ``__call__`` that ``model.apply`` runs, and how to run it; None for any other function."""
+    """Return the program's own ``__call__`` that ``model.apply`` runs, and a function that runs it; None for any other
+    function.
+    """
     if not isinstance(function, MethodType) or function.__name__ != "apply":
         return None
     method = _own_method(function.__self__)
@@ -25,13 +27,17 @@ def applied(function: Any) -> tuple[Any, Callable[..., Any]] | None:
 
 
 def called(module: Any) -> tuple[Any, Callable[..., Any]] | None:
-    """The same for a module that is already bound, as part of one that is running."""
+    """Return the ``__call__`` of a module that is already bound, as part of a running module, and a function that runs
+    it.
+    """
     method = _own_method(module) if getattr(module, "scope", None) is not None else None
     return None if method is None else (method, partial(_around, module))
 
 
 def states(variables: Any = None, /, *args: Any, **kwargs: Any) -> Iterator[tuple[Any, str]]:
-    """What ``model.apply`` receives besides parameters, such as running statistics, each with its collection."""
+    """Yield the arrays that ``model.apply`` receives besides parameters, such as running statistics, each with its
+    collection.
+    """
     given = kwargs.get("variables") if variables is None else variables
     for collection, held in given.items() if isinstance(given, Mapping) else ():
         if collection != "params":
@@ -47,7 +53,7 @@ def _own_method(module: Any) -> Any:
 
 
 def _around(call: Any, reporting: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    # Run the module by ``call``, with the reporting version in place of its ``__call__``.
+    # Run the module through ``call``, with the reporting function instead of its ``__call__``.
     linen = sys.modules["flax.linen"]
     is_apply, open_calls = isinstance(call, MethodType), [call]
 

@@ -1,6 +1,7 @@
-"""Memory in JAX: what ``jax.vjp`` and its callers keep for the backward pass, and which arrays are alive.
+"""Memory in JAX: the values that ``jax.vjp`` and its callers keep for the backward pass, and the arrays that are alive.
 
-Inside ``jax.jit`` this is what JAX passes to the compiler when the function is traced; XLA may keep less.
+Inside ``jax.jit``, the measured values are those that JAX passes to the compiler when the function is traced. XLA may
+keep less.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from backprobe.backends.user_lines import users_line, users_line_of
 from backprobe.record.source import Source
 
 ARGUMENT = "argument"
-"""Used in place of an operation's name for something that was an argument of the function."""
+"""Used instead of an operation's name for an array that was an argument of the function."""
 
 Place = tuple[Any, ...]
 PULLBACK = "keep what the pullback returns, and not the pullback"
@@ -28,14 +29,14 @@ ON_CPU = "keep one number of each, such as float(x.mean()), or the latest alone"
 
 
 class JaxMemory(MemoryHearing):
-    """JAX's ``Memory``."""
+    """Implements ``MemoryHearing`` for JAX."""
 
     hears_steps = False
 
     def __init__(self, model: Any) -> None:
         self.bytes, self.counts, self.listening = StepBytes(), StorageBytes(), ExitStack()
         self.made: dict[int, tuple[Any, Source | None, str]] = {}  # by the id of an array: its line and operation
-        # by the id of an array: its step, or None if it existed before the block
+        # by the id of an array: the step that created it, or None if it existed before the block
         self.arrays: dict[int, tuple[Any, int | None]] = {}
         self.pullbacks: list[tuple[Any, int, Sequence[Place], Source | None]] = []
         self.steps = 0
@@ -71,7 +72,7 @@ class JaxMemory(MemoryHearing):
                 self.made[id(one)] = weakref.ref(one), line, str(name or primitive)
 
     def _differentiated(self, following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        if self.is_inside:  # what is kept for a nested derivative is counted there
+        if self.is_inside:  # memory of a nested derivative is counted for the outer one
             return following(*args, **kwargs)
         self.is_inside = True
         try:
@@ -97,7 +98,7 @@ class JaxMemory(MemoryHearing):
             self.counts.remove(place)
 
     def _made(self, leaf: Any, line: Source | None) -> tuple[Source | None, str]:
-        # The line and operation that made an array, or the line that differentiates a function of it.
+        # Return the line and operation that made an array, or the line that differentiates a function of the array.
         known = self.made.get(id(leaf))
         if known is not None and known[0]() is leaf:
             return known[1], known[2]
@@ -106,7 +107,7 @@ class JaxMemory(MemoryHearing):
         return (line, ARGUMENT) if not operation or source is None else (source, operation)
 
     def _look_at_arrays(self, step: int | None) -> None:
-        # Arrays that did not exist before belong to this step.
+        # Assign all arrays that are new since the last look to this step.
         before, self.arrays = self.arrays, {}
         for array in jax.live_arrays():
             known = before.get(id(array))
@@ -134,7 +135,7 @@ class JaxMemory(MemoryHearing):
         for reference, at in self.arrays.values():
             array = reference()
             if array is None or at is None or at >= self.steps - 1 or array.size < 2 or _place(array) in inside:
-                continue  # a single number would take no less memory as a Python float
+                continue  # a single number would not take less memory as a Python float
             _, line, _ = self.made.get(id(array), (None, None, ""))
             found.append(_alive(array, at, line))
         return found
@@ -148,11 +149,11 @@ def _alive(array: Any, step: int, line: Source | None) -> Alive:
 
 
 def _place(leaf: Any) -> Place:
-    # Identifies the memory that holds its numbers, because arrays may share a buffer.
+    # Return a key for the memory that holds the numbers, because arrays may share a buffer.
     if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
         try:
             return "buffer", leaf.unsafe_buffer_pointer()
-        # it has several buffers, or holds random keys
+        # the array has several buffers, or holds random keys
         except (RuntimeError, ValueError, TypeError, NotImplementedError):
             return "array", id(leaf)
     return "traced", id(leaf)
@@ -163,6 +164,6 @@ def _size(leaf: Any) -> int:
 
 
 def _peak() -> int | None:
-    # The most bytes on the first device since the process started; None if the device does not count them.
+    # Return the most bytes that the first device has used since the process started; None if the device does not count.
     known = jax.local_devices()[0].memory_stats()
     return None if not known else known.get("peak_bytes_in_use")

@@ -1,4 +1,4 @@
-"""Calls of models: which of their arrays are differentiated, and how their modules report."""
+"""Calls of models: the arrays that are differentiated, and how modules report their results."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ STATISTICS = "batch_stats"
 
 
 def kind(value: Any) -> str | None:
-    """The library whose model a value is: linen, nnx or equinox; None for anything else.
+    """Return the library to which a model belongs: linen, nnx or equinox; None for anything else.
 
-    Equinox's wrappers of functions, such as ``filter_jit``'s, are modules only by class, so they do not count.
+    Equinox's wrappers of functions, such as ``filter_jit``'s, are also modules, but do not count as models.
     """
     for library, name in MODULES.items():
         loaded = sys.modules.get(library)
@@ -34,7 +34,7 @@ def kind(value: Any) -> str | None:
 
 
 class JaxModels(Models):
-    """Models of Flax and Equinox."""
+    """Implements ``Models`` for Flax and Equinox."""
 
     replaces_parameters = True
     libraries = frozenset({"flax", "equinox", "jax"})
@@ -51,7 +51,7 @@ class JaxModels(Models):
 
 
 def taken_apart(model: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """A model of Equinox or Flax NNX as a pytree, and a function that makes a model from such a pytree."""
+    """Return a model of Equinox or Flax NNX as a pytree, and a function that rebuilds a model from such a pytree."""
     if kind(model) != "nnx":
         return model, lambda held: held
     from flax import nnx
@@ -61,13 +61,15 @@ def taken_apart(model: Any) -> tuple[Any, Callable[[Any], Any]]:
 
 
 def is_sparse(value: Any) -> bool:
-    """Is it a sparse array of ``jax.experimental.sparse``?"""
+    """Is the value a sparse array of ``jax.experimental.sparse``?"""
     sparse: Any = sys.modules.get("jax.experimental.sparse")
     return sparse is not None and isinstance(value, sparse.JAXSparse)
 
 
 def opened(value: Any) -> Any:
-    """A Flax NNX model or state, or a sparse array, as dictionaries of arrays; anything else unchanged."""
+    """Return a Flax NNX model or state, or a sparse array, as dictionaries of arrays; any other value is returned
+    unchanged.
+    """
     if is_sparse(value):
         return {name: held for name, held in vars(value).items() if is_array(held)}
     nnx = sys.modules.get("flax.nnx")
@@ -85,7 +87,7 @@ def opened(value: Any) -> Any:
 
 
 def variables(value: Any) -> Iterator[Any]:
-    """The Variables in a Flax NNX model or state that hold traced arrays."""
+    """Yield the Variables in a Flax NNX model or state that hold traced arrays."""
     nnx: Any = sys.modules.get("flax.nnx")
     if nnx is not None and isinstance(value, nnx.Module | nnx.State | nnx.Variable):
         for part in jax.tree.leaves(value, is_leaf=lambda part: isinstance(part, nnx.Variable)):
@@ -94,10 +96,10 @@ def variables(value: Any) -> Iterator[Any]:
 
 
 def states(value: Any) -> Iterator[tuple[Any, str]]:
-    """The arrays that a Flax model holds besides its parameters, such as running statistics, with Flax's name for each
-    kind.
+    """Yield the arrays that a Flax model holds besides its parameters, such as running statistics, each with Flax's
+    name for its kind.
     """
-    nnx: Any = sys.modules.get("flax.nnx")  # if it is not loaded, nothing is a Variable
+    nnx: Any = sys.modules.get("flax.nnx")  # if flax.nnx is not loaded, nothing is a Variable
 
     def is_variable(part: Any) -> bool:
         return nnx is not None and isinstance(part, nnx.Variable)
@@ -114,30 +116,32 @@ def states(value: Any) -> Iterator[tuple[Any, str]]:
 
 
 def changed(model: Any) -> Any:
-    """What a call may have changed in such a model, as a pytree."""
+    """Return, as a pytree, the state that a call of a model may have changed; None if a call of such a model changes
+    nothing.
+    """
     return taken_apart(model)[0] if kind(model) == "nnx" else None
 
 
 def change(model: Any, held: Any) -> None:
-    """Apply to the model's own variables the changes that a plain call would have made."""
+    """Copy the changes that a call has made to the model's own variables."""
     if held is not None:
         sys.modules["flax.nnx"].update(model, held)
 
 
 def random_state(model: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """Functions that read and write the states of the random generators of a Flax NNX model."""
+    """Return functions that read and write the states of the random generators of a Flax NNX model."""
     nnx = sys.modules["flax.nnx"]
     return lambda: jax.tree.map(lambda leaf: leaf, nnx.state(model, nnx.RngState)), partial(nnx.update, model)
 
 
 def dotted(path: Iterable[Any]) -> str:
-    """A path through a pytree, written with dots. The box around a parameter is left out."""
+    """Return a path through a pytree, written with dots. The attribute ``value`` of a boxed parameter is left out."""
     steps = [str(getattr(key, "name", getattr(key, "key", getattr(key, "idx", key)))) for key in path]
     return ".".join(steps[:-1] if steps and steps[-1] == "value" else steps)
 
 
 def _reported(tree: Any, observer: ModuleObserver, path_of: Any = dotted) -> Any:
-    # The tree of parameters, with each replaced by what the observer returns for it.
+    # Return the tree of parameters, in which each is replaced by the observer's result for it.
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
     return jax.tree.unflatten(
         structure,
@@ -172,11 +176,11 @@ class LibraryCall(ModelCall):
 
 @dataclass
 class TreeCall(LibraryCall):
-    """A call of a model that is a pytree, or that holds one which the call may change."""
+    """A call of a model that is a pytree, or that can be split into a pytree that the call may change."""
 
     def __post_init__(self) -> None:
         self.held, self.whole = taken_apart(self.model)
-        self.after: dict[str, Any] = {}  # the tape restores its inputs as plain arrays, collected here
+        self.after: dict[str, Any] = {}  # the tape restores its inputs as plain arrays, and collects them here
 
     @property
     def inputs(self) -> Mapping[str, Any]:
@@ -210,7 +214,9 @@ class TreeCall(LibraryCall):
 
 @dataclass
 class LinenCall(LibraryCall):
-    """A model that receives its parameters, as in ``probe(model)(variables, x)``, or that is already bound to them."""
+    """A call of a linen model, which receives its parameters, as in ``probe(model)(variables, x)``, or is bound to
+    them.
+    """
 
     def __post_init__(self) -> None:
         if self.model.scope is not None:
@@ -230,7 +236,7 @@ class LinenCall(LibraryCall):
         paths = [""]
         leaves, _ = jax.tree_util.tree_flatten_with_path(self.variables)
         for path, _ in leaves:
-            steps = dotted(path).split(".")[1:-1]  # between the collection and the variable
+            steps = dotted(path).split(".")[1:-1]  # the steps between the collection and the variable
             paths += [".".join(steps[: at + 1]) for at in range(len(steps))]
         return list(dict.fromkeys(paths))
 
@@ -254,7 +260,8 @@ class LinenCall(LibraryCall):
 
 
 def _without_params(path: Iterable[Any]) -> str:
-    # Parameters are named by their module; variables of other collections start with the collection's name.
+    # Return the name of a variable. Parameters are named by their module; other variables start with their collection's
+    # name.
     return dotted(path).removeprefix("params.")
 
 

@@ -1,7 +1,7 @@
-"""Gives modules of Equinox and Flax NNX a class that knows their path, for the time of one call.
+"""Gives modules of Equinox and Flax NNX, for one call, a class that stores their path.
 
-Transformations take such modules apart and make them anew. Their identity is lost then, but their class is not. A class
-that was made for one path is reused, because JAX registers each class of modules forever.
+Transformations rebuild such modules. The identity of a module is then lost, but its class is kept. The class made for a
+path is reused, because JAX keeps each registered class of modules forever.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LISTENING = threading.local()
 
 
 def modules(model: Any) -> dict[str, Any]:
-    """Every callable module in a model, once each, by attribute path. The model itself comes first."""
+    """Return every callable module in a model once, by attribute path. The model itself comes first."""
     nnx = sys.modules.get("flax.nnx")
     if nnx is not None and isinstance(model, nnx.Module):
         found = {".".join(map(str, path)): module for path, module in nnx.iter_modules(model)}
@@ -43,7 +43,7 @@ def _inside(value: Any, kind: type, path: str, seen: set[int], depth: int) -> It
 
 
 def give_path(module: Any, path: str) -> None:
-    """Let a module report under this path whenever an observer is listening in this thread."""
+    """Make a module report its calls under this path to the observer of this thread, if there is one."""
     kind: Any = type(module)
     object.__setattr__(module, "__class__", _reporting_class(kind, path))
 

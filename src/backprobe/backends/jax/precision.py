@@ -1,4 +1,4 @@
-"""The coarsest precision inside a call, and whether anything in it has, or may have, a custom derivative."""
+"""Finds the coarsest precision inside a call, and whether the call contains, or may contain, a custom derivative."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backprobe.backends.jax import private
 
 
 def coarsest_cast(jaxpr: Any) -> float:
-    """The largest epsilon of the dtypes to which double-precision numbers are cast; 0 if there are no casts.
+    """Return the largest epsilon of the dtypes to which numbers are cast down; 0 if there are no such casts.
 
     >>> import jax
     >>> coarsest_cast(jax.make_jaxpr(lambda x: jnp.tanh(x.astype(jnp.float16)))(1.0))
@@ -21,13 +21,13 @@ def coarsest_cast(jaxpr: Any) -> float:
 
 
 def has_custom(jaxpr: Any) -> bool:
-    """Does anything inside have a custom derivative?"""
+    """Does any operation inside have a custom derivative?"""
     names = (equation.primitive.name for equation in private.equations(jaxpr))
     return any(name.startswith(("custom_vjp", "custom_jvp")) for name in names)
 
 
 def has_rules(jaxpr: Any) -> bool:
-    """Does an operation inside hold functions that do not run forward, such as the transpose in ``linear_call``?
+    """Does an operation inside hold functions that forward does not run, such as the transpose in ``linear_call``?
 
     >>> import jax
     >>> solve = lambda matvec, b: b / 2

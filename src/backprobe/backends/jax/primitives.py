@@ -1,9 +1,11 @@
-"""The marks that taps leave in a program, which survive jit, scan, vmap and remat. Each is an identity function.
+"""The primitives that mark values of a program. They survive jit, scan, vmap and remat, and compute the identity
+function.
 
-``tap`` marks a value. When the program is linearized, it leaves ``mark`` in the linear program, where the value's
-tangent passes; ``mark`` can keep the cotangent that arrives there. ``peek`` reports a value. ``perturb`` adds another
-tangent to that of a value, if it has one, and leaves ``within``, which marks the value inside a loop, checkpoint or
-branch of the linear program.
+- ``tap`` marks a value. When the program is linearized, it leaves ``mark`` in the linear program, through which the
+  tangent of the value flows. ``mark`` can store the cotangent that arrives.
+- ``peek`` reports a value.
+- ``perturb`` adds another tangent to the tangent of a value, if the value has one. It leaves ``within``, which marks
+  the value inside a loop, checkpoint or branch of the linear program.
 """
 
 from __future__ import annotations
@@ -29,36 +31,37 @@ KEYS = itertools.count(1)
 
 @dataclass(eq=False)
 class Tap:
-    """One marked value, and what is known about it while the program is traced."""
+    """One marked value, and the facts that become known about it while the program is traced."""
 
     level: Any = None  # the trace that linearizes; None for a value that JAX is still tracing
-    tapped: Any = None  # what represents the value in the program
-    outside: Any = None  # what represents it outside the loop, checkpoint or branch that contains it
+    tapped: Any = None  # the tracer or array that represents the value in the program
+    outside: Any = None  # like ``tapped``, but outside of the loop, checkpoint or branch that contains the value
     key: int = field(default_factory=lambda: next(KEYS))
-    value: Any = None  # set when it is peeked at
-    axes: tuple[str, ...] = ()  # what the leading axes count, if the value is computed many times at once
+    value: Any = None  # the numbers, once they were read
+    axes: tuple[str, ...] = ()  # the meaning of the leading axes, if the value is computed in a loop or a batch
     has_tangent: bool = False
     captured: bool = False
     ran: Any = None  # inside a branch: whether the branch ran, for each step of the loops around it
-    lost: bool = False  # it belongs to a run that JAX discarded, until it is found again
+    lost: bool = False  # does the value belong to a run that JAX has discarded?
     dtype: Any = None
-    reads: Sequence[Tap] = ()  # the values that its expression mentions
-    unrecorded: bool = False  # and a differentiated value that was not selected
-    is_computed: bool | None = None  # do its numbers depend on what is differentiated? None if unknown
-    status: GradStatus = GradStatus.OK  # why it has no tangent
+    reads: Sequence[Tap] = ()  # the values that the value's expression mentions
+    unrecorded: bool = False  # does the expression mention a differentiated value that was not selected?
+    is_computed: bool | None = None  # do the numbers depend on differentiated values? None if unknown
+    status: GradStatus = GradStatus.OK  # why the value has no tangent
     why: Reason | None = None
-    opaque: Reason | None = None  # why backprobe cannot see how it is computed
+    opaque: Reason | None = None  # why backprobe cannot observe how the value is computed
     state: str | None = None  # for an input that a Flax model holds besides its parameters: Flax's name for it
-    change: Callable[[Any], Any] | None = None  # converts its gradient into the one that flows on
+    change: Callable[[Any], Any] | None = None  # computes the gradient that replaces the value's gradient
 
     def settle(self) -> None:
-        """Sets the status that the value has if it turns out not to depend on anything differentiated.
+        """Set the status that the value has if it does not depend on any differentiated value.
 
-        While JAX traces the body of a loop or branch, this is not yet known for the values read there.
+        While JAX traces the body of a loop or branch, this is not yet known for the values that the body reads.
         """
         if not jnp.issubdtype(self.dtype, jnp.inexact):
             self.status, self.why = GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(self.dtype)})
-        # such as a shape or random numbers, even if its line mentions differentiated values
+        # a shape or random numbers, for example, do not depend on differentiated values, even if their line mentions
+        # some
         elif self.is_computed is False:
             self.status, self.why = GradStatus.FROZEN, Reason("frozen")
         elif self.unrecorded or any(read.has_tangent for read in self.reads):
@@ -72,16 +75,16 @@ class Tap:
 
     @property
     def is_hidden(self) -> bool:
-        """Does it belong to a transformation that backprobe cannot look into?"""
+        """Does the value belong to a transformation that backprobe cannot look into?"""
         return self.opaque is not None and not self.lost
 
 
 TAPS: WeakValueDictionary[int, Tap] = WeakValueDictionary()
-"""The taps of open recordings by key. A jaxpr may outlive the recording for which it was traced."""
+"""The taps of open recordings, by key. A jaxpr may outlive the recording for which it was traced."""
 
 
 def primitive(name: str) -> Primitive:
-    """A primitive that returns its first operand."""
+    """Return a new primitive that computes the identity of its first operand."""
     made = Primitive(f"backprobe_{name}")
     made.def_impl(lambda x, *rest, **params: x)
     made.def_abstract_eval(lambda x, *rest, **params: x)
@@ -90,17 +93,17 @@ def primitive(name: str) -> Primitive:
 
 
 tap_p, mark_p, peek_p, perturb_p, within_p = map(primitive, ("tap", "mark", "peek", "perturb", "within"))
-# Their parameter is not named ``key``, because a cache in JAX 0.7 has an argument of that name.
+# The parameter of these primitives is not named ``key``, because a cache in JAX 0.7 has an argument with that name.
 
 
 def _is_ours(key: int, primal: Any) -> bool:
-    # Is this rule running at the level that linearizes for the tap, rather than at one inside it?
+    # Does this rule run at the level that linearizes the tapped value, and not at an inner level?
     tap = TAPS.get(key)
     return tap is not None and tap.level is not None and private.carried(primal, tap.level) is None
 
 
 def traces_around(trace: Any) -> Iterator[Any]:
-    """The transformations around this one."""
+    """Yield the transformations around this one, innermost first."""
     while (trace := getattr(trace, "parent_trace", None)) is not None:
         yield trace
 
@@ -147,7 +150,7 @@ def _perturb_jvp(primals: Any, tangents: Any, *, tap_key: int) -> Any:
 
 
 def _leading(primitive: Primitive) -> Callable[..., Any]:
-    # Under ``vmap`` the axis of the examples is moved to the front.
+    # Return a batching rule for ``vmap`` that moves the axis of the examples to the front.
     def rule(operands: Any, axes: Any, *, tap_key: int, batch: int) -> Any:
         x = jnp.moveaxis(operands[0], axes[0], 0)
         return primitive.bind(x, tap_key=tap_key, batch=batch + 1), 0
@@ -166,13 +169,13 @@ def _perturb_batched(operands: Any, axes: Any, *, tap_key: int) -> Any:
 
 
 def concrete(level: Any, value: Any) -> Any:
-    """A value as it is outside of the level that linearizes it; any other value unchanged."""
+    """Return a value as it is outside of the level that linearizes it. Any other value is returned unchanged."""
     is_its_own = isinstance(value, Tracer) and private.trace_of(value) is level
     return private.primal(value) if is_its_own else value
 
 
 def as_array(value: Any) -> Any:
-    """A value as a JAX array. Constants of traced code may have an internal type."""
+    """Return a value as a JAX array. Constants of traced code may have an internal type."""
     return value if isinstance(value, Array) else jnp.asarray(value)
 
 

@@ -1,4 +1,4 @@
-"""All private names of JAX that backprobe uses. Each is checked on the oldest and the newest release."""
+"""All private names of JAX that backprobe uses. They are tested with the oldest and the newest supported release."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES.needed_of(jax.core.Tracer, "jax.core.Tracer", "_trace")
 
 UndefinedPrimal: Any = NAMES.optional("jax._src.interpreters.ad.UndefinedPrimal")
 BACKWARD: Callable[..., Any] | None = UndefinedPrimal and NAMES.optional("jax._src.interpreters.ad.backward_pass")
-"""Runs a linear jaxpr backward without tracing it again, as ``jax.linear_transpose`` would."""
+"""Runs a linear jaxpr backward. Unlike ``jax.linear_transpose`` it does not trace the jaxpr again."""
 
 LINEARIZATIONS: Any = NAMES.optional("jax._src.interpreters.ad.primitive_linearizations", otherwise={})
 """The rules by which newer releases linearize primitives."""
@@ -34,14 +34,14 @@ Jit = type(jax.jit(lambda: 0))
 """The type of a function made by ``jax.jit``."""
 
 TRACED_AT: Any = NAMES.optional("jax._src.source_info_util.JaxStackTraceBeforeTransformation", otherwise=())
-"""The cause of an error about traced code. Its traceback ends where the code was traced."""
+"""The cause of an error about traced code. Its traceback ends at the line where the code was traced."""
 
-INSIDE = ("primal", "val")  # where tracers of JVP, linearization and batching hold the inner value
+INSIDE = ("primal", "val")  # the attributes in which tracers of JVP, linearization and batching hold the inner value
 
 
 def carried(value: Any, trace: Any) -> Any:
-    """The representation of a value in this transformation, found inside those of inner transformations; None if it has
-    none.
+    """Return the tracer of a value that belongs to this transformation, found inside tracers of inner transformations;
+    None if there is none.
     """
     while isinstance(value, jax.core.Tracer):
         if value._trace is trace:
@@ -51,20 +51,21 @@ def carried(value: Any, trace: Any) -> Any:
 
 
 def trace_of(tracer: Any) -> Any:
-    """The transformation to which a tracer belongs."""
+    """Return the transformation to which a tracer belongs."""
     return tracer._trace
 
 
 def primal(tracer: Any) -> Any:
-    """The value that a tracer of a derivative has outside of that derivative."""
+    """Return the value that a tracer of a derivative has outside of that derivative."""
     return tracer.primal
 
 
 def linearized_by(primitive: Any, rule: Callable[..., Any]) -> None:
-    """Register a rule for linearizing a primitive, in releases that have such rules, so that JVP need not be traced.
+    """Register a rule for linearizing a primitive, in releases that have such rules. Without it, JAX would trace the
+    JVP.
 
-    The rule is given whether each operand has a tangent, and the operands. It returns the value, and a function that
-    makes the value's tangent from the operand's.
+    The rule receives the operand and the parameters. It returns the value, and a function that maps the operand's
+    tangent to the value's tangent.
     """
 
     def linearize(*given: Any, **params: Any) -> Any:
@@ -79,7 +80,9 @@ EVALUATING: Any = NAMES.optional("jax._src.core.eval_trace")
 """The trace that evaluates operations outside of all transformations."""
 
 PROCESSING = {"process_primitive": False, "process_custom_jvp_call": True, "process_custom_vjp_call": True}
-"""Methods by which a transformation processes an operation, and whether that operation has a custom derivative."""
+"""The methods by which a transformation processes an operation. True means that the operation has a custom
+derivative.
+"""
 
 
 Heard = Callable[[str, bool, Sequence[Any], Sequence[Any], Callable[[int], Sequence[Any]]], None]
@@ -102,9 +105,10 @@ def hearing_operations(trace: Any, told: Heard) -> Iterator[None]:
 def hearing_evaluations(
     told: Callable[[Any, Sequence[Any], Mapping[str, Any], Any], None], *, several: bool = False
 ) -> Iterator[None]:
-    """Inside this context, ``told`` is called for each operation that runs outside of all transformations: with the
-    primitive, the inputs, the parameters and the result. Operations with several results are included only with
-    ``several``.
+    """Inside this context, ``told`` is called for each operation that runs outside of all transformations.
+
+    It receives the primitive, the inputs, the parameters and the result. Operations with several results are reported
+    only with ``several``.
     """
     if EVALUATING is None:
         yield
@@ -137,14 +141,14 @@ def _replaced(trace: Any, method: str, by: Callable[..., Any]) -> Iterator[None]
 
 
 def run(primitive: Any, given: Sequence[Any], params: Mapping[str, Any]) -> Any:
-    """Run an operation that a callback was given."""
+    """Run an operation that was passed to a callback of ``hearing_evaluations``."""
     return primitive.bind(*given, **params)
 
 
 def _telling(process: Any, is_custom: bool, told: Heard, primitive: Any, given: Any, *rest: Any, **params: Any) -> Any:
     made = process(primitive, given, *rest, **params)
     outputs = made if isinstance(made, list | tuple) else [made]
-    if is_custom:  # then the input is a function
+    if is_custom:  # then the first argument is a function
         told(given.__name__, True, rest[-1], outputs, lambda at: rest[-1])
     else:
         told(primitive.name, False, given, outputs, functools.partial(_inputs_of, primitive, given, *rest))
@@ -152,7 +156,8 @@ def _telling(process: Any, is_custom: bool, told: Heard, primitive: Any, given: 
 
 
 def _inputs_of(primitive: Any, given: Sequence[Any], params: dict[str, Any], output: int) -> Sequence[Any]:
-    # The inputs from which one output is computed: for a loop, branch or call only those needed, else all.
+    # Return the inputs from which one output is computed. For a loop, branch or call, only the needed inputs are
+    # returned.
     if primitive not in dce_rules:
         return given
     likes = [jax.ShapeDtypeStruct(jnp.shape(one), getattr(one, "dtype", type(one))) for one in given]
@@ -167,13 +172,13 @@ def _inputs_of(primitive: Any, given: Sequence[Any], params: dict[str, Any], out
 def bind(equation: Any, values: list[Any]) -> list[Any]:
     """Run an equation of a jaxpr with other values."""
     made = equation.primitive.get_bind_params(equation.params)
-    functions, params = made if isinstance(made, tuple) else ((), made)  # from 0.10 on there are no functions
+    functions, params = made if isinstance(made, tuple) else ((), made)  # from JAX 0.10 on there are no functions
     found = equation.primitive.bind(*functions, *values, **params)
     return list(found) if equation.primitive.multiple_results else [found]
 
 
 def evaluated(jaxpr: Any, inputs: Sequence[Any], run: Callable[[Any, list[Any]], Sequence[Any]]) -> list[Any]:
-    """The outputs of a jaxpr, closed or not, running each equation with ``run``."""
+    """Return the outputs of a jaxpr, closed or not. Each equation is run with ``run``."""
     jaxpr, constants = (jaxpr.jaxpr, jaxpr.consts) if isinstance(jaxpr, ClosedJaxpr) else (jaxpr, ())
     values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *inputs), strict=True))
     outputs = variables(jaxpr.outvars, jaxpr.eqns, values, run)
@@ -181,7 +186,7 @@ def evaluated(jaxpr: Any, inputs: Sequence[Any], run: Callable[[Any, list[Any]],
 
 
 def _as_array(value: Any, aval: Any) -> Any:
-    # A traced call returns arrays, even where the function returned a number.
+    # Return an array, because a traced call returns arrays even if the function returned a number.
     return value if isinstance(value, jax.Array) else jnp.asarray(value, None if aval.weak_type else aval.dtype)
 
 
@@ -191,7 +196,9 @@ def variables(
     given: Mapping[Any, Any],
     run: Callable[[Any, list[Any]], Sequence[Any]],
 ) -> list[Any]:
-    """The values of these variables after running the equations; 0 for one that is neither given nor computed."""
+    """Return the values of these variables after running the equations; 0 for a variable that is neither given nor
+    computed.
+    """
     values = dict(given)
 
     def read(var: Any) -> Any:
@@ -205,7 +212,7 @@ def variables(
 
 
 def inner_jaxprs(equation: Any) -> list[Any]:
-    """The jaxprs among the parameters of an equation."""
+    """Return the jaxprs among the parameters of an equation."""
     found = []
     for parameter in equation.params.values():
         several = parameter if isinstance(parameter, tuple | list) else [parameter]
@@ -214,7 +221,7 @@ def inner_jaxprs(equation: Any) -> list[Any]:
 
 
 def instructions(equation: Any) -> list[tuple[CodeType, int]]:
-    """The instructions that made an equation, the innermost first; empty in releases that do not provide them."""
+    """Return the instructions that made an equation, innermost first; empty in releases that do not provide them."""
     raw = getattr(equation.source_info.traceback, "raw_frames", None)
     return [] if raw is None else [*zip(*raw(), strict=True)]
 
@@ -224,7 +231,7 @@ CALLS = frozenset({"jit", "pjit"})
 
 
 def traced_by(tracer: Any) -> tuple[Any, str]:
-    """The traceback and name of the operation that made a value inside ``jax.jit``; None and "" elsewhere."""
+    """Return the traceback and name of the operation that made a value inside ``jax.jit``; None and "" elsewhere."""
     equation = getattr(tracer, "parent", None)
     primitive, params = getattr(equation, "primitive", None), getattr(equation, "params", {})
     if primitive is None:
@@ -234,14 +241,14 @@ def traced_by(tracer: Any) -> tuple[Any, str]:
 
 
 def function_name(jaxpr: Any) -> str | None:
-    """The name of the function from which a jaxpr was traced, if known."""
+    """Return the name of the function from which a jaxpr was traced, if it is known."""
     inner = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
     name = getattr(getattr(inner, "debug_info", None), "func_name", None)
     return name if isinstance(name, str) and name.isidentifier() else None
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:
-    """The equations of a jaxpr, including those of nested jaxprs."""
+    """Yield the equations of a jaxpr, including those of nested jaxprs."""
     for equation in jaxpr.eqns:
         yield equation
         yield from inner_equations(equation)
@@ -253,14 +260,15 @@ def inner_equations(equation: Any) -> Iterator[Any]:
 
 
 def read_by(jaxpr: Any) -> set[int]:
-    """The ids of the variables that a jaxpr's equations read, and of its outputs."""
+    """Return the ids of the variables that a jaxpr's equations read, and of its outputs."""
     return {id(var) for equation in jaxpr.eqns for var in equation.invars} | {id(var) for var in jaxpr.outvars}
 
 
 def linear_jaxpr(derivative: Any, inputs: Sequence[Any], outputs: int) -> tuple[Any, Sequence[Any]]:
-    """The linear jaxpr inside the result of ``jax.linearize``, and its constants.
+    """Return the linear jaxpr inside the result of ``jax.linearize``, and its constants.
 
-    If it cannot be found there, or if outputs without any linear input were left out, the derivative is traced instead.
+    If it is not found inside the result, or if it lacks outputs because they have no linear input, the derivative is
+    traced.
     """
     held = getattr(getattr(derivative, "func", None), "args", ())
     constants = next(iter(getattr(derivative, "args", ())), None)
@@ -274,12 +282,12 @@ def linear_jaxpr(derivative: Any, inputs: Sequence[Any], outputs: int) -> tuple[
 
 
 def without_dead_code(jaxpr: Any, output: int) -> Any:
-    """The jaxpr with only one of its outputs, and all of its inputs."""
+    """Return the jaxpr with only one of its outputs, and with all of its inputs."""
     return dce_jaxpr(jaxpr, [at == output for at in range(len(jaxpr.outvars))], instantiate=True)[0]
 
 
 def with_params(jaxpr: Any, params_of: Callable[[Any], Mapping[str, Any] | None]) -> Any:
-    """The jaxpr, with these parameters added to some equations."""
+    """Return the jaxpr with further parameters added to some equations."""
     equations = []
     for equation in jaxpr.eqns:
         further = params_of(equation)
@@ -288,7 +296,7 @@ def with_params(jaxpr: Any, params_of: Callable[[Any], Mapping[str, Any] | None]
 
 
 def run_backward(jaxpr: Any, constants: Sequence[Any], cotangent: Any) -> list[Any]:
-    """Transpose a linear jaxpr of one output. Returns what arrives at each input, or None for nothing."""
+    """Transpose a linear jaxpr with one output. Returns the cotangent of each input, or None if nothing arrives."""
     if BACKWARD is not None:
         avals = [var.aval for var in jaxpr.invars]
         unknown = [UndefinedPrimal(aval.to_ct_aval() if hasattr(aval, "to_ct_aval") else aval) for aval in avals]
@@ -300,7 +308,7 @@ def run_backward(jaxpr: Any, constants: Sequence[Any], cotangent: Any) -> list[A
 
 
 def sources(equation: Any, output: int) -> list[Any]:
-    """The variables on which one output of an equation depends, looking through loops, branches and calls."""
+    """Return the variables on which one output of an equation depends, looking into loops, branches and calls."""
     used = [at == output for at in range(len(equation.outvars))]
     rule = dce_rules.get(equation.primitive)
     needed = [True] * len(equation.invars) if rule is None else rule(used, equation)[0]
@@ -312,7 +320,7 @@ def sources(equation: Any, output: int) -> list[Any]:
 
 
 def scan_parts(params: dict[str, Any]) -> tuple[int, int]:
-    """The number of constants and of carried values among a scan's inputs."""
+    """Return the number of constants and of carried values among a scan's inputs."""
     if "num_carry" in params:
         return params["num_consts"], params["num_carry"]
     constants, carried, _ = params["ft_in"].unpack()
@@ -326,7 +334,7 @@ FOLDER = jax.__file__.removesuffix("__init__.py")
 
 
 def is_staged(function: Any) -> bool:
-    """Was it made by ``jax.vmap`` or ``jax.checkpoint``? These trace the function inside them."""
+    """Was the function made by ``jax.vmap`` or ``jax.checkpoint``? These trace the function inside."""
     for _ in range(8):
         if not isinstance(function, FunctionType):
             return False
@@ -342,18 +350,20 @@ def is_staged(function: Any) -> bool:
 DERIVING = frozenset({"grad", "value_and_grad", "jacfwd", "jacrev", "hessian"})
 """Functions that return a function which differentiates another one."""
 DERIVATIVES = DERIVING | {"jacobian", "vjp", "jvp", "linearize"}
-"""The same, and functions that take the arguments of the differentiated function as well."""
+"""``DERIVING``, and functions that also take the arguments of the differentiated function."""
 PULLBACKS = frozenset({"VJP", "Partial"})
 """The types of the derivatives that ``jax.vjp`` and ``jax.linearize`` return."""
 
 
 def is_derivative(function: Any) -> bool:
-    """Is it a result of ``jax.vjp`` or ``jax.linearize``?"""
+    """Is the function a result of ``jax.vjp`` or ``jax.linearize``?"""
     return type(function).__name__ in PULLBACKS and type(function).__module__.startswith("jax.")
 
 
 def differentiated_by(function: Any) -> Any:
-    """The function that another one differentiates, if ``jax.grad`` or a similar function made that one; else None."""
+    """Return the function that ``function`` differentiates, if ``jax.grad`` or a similar function made it; None
+    otherwise.
+    """
     if not isinstance(function, FunctionType) or not function.__code__.co_filename.startswith(FOLDER):
         return None
     held = (cell.cell_contents for cell in function.__closure__ or ())
@@ -365,10 +375,10 @@ def _is_deriving(value: Any) -> bool:
 
 
 def double_precision(enabled: bool) -> AbstractContextManager[Any]:
-    """Inside this context, arrays may have 64 bits if ``enabled``, whatever the program has set."""
+    """Inside this context, if ``enabled``, arrays may have 64 bits even if the program's settings forbid it."""
     if not enabled:
         return nullcontext()
-    if hasattr(jax, "enable_x64"):  # from 0.8 on
+    if hasattr(jax, "enable_x64"):  # from JAX 0.8 on
         return jax.enable_x64(True)  # type: ignore[no-any-return]  # JAX's context has no type
     from jax.experimental import enable_x64  # type: ignore[attr-defined]  # older releases of JAX have it there
 
@@ -383,11 +393,14 @@ SCAN, WHILE = scan_p.name, while_p.name
 
 
 GRADIENT, VJP = "value_and_grad_f", ("vjp", "_vjp")
-"""The name of the function that ``jax.grad`` and ``jax.value_and_grad`` return, and what it calls to differentiate."""
+"""The name of the function that ``jax.grad`` and ``jax.value_and_grad`` return, and the names of the functions that it
+calls to differentiate.
+"""
 
 
 def _differentiating() -> tuple[Any, str] | None:
-    # The module and name where that function looks up what it calls; None in releases where it does not.
+    # Return the module and name by which ``jax.value_and_grad`` looks up the function that differentiates; None in
+    # releases that do it in another way.
     made: Any = jax.value_and_grad(abs)
     for _ in range(8):
         if made.__code__.co_name == GRADIENT:
@@ -412,7 +425,7 @@ def is_jacobian(frame: Any) -> bool:
 
 
 def gradient_asked(frame: Any) -> Any:
-    """The frame, a few levels out, of the gradient that is being computed; None if there is none."""
+    """Return the frame of the gradient that is being computed, at most a few levels out; None if there is none."""
     for _ in range(6):
         if frame is None:
             return None

@@ -23,11 +23,11 @@ from backprobe.backends.recheck import Recheck, RecordedCall
 from backprobe.record.reasons import Reason
 
 DERIVING = FrameworkFunctions(jax.jvp, jax.vjp, jax.linearize)
-OF_MODEL = ""  # the name of the input for what a model holds
+OF_MODEL = ""  # the name of the input that contains the arrays of a model
 
 
 class JaxCall(RecordedCall):
-    """A call of JAX. Arrays are never written to."""
+    """A call of JAX. Arrays need not be copied, because nothing writes to them."""
 
     def kept(self, tensor: Any) -> Any:
         return concrete(tensor)
@@ -48,7 +48,8 @@ class JaxCall(RecordedCall):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        # In double precision, whatever the program's flags say, and with compilation on.
+        # Inside this context, compilation is enabled, and so is double precision if it is needed. The program's own
+        # flags have no effect.
         with private.double_precision(self.double), jax.disable_jit(False):
             yield
 
@@ -100,7 +101,9 @@ class JaxCall(RecordedCall):
 
 
 class JaxRecheck(calls.JaxCallables, Recheck):
-    """JAX's ``Recheck``: the program runs under ``jax.linearize``, with loops and branches run by Python."""
+    """Implements ``Recheck`` for JAX. The program runs under ``jax.linearize``, and Python runs its loops and
+    branches.
+    """
 
     recorded = JaxCall
     has_transforms = True
@@ -160,7 +163,7 @@ class JaxRecheck(calls.JaxCallables, Recheck):
 
     def split(self, function: Any) -> tuple[Callable[..., Any], Any]:
         bound: Any = getattr(function, "__self__", None) if isinstance(function, MethodType) else None
-        if type(bound).__name__ == "_IndexUpdateRef":  # x.at[i], and a method of it
+        if type(bound).__name__ == "_IndexUpdateRef":  # a method of x.at[i]
             return lambda array, /, *a, **k: getattr(array.at[bound.index], function.__name__)(*a, **k), bound.array
         if models.kind(function) in ("equinox", "nnx") or equinox_wrappers.is_wrapper(function):
             held, whole = models.taken_apart(function)
@@ -176,13 +179,15 @@ class JaxRecheck(calls.JaxCallables, Recheck):
         if isinstance(function, BuiltinFunctionType) and not is_array(owner):
             return why_not_kind(function)
         if owner is not None and models.kind(owner) == "linen" and owner.scope is None and function.__name__ == "apply":
-            return None  # all that it computes from is passed to it
+            return None  # all values that the call computes from are passed to it
         if models.kind(function) == "linen" or models.kind(owner) is not None:
             return Reason("bound_module")
         return NOT_FOLLOWED if is_users(function) and not private.is_staged(function) else None
 
     def is_copied(self, leaf: Any) -> bool:
-        """Is it an array (nothing writes to it), a pytree (each repetition gets a new one), or a value of JAX's own?"""
+        """Is the leaf an array, a pytree, or a value of a type of JAX? Nothing writes to arrays, and each repetition
+        gets a new pytree.
+        """
         home = type(leaf).__module__.partition(".")[0]
         return is_array(leaf) or home in ("jax", "jaxlib") or not jax.tree_util.all_leaves([leaf])
 

@@ -1,4 +1,4 @@
-"""Refuses targets that a recording in JAX would get wrong, and says what to write instead."""
+"""Raises errors for targets that a recording in JAX would get wrong, with advice."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ STAGES = (jax.stages.Compiled, jax.stages.Lowered, jax.stages.Traced)
 
 
 def refuse(target: Any, asked: str) -> None:
-    """Raise for a function that is JAX's own, or already compiled or wrapped. As arguments such functions are fine, for
-    example as the activation of a model.
+    """Raise for a function of JAX itself, or a compiled or wrapped function. As arguments of the target such functions
+    are allowed, for example as the activation of a model.
     """
     name, module = getattr(target, "__name__", None), str(getattr(target, "__module__", ""))
     if name is not None and module.startswith("jax."):

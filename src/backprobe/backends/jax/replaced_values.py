@@ -23,7 +23,9 @@ UNSEEN = Lost(Reason("original_unseen"))
 
 @jax.custom_jvp
 def with_tangent(value: Any, other: Any) -> Any:
-    """A value with the tangent of another one. It stays the same bit for bit, unlike ``value + zero`` for -0.0."""
+    """Return a value with the tangent of another one. The value is unchanged bit for bit, unlike in ``value + zero``
+    for -0.0.
+    """
     return value
 
 
@@ -34,10 +36,10 @@ def _its_tangent(primals: Any, tangents: Any) -> Any:
 
 @jax.custom_jvp
 def differentiated(value: Any, zero: Any, original: Any) -> Any:
-    """A value with its own tangent. If it has none, but the value that it replaces has one, it gets the tangent of a
-    zero.
+    """Return a value with its own tangent. If it has none, but the value that it replaces has one, it gets a zero's
+    tangent.
 
-    Traced values get their tangents later; in a loop, not before it is known what the loop carries.
+    Traced values get their tangents later. In a loop this is not before it is known what the loop carries.
     """
     return value
 
@@ -50,7 +52,9 @@ def _own_tangent(primals: Any, tangents: Any) -> Any:
 
 
 def changed(tensor: Any, change: Callable[[Any], Any]) -> Any:
-    """The tensor, with a gradient that a function changes. The function is given the conjugate of JAX's gradient."""
+    """Return the tensor with a gradient that a function changes. The function receives the conjugate of JAX's
+    gradient.
+    """
 
     @jax.custom_vjp
     def identity(value: Any) -> Any:
@@ -64,7 +68,7 @@ def changed(tensor: Any, change: Callable[[Any], Any]) -> Any:
 
 
 class JaxReplaces(Replaces):
-    """JAX's ``Replaces``."""
+    """Implements ``Replaces`` for JAX."""
 
     compared = ("shape", "dtype")  # traced values are not on a device
 
@@ -73,10 +77,10 @@ class JaxReplaces(Replaces):
 
     depth: int
     changes: dict[int, Callable[[Any], Any]]
-    """The functions that change gradients, by the id of the value that goes on."""
+    """The functions that change gradients, by the id of the value with which the program continues."""
 
     kept: list[Any]
-    """Objects that are kept alive so that their ids are not reused."""
+    """Objects that are kept alive, because Python may reuse the ids of dead objects."""
 
     tap: Callable[[Any], Any]
     capture: Callable[..., Tap]
@@ -125,7 +129,7 @@ class JaxReplaces(Replaces):
         return made
 
     def runs_again(self) -> bool:
-        return False  # traced code runs again as it was traced
+        return False  # traced code runs again exactly as it was traced
 
     def is_tracing(self) -> bool:
         return self.depth > 0

@@ -1,4 +1,6 @@
-"""Hessian-vector products in JAX: a probe is linearized with respect to perturbations of its values."""
+"""Hessian-vector products in JAX: the gradients of a probe are linearized with respect to perturbations of its
+values.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from backprobe.backends.second_order import GradientProgram, Product, Vectors, r
 
 
 def hessian(program: GradientProgram) -> Product:
-    """The products with the Hessian, from one linear program."""
+    """Return a function that multiplies the Hessian by vectors. All products use the same linear program."""
     zeros = {name: jnp.zeros_like(entry.grad) for name, entry in program.entries({}).items()}
 
     def gradients(shifts: Vectors) -> Vectors:

@@ -1,4 +1,6 @@
-"""State that a JAX program changes: Flax NNX variables, references, and Equinox states, which can be used only once."""
+"""State that a JAX program changes: Flax NNX variables, references, and Equinox states, each of which can be used only
+once.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ from backprobe.backends.kept import Kept, assign
 from backprobe.backends.patching import listening
 from backprobe.backends.replay import State
 
-REF: Any = getattr(jax, "Ref", ())  # missing in older releases
-VALUE = "_raw_value", "raw_value"  # names of the field that holds a variable's value, in several releases of Flax
+REF: Any = getattr(jax, "Ref", ())  # missing in older releases of JAX
+VALUE = "_raw_value", "raw_value"  # names of the field that holds a variable's value, in different releases of Flax
 
 
 class JaxState(State):
-    """JAX's ``State``. Functions are pure and random keys are arguments, so there is little to restore."""
+    """Implements ``State`` for JAX. Functions are pure and random keys are arguments, so there is little to restore."""
 
     def is_known(self, value: Any) -> bool:
         return type(value).__module__.partition(".")[0] in ("jax", "jaxlib", "flax", "equinox") or is_pytree(value)
@@ -42,7 +44,7 @@ class JaxState(State):
 
 
 def _keep_object(nnx: Any, value: Any, kept: Kept) -> None:
-    # Everything that a call may change in a model or optimizer, including its modes.
+    # Save everything that a call may change in a model or optimizer, including its modes.
     for _, part in nnx.iter_graph(value):
         if isinstance(part, nnx.Variable):
             keep(part, kept)
@@ -63,13 +65,13 @@ def _keep_reference(reference: Any, kept: Kept) -> None:
 
 
 def _is_state_of_equinox(value: Any) -> bool:
-    # Each write creates a new state and marks the old one as used up.
+    # Is the value an Equinox state? Each write to a state creates a new state and invalidates the old one.
     kind = getattr(getattr(sys.modules.get("equinox"), "nn", None), "State", None)
     return kind is not None and isinstance(value, kind)
 
 
 def keep(variable: Any, kept: Kept) -> None:
-    """Keep the value of a variable."""
+    """Save the value of a variable."""
     name = next(one for one in VALUE if one in dir(type(variable)))
     if kept.is_new(variable):
         value = object.__getattribute__(variable, name)

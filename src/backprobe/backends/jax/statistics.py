@@ -1,9 +1,10 @@
 """Statistics of arrays as a few small arrays, computed on the program's device, also inside ``jax.jit``.
 
-A row is a vector of counts and a vector of six numbers, from which ``record.statistics`` gets its ten columns. Sums are
-taken over ``number / 2**exponent - base``, so that float32 is enough. In most cases ``base`` and ``exponent`` are 0.
-If that would lose digits, overflow or meet NaN, the sums are taken again in a careful way; on a CPU this is a branch.
-Subnormal numbers count as zeros if the processor treats them as zeros, as XLA does on CPUs.
+A row is a vector of counts and a vector of six numbers. The ten columns of ``record.statistics`` are computed from
+them. Sums are taken over ``number / 2**exponent - base``, so that float32 is enough. In most cases ``base`` and
+``exponent`` are 0. If that would lose digits, overflow or meet NaN, the sums are computed again by a careful algorithm.
+On a CPU, a branch decides which one runs. Subnormal numbers count as zeros if the processor treats them as zeros, as
+XLA does on CPUs.
 """
 
 from __future__ import annotations
@@ -19,26 +20,27 @@ from backprobe.record.exponents import NONE, Exponents
 from backprobe.record.statistics import CANCELLATION, NOTHING, UNDERFLOW
 
 WIDTHS = (1 << 6, 1 << 9, 1 << 10, 1 << 11, 1 << 12)  # a small array is padded to one of these sizes
-FEW = 1 << 9  # up to so many numbers are always measured in the careful way, without a branch
-EXACT = 1 << 24  # float32 holds all integers up to here
+FEW = 1 << 9  # up to this many numbers always take the careful algorithm, without a branch
+EXACT = 1 << 24  # float32 holds all integers up to this one
 Numbers = numpy.ndarray[Any, Any]
 Sizes = Numbers
-"""For each row of a table, how many of its numbers are valid; the others are padding."""
+"""For each row of a table, the number of valid numbers; the others are padding."""
 
 
 def real(array: Any) -> Any:
-    """The real numbers in an array, as float32, or as float64 if the array is that wide."""
+    """Return the real numbers in an array, as float32, or as float64 if the array is float64."""
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         array = jnp.stack([array.real, array.imag])
     return array if array.dtype == jnp.float64 else array.astype(jnp.float32)
 
 
 def rows_of(arrays: Sequence[Any]) -> tuple[list[int], Any, Any]:
-    """For arrays of real numbers: the array of each row, the counts (uint32[n, 5]), and six numbers in each row.
+    """Compute the rows of statistics of real arrays: the index of each row's array, the counts (uint32[n, 5]), and six
+    numbers.
 
-    The six numbers are base, rest, squares, exponent, min and max. Rows are in another order than the arrays, so the
-    index of each row's array is returned first. Small arrays are measured together as rows of one table, so that the
-    amount of compiled code does not grow with their number.
+    The six numbers are base, rest, squares, exponent, min and max. The order of rows differs from that of the arrays,
+    so the index of each row's array is returned first. Small arrays are combined into one table, so that the amount of
+    compiled code does not grow with their number.
     """
     together: dict[tuple[int, Any], list[int]] = {}
     for at, array in enumerate(arrays):
@@ -63,7 +65,7 @@ def _padded(numbers: Any, width: int) -> Any:
 
 
 def _small(rows: Any, sizes: Sizes) -> tuple[Any, Any]:
-    # The careful way for the rows of a table, in which only the first numbers of each row are valid.
+    # The careful algorithm for the rows of a table, in which only the first numbers of each row are valid.
     is_there = _there(rows, sizes)
     is_finite = jnp.isfinite(rows) & is_there
     flags = [is_finite, jnp.isnan(rows), rows == jnp.inf, rows == -jnp.inf, (rows == 0) & is_there]
@@ -90,7 +92,7 @@ def _row_branching(array: Any) -> tuple[Any, Any]:
 
 
 def _table_of(rows: Any, sizes: Sizes) -> tuple[Any, Any]:
-    # The same for the rows of a table. If one row needs the careful way, all rows take it.
+    # Compute statistics for the rows of a table. If one row needs the careful algorithm, it is used for all rows.
     def branching(rows: Any) -> tuple[Any, Any]:
         is_fit, *plain = _plain(rows, sizes)
         found: tuple[Any, Any] = lax.cond(is_fit.all(), lambda _: tuple(plain), careful, rows)
@@ -108,7 +110,8 @@ def _there(rows: Any, sizes: Sizes) -> Any:
 
 
 def _plain(rows: Any, sizes: Sizes) -> tuple[Any, Any, Any]:
-    # Which rows need no care, and the results of plain reductions for all rows. Invalid numbers must be 0.
+    # Return which rows do not need the careful algorithm, and the results of plain reductions for all rows. Invalid
+    # numbers must be 0.
     left_out, count = rows.shape[1] - sizes, sizes.astype(rows.dtype)
     low = high = rows
     if left_out.any():
@@ -124,15 +127,15 @@ def _plain(rows: Any, sizes: Sizes) -> tuple[Any, Any, Any]:
 
 
 def _counted(flags: Any) -> Any:
-    # The number of true flags in each row, as uint32. Summing in float32 is faster, and exact up to EXACT.
+    # Return the number of true flags in each row, as uint32. Summing in float32 is faster, and exact up to EXACT.
     if flags.shape[-1] < EXACT:
         return flags.astype(jnp.float32).sum(-1).astype(jnp.uint32)
     return flags.sum(-1, dtype=jnp.uint32)
 
 
 def _with_care(array: Any) -> tuple[Any, Any]:
-    # The careful way: for numbers that may be infinite or NaN, have squares too large for float32, or have a small
-    # variance.
+    # The careful algorithm, for numbers that may be infinite or NaN, have squares too large for float32, or have a
+    # small variance.
     is_finite = jnp.isfinite(array)
     flags = [is_finite, jnp.isnan(array), array == jnp.inf, array == -jnp.inf, array == 0]
     ends = [jnp.where(is_finite, array, jnp.inf), jnp.where(is_finite, array, -jnp.inf)]
@@ -146,8 +149,8 @@ def _with_care(array: Any) -> tuple[Any, Any]:
 
 
 def _reduced(operands: Sequence[Any]) -> Sequence[Any]:
-    # The sums of all operands but the last two, the minimum of the last but one, and the maximum of the last. A single
-    # reduction, which XLA compiles quickly.
+    # Return the sums of all operands except the last two, the minimum of the second to last, and the maximum of the
+    # last operand. They are one reduction, which XLA compiles quickly.
     def join(first: Sequence[Any], second: Sequence[Any]) -> tuple[Any, ...]:
         sums = [lax.add(one, other) for one, other in zip(first[:-2], second[:-2], strict=True)]
         return (*sums, lax.min(first[-2], second[-2]), lax.max(first[-1], second[-1]))
@@ -158,11 +161,11 @@ def _reduced(operands: Sequence[Any]) -> Sequence[Any]:
     return reduced
 
 
-# bits
+# bits of floating-point numbers
 
 
 def _layout(dtype: Any) -> tuple[Any, int, int]:
-    # The unsigned integer type of this size, the number of mantissa bits, and the bias of the exponent.
+    # Return the unsigned integer type of this size, the number of mantissa bits, and the bias of the exponent.
     return (jnp.uint64, 52, 1023) if dtype == jnp.float64 else (jnp.uint32, 23, 127)
 
 
@@ -173,14 +176,14 @@ def _magnitude_bits(array: Any) -> Any:
 
 
 def _exponent(magnitude: Any) -> Any:
-    # The exponent of the largest power of two not above the magnitude, as int32. Subnormal numbers get the exponent of
-    # the smallest normal number.
+    # Return, as int32, the exponent of the largest power of two that is not above the magnitude. Subnormal numbers get
+    # the exponent of the smallest normal number.
     unsigned, mantissa, bias = _layout(magnitude.dtype)
     return jnp.maximum((_magnitude_bits(magnitude) >> unsigned(mantissa)).astype(jnp.int32), 1) - bias
 
 
 def _scale(exponent: Any, dtype: Any) -> Any:
-    # ``2**-exponent`` as two factors, since it may exceed the largest number of the dtype.
+    # Return ``2**-exponent`` as a product of two factors, because it may exceed the largest number of the dtype.
     half = exponent // 2
     return _power_of_two(-half, dtype) * _power_of_two(half - exponent, dtype)
 
@@ -190,11 +193,13 @@ def _power_of_two(exponent: Any, dtype: Any) -> Any:
     return lax.bitcast_convert_type((exponent + bias).astype(unsigned) << unsigned(mantissa), dtype)
 
 
-# magnitudes
+# histograms of magnitudes
 
 
 def magnitudes_of(array: Any) -> tuple[Any, Any]:
-    """The count of each exponent as uint32, from the dtype's lowest exponent on; and the smallest nonzero magnitude."""
+    """Return the count of each exponent as uint32, starting at the dtype's lowest exponent, and the smallest nonzero
+    magnitude.
+    """
     unsigned, mantissa, bias = _layout(array.dtype)
     bits = _magnitude_bits(array).reshape(-1)
     above = (bits >> unsigned(mantissa)).astype(jnp.int32)
@@ -211,11 +216,11 @@ def magnitudes_of(array: Any) -> tuple[Any, Any]:
     return counts, lax.bitcast_convert_type(smallest, array.dtype)
 
 
-# with NumPy, after the program's computation
+# NumPy functions that run on the host, after the program's computation
 
 
 def columns_from(sizes: Any, counts: Numbers, numbers: Numbers) -> Numbers:
-    """The ten columns of statistics for these rows: float64[10, ...]."""
+    """Return the ten columns of statistics for these rows, as float64[10, ...]."""
     base, rest, squares, exponent, low, high = numbers.T.astype(numpy.float64)
     found = numpy.empty((10, *base.shape))
     found[0], found[1:6], found[6:] = sizes, counts.T, (rest, squares, low, high)
@@ -231,7 +236,7 @@ def columns_from(sizes: Any, counts: Numbers, numbers: Numbers) -> Numbers:
 
 
 def exponents_from(counts: Numbers, smallest: float) -> Exponents:
-    """The histogram of magnitudes."""
+    """Return the histogram of magnitudes."""
     (found,) = numpy.nonzero(counts)
     if not found.size:
         return NONE
@@ -240,4 +245,4 @@ def exponents_from(counts: Numbers, smallest: float) -> Exponents:
     return Exponents(least + first, counts[first : last + 1].astype(numpy.int64), smallest)
 
 
-EXACT_BINS = 1000  # a count of exponents between that of float32 (fewer) and that of float64 (more)
+EXACT_BINS = 1000  # a limit between the numbers of exponents of float32 (fewer) and float64 (more)

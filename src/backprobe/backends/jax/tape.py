@@ -28,24 +28,24 @@ from backprobe.errors import BackprobeError, BadOutput, NothingToDifferentiate
 
 
 class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
-    """JAX's ``Tape``."""
+    """Implements ``Tape`` for JAX."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.taps: dict[int, Tap] = {}  # by the id of a value and of whatever represents it
-        self.kept: list[Any] = []  # these values, kept alive because ids are reused after an object dies
-        self.seed: Any = None  # a differentiated zero, from which others are made
+        self.taps: dict[int, Tap] = {}  # by the id of a value, and of each tensor that represents the value
+        self.kept: list[Any] = []  # these values, kept alive because Python may reuse the ids of dead objects
+        self.seed: Any = None  # a differentiated zero, from which other zeros are made
         self.level: Any = None
         self.around: list[Any] = []  # the transformations inside which the probe was called
         self.program: LinearProgram | None = None  # for a program without an output that can be differentiated
-        self.applying = 0  # how many calls of linen's ``apply`` are running
-        self.depth = 0  # how many nested calls JAX is tracing
-        self.states: dict[int, str] = {}  # by id, what a model holds besides its parameters: see ``Tap``
+        self.applying = 0  # the number of running calls of linen's ``apply``
+        self.depth = 0  # the number of nested calls that JAX is tracing
+        self.states: dict[int, str] = {}  # by id: tensors that a model holds besides its parameters: see ``Tap``
         self.changes: dict[int, Callable[[Any], Any]] = {}  # functions that change gradients, see ``JaxReplaces``
-        # by id, values computed from differentiated ones that have no derivative themselves
+        # by id: values without a derivative that are computed from differentiated ones
         self.cut: dict[int, Any] = {}
-        self.zeros: dict[int, Any] = {}  # by id, the zeros that perturb values inside loops, branches and checkpoints
-        self.was_cut = False  # since the last capture: numbers may have left JAX
+        self.zeros: dict[int, Any] = {}  # by id: the zeros that perturb values inside loops, branches and checkpoints
+        self.was_cut = False  # have numbers possibly left JAX since the last capture?
 
     # tensors
 
@@ -83,7 +83,9 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         failed: list[BackprobeError] = []
 
         def differentiated(seed: Any, *tracers: Any) -> list[Any]:
-            """The outputs, followed by the other values, because JAX drops whatever leads to no output."""
+            """Return the outputs, followed by the other values, because JAX drops every value that leads to no
+            output.
+            """
             self.seed, self.level = seed, private.trace_of(seed)
             self.around = list(traces_around(self.level))
             for at, tracer in enumerate(tracers):
@@ -93,7 +95,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
                     ran = program(lifted.filled([self.tap(tracer) for tracer in tracers]))
                 found.append((exchange(ran.result, partial(concrete, self.level)), ran))
                 return [*(self._home(root.output) for root in ran.roots), *self._carried(ran.captures)]
-            # which value flows into which is known when JAX is done
+            # which value flows into which is only known after JAX has finished
             except (BadOutput, NothingToDifferentiate) as error:
                 failed.append(error)
                 return [seed, *self._carried(list(dict.fromkeys(self.taps.values())))]
@@ -112,7 +114,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return result, differentiate(self.options, derivative, given, len(outputs), ran)
 
     def _carried(self, captures: Sequence[Tap]) -> list[Any]:
-        # Those of these values that depend on what is differentiated.
+        # Return those of these values that depend on differentiated values.
         known = [tap for tap in captures if tap.captured and not tap.lost and not tap.opaque]
         seen = [tap.tapped if tap.outside is None else tap.outside for tap in known]
         others = [private.carried(tensor, self.level) for tensor in seen]
@@ -130,11 +132,11 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         made: Sequence[Any],
         inputs_of: Callable[[int], Sequence[Any]],
     ) -> None:
-        # An operation ran at the program's level, on arrays that need not be differentiated.
+        # Called when an operation has run at the program's level. Its operands need not be differentiated.
         level = self.level
         others = [at for at, one in enumerate(made) if getattr(one, "_trace", None) is not level]
         if others and any(map(self._is_computed, given)):
-            # for a library's compiled function with several results it is unknown which inputs each depends on
+            # for a library's compiled function with several results it is unknown which inputs each result depends on
             is_known = name not in CALLS
             cut = [
                 made[at] for at in others if len(made) == 1 or (is_known and any(map(self._is_computed, inputs_of(at))))
@@ -143,11 +145,11 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             self.was_cut = self.was_cut or bool(cut)
 
     def _is_computed(self, tensor: Any) -> bool:
-        # Is it differentiated, or computed from something that is?
+        # Is the tensor differentiated, or computed from a differentiated value?
         return id(tensor) in self.cut or (self.is_differentiated(tensor) and id(tensor) not in self.zeros)
 
     def _home(self, tensor: Any) -> Any:
-        # What represents a tensor in the program itself, if it was traced before.
+        # Return the tensor that represents this tensor in the program itself, if it was traced before.
         known = self.taps.get(id(tensor))
         return tensor if known is None else known.tapped
 
@@ -170,7 +172,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return known.tapped
 
     def _know(self, tensor: Any, tap: Tap) -> Tap:
-        # Let this tap represent a tensor.
+        # Let this tap represent the tensor.
         if tap.tapped is None:
             tap.state = self.states.get(id(tensor))
             tap.lost, tap.tapped = self.depth > 0, tensor
@@ -181,35 +183,36 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return tap
 
     def _is_state(self, tensor: Any, kind: str | None) -> None:
-        # Note that a model holds this tensor besides its parameters, if ``kind`` is given.
+        # Note that a model holds this tensor besides its parameters, if ``kind`` is not None.
         if kind is not None:
             self.states[id(tensor)] = kind
             self.kept.append(tensor)
 
     def _goes_in(self, outside: Any, inside: Any) -> None:
-        # Note what represents a value while a call is traced to which it was passed.
+        # Note which tracer represents a value while JAX traces a call to which the value was passed.
         known = self.taps.get(id(outside))
         self._is_state(inside, None if known is None else known.state)
 
     def _is_unseen(self, tensor: Any) -> bool:
-        # Does it belong to a transformation that the program calls and that is not staged?
+        # Does the tensor belong to a transformation that the program calls and that is not staged?
         if self.depth or not isinstance(tensor, jax.core.Tracer) or self.is_differentiated(tensor):
             return False
         return private.trace_of(tensor) not in self.around
 
     def _take_value(self, tap: Tap) -> None:
-        # A value without differentiated inputs has no tangent, so no rule sees it. It can be taken directly.
+        # Read a value directly if it has no differentiated inputs. Such a value has no tangent, so no derivative rule
+        # sees it.
         if not self.depth and tap.captured and private.carried(tap.tapped, self.level) is None:
             tap.value = tap.tapped
 
     def capture(self, tensor: Any, around: Callable[[], Around]) -> Tap:
         known = self.taps.get(id(tensor))
-        if known is None:  # it does not depend on what is differentiated, or is an integer
+        if known is None:  # the value is an integer, or does not depend on differentiated values
             known = self._know(tensor, Tap())
         if not known.captured:
             known.captured = True
             if not isinstance(tensor, jax.core.Tracer):
-                known.value, known.lost, known.opaque = tensor, False, None  # it is an array, wherever it appears
+                known.value, known.lost, known.opaque = tensor, False, None  # an array, so its numbers are known
             elif not known.is_hidden:
                 self._peek(known)
             known.dtype, (known.reads, known.unrecorded) = describe(tensor).dtype, around()
@@ -220,7 +223,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return known
 
     def _peek(self, tap: Tap) -> None:
-        # Read its value, at once if it is a tracer of the program itself.
+        # Read the value of a tap. If it is a tracer of the program itself, the value is available immediately.
         if not self.depth and private.trace_of(tap.tapped) is self.level:
             tap.value = private.primal(tap.tapped)
             return
@@ -250,17 +253,18 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             return function if found is None else found[0], self.staged
         if found is not None and equinox_wrappers.is_tracing(function):
             return found[0], partial(equinox_wrappers.trace_around, self.staged, function)
-        is_running = self.level is not None  # otherwise it is the probed function, whose arguments have names already
+        is_running = self.level is not None  # else this is the probed function, whose arguments have names
         if found is None and is_running and (applied := linen_calls.applied(function)) is not None:
             return applied[0], partial(self._applying, applied[1])
         if found is None and self.applying and (inside := linen_calls.called(function)) is not None:
             return inside
-        # Flax reports its calls itself
+        # Flax reports calls of linen modules itself
         by_path = found is None and not modules_too and models.kind(function) == "linen"
         return (function, operator.call) if by_path else found
 
     def _applying(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        # Run a linen module that a function calls. There its parts are followed, unlike in a probed model.
+        # Run a linen module that a function calls. Its submodules are recorded as functions, unlike those of a probed
+        # model.
         self.applying += 1
         for tensor, kind in linen_calls.states(*args[1:], **kwargs):
             if id(tensor) in self.taps:
@@ -283,7 +287,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             closed, result_of, inputs = trace(function, args, kwargs, self._goes_in)
         finally:
             self.depth -= 1
-        inlined = (*CALLS, *CHECKPOINTS) if self.options.partials else CALLS  # edges are visible only outside
+        inlined = (*CALLS, *CHECKPOINTS) if self.options.partials else CALLS  # partials need edges outside of calls
         for key, is_computed in computed_from(closed, [*map(self._is_computed, (*closed.consts, *inputs))]).items():
             if key in TAPS:
                 TAPS[key].is_computed = is_computed
@@ -296,7 +300,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return any(private.trace_of(tracer) not in (self.level, *self.around) for tracer in tracers)
 
     def _settle(self, tap: Tap, tapped: Any) -> None:
-        # A traced value has become one of the program's own.
+        # Let a tensor of the program represent a traced value from now on.
         tap.tapped, tap.lost = tapped, False
         self._know(tapped, tap)
         self._take_value(tap)

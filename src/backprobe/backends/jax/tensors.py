@@ -1,4 +1,4 @@
-"""JAX's arrays: how to recognise and describe them."""
+"""Recognises and describes arrays of JAX."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backprobe.backends.facts import Description
 
 
 def is_array(value: Any) -> bool:
-    """Is it an array of numbers? Random keys are arrays too, but of a dtype that holds none."""
+    """Is the value an array of numbers? Random keys are arrays too, but their dtype holds no numbers."""
     return isinstance(value, jax.Array) and not jnp.issubdtype(value.dtype, jax.dtypes.extended)
 
 

@@ -1,7 +1,7 @@
-"""Calls of JAX's own transformations: traced as JAX does, then run so that their inner values become visible.
+"""Calls of JAX's own transformations: they are traced as JAX does, and then run so that inner values become visible.
 
 A value inside a loop, branch or checkpoint exists only while JAX traces it. Such a call is therefore traced to a jaxpr
-that includes the taps, and the jaxpr is run equation by equation at the level of the program itself.
+that includes the taps. Then the jaxpr is run equation by equation at the level of the program itself.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from backprobe.backends.jax.primitives import TAPS, Tap, concrete, peek_p, tap_p
 def trace(
     function: Callable[..., Any], args: Any, kwargs: Any, goes_in: Callable[[Any, Any], None]
 ) -> tuple[Any, Callable[[Sequence[Any]], Any], list[Any]]:
-    """The jaxpr of a call, a function that makes the call's result from the jaxpr's outputs, and the arrays to run it
-    on.
+    """Return the jaxpr of a call, a function that makes the call's result from the jaxpr's outputs, and the arrays on
+    which to run the jaxpr.
 
-    Only arguments that are already traced are traced here. All others keep their numbers, as they would without a
-    probe. ``goes_in`` is called with each array and what represents it meanwhile.
+    Only arguments that are already traced become inputs of the jaxpr. All others keep their numbers, as they would
+    without a probe. ``goes_in`` is called with each array and the tracer that represents it inside the jaxpr.
     """
     leaves, tree = jax.tree.flatten((args, kwargs))
     places = [at for at, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
@@ -47,9 +47,9 @@ def trace(
 class Staged:
     """Runs a traced call at the level of the program itself.
 
-    ``inlined`` names the operations that are replaced by their contents. ``zero`` makes a tapped zero for a tap, given
-    the shape of its value, in order to perturb it. ``settle`` is called with what represents a tap's value from then
-    on.
+    ``inlined`` names the operations that are replaced by their contents. ``zero`` makes a tapped zero for a tap, from
+    the shape of its value; the zero perturbs the value. ``settle`` is called with the tensor that represents a tap's
+    value from then on.
     """
 
     level: Any
@@ -58,7 +58,7 @@ class Staged:
     inlined: Sequence[str]
 
     def run(self, jaxpr: Any, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs of a jaxpr, whose taps then represent values of the program."""
+        """Return the outputs of a jaxpr, whose taps then represent values of the program."""
         return private.evaluated(jaxpr, inputs, self._equation)
 
     def _equation(self, equation: Any, inputs: list[Any]) -> list[Any]:
@@ -73,7 +73,7 @@ class Staged:
         return self._enter(equation, inputs)
 
     def _tapped(self, equation: Any, inputs: list[Any]) -> list[Any]:
-        # A tap outside of all loops belongs to the program itself.
+        # Run a tap outside of all loops, which belongs to the program itself.
         tap = TAPS.get(equation.params["tap_key"])
         if tap is not None:
             tap.opaque = None
@@ -84,7 +84,7 @@ class Staged:
         return made
 
     def _take_branch(self, equation: Any, inputs: list[Any]) -> list[Any]:
-        # The branch is known: run it as part of the program, and no other.
+        # Run only the branch that is taken, as part of the program, because the index is known.
         index, *rest = inputs
         branches = equation.params["branches"]
         taken = min(max(int(concrete(self.level, index)), 0), len(branches) - 1)

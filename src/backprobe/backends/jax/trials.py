@@ -1,4 +1,4 @@
-"""Runs a JAX program again for trials. Its functions are pure, except models of Flax NNX."""
+"""Runs a JAX program again for trials. Programs are pure functions, except for models of Flax NNX."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backprobe.record.containers import leaves, refilled
 
 
 class JaxTrials(Trials):
-    """JAX's ``Trials``."""
+    """Implements ``Trials`` for JAX."""
 
     def given(self, leaf: Any) -> Any:
         is_numbers = isinstance(leaf, numpy.ndarray | numpy.generic) and leaf.dtype.kind in "iubfcV"
@@ -30,7 +30,9 @@ class JaxTrials(Trials):
         return jnp.asarray(numpy.reshape(numbers, leaf.shape), leaf.dtype)
 
     def function(self, target: Any) -> Callable[..., Any]:
-        """A Flax NNX model is made anew in each call: the original could not hold differentiated values."""
+        """Return a function that calls the target. A Flax NNX model is rebuilt for each call, because the original
+        cannot hold differentiated values.
+        """
         kind = models.kind(target)
         if kind == "linen" and target.scope is None:
             return target.apply  # type: ignore[no-any-return]  # Flax has no types
@@ -57,11 +59,11 @@ class JaxTrials(Trials):
 
 
 def _anew(leaf: Any) -> Any:
-    # The pytree made anew, since a Flax NNX model that was made outside of this trace cannot be written to.
+    # Return a new copy of a pytree, because a Flax NNX model created outside of this trace cannot be written to.
     return jax.tree.map(lambda one: one, leaf) if is_pytree(leaf) else leaf
 
 
 def floating(result: Any) -> list[Any]:
-    """The floating-point arrays in what a program returned."""
+    """Return the floating-point arrays in the value that a program returned."""
     found = [leaf for _, one in leaves(result) for leaf in jax.tree.leaves(one)]
     return [leaf for leaf in found if is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact)]

@@ -1,4 +1,4 @@
-"""Finds useless gradients of a single call, of its function at its arguments."""
+"""Finds useless gradients of a single call, by differentiating its function again at the same arguments."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MODEL = "model"
 
 
 class Traced(JaxTape):
-    """The tensors of a function that is traced as a whole."""
+    """A tape that treats all floating-point tensors as differentiated, for a function that is traced as a whole."""
 
     def is_differentiated(self, value: Any) -> bool:
         return self.is_floating(value)
 
 
 def of_call(call: RepeatedCall) -> Sequence[Note]:
-    """What is found in one call; for a model that holds its parameters, for these as well."""
+    """Return the useless gradients of one call. For a model that holds its parameters, theirs are included."""
     is_model = models.kind(call.target) in ("equinox", "nnx")
     arguments = {name: _as_recorded(value) for name, value in call.arguments().items()}
     given = {MODEL: call.target, **arguments} if is_model else arguments
@@ -59,7 +59,7 @@ class CallGradient(JaxGuardedGradient):
         self.names = tuple(names[at] for at in asked.positions)
 
     def small(self) -> dict[str, float]:
-        """The arguments whose gradient is 0 or far below the others, each with its largest number."""
+        """Return the arguments whose gradient is 0 or far below the others, each with its largest number."""
         names, closed, inputs = self._traced
         function = jaxpr_as_fun(closed)
         outputs, back = jax.vjp(lambda *arrays: function(*arrays), *inputs)
@@ -71,7 +71,8 @@ class CallGradient(JaxGuardedGradient):
 
 
 def _as_recorded(value: Any) -> Any:
-    # The arguments as in the recorded run, with JAX arrays in place of NumPy's. The caller's containers stay unchanged.
+    # Return the arguments as in the recorded run, with JAX arrays instead of NumPy arrays. The caller's containers are
+    # not changed.
     is_numpy = any(isinstance(leaf, numpy.ndarray) for leaf in jax.tree.leaves(value))
     return jax.tree.map(as_given, value) if is_numpy else value
 

@@ -1,4 +1,4 @@
-"""Variations of JAX arrays, and of models that are pytrees."""
+"""Varies JAX arrays, and models that are pytrees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backprobe.backends.variations import Variation, Variations, no_dtype
 
 
 class JaxVariations(Variations):
-    """JAX's ``Variations``. A Flax linen model holds no numbers, because its parameters are arguments."""
+    """Implements ``Variations`` for JAX. A Flax linen model holds no numbers, because its parameters are arguments."""
 
     def varied(self, value: Any, variation: Variation, number: int, undo: list[Callable[[], None]]) -> Any:
         if kind(value) in ("equinox", "nnx"):

@@ -1,4 +1,4 @@
-"""Per-sample gradients in JAX: ``jax.vmap`` of a probe."""
+"""Per-sample gradients in JAX, by ``jax.vmap`` of a probe."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from backprobe.backends.vectorized import Gradients, SampleProgram, Vectorized
 
 
 class JaxVectorized(Vectorized):
-    """JAX's ``Vectorized``."""
+    """Implements ``Vectorized`` for JAX."""
 
     title = "jax.vmap"
     replaces = False
 
     def inside(self, target: Any) -> Any:
         held, whole = models.taken_apart(target)
-        # Flax variables must be created at the level where they are used
+        # Flax variables must be created at the trace level at which they are used
         return whole(jax.tree.map(lambda leaf: leaf, held))
 
     def gradients(self, program: SampleProgram, samples: Sequence[Any]) -> tuple[Any, Gradients]:
@@ -32,7 +32,7 @@ class JaxVectorized(Vectorized):
         return losses, gradients
 
     def is_tensor(self, value: Any) -> bool:
-        return isinstance(value, jax.Array)  # including random keys: one for each sample
+        return isinstance(value, jax.Array)  # including random keys, one for each sample
 
     def tensor(self, value: Any) -> Any:
         return value if isinstance(value, jax.Array) else jnp.asarray(value)
@@ -66,5 +66,5 @@ class JaxVectorized(Vectorized):
 
 
 def _wide(array: Any) -> Any:
-    # A dtype that is wide enough for adding up.
+    # Return a dtype that is wide enough for summing.
     return jnp.promote_types(array.dtype, jnp.float32)

@@ -1,4 +1,4 @@
-"""The statistics of a watched step in JAX as one pytree, which can be passed wherever arrays can."""
+"""The statistics of a watched step in JAX, as one pytree that can be returned from jitted functions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from backprobe.record.statistics import measured as row_of_numbers
 
 @dataclass(frozen=True)
 class About:
-    """What the rows of statistics describe: the watch that they belong to, and the name, kind and size of each."""
+    """A description of the rows of statistics: the watch that they belong to, and the name, kind and size of each."""
 
     watch: int
     function: str
-    # not hashed: there are many, and each step looks this up
+    # not hashed: there may be many rows, and each step hashes this object
     rows: tuple[tuple[str, str, int], ...] = field(hash=False)
 
     @cached_property
@@ -35,9 +35,9 @@ class About:
 @jax.tree_util.register_pytree_node_class
 @dataclass(eq=False)
 class Statistics:
-    """The statistics of one run of a watched loss function, as small arrays for ``run.record``.
+    """The statistics of one run of a watched loss function, as small arrays that are passed to ``run.record``.
 
-    Those of several runs may be stacked, as by ``jax.lax.scan``.
+    The statistics of several runs may be stacked, as by ``jax.lax.scan``.
     """
 
     about: About
@@ -55,13 +55,13 @@ class Statistics:
         return f"<Statistics of {self.about.function}: {len(self.about.rows)} rows>"
 
     def begin_transfer(self) -> None:
-        """Start copying the arrays to this machine's memory as soon as they are computed."""
+        """Start copying the arrays to the host's memory as soon as they are computed."""
         for array in self.arrays:
             if hasattr(array, "copy_to_host_async") and not _is_here(array):
                 array.copy_to_host_async()
 
     def columns(self, wanted: Sequence[int] | None) -> Numbers:
-        """The columns of some rows, or of all, merged over several runs. Waits for the device."""
+        """Return the columns of some rows, or of all rows, merged over several runs. Waits for the device."""
         counts, numbers = map(numpy.asarray, self.arrays[:2])
         height = len(self.about.rows)
         found = columns_from(
@@ -76,7 +76,7 @@ class Statistics:
         return together if wanted is None else together[:, wanted]
 
     def exponents(self, at: int) -> Exponents:
-        """The histogram of a row. Waits for the device."""
+        """Return the histogram of magnitudes of a row. Waits for the device."""
         counts, smallest = map(numpy.asarray, self.arrays[2:])
         found, height = NONE, len(self.about.rows)
         one_by_one = zip(counts.reshape(-1, height, counts.shape[-1]), smallest.reshape(-1, height), strict=True)
@@ -86,12 +86,12 @@ class Statistics:
 
 
 def _is_here(array: Any) -> bool:
-    # Is it in this machine's memory, and not donated to a step that may overwrite it?
+    # Is the array in the host's memory, and not donated to a step that may overwrite it?
     return not array.is_deleted() and all(device.platform == "cpu" for device in array.devices())
 
 
 def measured(watch: int, function: str, named: Sequence[tuple[str, str, Any]], magnitudes: bool) -> Statistics:
-    """The statistics of arrays, each with its name and kind."""
+    """Return the statistics of arrays, each given with its name and kind."""
     arrays = [real(array) for _, _, array in named]
     order, counts, numbers = rows_of(arrays)
     about = About(watch, function, tuple([(*named[at][:2], arrays[at].size) for at in order]))
@@ -110,5 +110,5 @@ class AwaitedNumber:
 
 
 def row_of(one: AwaitedNumber) -> Row:
-    """The row of the number. Waits for the device."""
+    """Return the row of the number. Waits for the device."""
     return row_of_numbers(numpy.asarray(one.number).astype(numpy.float64))

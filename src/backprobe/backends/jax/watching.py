@@ -1,4 +1,4 @@
-"""Watches a loss function: its value, gradients and statistics come from one trace under a probe."""
+"""Watches a loss function: its value, gradients and statistics are computed in one trace under a probe."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ARGNUMS = Option("argnums", object, None, "0", says="the position of an argument
 
 
 class JaxWatching(FunctionWatching):
-    """JAX's ``FunctionWatching``."""
+    """Implements ``FunctionWatching`` for JAX."""
 
     def __init__(
         self, function: Callable[..., Any], options: WatchOptions, listener: StepListener, probe: LossProbe, asked: str
@@ -112,7 +112,7 @@ class JaxWatching(FunctionWatching):
         return measured(self.number, self.name, named, options.magnitudes)
 
     def _position(self, at: int, args: Sequence[Any]) -> int:
-        # The position of an argument, which may be counted from the end.
+        # Return the position of an argument. ``at`` may be negative, to count from the end.
         if not -len(args) <= at < len(args):
             raise BadOption(
                 f"there is no argument {at} to differentiate",
@@ -123,7 +123,7 @@ class JaxWatching(FunctionWatching):
         return at % len(args)
 
     def _argument(self, at: int) -> str:
-        # The name of an argument.
+        # Return the name of an argument.
         parameters = list(inspect.signature(self.function).parameters.values())
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         if at >= len(parameters) or parameters[at].kind not in kinds:
@@ -171,7 +171,7 @@ class JaxWatching(FunctionWatching):
                 self.listener.count(place, partial(one.exponents, at))
 
     def _places(self, about: About) -> tuple[Sequence[int] | None, Sequence[int]]:
-        # The rows that this process writes, or None for all, and the place of each of them.
+        # Return the rows that this process writes, or None for all rows, and the place of each of them.
         names = {name for of in self.parameters.values() for name in of}
         wanted = None
         if jax.process_index() > 0:  # every process has all numbers, and the first one writes them
@@ -182,7 +182,7 @@ class JaxWatching(FunctionWatching):
         return wanted, together if places == [*together] else places  # consecutive places become a range
 
     def _checked(self, statistics: Any) -> list[Statistics]:
-        # The statistics in what the program passed. Raises BadOption.
+        # Return the statistics in the value that the program passed. Raises BadOption.
         held = jax.tree.leaves(statistics, is_leaf=lambda one: isinstance(one, Statistics))
         for one in held:
             if not isinstance(one, Statistics):
@@ -239,7 +239,7 @@ def _refused(
     next: str = "(loss, stats), grads = run.value_and_grad(params, batch), and run.record(stats)",
     **parts: str,
 ) -> BadOption:
-    # The error for a wrong argument of ``run.record``.
+    # Return the error for a wrong argument of ``run.record``.
     return BadOption(said, asked=f"run.record({written(statistics)})", next=next, **parts)
 
 
@@ -251,7 +251,7 @@ def _argnums(argnums: Any, asked: str) -> tuple[int, ...]:
 
 
 def _own(given: Any) -> Any:
-    # A copy of an argument, in containers of our own, with floating-point numbers as arrays.
+    # Return a copy of an argument in new containers, in which floating-point numbers are arrays.
     copied = jax.tree.map(lambda leaf: leaf, given)
     return exchange(copied, lambda leaf: jnp.asarray(leaf) if is_differentiable(leaf) else leaf)
 
@@ -261,7 +261,7 @@ def _is_parameter(leaf: Any) -> bool:
 
 
 def _parameters(argument: str, given: Any) -> Iterator[tuple[str, Any]]:
-    # The floating-point leaves of an argument, by the names that a recording gives them.
+    # Yield the floating-point leaves of an argument, by the names that a recording gives them.
     for path, leaf in jax.tree_util.tree_flatten_with_path(given)[0]:
         if _is_parameter(leaf):
             steps = [str(getattr(key, "name", getattr(key, "key", getattr(key, "idx", key)))) for key in path]
@@ -269,7 +269,7 @@ def _parameters(argument: str, given: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _filled(given: Any, flowed: Iterator[Any]) -> Any:
-    # An argument with each floating-point leaf replaced by what flowed back to it, and the others by None.
+    # Return an argument in which each floating-point leaf is replaced by its gradient, and every other leaf by None.
     def one(leaf: Any) -> Any:
         if not _is_parameter(leaf):
             return None
@@ -280,7 +280,7 @@ def _filled(given: Any, flowed: Iterator[Any]) -> Any:
 
 
 class JaxWatches(FunctionWatches):
-    """JAX's ``FunctionWatches``."""
+    """Implements ``FunctionWatches`` for JAX."""
 
     def watching(
         self, function: Callable[..., Any], options: WatchOptions, listener: StepListener, probe: LossProbe, asked: str

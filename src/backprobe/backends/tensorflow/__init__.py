@@ -1,4 +1,4 @@
-"""TensorFlow: the adapter that the rest of backprobe talks to."""
+"""The TensorFlow backend: the adapter through which the rest of backprobe uses TensorFlow."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ INSTEAD = {
 
 
 class KerasModels(Models):
-    """Keras's models and layers. Keras is imported only when the program has one."""
+    """Implements ``Models`` for Keras models and layers. Keras is imported only when the program has one."""
 
     is_model = staticmethod(layers.is_layer)
     libraries = frozenset({"keras", "tensorflow"})
@@ -60,7 +60,9 @@ class KerasModels(Models):
 
 
 class TensorflowBlocks(Blocks):
-    """Blocks under a gradient tape of ours, which is open as long as the block."""
+    """Implements ``Blocks`` for TensorFlow. A block runs under a gradient tape of backprobe, which is open until the
+    block ends.
+    """
 
     tape = TensorflowBlockTape
     takes_gradients = frozenset({"GradientTape", "gradients", "Session", "InteractiveSession", "compute_gradients"})
@@ -73,7 +75,7 @@ class TensorflowBlocks(Blocks):
 
 
 class TensorflowGuards(Guards):
-    """TensorFlow's ``Guards``. Keras is imported only for one of its models."""
+    """Implements ``Guards`` for TensorFlow. Keras is imported only when one of its models is guarded."""
 
     @property
     def blocks(self) -> Callable[[], BlockGuards]:  # type: ignore[override]  # read alone
@@ -90,7 +92,7 @@ class TensorflowGuards(Guards):
 @contextmanager
 def uncompiled() -> Iterator[None]:
     """Inside this context functions run eagerly, including those of Keras's ``fit``."""
-    warnings.filterwarnings("ignore", "Even though the `tf.config", UserWarning)  # that tf.data is not affected
+    warnings.filterwarnings("ignore", "Even though the `tf.config", UserWarning)  # tf.data is not affected
     before = tf.config.functions_run_eagerly()
     tf.config.run_functions_eagerly(True)
     try:
@@ -100,7 +102,7 @@ def uncompiled() -> Iterator[None]:
 
 
 class TensorflowBackend(Backend):
-    """TensorFlow's ``Backend``."""
+    """Implements ``Backend`` for TensorFlow."""
 
     name = "tensorflow"
     title = "TensorFlow"

@@ -1,4 +1,4 @@
-"""Makes the arguments of a function differentiable without changing what the caller holds."""
+"""Makes the arguments of a function differentiable without changing the caller's own objects."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ def lift(
     undo: list[Callable[[], None]],
     watch: Callable[[Any], Any],
 ) -> Mapping[str, Any]:
-    """The arguments by parameter name. Those to be differentiated become new tensors, as returned by ``watch``.
+    """Return the arguments by parameter name, in which the differentiated ones are new tensors, as returned by
+    ``watch``.
 
     Containers stay the caller's own objects; ``undo`` receives functions that restore their leaves.
 
     Every floating-point argument is differentiated, including Python and NumPy numbers. Integers are differentiated
-    only if there is nothing else. ``wrt`` names other parameters to differentiate instead. Trainable Variables need no
-    treatment, because a tape follows them wherever the program uses them.
+    only if there are no floating-point arguments. ``wrt`` limits the differentiated arguments to these names. Trainable
+    Variables are left as they are, because a tape watches them wherever the program uses them.
     """
     chosen = [leaf for name, value in arguments.items() if wrt is None or name in wrt for _, leaf in leaves(value)]
     integers_too = not any(is_floating_leaf(leaf) for leaf in chosen)
@@ -39,7 +40,7 @@ def lift(
         if not (is_floating_leaf(leaf) or (integers_too and type(leaf) is int)):
             return leaf
         if isinstance(leaf, int | float | complex):
-            return watch(_own(leaf))  # equal numbers are one object in Python, but two arguments here
+            return watch(_own(leaf))  # equal numbers may be one object in Python, but are two arguments here
         if id(leaf) not in made:
             made[id(leaf)] = watch(_own(leaf))
         return made[id(leaf)]
@@ -55,7 +56,8 @@ def is_floating_leaf(leaf: Any) -> bool:
 
 
 def _own(leaf: Any) -> Any:
-    # A new tensor with the numbers of an argument, and with attributes that others set on it, such as Keras's masks.
+    # Return a new tensor with the numbers of an argument, and with the attributes that others set on it, such as
+    # Keras's masks.
     if isinstance(leaf, tf.Tensor):
         tensor = tf.identity(leaf)
         vars(tensor).update(vars(leaf))

@@ -1,4 +1,4 @@
-"""The tensors of a recording as data: TensorFlow's ``Arrays``."""
+"""Implements ``Arrays`` for TensorFlow: the tensors of a recording as data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backprobe.errors import NotSaved
 
 
 class TensorflowArrays(HostArrays):
-    """Showing and saving TensorFlow's tensors."""
+    """Shows and saves tensors of TensorFlow."""
 
     name = "tensorflow"
 

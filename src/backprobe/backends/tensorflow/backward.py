@@ -1,4 +1,4 @@
-"""One pass of the tape over all captured values, and what each of them received."""
+"""Runs the tape backward once, and computes the outcome of each captured value."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def differentiate(tape: Any, log: OperationLog, taps: Taps, options: Options, ra
 
 
 def _passed(tape: Any, log: OperationLog, taps: Taps, options: Options, root: Root, ran: Ran) -> Backward:
-    # Run backward once. Finds what each capture received, and the order in which backward visits them.
+    # Run backward once. Return the outcome of each capture, and the order in which backward visits them.
     captures: Sequence[Capture] = ran.captures
     recorded = by_key(captures)
     gradients = _gradients(tape, log, root, captures, recorded)
@@ -63,29 +63,32 @@ def _passed(tape: Any, log: OperationLog, taps: Taps, options: Options, root: Ro
 
 
 def _assigned(lost: Sequence[Capture], root: Root, log: OperationLog) -> dict[Capture, Severed]:
-    # The assignments that cut values off from the output. A line cannot tell if the Variable is an attribute.
+    # Return the assignments that cut values off from the output. The source line alone does not show whether the target
+    # of an assignment is an attribute that holds a Variable.
     if not lost or not log.is_written:
         return {}
     found: dict[int, Severed] = {}
     before = log.before(map(identity, root.targets))
-    for severed in log.cuts.severed_behind(before - log.variables.keys()):  # what was written later depends on these
+    for severed in log.cuts.severed_behind(before - log.variables.keys()):  # values written later depend on Variables
         if severed.by is CutBy.ASSIGNED:
             found |= dict.fromkeys(log.numbers_before(severed.inputs), severed)
     return {each: found[each.number] for each in lost if each.number in found and not each.is_variable}
 
 
 def by_key(captures: Sequence[Capture]) -> dict[Key, int]:
-    """The positions of the captures that the tape follows."""
+    """Return the positions of the captures that the tape follows, by key."""
     return {capture.key: at for at, capture in reversed(list(enumerate(captures))) if capture.is_followed}
 
 
 def sources(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int]) -> list[list[int]]:
-    """The captures that flow directly into each capture."""
+    """Return, for each capture, the captures that flow directly into it."""
     return [log.sources(c.number, recorded) if c.is_followed and not c.is_variable else [] for c in captures]
 
 
 def written(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int]) -> dict[Key, WrittenVersion]:
-    """What wrote each version of a Variable that changed while the program ran, if all of it is known."""
+    """Return the write of each version of a Variable that changed while the program ran, if all parts of the write are
+    known.
+    """
     found: dict[Key, WrittenVersion] = {}
     if not log.is_written:
         return found
@@ -109,19 +112,19 @@ def written(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Ke
 def _gradients(
     tape: Any, log: OperationLog, root: Root, captures: Sequence[Capture], recorded: Mapping[Key, int]
 ) -> dict[Key, Any]:
-    # What the tape gives for each capture that it follows, by key: None if it is not connected, and the reason if its
-    # gradient is mixed with others in one sum.
+    # Return the gradient of each capture that the tape follows, by key. It is None if the capture is not connected, and
+    # the reason ``MIXED`` if its gradient exists only as part of a sum.
     leading = log.before(map(identity, root.targets)) if log.is_written else ()
     several = {key: _sources(captures[at], log, leading) for key, at in recorded.items()}
     sources = {key: own for key, own in several.items() if own is not None}
-    flat = [one for own in sources.values() for one in own]  # a list: TensorFlow flattens nested structures in Python
+    flat = [one for own in sources.values() for one in own]  # flat, because TensorFlow flattens in Python
     with run_once.heard(run_once.whole) if log.cuts.once else nullcontext():
         given = iter(_given(tape, root, flat))
     return {key: MIXED if own is None else _sum([next(given) for _ in own]) for key, own in several.items()}
 
 
 def _given(tape: Any, root: Root, flat: Sequence[Any]) -> Sequence[Any]:
-    # Raises NothingToDifferentiate if the values to differentiate no longer exist.
+    # Return the gradients. Raises NothingToDifferentiate if the values to differentiate no longer exist.
     try:
         gradients: Sequence[Any] = tape.gradient(root.output, flat, output_gradients=root.cotangent)
     except tf.errors.UnknownError as error:
@@ -138,7 +141,8 @@ def _given(tape: Any, root: Root, flat: Sequence[Any]) -> Sequence[Any]:
 
 
 def _sources(capture: Capture, log: OperationLog, leading: Container[int]) -> list[Any] | None:
-    # The tensors whose gradients add up to that of a capture: for one version of a Variable, its reads.
+    # Return the tensors whose gradients sum to the gradient of a capture. For one version of a Variable, these are its
+    # reads.
     uses = log.variables.get(capture.number)
     if uses is None or not uses.writes:
         return [capture.source]
@@ -151,7 +155,7 @@ def _sum(parts: Sequence[Any]) -> Any:
 
 
 def _found(capture: Capture, gradient: Any, log: OperationLog) -> tuple[GradStatus, Reason | None]:
-    # The status of a capture, and why it has no gradient.
+    # Return the status of a capture, and the reason if it has no gradient.
     if not capture.is_followed:
         return capture.status, capture.why
     if gradient is MIXED:
@@ -166,8 +170,8 @@ def _found(capture: Capture, gradient: Any, log: OperationLog) -> tuple[GradStat
 def _links(
     log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int], statuses: Sequence[GradStatus]
 ) -> list[list[int]]:
-    # The captures that flow directly into each capture. Some operations, such as tf.round, have no derivative, so what
-    # is not connected to the output cannot flow into anything that is.
+    # Return, for each capture, the captures that flow directly into it. Some operations, such as tf.round, have no
+    # derivative, so a value that is not connected to the output cannot flow into a connected one.
     dead = {at for at, status in enumerate(statuses) if status is GradStatus.NOT_CONNECTED}
     found = sources(log, captures, recorded)
     if not dead:
@@ -179,6 +183,7 @@ def _links(
 
 
 def _visited(log: OperationLog, captures: Sequence[Capture], outcomes: Sequence[Outcome]) -> tuple[int, ...]:
-    # The captures that have a gradient, in reverse order of creation: the order in which backward visits them.
+    # Return the captures with a gradient in reverse order of creation, which is the order in which backward visits
+    # them.
     there = [at for at, outcome in enumerate(outcomes) if outcome.status is GradStatus.OK]
     return tuple(sorted(there, key=lambda at: log.position(captures[at].number), reverse=True))

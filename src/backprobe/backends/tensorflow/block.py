@@ -1,4 +1,6 @@
-"""The block form's tape. It is open as long as the block, and then differentiates what the block computed."""
+"""The tape of the block form. It is open during the block, and then differentiates the values that the block
+computed.
+"""
 
 from __future__ import annotations
 
@@ -44,19 +46,20 @@ GET_ITER = dis.opmap["GET_ITER"]
 
 
 def _number(gradient: Any) -> int | None:
-    # The number of an optimizer's input: a tensor, the rows of a sparse one, or a Variable that sums several.
+    # Return the number of an optimizer's input: of a tensor, of the rows of a sparse tensor, or of a Variable that
+    # accumulates gradients.
     held = getattr(gradient, "values", gradient)
     return identity(held) if is_tensor(held) else None
 
 
 def _asks_itself(frame: FrameType | None) -> bool:
-    # Was a tape called by TensorFlow itself, and not by the program or one of its libraries?
+    # Was a tape called by TensorFlow itself, rather than by the program or one of its libraries?
     packages = (package(one.f_code.co_filename) for one in callers(frame))
     return next((one for one in packages if one != "backprobe"), None) == "tensorflow"
 
 
 def own_pass(root: Root, captures: Sequence[Capture]) -> OwnPass | None:
-    """What is known about a pass that the program ran itself."""
+    """Return the facts about a pass that the program ran itself; None if backprobe ran it."""
     if root.meant is None:
         return None
     numbers = [identity(one) for one in root.targets]
@@ -65,21 +68,21 @@ def own_pass(root: Root, captures: Sequence[Capture]) -> OwnPass | None:
 
 
 class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
-    """TensorFlow's ``BlockTape``, and the ``Differentiator`` of its blocks."""
+    """Implements ``BlockTape`` and ``Differentiator`` for TensorFlow."""
 
     def __init__(self, options: Options) -> None:
-        super().__init__(replace(options, partials=False))  # they would replace the program's tensors by others
+        super().__init__(replace(options, partials=False))  # partials would replace the program's tensors
         self.recording = ExitStack()
-        self.loops: dict[str, None] = {}  # functions whose loops over datasets would normally be compiled
+        self.loops: dict[str, None] = {}  # functions whose loops over datasets are usually compiled
         self.passes: Sequence[Backward] = ()
         self.why_not = NOT_RUN
         self.user_tapes = UserTapes(self.log, self.version, self._watched)
         self.graphs = SessionBlock(lambda: self.counts, options.partials)
         self.taken = TakenPasses(self.log)
-        # by number: captures that depend on nothing followed when they were captured
+        # by number: captures that were computed from no watched value at the time of capture
         self.frozen: dict[int, Capture] = {}
         self.updates = Updates(self.log) if options.nonfinite and options.updates else None
-        self.noted: Sequence[Reason] | None = None  # what ``useless`` found when the block ended
+        self.noted: Sequence[Reason] | None = None  # the notes of ``useless`` at the end of the block
 
     useless: TensorflowUselessGradients | None = None
 
@@ -98,14 +101,15 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
             self.recording.enter_context(listening(updating, private.UPDATING, self._updating))
 
     def _iterating(self, following: Callable[..., Any], dataset: Any) -> Any:
-        # Notices a ``for`` loop that TensorFlow would compile if the ``tf.function`` were not run line by line.
+        # Record a ``for`` loop over a dataset that TensorFlow would compile if the ``tf.function`` were not run
+        # eagerly.
         frame = next(users_frames(sys._getframe(1)), None)
         is_loop = frame is not None and frame.f_code.co_code[frame.f_lasti] == GET_ITER
         if frame is not None and is_loop and any(one.f_code in private.RUN_EAGERLY for one in callers(frame)):
             self.loops[frame.f_code.co_name] = None
         return following(dataset)
 
-    # values of graphs, which have numbers only in sessions
+    # values of graphs, which have numbers only inside sessions
 
     def is_tensor(self, value: Any) -> bool:
         return is_tensor(value) or in_session(value) is not None
@@ -131,17 +135,18 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         return capture
 
     def _watched(self, tape: Any, tensor: Any) -> None:
-        # A tape of the program starts to watch a tensor, which is differentiated from here on.
+        # Called when a tape of the program starts to watch a tensor, which is differentiated from then on.
         if not isinstance(tape, ProbeTape) and variable_of(tensor) is None:
             self.follow([tensor])
             capture = self.frozen.pop(identity(tensor), None) if is_eager(tensor) and self.log.carries(tensor) else None
             if capture is not None:
                 capture.status, capture.why = GradStatus.OK, None
 
-    # what the program does
+    # events of the program
 
     def _updating(self, following: Callable[..., Any], optimizer: Any, grads: Any, variables: Any, rate: Any) -> Any:
-        # What an optimizer writes depends partly on its own Variables, and is not followed past them.
+        # Called when an optimizer updates Variables. The values that it writes also depend on its own Variables, whose
+        # history is not followed.
         if not tf.executing_eagerly():
             return following(optimizer, grads, variables, rate)
         pairs = [(one, by) for one, by in zip(variables, grads, strict=False) if is_tensor(one) and by is not None]
@@ -163,7 +168,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
             with nullcontext() if self.useless is None else self.useless.backward(), self._hearing():
                 gradients = following(tape, *args, **kwargs)
             if was_giving and _asks_itself(sys._getframe(1)):
-                pass  # as tf.py_function does for its own backward pass
+                pass  # tf.py_function does so in its own backward pass
             elif tf.executing_eagerly():
                 self.user_tapes.given(tape, args, kwargs, gradients)
             else:
@@ -188,7 +193,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         return gradients
 
     def _hearing(self) -> AbstractContextManager[None]:
-        # Listens to operations that can be differentiated only once, if there are any.
+        # Observe operations that can be differentiated only once, if there are any.
         cuts = self.log.cuts
         return run_once.heard(partial(run_once.zeros_of, cuts)) if cuts.once else nullcontext()
 
@@ -208,11 +213,11 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
                 self.log.root(tensor)
 
     def hides(self, code: CodeType) -> bool:
-        """Traced code is computed later, and code with a gradient of its own bypasses the tape."""
+        """Traced code is run later, and code with a custom gradient bypasses the tape, so both stay unobserved."""
         if private.builds_function():
             return True
         if code in private.CONVERTING:
-            self.log.compiled["what autograph converts"] = None  # as tf.map_fn makes it do
+            self.log.compiled["what autograph converts"] = None  # as in tf.map_fn
         return code in private.CONVERTING or code in private.BACKWARD or code.co_filename == private.OWN_GRADIENTS
 
     def unseen(self) -> Sequence[str]:
@@ -243,7 +248,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         return capture.is_followed
 
     def made(self, tensor: Any) -> int:
-        """A gradient that the program took itself is a value too, but hardly the one of interest."""
+        """Gradients that the program computed itself are excluded, because they are rarely the value of interest."""
         position = self.log.made_at(self.identity(tensor))
         return 0 if self.taken.took(position) else position
 
@@ -257,7 +262,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         ]
 
     def _asked(self, passed: Backward, captures: Sequence[Capture]) -> Backward:
-        # Adds the gradients that the program asked its own tapes for, and what happened to its Variables.
+        # Add the gradients that the program requested from its own tapes, and the updates of its Variables.
         own, graphs = self.user_tapes, self.graphs
         updates = () if self.updates is None else self.updates.found(captures)
         return replace(

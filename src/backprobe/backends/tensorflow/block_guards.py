@@ -19,11 +19,11 @@ from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.guarded_calls import unfit
 from backprobe.backends.tensorflow.tensors import identity, is_differentiable, is_eager
 
-SCALED = 64  # scaled losses that are remembered
+SCALED = 64  # the most scaled losses that are remembered
 
 
 class ScaledLosses:
-    """Losses that a ``LossScaleOptimizer`` scaled by more than 1. It handles their overflow itself."""
+    """Losses that a ``LossScaleOptimizer`` scaled by more than 1. Such an optimizer handles an overflow itself."""
 
     def __init__(self) -> None:
         self.known: deque[int] = deque(maxlen=SCALED)
@@ -45,7 +45,7 @@ class ScaledLosses:
 
 
 class TensorflowBlockGuards(BlockGuards):
-    """TensorFlow's ``BlockGuards``."""
+    """Implements ``BlockGuards`` for TensorFlow."""
 
     backward = "tape.gradient()"
     see_compiled = "tf.config.run_functions_eagerly(True), or model.compile(..., run_eagerly=True)"
@@ -78,5 +78,5 @@ def numbers_of(gradient: Any) -> Any:
 
 
 def flat(gradients: Any) -> list[Any]:
-    """The gradients as a flat list, with sparse ones left sparse."""
+    """Return the gradients as a flat list, in which sparse gradients stay sparse."""
     return list(tf.nest.flatten(gradients, expand_composites=False))

@@ -39,7 +39,7 @@ _bridge: Callable[[Any, Any], Any] = tf.custom_gradient(_carried)
 
 
 def bridged(value: Any, source: Any) -> Any | None:
-    """The value, with the history of other values added: see ``Bridges.bridged``."""
+    """Return the value with the history of other values added: see ``Bridges.bridged``."""
     sources = [one for one in opened(source, is_tensor) if _is_differentiable(one)]
 
     def one(leaf: Any) -> Any | None:
@@ -53,7 +53,7 @@ def bridged(value: Any, source: Any) -> Any | None:
 
 
 class TensorflowBridges(Bridges):
-    """TensorFlow's ``Bridges``."""
+    """Implements ``Bridges`` for TensorFlow."""
 
     def bridged(self, value: Any, source: Any) -> Any | None:
         return None if self.is_off() else bridged(value, source)
@@ -106,12 +106,12 @@ class TensorflowBridges(Bridges):
     def passes(
         self, heard: Callable[[BridgedPass], None], watched: Callable[[FrameType], Sequence[Any]]
     ) -> Iterator[None]:
-        # a tape only returns what it is asked for, so it is asked for the gradients of these values as well
+        # a tape only returns requested gradients, so the gradients of these values are requested as well
         running: list[Any] = []
 
         def lasting(following: Callable[..., Any], tape: Any, *args: Any, **kwargs: Any) -> None:
             following(tape, *args, **kwargs)
-            tape._persistent = True  # so that it can be asked twice
+            tape._persistent = True  # a persistent tape can compute gradients twice
 
         def asked(
             following: Callable[..., Any], tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any
@@ -173,7 +173,7 @@ def _elsewhere(tensor: Any, by: float) -> Any:
 
 
 def _factors(shape: Any) -> Any:
-    # Numbers for this shape that are neither equal nor 0.
+    # Return numbers of this shape that all differ and are not 0.
     count = tf.TensorShape(shape).num_elements()
     return tf.reshape(1.5 + tf.cos(tf.range(count, dtype=tf.float32) * 0.7), shape)
 

@@ -1,4 +1,4 @@
-"""One captured value, from the moment it is named until backward has run."""
+"""One captured value, from the moment when it gets its name until backward has run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from backprobe.record.reasons import Reason
 
 @dataclass(eq=False)
 class Capture:
-    """A tensor, which never changes, or a Variable at one version with the value that it had then."""
+    """A tensor, which never changes, or a Variable at one version, with its value at that version."""
 
-    source: Any  # what the tape differentiates with respect to
+    source: Any  # the object with respect to which the tape differentiates
     value: Any
     number: int  # the number of the tensor, or of the Variable's handle
     version: int = 0
     is_variable: bool = False
-    status: GradStatus = GradStatus.OK  # why it has no gradient
+    status: GradStatus = GradStatus.OK  # why the value has no gradient
     why: Reason | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""TensorFlow's ``Captures``: a Keras model's calls in a failed step, stored as data and run again."""
+"""Implements ``Captures`` for TensorFlow: stores a Keras model's calls of a failed step, and runs them again."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ RANDOM = ("python", "numpy", "operations")
 
 
 def kept(tensor: Any, **facts: Any) -> KeptTensor:
-    """A tensor in the form that a file stores."""
+    """Return a tensor in the form in which a file stores it."""
     about = describe(tensor)
     size = int(numpy.prod(about.shape or ())) * tf.as_dtype(about.dtype).size
     return KeptTensor(tensor, size, {"device": about.device, **facts})
 
 
 def result(tensor: Any) -> Result:
-    """The part of a tensor that is compared: the bits of its numbers, with all NaN made equal."""
+    """Return the facts by which two tensors are compared: the bits of the numbers, with all NaN treated as equal."""
     array = numpy.asarray(tensor.numpy())
     counts = unfit({"": tensor}).get("", Nonfinite(0, 0, array.size))
     if array.dtype.kind in "fcV":
@@ -68,14 +68,14 @@ def _under(path: str, name: str) -> str:
 
 
 def named(path: str, module: Any) -> list[tuple[str, Any]]:
-    """The Variables of a module by path, and the states of its random generators by number."""
+    """Return the Variables of a module by path, and the states of its random generators by number."""
     known = {id(variable_of(one)): _under(path, name) for name, one in structure_of(module).variables}
     found = variables(module)
     return [(known.get(id(one), _under(path, f"state.{at}")), one) for at, one in enumerate(found)]
 
 
 class TensorflowCaptures(Captures):
-    """TensorFlow's ``Captures``."""
+    """Implements ``Captures`` for TensorFlow."""
 
     def captured(self, model: Any, calls: Sequence[TensorflowGuardedCall], *, is_backward: bool) -> CapturedStep:
         parameters: dict[str, KeptTensor] = {}
@@ -189,12 +189,12 @@ def _devices() -> list[Any]:
 
 
 def module_at(model: Any, path: str) -> Any:
-    """The module at a path; None if there is none."""
+    """Return the module at a path; None if there is none."""
     return next((module for one, module in structure_of(model).modules if one == path), None)
 
 
 def _build(module: Any, call: CapturedCall) -> None:
-    # Make a layer create its Variables now, if it creates them in its first call.
+    # Make a layer create its Variables now, if it normally creates them in its first call.
     is_built = all(layer.built for layer in module._flatten_layers())
     if not is_built and not any(_is_gone(one) for _, one in leaves(call.given)):
         args, kwargs = refilled(call.given, _tensor_of)
@@ -212,7 +212,7 @@ def _tensor_of(one: Any) -> Any:
 
 
 class ReplayedState(CallState):
-    """The state that a stored call starts from."""
+    """The state from which a stored call starts."""
 
     def __init__(self, module: Any, call: CapturedCall, step: CapturedStep) -> None:
         states = dict(zip(RANDOM, [*OF_PYTHON, private.operation_seeds()], strict=True))
@@ -224,7 +224,7 @@ class ReplayedState(CallState):
 
 
 class TensorflowReplayedCall(TensorflowGuardedCall):
-    """A stored call, in the form that guards use."""
+    """A stored call in the form that guards use."""
 
     def __init__(self, module: Any, call: CapturedCall, step: CapturedStep) -> None:
         self.module, self.path, self.is_within, self.came = module, call.path, False, lambda *came: None

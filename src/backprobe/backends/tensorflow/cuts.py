@@ -1,4 +1,4 @@
-"""Operations that let no gradient through, with the user's line for each: why a tape returns None."""
+"""Operations that let no gradient through, with the user's line for each. They explain why a tape returns None."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ NOT_OF_NUMBERS = frozenset(
 )
 """Operations whose result depends only on the shape or dtype of their input."""
 ZERO = frozenset({"Sign"})
-"""Operations that tapes follow, but whose derivative is 0 everywhere."""
+"""Operations that tapes record, but whose derivative is 0 everywhere."""
 CHECKPOINT = CodeOf(sys.modules[tf.recompute_grad.__module__], "recompute_grad.<locals>.inner")
 """The code of ``tf.recompute_grad``, which Keras's ``remat`` and ``RematScope`` also run."""
 Edge = tuple[int, int]
-"""The numbers of a value, and of one that it was computed from."""
+"""The number of a value, and the number of a value from which it was computed."""
 Place = tuple[str, int]
-"""A line of code: file and number."""
+"""A line of code, as file and line number."""
 MOST = 8
 """The most cuts that are kept for one value."""
 
 
 @dataclass(frozen=True)
 class Severed:
-    """An operation that received differentiated values, by number, and lets no gradient through; when and where."""
+    """An operation that received differentiated values, by number, and lets no gradient through, with its position and
+    line.
+    """
 
     operation: str
     by: CutBy
@@ -57,15 +59,17 @@ class Severed:
 
 
 class LoggedCuts:
-    """The cuts before each value of one run, by the value's number; for a Variable, by the number of its handle."""
+    """The cuts before each value of one run, by the number of the value. For a Variable it is the number of its
+    handle.
+    """
 
     def __init__(self) -> None:
         self.behind: dict[int, tuple[Severed, ...]] = {}
-        self.closed: dict[Edge, Severed] = {}  # edges that tapes follow, but along which None comes back
-        self.zero: dict[Edge, Severed] = {}  # the same for zeros
+        self.closed: dict[Edge, Severed] = {}  # edges that tapes record, but whose gradient is None
+        self.zero: dict[Edge, Severed] = {}  # edges that tapes record, but whose gradient is 0
         # results of operations that can be differentiated only once: see ``run_once``
         self.once: dict[int, Severed] = {}
-        self.left: dict[Place, Severed] = {}  # lines that took numbers out of TensorFlow
+        self.left: dict[Place, Severed] = {}  # lines that read numbers out of TensorFlow
 
     def cut(
         self,
@@ -77,12 +81,12 @@ class LoggedCuts:
         made: int,
         place: Place | None = None,
     ) -> None:
-        """Record an operation that made a value from followed ones and returns no gradient to them."""
+        """Record an operation that computed a value from watched values and returns no gradient to them."""
         if operation not in NOT_OF_NUMBERS:
             self._add(made, (Severed(operation, by, dtype, flowing, position, place or users_place()),))
 
     def flow(self, operation: str, flowing: tuple[int, ...], position: int, made: int) -> None:
-        """Record an operation whose result tapes follow, if it has no derivative all the same."""
+        """Record an operation that tapes record, if it nevertheless has no derivative, or the derivative 0."""
         flat = is_flat(operation)
         if flat or operation in ZERO:
             by, edges = (CutBy.NO_DERIVATIVE, self.closed) if flat else (CutBy.ZERO_DERIVATIVE, self.zero)
@@ -90,7 +94,9 @@ class LoggedCuts:
             edges.update({(made, given): severed for given in flowing})
 
     def leave(self, number: int, position: int) -> None:
-        """The numbers of a followed value were taken out of TensorFlow, as by ``numpy()`` or ``float()``."""
+        """Record that the numbers of a watched value were read out of TensorFlow, for example by ``numpy()`` or
+        ``float()``.
+        """
         place = users_place()
         known = None if place is None else self.left.get(place)
         if place is not None:
@@ -98,7 +104,7 @@ class LoggedCuts:
             self.left[place] = Severed("", CutBy.LEFT, "", inputs, position, place)
 
     def passed(self, given: Iterable[int], made: Iterable[int]) -> None:
-        """Values were computed from others: pass on the cuts before those."""
+        """Copy the cuts before these inputs to the values that were computed from them."""
         known = self.behind
         found = tuple([severed for number in given if number in known for severed in known[number]])
         if found:
@@ -106,7 +112,7 @@ class LoggedCuts:
                 self._add(number, found)
 
     def severed_behind(self, numbers: Iterable[int]) -> list[Severed]:
-        """The cuts before any of these values."""
+        """Return the cuts before any of these values."""
         return list(dict.fromkeys(severed for number in numbers for severed in self.behind.get(number, ())))
 
     def _add(self, number: int, found: Sequence[Severed]) -> None:
@@ -115,22 +121,22 @@ class LoggedCuts:
 
 @lru_cache(4096)
 def is_flat(operation: str) -> bool:
-    """Does TensorFlow follow this operation although it has no derivative?"""
+    """Does TensorFlow record this operation although it has no derivative?"""
     return private.has_no_derivative(operation)
 
 
 @lru_cache(4096)
 def is_cast(operation: str) -> bool:
-    """Does this operation have a derivative, but make a single value whose dtype can have none?"""
+    """Does this operation have a derivative, but here return a single value whose dtype cannot have one?"""
     return private.has_derivative(operation) and private.makes_one(operation)
 
 
 def in_checkpoint() -> bool:
-    """Is a checkpoint running? It stops all tapes meanwhile, and returns values that will be recomputed."""
+    """Is a checkpoint running? It stops all tapes, and returns values that will be recomputed."""
     return any(frame.f_code in CHECKPOINT for frame in callers(sys._getframe()))
 
 
 def users_place() -> Place | None:
-    """The user's line that is running."""
+    """Return the user's line that is running."""
     frame = next(users_frames(sys._getframe(1)), None)
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)

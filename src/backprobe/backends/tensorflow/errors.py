@@ -1,4 +1,4 @@
-"""Notes on TensorFlow's errors, for cases in which backprobe knows more than they say."""
+"""Notes on TensorFlow's errors, in cases in which backprobe knows more than the error message says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMPILED = {
     "the program": "backprobe: tf.function compiles this step, and nothing in it was followed; "
     "tf.config.run_functions_eagerly(True) shows the line that cuts the loss off",
 }
-"""Notes, by the library that compiles a training step."""
+"""The note for each library that compiles a training step."""
 IN_GRAPH = (
     "backprobe: the graph was not followed; without minimize(), rec = bp.probe(loss, session=session)(feed) records "
     "it, and bp.explain(rec, name) says for a Variable of that name which operations cut it off, and where"
@@ -22,7 +22,7 @@ IN_GRAPH = (
 
 
 def explain(error: BaseException, tape: Any, captures: object) -> Failure | str | None:
-    """What an error is about, or a note to add to it; None if there is nothing to add."""
+    """Return the facts behind an error, or a note to add to it; None if there is nothing to add."""
     if isinstance(error, LookupError) and NO_GRADIENT in str(error):
         return (
             "backprobe: an operation on the way to the output has no derivative in TensorFlow; "

@@ -1,6 +1,6 @@
-"""Functions of TensorFlow that only compute, by name, so that a recorded line can be evaluated again.
+"""Functions of TensorFlow that only compute, by name, with which a recorded line can be evaluated again.
 
-Only names in this table are looked up: text from a recording never runs as code.
+Only the names in this table are looked up. Text from a recording is never run as code.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ SPELLED = {"dim": "axis", "keepdim": "keepdims"}
 
 
 def evaluate(operation: str, args: Sequence[Any], words: Mapping[str, Any]) -> Any:
-    """The function's result for NumPy arrays, as NumPy; None if the name is unknown or the arguments do not fit."""
+    """Call the function on NumPy arrays, and return NumPy arrays. Return None if the name is unknown or the arguments
+    do not fit.
+    """
     spelled = {SPELLED.get(word, word): one for word, one in words.items()}
-    with tf.init_scope():  # not in the graph that the program may be building
+    with tf.init_scope():  # outside of the graph that the program may be building
         for home in HOMES if operation in KNOWN and tf.executing_eagerly() else ():
             function = getattr(home, operation, None)
             try:

@@ -1,7 +1,8 @@
-"""The training function of Keras's ``fit`` while a callback watches it. Hooks are installed only while it runs.
+"""The training function of Keras's ``fit`` while a callback watches it. Hooks are installed only while the function
+runs.
 
-Keras calls no callback if ``fit`` raises. Therefore a step is watched only after the callback has announced it, and an
-exception that ends the training is noticed here.
+Keras calls no callback if ``fit`` raises. Therefore a step is watched only after the callback has announced it, and the
+exception that ends the training is caught here.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ class FitSteps:
         self._make()
 
     def _make(self) -> None:
-        # The program's own training function. TensorFlow traces it when it first runs, with the hooks installed.
+        # Create the program's own training function. TensorFlow traces it when it first runs, with the hooks installed.
         self.model.train_function = None
         self.model.make_train_function()
         self.watched = self.model.train_function
         self.model.train_function = self
 
     def expect(self) -> None:
-        """The next call is a step of the watched ``fit``."""
-        if self.model.train_function is not self:  # a callback asked for a new one, for example after unfreezing layers
+        """Announce that the next call is a step of the watched ``fit``."""
+        if self.model.train_function is not self:  # a callback requested a new one, for example after unfreezing layers
             self._make()
         self.is_expected = True
 
     def __call__(self, iterator: Any) -> Any:
         is_expected, self.is_expected = self.is_expected, False
-        # it belongs to another ``fit``, so the watched one has failed
+        # the step belongs to another ``fit``, so the watched one has failed
         if getattr(self.model, "history", None) is not self.history:
             self.give_up()
             self.model.make_train_function()
@@ -69,11 +70,11 @@ class FitSteps:
         return found
 
     def give_up(self) -> None:
-        """``fit`` was called again, so the watched call has failed without notice."""
+        """Called when ``fit`` was called again, so the watched call of ``fit`` must have failed."""
         self.end()
         self.failed(RuntimeError("fit was called again"))
 
     def end(self) -> None:
-        """Give the model its own training function back."""
+        """Restore the model's own training function."""
         if self.model.train_function is self:
             self.model.train_function = self.before

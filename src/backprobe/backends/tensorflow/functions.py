@@ -1,4 +1,6 @@
-"""Callables that TensorFlow runs in its own way: compiled functions, layers, and functions that call others."""
+"""Callables that TensorFlow runs in a special way: compiled functions, layers, and functions that call other
+functions.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,16 @@ HIGHER_ORDER = FrameworkFunctions(
     tf.foldr,
     tf.nest.map_structure,
 )
-"""Functions that call the functions they are given, without a graph. Others, such as tf.vectorized_map, trace them."""
+"""Functions that call the functions passed to them in eager mode. Other such functions, like tf.vectorized_map, trace
+them.
+"""
 
 
 class TensorflowCallables(Callables):
-    """TensorFlow's ``Callables``. A ``tf.function`` runs as the Python function that it wraps, because a graph has no
-    local names. ``tf.config.run_functions_eagerly`` does the same. Existing traces are left alone and not used.
+    """Implements ``Callables`` for TensorFlow.
+
+    A ``tf.function`` is run as the Python function that it wraps, because a graph has no local names.
+    ``tf.config.run_functions_eagerly`` does the same. Existing traces are left alone and not used.
     """
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:

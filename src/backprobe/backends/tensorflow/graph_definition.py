@@ -1,4 +1,4 @@
-"""Changes to a ``GraphDef``, which is plain data, so that it can be imported into another graph."""
+"""Changes to a ``GraphDef``, which is plain data, before it is imported into another graph."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _numbers = itertools.count()
 
 
 def renamed(definition: Any) -> Any:
-    """The ``GraphDef`` with new names for its functions, which belong to all of TensorFlow.
+    """Return the ``GraphDef`` with new names for its functions, because these names are global in TensorFlow.
 
-    Differentiating a loop adds a function with a name made from the loop's. If the program later takes gradients of the
-    same loop, TensorFlow would refuse the second function of that name.
+    Differentiating a loop adds a function whose name is derived from the loop's name. If the program later
+    differentiated the same loop, TensorFlow would refuse a second function with that name.
     """
     number = next(_numbers)
     names = {
@@ -34,8 +34,8 @@ def renamed(definition: Any) -> Any:
 
 
 def without(definition: Any, names: set[str]) -> Any:
-    """The ``GraphDef`` without these nodes, and without inputs that only place other nodes with them or order others
-    after them.
+    """Return the ``GraphDef`` without these nodes. Inputs that only colocate other nodes with them, or order other
+    nodes after them, are removed too.
     """
     kept = [node for node in definition.node if node.name not in names]
     for node in kept:
@@ -51,7 +51,7 @@ def without(definition: Any, names: set[str]) -> Any:
 
 
 def tensors_taken(definition: Any) -> set[str]:
-    """The names of the tensors that its nodes use."""
+    """Return the names of the tensors that the nodes use."""
     return {
         given if ":" in given else f"{given}:0"
         for node in definition.node

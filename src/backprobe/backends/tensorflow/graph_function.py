@@ -1,4 +1,4 @@
-"""A concrete function, or a signature of a SavedModel: its graph is imported with all calls inlined, and run once."""
+"""Runs a concrete function, or a signature of a SavedModel, once: its graph is imported with all calls inlined."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from backprobe.record.source import Source
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 HANDING_ON = frozenset({"Identity", "NoOp"})
-INLINER = "Func/"  # prefix of the identities that TensorFlow's inliner puts around an inlined call
+INLINER = "Func/"  # the prefix of identities that TensorFlow's inliner puts around an inlined call
 
 
 class FunctionProgram(GraphProgram):
-    """The graph of a concrete function. Gradients are added to a copy, so the function stays as it is."""
+    """The graph of a concrete function. Gradients are added to a copy, so the function is not changed."""
 
     arrays = "tensorflow"
 
@@ -33,19 +33,20 @@ class FunctionProgram(GraphProgram):
         captured = {inside.name for _, inside in function.graph.captures}
         self.inputs = [given for given in function.inputs if given.name not in captured]
         self.specs = [tf.TensorSpec(given.shape, given.dtype, given.op.name) for given in self.inputs]
-        self.original: dict[str, str] = {}  # original names of the captures, by their names here
+        self.original: dict[str, str] = {}  # original names of the captures, by their names in the copy
         self.wrapped = v1.wrap_function(self._imported, self.specs)
         super().__init__(self.wrapped.graph, None, name)
         self.wanted = self._structured([self._real(output) for output in self.imported])
 
     def _imported(self, *args: Any) -> list[Any]:
-        # Import the function's graph into the one that is being built, with its captures in their places.
+        # Import the function's graph into the graph that is being built, and connect its captures.
         graph = v1.get_default_graph()
         given = {known.name: arg for known, arg in zip(self.inputs, args, strict=True)}
         self.variables: list[GraphVariable] = []
         named = {id(variable.handle): variable for variable in self.function.graph.variables}
         for captured, inside in self.function.graph.captures:
-            # TensorFlow would rename an operation u if u/ReadVariableOp existed before it, so it gets a name of its own
+            # TensorFlow would rename an operation u if u/ReadVariableOp already existed, so the capture gets another
+            # name
             tensor = given[inside.name] = graph.capture(captured, name="backprobe_captured")
             self.original[tensor.op.name] = inside.op.name
             if id(captured) in named:
@@ -53,7 +54,7 @@ class FunctionProgram(GraphProgram):
                 self.variables.append(GraphVariable(variable.name.removesuffix(":0"), tensor, variable.dtype))
         definition = renamed(inlined(self.function))
         definition = without(definition, {name.removesuffix(":0") for name in given})
-        # a gradient tape that has seen the function appends further outputs
+        # a gradient tape that has recorded the function appends further outputs
         count = sum(part is not None for part in self._returned())
         outputs = self.function.outputs[:count]
         wanted = [output.name for output in outputs if output.name not in given]
@@ -67,13 +68,13 @@ class FunctionProgram(GraphProgram):
         return list(tf.nest.flatten(self.function.structured_outputs, expand_composites=True))
 
     def _structured(self, tensors: Sequence[Any]) -> Any:
-        # These tensors in the structure that the function returns.
+        # Return these tensors in the structure that the function returns.
         each = iter(tensors)
         flat = [None if part is None else next(each) for part in self._returned()]
         return tf.nest.pack_sequence_as(self.function.structured_outputs, flat, True)
 
     def _real(self, output: Any) -> Any:
-        # The tensor that the function returns, before unnamed identities that only pass it on.
+        # Return the tensor that the function returns, before unnamed identities that only pass it on.
         while output.op.type == "Identity" and self.written_as(output.op) is None:
             output = output.op.inputs[0]
         return output
@@ -114,7 +115,7 @@ class FunctionProgram(GraphProgram):
         return found
 
     def fetched(self) -> list[Any]:
-        return list(self.imported)  # they come after everything that the function writes
+        return list(self.imported)  # they come after all writes of the function
 
     def written_as(self, operation: Any) -> str | None:
         name = super().written_as(operation)
@@ -127,7 +128,9 @@ class FunctionProgram(GraphProgram):
         return None if operation.type in HANDING_ON else name
 
     def operations(self) -> Sequence[Any]:
-        """The operations in an order of execution, which inlining has mixed: each after those that it depends on."""
+        """Return the operations in an order of execution, each after its inputs. Inlining does not keep such an
+        order.
+        """
         placed: dict[str, Any] = {}
         first = [operation for operation in self.graph.get_operations() if operation.type == "Placeholder"]
         for operation in [*first, *(output.op for output in self.imported), *self.graph.get_operations()]:
@@ -149,7 +152,7 @@ class FunctionProgram(GraphProgram):
 
 
 def _wrapper(graph: Any) -> str:
-    # The prefix of names in a graph that only calls one function, like the signatures of SavedModels.
+    # Return the prefix of names in a graph that only calls one function, such as the signature of a SavedModel.
     operations = [operation for operation in graph.get_operations() if operation.type != "Placeholder"]
     calls = [operation for operation in operations if operation.type in CALLS]
     if len(calls) != 1 or any(operation.type not in HANDING_ON for operation in operations if operation not in calls):
@@ -159,7 +162,7 @@ def _wrapper(graph: Any) -> str:
 
 
 def _in_order(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-    # The tensors among the arguments, in the order of the function's inputs.
+    # Return the tensors among the arguments, in the order of the function's inputs.
     positional, named = function.structured_input_signature
     parameters = list(function.function_type.parameters)
     specs = dict(zip(parameters, positional, strict=False)) | dict(named)
@@ -177,7 +180,7 @@ def _in_order(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
             parts = zip(wanted, tf.nest.flatten(given.pop(name)), strict=True)
             found += [value for part, value in parts if isinstance(part, tf.TypeSpec)]
         else:
-            given.pop(name, None)  # it is a constant of the traced graph
+            given.pop(name, None)  # the argument is a constant of the traced graph
     if given:
         raise TypeError(f"{next(iter(given))} is not an argument of it")
     return found

@@ -1,4 +1,4 @@
-"""Gradient operations in a graph. Each is added once, in a name scope of its own, and reused by later calls."""
+"""Adds gradient operations to a graph. Each is added once, in a separate name scope, and reused by later calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ v1 = tf.compat.v1
 
 @dataclass
 class Added:
-    """What was added to one graph, by name, so that the graph is not kept alive."""
+    """The tensors and operations that were added to one graph, by name, so that the graph is not kept alive."""
 
     tensors: dict[Hashable, dict[Hashable, str]] = field(default_factory=dict)
     operations: set[str] = field(default_factory=set)
@@ -30,14 +30,14 @@ _ADDED: WeakKeyDictionary[Any, Added] = WeakKeyDictionary()
 
 
 def added(graph: Any) -> set[str]:
-    """The names of the operations that backprobe added to a graph."""
+    """Return the names of the operations that backprobe added to a graph."""
     return _ADDED.setdefault(graph, Added()).operations
 
 
 def once(
     graph: Any, key: Hashable, make: Callable[[], Mapping[Hashable, Any]], *, own: bool = True
 ) -> dict[Hashable, Any]:
-    """The tensors that ``make`` adds to the graph, or that it added for this key before.
+    """Return the tensors that ``make`` adds to the graph, or that it has added for this key before.
 
     ``own`` says whether they belong to backprobe rather than to the program's graph.
     """
@@ -67,8 +67,10 @@ def _refuse_finalized(graph: Any) -> None:
 
 
 def gradients(output: Any, sources: Sequence[Any], cotangent: Any = None, stopped: Sequence[Any] = ()) -> list[Any]:
-    """``tf.gradients``: one dense tensor or None for each source. Nothing flows through the tensors in ``stopped``."""
-    with warnings.catch_warnings():  # IndexedSlices are made dense on purpose
+    """Call ``tf.gradients``. Returns one dense tensor or None for each source. No gradient flows through the tensors in
+    ``stopped``.
+    """
+    with warnings.catch_warnings():  # IndexedSlices are converted to dense tensors on purpose
         warnings.simplefilter("ignore", UserWarning)
         found = v1.gradients(
             [output], list(sources), None if cotangent is None else [cotangent], stop_gradients=list(stopped) or None
@@ -83,7 +85,7 @@ def is_large(size: int, source: Any) -> bool:
 
 
 def blocks(tensor: Any, sources: Sequence[Any], stopped: Sequence[Any]) -> list[Any]:
-    """The full Jacobian block with respect to each source, all rows at once."""
+    """Return the full Jacobian block with respect to each source. All rows are computed in one run."""
     shape = tensor.shape.as_list()
     size = math.prod(shape)
     seeds = tf.reshape(tf.eye(size, dtype=tensor.dtype), [size, *shape])

@@ -1,4 +1,4 @@
-"""The program's lines that built the operations of a graph."""
+"""Finds the program's lines that created the operations of a graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backprobe.source.user_code import package
 
 
 def user_line(operation: Any) -> Source | None:
-    """The program's line that created an operation; None if the graph was imported."""
+    """Return the program's line that created an operation; None if the graph was imported."""
     frames = list(operation.traceback or ())
     if any(
         frame.filename.endswith(("framework/importer.py", "framework/function_def_to_graph.py")) for frame in frames

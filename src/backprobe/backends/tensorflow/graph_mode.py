@@ -24,13 +24,15 @@ from backprobe.record.source import Source
 
 
 class GraphProgram(GraphValues, GraphExecution):
-    """Tensors of a graph as a ``GraphExecution``. Subclasses know how to run the graph."""
+    """Implements ``GraphExecution`` for tensors of a graph. Subclasses know how to run the graph."""
 
     arrays, framework = "numpy", "tensorflow"
 
     @abstractmethod
     def fetch(self, tensors: Mapping[str, Any], fed: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, Any]]:
-        """The result and the values of these tensors, from one run that feeds ``fed`` in addition to the arguments."""
+        """Return the result and the values of these tensors, from one run that feeds ``fed`` in addition to the
+        arguments.
+        """
         ...
 
     # tensors
@@ -54,9 +56,9 @@ class GraphProgram(GraphValues, GraphExecution):
         return self.wanted, partial(self._applied, of) if callable(of) else of
 
     def _applied(self, of: Callable[[Any], Any], wanted: Any) -> Any:
-        # Apply a function of the target, which adds operations to the graph, only once.
+        # Apply ``of`` to the target. It adds operations to the graph, so it is applied only once.
         names = tuple(leaf.name for _, leaf in leaves(wanted) if self.is_tensor(leaf))
-        key = ("of", weakref.ref(of), names)  # weak, because a function may hold the graph
+        key = ("of", weakref.ref(of), names)  # a weak reference, because a function may hold the graph
         return once(self.graph, key, lambda: {"of": of(wanted)}, own=False)["of"]
 
     # the run
@@ -78,7 +80,7 @@ class GraphProgram(GraphValues, GraphExecution):
         return self.line(self.values[node].tensor.op)
 
     def notes(self) -> Sequence[Note]:
-        """Notes on operations of the run that compute things inside, without names."""
+        """Return notes on operations of the run that run a graph of their own, in which nothing has a name."""
         calls = [operation for operation in self.executed.values() if operation.type in CALLING]
         named = [(name, CALLING[one.type]) for one in calls if (name := self.written_as(one)) is not None]
         return [Note("one_operation", {"name": name, "kind": kind}) for name, kind in sorted(named)]

@@ -1,4 +1,4 @@
-"""One run of a graph: the tensors fetched for each recorded value, and the outcome of each value."""
+"""One run of a graph: the tensors to fetch for each recorded value, and the outcome of each value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from backprobe.record.source import Source
 
 
 class TensorflowGraphRun:
-    """One run. It holds, by position of the recorded values, the tensors of value and gradient, and the direct inputs.
+    """One run of a graph. It stores, by position of the recorded values, the tensors of value and gradient, and the
+    direct inputs.
 
     ``found`` are the tensors of the gradients, by the names of the values.
     """
@@ -44,7 +45,7 @@ class TensorflowGraphRun:
         ]
 
     def tensors(self) -> dict[str, Any]:
-        """The tensors to fetch, by the keys under which their numbers are looked up."""
+        """Return the tensors to fetch, by the keys under which their numbers are looked up."""
         wanted = {"output": self.graph.output}
         carriers = [self._carrier(value, status) for value, (status, _) in zip(self.values, self.statuses, strict=True)]
         for at, (carrier, gradient) in enumerate(zip(carriers, self.gradients, strict=True)):
@@ -53,7 +54,8 @@ class TensorflowGraphRun:
         return wanted | (self._flows() if self.partials else {})
 
     def _carrier(self, value: GraphValue, status: GradStatus) -> Any:
-        # The tensor that carries a value. A variable may be read only in parts, or only inside calls and loops.
+        # Return the tensor from which a value is fetched. A variable may be read only in parts, or only inside calls
+        # and loops; then a read is added.
         if status in (GradStatus.OPAQUE, GradStatus.NOT_EXECUTED):
             return None
         if value.carriers or value.tensor.dtype.base_dtype != tf.resource:
@@ -64,7 +66,7 @@ class TensorflowGraphRun:
     # local derivatives
 
     def _flows(self) -> dict[Any, Any]:
-        # The contribution and the partial along each edge. They are added to the graph once for each selection.
+        # Return the contribution and the partial along each edge. They are added to the graph once for each selection.
         recorded = [value.tensor for at, value in enumerate(self.values) if self.gradients[at] is not None]
         names = tuple(gradient.name for gradient in self.gradients if gradient is not None)
         key = ("partials", self.partials, tuple(tensor.name for tensor in recorded), names)
@@ -79,7 +81,7 @@ class TensorflowGraphRun:
 
     def _flows_into(self, at: int, sources: Sequence[int], recorded: Sequence[Any]) -> dict[Hashable, Any]:
         tensor = self.values[at].tensor
-        size = tensor.shape.num_elements()  # None if it is known only at run time
+        size = tensor.shape.num_elements()  # None if the size is known only at run time
         stopped = [other for other in recorded if other.op is not tensor.op]
         inputs = {source: self.values[source].tensor for source in sources}
         flows = dict(zip(sources, gradients(tensor, list(inputs.values()), self.gradients[at], stopped), strict=True))
@@ -97,7 +99,7 @@ class TensorflowGraphRun:
     # outcomes
 
     def backward(self, numbers: Mapping[str, Any]) -> Backward:
-        """The outcomes in the order of the values, which backward visits in reverse."""
+        """Return the outcomes in the order of the values, which is the reverse of the order of backward."""
         outcomes = [self._outcome(at, value, numbers) for at, value in enumerate(self.values)]
         order = tuple(at for at in reversed(range(len(outcomes))) if outcomes[at].status is GradStatus.OK)
         if not self.partials:
@@ -117,14 +119,13 @@ class TensorflowGraphRun:
         return Outcome(status, why, held, gradient, edges, cause=self._cause(value, why))
 
     def _cause(self, value: GraphValue, why: Reason | None) -> Source | None:
-        # The line of the first operation that cuts a value off.
+        # Return the line of the first operation that cuts a value off.
         if why is None or why.code != "no_derivative":
             return None
         return next(filter(None, map(self.graph.line, self.upstream.cutting(value.tensor))), None)
 
     def _edge(self, at: int, source: int, held: Any, numbers: Mapping[str, Any]) -> Edge:
-        # An edge with its numbers. If the value turned out to have several elements, a partial of one element is left
-        # out.
+        # Return an edge with its numbers. If a value turns out to have several elements, its partial is left out.
         partial = numbers.get(f"partial {at} {source}")
         shape = tuple(numbers[f"value {source}"].shape)
         wanted = shape if int(numpy.prod(held.shape)) == 1 else (*held.shape, *shape)
@@ -157,7 +158,9 @@ class TensorflowGraphRun:
 
 
 def gradients_of(graph: GraphValues, *, is_seeded: bool) -> dict[Hashable, Any]:
-    """The gradient of each value before the output, by name. They are added to the graph once, whatever is selected."""
+    """Return the gradient of each value before the output, by name. Gradients are added to the graph once for all
+    selections.
+    """
     upstream, output = graph.upstream, graph.output
     fed = [tensor for name, tensor in upstream.tensors.items() if name in graph.fed]
     cut = [tensor for tensor in fed if tensor.op.type not in FREE]

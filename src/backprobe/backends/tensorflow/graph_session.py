@@ -1,4 +1,4 @@
-"""Tensors of a ``tf.compat.v1`` graph, run by a session."""
+"""Tensors of a ``tf.compat.v1`` graph, which a session runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SessionProgram(GraphProgram):
         self.feeds: dict[Any, Any] = {}
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Bind the only argument: a ``feed_dict`` as for ``Session.run``, whose keys may also be names."""
+        """Bind the only argument, a ``feed_dict`` as for ``Session.run``. Its keys may also be names."""
         if len(args) + len(kwargs) > 1 or kwargs.keys() - {"feed_dict"}:
             asked = f"{len(args)} positional arguments" + "".join(f", {name}=" for name in kwargs)
             self._refuse("the probe of a graph takes a feed_dict, as Session.run does", asked)
@@ -42,12 +42,12 @@ class SessionProgram(GraphProgram):
         self.fed = frozenset(name for key in self.feeds for name in self._fed_names(key))
 
     def _fed_names(self, key: Any) -> list[str]:
-        # The names of the tensors that a key of the feed_dict feeds. A sparse tensor has several.
+        # Return the names of the tensors that a key of the feed_dict feeds. For a sparse tensor there are several.
         parts = tf.nest.flatten(key, expand_composites=True)
         return [self.graph.as_graph_element(part).name for part in parts if part is not None]
 
     def _key(self, key: Any) -> Any:
-        # A tensor that can be fed, given as itself or by its name.
+        # Return a tensor that can be fed, given as a tensor or by its name.
         if isinstance(key, str):
             written = key.replace("`", "")
             with suppress(KeyError, ValueError):
@@ -77,7 +77,7 @@ class SessionProgram(GraphProgram):
         return f"bp.probe({self.name}, session=s)({{{inside}}})" if inside else f"bp.probe({self.name}, session=s)()"
 
     def fetch(self, tensors: Mapping[str, Any], fed: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, Any]]:
-        # tensors themselves may not be hashable
+        # by name, because tensors may not be hashable
         feeds = {**self.feeds, **{tensor.name: value for tensor, value in fed}}
         fetched = self.session.run({"result": self.wanted, "numbers": dict(tensors)}, feed_dict=feeds)
         result = tf.nest.map_structure(_as_array, fetched["result"])
@@ -89,7 +89,7 @@ def _as_array(value: Any) -> Any:
 
 
 def session_program(tensors: list[Any], wanted: Any, name: str, session: Any) -> SessionProgram:
-    """The program of tensors of one graph. Raises BadOption if no session can run them."""
+    """Return the program for tensors of one graph. Raises BadOption if no session can run them."""
     graphs = list({id(tensor.graph): tensor.graph for tensor in tensors}.values())
     if len(graphs) > 1:
         raise BadOption(

@@ -1,4 +1,4 @@
-"""Targets that are graphs already, and errors for objects that only look like one."""
+"""Targets that are already graphs, and errors for objects that only look like graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from backprobe.record.containers import leaves
 
 
 def program(target: Any, session: Any) -> GraphProgram | None:
-    """The program of a graph's tensor, a container of tensors, or a concrete function; None for other targets."""
+    """Return the program of a graph's tensor, a container of tensors, or a concrete function; None for other
+    targets.
+    """
     if isinstance(target, tf.types.experimental.ConcreteFunction):
         if session is not None:
             raise BadOption(

@@ -1,4 +1,4 @@
-"""The values of a graph: which tensors and variables have names, and which tensors carry their values."""
+"""The values of a graph: the tensors and variables that have names, and the tensors from which values are fetched."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class GraphVariable:
 
 @dataclass(frozen=True, eq=False)
 class GraphValue:
-    """A named value: the tensor to differentiate with respect to, the tensors that carry its value, and why it is
-    opaque.
+    """A named value: the tensor with respect to which to differentiate, the tensors from which its value can be
+    fetched, and the reason if it is opaque.
     """
 
     node: GraphNode
@@ -79,7 +79,7 @@ class GraphValue:
 
 
 class GraphValues:
-    """A graph and one run of an output: the values that have names, and what the run executes."""
+    """A graph and one run of an output: the values that have names, and the operations that the run executes."""
 
     def __init__(self, graph: Any, wanted: Any, name: str) -> None:
         self.graph, self.wanted, self.name = graph, wanted, name
@@ -97,19 +97,19 @@ class GraphValues:
         ]
 
     def written_as(self, operation: Any) -> str | None:
-        """The name of an operation; None if backprobe added it."""
+        """Return the name of an operation; None if backprobe added the operation."""
         return None if operation.name in added(self.graph) else str(operation.name)
 
     def line(self, operation: Any) -> Source | None:
-        """The program's line that created an operation."""
+        """Return the program's line that created an operation."""
         return user_line(operation)
 
     def operations(self) -> Sequence[Any]:
-        """All operations, in the order of execution."""
+        """Return all operations, in the order of execution."""
         return list(self.graph.get_operations())
 
     def fetched(self) -> list[Any]:
-        """The tensors that a run fetches in any case."""
+        """Return the tensors that a run fetches in any case."""
         return [leaf for _, leaf in leaves(self.wanted) if isinstance(leaf, tf.Tensor)]
 
     def upstream_of(self, output: Any) -> Upstream:
@@ -127,7 +127,7 @@ class GraphValues:
         self.takers = taken_by(self.executed.values())
 
     def named(self) -> list[GraphValue]:
-        """Every named value, in the order of execution. Reads of an unwritten variable count as the variable."""
+        """Return every named value, in the order of execution. Reads of an unwritten variable count as the variable."""
         variables = {variable.tensor.name: self._variable(variable) for variable in self.variables}
         taken = {read.name for variable in variables.values() for read in variable.carriers}
         found: list[GraphValue] = []
@@ -168,7 +168,7 @@ class GraphValues:
         return GraphValue(node, variable.tensor, variable.dtype, tuple(reads), opaque)
 
     def _reads(self, variable: GraphVariable) -> list[Any]:
-        # The tensors that this run reads from a variable outside of loops and branches.
+        # Return the tensors that this run reads from a variable outside of loops and branches.
         kind = "Identity" if variable.tensor.op.type in REFERENCES else "ReadVariableOp"
         return [
             reader.outputs[0]
@@ -178,7 +178,7 @@ class GraphValues:
         ]
 
     def _handles(self, variable: GraphVariable) -> list[str]:
-        # The names of a variable's handle, including those under which an inlined call passes it on.
+        # Return the names of a variable's handle, including the names under which an inlined call passes it on.
         names = [variable.tensor.name]
         if variable.tensor.dtype.base_dtype.name == "resource":
             for name in names:
@@ -186,7 +186,7 @@ class GraphValues:
         return names
 
     def _writers(self, variable: GraphVariable) -> list[str]:
-        # The operations of this run that write to a variable, or may do so.
+        # Return the operations of this run that write, or may write, to a variable.
         return [
             self.written_as(operation) or operation.name
             for handle in self._handles(variable)
@@ -205,7 +205,7 @@ def _only_reads(operation: Any, handle: str) -> bool:
 
 
 def is_outside(graph: Any, operation: Any) -> bool:
-    """Is it outside of loops and branches, so that its result can be fetched?"""
+    """Is the operation outside of loops and branches, so that its result can be fetched?"""
     return bool(graph.is_fetchable(operation)) and operation.type not in ("Enter", "RefEnter")
 
 

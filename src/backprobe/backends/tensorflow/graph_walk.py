@@ -1,4 +1,4 @@
-"""The tensors from which a tensor of a graph is computed, by name, and the paths of gradients to them."""
+"""Finds the tensors from which a tensor of a graph is computed, by name, and the paths of gradients to them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from backprobe.findings.phrasing import listed
 from backprobe.record.graph import reached
 from backprobe.record.reasons import Reason
 
-CUT = 3  # operations that a reason mentions
+CUT = 3  # the most operations that a reason mentions
 
 
 def carries(tensor: Any) -> bool:
-    """Can a gradient flow through a tensor of this dtype? Variants and handles may hold tensors that carry one."""
+    """Can a gradient flow through a tensor of this dtype? Variants and handles may contain tensors through which it
+    can.
+    """
     return is_floating(tensor.dtype) or tensor.dtype.base_dtype.name in ("variant", "resource")
 
 
 def behind(graph: Any, tensors: Iterable[Any], fed: frozenset[str], *, control: bool) -> dict[str, Any]:
-    """The operations that compute these tensors, by name and in graph order, up to tensors that are fed. An operation
-    among ``tensors`` stands for itself.
+    """Return the operations that compute these tensors, by name and in graph order, up to tensors that are fed.
+    ``tensors`` may contain operations.
 
-    With ``control``, operations that merely have to run before are included.
+    With ``control``, operations that only have to run before them are included.
     """
 
     def before(operation: Any) -> list[Any]:
@@ -35,7 +37,7 @@ def behind(graph: Any, tensors: Iterable[Any], fed: frozenset[str], *, control: 
 
 
 def taken_by(operations: Iterable[Any]) -> dict[str, list[Any]]:
-    """The operations that use each tensor, by the tensor's name."""
+    """Return the operations that use each tensor, by the tensor's name."""
     found: dict[str, list[Any]] = {}
     for operation in operations:
         for given in operation.inputs:
@@ -44,7 +46,9 @@ def taken_by(operations: Iterable[Any]) -> dict[str, list[Any]]:
 
 
 class Upstream:
-    """Every tensor from which outputs are computed, up to tensors that are fed, since nothing flows into those."""
+    """Every tensor from which the outputs are computed. The search ends at tensors that are fed, because these are not
+    computed.
+    """
 
     def __init__(self, graph: Any, outputs: Sequence[Any], fed: frozenset[str], is_leaf: Callable[[Any], bool]) -> None:
         operations = behind(graph, outputs, fed, control=False).values()
@@ -59,7 +63,7 @@ class Upstream:
         self.touched = reached(leaves, lambda name: self.made_of(name, lambda _: True, lambda _: True))
 
     def made_of(self, name: str, through: Callable[[Any], bool], onto: Callable[[Any], bool]) -> list[str]:
-        """The names of the tensors that are computed directly from one."""
+        """Return the names of the tensors that are computed directly from one tensor."""
         return [
             made.name
             for operation in self.consumers.get(name, ())
@@ -69,11 +73,11 @@ class Upstream:
         ]
 
     def is_cut(self, tensor: Any) -> bool:
-        """Was it computed from differentiated values, but only along paths without a gradient?"""
+        """Was the tensor computed from differentiated values, but only along paths without a gradient?"""
         return tensor.name in self.touched and tensor.name not in self.differentiated
 
     def direct(self, tensor: Any, recorded: Mapping[str, int]) -> list[int]:
-        """The recorded values that flow directly into a tensor."""
+        """Return the positions of the recorded values that flow directly into a tensor."""
 
         def before(name: str) -> list[str]:
             operation = self.tensors[name].op
@@ -86,19 +90,19 @@ class Upstream:
         return sorted(recorded[name] for name in found & recorded.keys())
 
     def why_cut(self, tensor: Any, written_as: Callable[[Any], str | None]) -> Reason:
-        """The reason why no gradient reaches a tensor: the first operations that let none through."""
+        """Return the reason why no gradient reaches a tensor: the first operations that let none through."""
         cut = {f"{one.type} ({written_as(one) or one.name})": None for one in self.cutting(tensor)}
         if not cut:
             return Reason("custom_gradient")
         return Reason("no_derivative", {"operations": listed(list(cut), CUT)})
 
     def leads_to(self, tensor: Any, outputs: Sequence[Any]) -> bool:
-        """Is there a path from a tensor to one of these outputs along which a gradient can flow?"""
+        """Can a gradient flow from one of these outputs back to the tensor on any path?"""
         found = reached([tensor.name], lambda name: self.made_of(name, conducts, carries))
         return any(output.name in found for output in outputs)
 
     def cutting(self, tensor: Any) -> list[Any]:
-        """The first operations after a tensor that let no gradient through."""
+        """Return the first operations after a tensor that let no gradient through."""
         found = reached([tensor.name], lambda name: self.made_of(name, conducts, carries))
         return [
             operation

@@ -1,6 +1,6 @@
-"""One call of a Keras model as a guard keeps it: its arguments, its initial state, and how to repeat it.
+"""One call of a Keras model, as a guard keeps it: its arguments, its initial state, and how to repeat it.
 
-The function with which tapes differentiate its outputs refers to it, so it lives as long as the program's tape.
+The gradient function of the call's outputs refers to this object, so the object lives as long as the program's tape.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ARRAYS = TensorflowArrays()
 
 
 class CallState:
-    """The state that a call starts from besides its arguments: the values of all Variables, and random numbers."""
+    """The state from which a call starts besides its arguments: the values of all Variables, and random numbers."""
 
     def __init__(self, module: Any) -> None:
         self.random = RandomNumbers([*OF_PYTHON, private.operation_seeds()])
@@ -45,7 +45,7 @@ class CallState:
 
 
 def variables(module: Any) -> list[Any]:
-    """All Variables of a layer, including the states of its random generators."""
+    """Return all Variables of a layer, including the states of its random generators."""
     held = [variable_of(variable) for variable in module.variables]
     known = {id(one) for one in held}
     others = [variable_of(variable) for _, variable in structure_of(module).variables]
@@ -53,7 +53,7 @@ def variables(module: Any) -> list[Any]:
 
 
 def begun_with(gradients: Sequence[Any], outputs: Sequence[Any]) -> Any:
-    """A zero whose backward pass starts at these outputs with these gradients."""
+    """Return a zero whose backward pass starts at these outputs with these gradients."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def seed(*tensors: Any) -> Any:
@@ -67,12 +67,14 @@ def is_of_keras(module: Any) -> bool:
 
 
 def floating(returned: Any) -> dict[str, Any]:
-    """The floating-point tensors that a call returned, by path."""
+    """Return the floating-point tensors that a call returned, by path."""
     return {path: leaf for path, leaf in leaves(returned) if is_eager(leaf) and is_differentiable(leaf)}
 
 
 def unfit(named: Mapping[str, Any]) -> Found:
-    """The tensors that contain NaN or Inf. A finite sum proves that all numbers are finite."""
+    """Return the counts of NaN and Inf in the tensors that contain them. Tensors with a finite sum are not counted,
+    because their numbers are all finite.
+    """
     with numpy.errstate(all="ignore"):
         doubted = {name: tensor for name, tensor in named.items() if not _is_finite_sum(tensor)}
     return counted(doubted, ARRAYS.nonfinite)
@@ -84,16 +86,16 @@ def _is_finite_sum(tensor: Any) -> bool:
 
 
 class TensorflowGuardedCall(PassedCall):
-    """TensorFlow's ``PassedCall``."""
+    """Implements ``PassedCall`` for TensorFlow."""
 
     backward = "tape.gradient()"
     see_loss = "bp.explain(bp.probe(f, nonfinite=True)(x)) with a function f that calls the model and returns the loss"
 
     returned: Mapping[str, Any] = MappingProxyType({})
-    """What the call returned, if failing steps are captured."""
+    """The outputs of the call, by path, if failing steps are captured."""
 
     left: Mapping[str, Any] = MappingProxyType({})
-    """The gradients that a pass returned, if failing steps are captured."""
+    """The gradients that a pass returned, by path, if failing steps are captured."""
 
     floating, unfit, begun_with = staticmethod(floating), staticmethod(unfit), staticmethod(begun_with)
 
@@ -113,13 +115,13 @@ class TensorflowGuardedCall(PassedCall):
 
     @property
     def select(self) -> Sequence[str]:  # type: ignore[override]  # read alone
-        """Everything except local variables in functions that Keras's own layers call."""
+        """The patterns that select everything except local variables of functions that Keras's own layers call."""
         paths = [path for path, module in structure_of(self.module).modules if is_of_keras(module)]
         scopes = [".".join(map(quote, path.split("."))) if path else "" for path in paths]
         return [*EVERYTHING, *(f"!{scope}/**:*{end}" for scope in scopes for end in ("", "()"))]
 
     def why_not_again(self) -> Reason | None:
-        if self.has_ended and self.is_within:  # it says whether this is a training step
+        if self.has_ended and self.is_within:  # the outer layer decides whether this is a training step
             return Reason("called_within")
         known = {id(variable) for variable, _ in self.state.values}
         made = [one for one in variables(self.module) if id(one) not in known and not one.trainable]
@@ -138,14 +140,16 @@ class TensorflowGuardedCall(PassedCall):
             raise NotTheSame(Reason("draws_on", {"operation": drawn[0]}))
 
     def tied(self, path: str, output: Any) -> Any:
-        """The output as a new tensor with the same numbers and gradient. This call is told when that arrives."""
+        """Return the output as a new tensor with the same numbers and gradient. When the gradient arrives, this call is
+        informed.
+        """
         again = private.unrecorded(tf.identity, output)
         vars(again).update(vars(output))  # such as Keras's mask
         private.record_operation("Identity", [again], [output], partial(self._come, path))
         return again
 
     def _come(self, path: str, gradient: Any) -> Any:
-        # The gradient of an output, which a tape asked for.
+        # Called with the gradient of an output, which a tape computes.
         if is_eager(gradient):
             self.came(self, path, gradient)
         return [gradient]

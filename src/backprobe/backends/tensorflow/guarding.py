@@ -1,4 +1,4 @@
-"""Lets a guard see eager calls of a Keras model, and the gradients that the program's tapes compute for it."""
+"""Reports to a guard eager calls of a Keras model, and the gradients that the program's tapes compute for it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMPILED = (
 
 @dataclass(eq=False)
 class TapePass(GuardedPass[TensorflowGuardedCall]):
-    """A call of ``tape.gradient``: what it was asked for, and what it returned."""
+    """A call of ``tape.gradient``: its target and sources, and the gradients that it returned."""
 
     target: Any = None
     sources: Any = None
@@ -38,7 +38,7 @@ class TapePass(GuardedPass[TensorflowGuardedCall]):
 
 
 class TensorflowGuarding(PassGuarding[TapePass]):
-    """Intercepts the calls of Keras's layers and of gradient tapes, in one thread."""
+    """Observes the calls of Keras layers and of gradient tapes, in one thread."""
 
     unfit = staticmethod(unfit)
 

@@ -1,6 +1,5 @@
-"""Reports operations that produce NaN or Inf from better operands, as TensorFlow runs each of them eagerly.
-
-This includes operations inside TensorFlow's own functions.
+"""Reports operations that make NaN from operands without NaN, or Inf from finite operands, as TensorFlow runs them
+eagerly.
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ from backprobe.backends.tensorflow.private import BACKWARD, argument_names
 
 @contextmanager
 def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
-    """Inside this context, ``heard`` is called for each such operation."""
+    """Inside this context, ``heard`` is called for each operation that makes NaN without NaN in an operand, or Inf from
+    finite operands.
+    """
 
     def told(kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Sequence[Any], *rest: Any, **named: Any) -> None:
         name = kind.decode() if isinstance(kind, bytes) else str(kind)
@@ -39,8 +40,8 @@ def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
 
 
 def _numbers(tensor: Any) -> Any:
-    # The numbers of a tensor; None if it has none, such as a Variable's handle or a tensor of a graph that is being
-    # built.
+    # Return the numbers of a tensor; None if it has none, such as a Variable's handle or a tensor of a graph that is
+    # being built.
     if not hasattr(tensor, "numpy") or tensor.dtype in (tf.resource, tf.variant, tf.string):
         return None
     numbers = tensor.numpy()
@@ -48,7 +49,7 @@ def _numbers(tensor: Any) -> Any:
 
 
 def _is_backward(frame: FrameType | None) -> bool:
-    # Is a tape computing gradients here?
+    # Is a tape computing gradients in one of the callers?
     while frame is not None and frame.f_code not in BACKWARD:
         frame = frame.f_back
     return frame is not None

@@ -1,4 +1,4 @@
-"""Listens to TensorFlow's eager operations in one thread, with the gradient functions that they have of their own."""
+"""Observes TensorFlow's eager operations in one thread, including custom gradient functions of operations."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from backprobe.backends.tensorflow.private import (
 )
 
 OwnGradient = Callable[[Sequence[Any], Any], None]
-"""A listener for the gradients of a function's outputs, and for those that it returns for its inputs."""
+"""A listener: (gradients of the outputs of a custom function, gradients that the function returned for its inputs)."""
 
 
 def ignore(tensor: Any) -> None:
-    """Does nothing."""
+    """Do nothing with a tensor."""
 
 
 @contextmanager
@@ -36,10 +36,11 @@ def hearing_operations(
 ) -> Iterator[None]:
     """Inside this context, ``operation`` is called after each operation of this thread, like an operation callback.
 
-    ``recorded`` is called for each operation that has its own gradient function, with its name, its outputs, its
+    ``recorded`` is called for each operation with a custom gradient function. It receives the name, the outputs, the
     inputs, and whether the function comes from ``tf.custom_gradient``. It may return a listener, which is then called
-    with the arguments and the result of that gradient function. ``left`` is called with each tensor whose numbers are
-    taken out of TensorFlow, as by ``numpy()`` or ``float()``. Access through its buffer is not noticed.
+    with the arguments and the result of the gradient function. ``left`` is called with each tensor whose numbers are
+    read out of TensorFlow, for example by ``numpy()`` or ``float()``. Access through the tensor's buffer is not
+    observed.
     """
 
     def noting(following: Callable[..., Any], kind: Any, outputs: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
@@ -56,7 +57,7 @@ def hearing_operations(
         return execute_with_callbacks(*args, **kwargs)
 
     def reading(following: Callable[..., Any], ctx: Any, kind: Any, name: Any, *inputs: Any) -> Any:
-        """Reads Variables first: an operation that receives a Variable directly would read it in C++, unnoticed."""
+        """Read Variables first. Otherwise an operation that receives a Variable would read it in C++, unobserved."""
         read = inputs if UNREAD.issuperset(map(type, inputs)) else map(_read, inputs)
         return following(ctx, kind, name, *read)
 
@@ -74,9 +75,9 @@ def hearing_operations(
 def also_hearing(
     operation: Callable[..., None], own_gradient: Callable[[Any, Sequence[Any], Sequence[Any], Any], None]
 ) -> Iterator[None]:
-    """Inside ``hearing_operations``, calls ``operation`` for the same operations, afterwards.
+    """Inside ``hearing_operations``, also call ``operation`` for the same operations, afterwards.
 
-    ``own_gradient`` is called for operations with their own gradient function: (name, outputs, inputs, function).
+    ``own_gradient`` is called for operations with a custom gradient function: (name, outputs, inputs, function).
     """
 
     def noting(following: Callable[..., Any], kind: Any, outputs: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
@@ -98,7 +99,7 @@ def _heard(function: Callable[..., Any], heard: OwnGradient) -> Callable[..., An
 
 def _read(given: Any) -> Any:
     kind = type(given)
-    if RESOURCE in kind.__mro__:  # isinstance would ask its metaclass, in Python
+    if RESOURCE in kind.__mro__:  # isinstance would call the metaclass, in Python
         return given.value()
     if (kind is list or kind is tuple) and not UNREAD.issuperset(map(type, given)):
         read = [_read(one) for one in given]

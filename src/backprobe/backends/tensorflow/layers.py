@@ -1,4 +1,4 @@
-"""Keras layers as functions: recognising them, finding the method that computes, and calling them with another one."""
+"""Keras layers as functions: recognises layers, finds their computing method, and calls layers with another method."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ MAKING = "make_train_function"
 
 
 def is_layer(value: Any) -> bool:
-    """Is it a Keras layer or model that computes with TensorFlow? Keras is not imported for this."""
+    """Is the value a Keras layer or model that computes with TensorFlow? Keras is not imported for this test."""
     keras = sys.modules.get("keras")
     kind = getattr(getattr(keras, "layers", None), "Layer", None)
     return kind is not None and isinstance(value, kind) and keras.backend.backend() == "tensorflow"  # type: ignore[union-attr]  # keras is there where kind is
 
 
 def reduced(value: Any) -> tuple[Any, ...] | None:
-    """How to pickle a layer: as Keras does, plus the program's own classes, which Keras would look up by name alone."""
+    """Return how to pickle a layer: as Keras does, plus the program's own classes, which Keras would look up only by
+    name.
+    """
     if not is_layer(value):
         return None
     inner = [one for one in value._flatten_layers() if not type(one).__module__.startswith("keras.")]
@@ -37,7 +39,7 @@ def reduced(value: Any) -> tuple[Any, ...] | None:
 
 
 def _made_again(name: str, classes: Mapping[str, type], make: Callable[..., Any], args: Sequence[Any]) -> Any:
-    # Runs in the other process. Raises BadOption.
+    # Recreate a layer in the other process. Raises BadOption.
     import keras
 
     try:
@@ -54,28 +56,30 @@ def _made_again(name: str, classes: Mapping[str, type], make: Callable[..., Any]
 
 
 def own_call(layer: Any) -> Callable[..., Any]:
-    """The method in which a layer computes; if that is a ``tf.function``, the Python method in it."""
+    """Return the method in which a layer computes. If it is a ``tf.function``, return the Python method inside."""
     call: Callable[..., Any] = original(layer, "call")
     return private.bound_function(call) if private.is_compiled(call) else call
 
 
 def call_with(layer: Any, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a layer with another method in place of the one that computes."""
+    """Call a layer with another method instead of its ``call``."""
     with listening(layer, "call", partial(instead, call)):
         return layer(*args, **kwargs)
 
 
 def instead(call: Callable[..., Any], following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Keras also runs layers on symbols, to infer shapes. That is not part of the program: ``following`` runs then."""
+    """Run ``call``, except on symbols, with which Keras infers shapes. This is not part of the program, so
+    ``following`` is run.
+    """
     return (following if is_symbolic((args, kwargs)) else call)(*args, **kwargs)
 
 
 FOLLOWED: WeakSet[Any] = WeakSet()
-"""Graphs in which tracing is followed, because their symbols are what the program computes with."""
+"""Graphs whose tracing is recorded, because the program computes with their symbolic tensors."""
 
 
 def is_symbolic(value: Any) -> bool:
-    """Does it contain symbols in place of tensors, or is everything being traced?"""
+    """Does the value contain symbols instead of tensors, or is the running code being traced?"""
     symbol = sys.modules["keras"].KerasTensor
     if FOLLOWED and not tf.executing_eagerly() and tf.compat.v1.get_default_graph() in FOLLOWED:
         return any(isinstance(leaf, symbol) for _, leaf in leaves(value))
@@ -86,7 +90,7 @@ def is_symbolic(value: Any) -> bool:
 
 
 def compiled_by_keras() -> set[str]:
-    """Keras's names for the functions that it compiles for training, evaluation and prediction."""
+    """Return Keras's names for the functions that it compiles for training, evaluation and prediction."""
     keras = sys.modules.get("keras")
     trainers = [] if keras is None else [vars(kind) for kind in keras.Model.__mro__ if MAKING in vars(kind)]
     makers = [maker.__code__ for trainer in trainers for maker in trainer.values() if isinstance(maker, FunctionType)]
@@ -95,21 +99,18 @@ def compiled_by_keras() -> set[str]:
 
 
 def is_in_step_of_keras() -> bool:
-    """Is a step that Keras compiles running?"""
+    """Is a step running that Keras compiles?"""
     names = {frame.f_code.co_name for frame in callers(sys._getframe())}
     return not names.isdisjoint(compiled_by_keras())
 
 
 def variables(layer: Any) -> dict[str, Any]:
-    """The Variables of a layer by their paths in it; ``stateless`` takes values for them."""
+    """Return the Variables of a layer by their paths in the layer. ``stateless`` takes values for them."""
     return {variable.path.removeprefix(f"{layer.path}/").replace("/", "."): variable for variable in layer.variables}
 
 
 def stateless(layer: Any, values: Mapping[int, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call a layer with other values, by id, in place of its Variables, which stay unchanged.
-
-    Returns the result, and the values that the Variables would have afterwards.
-    """
+    """Call a layer with other values, given by id, instead of its Variables, which stay unchanged."""
     trainable, others = (
         [values[id(one)] for one in several] for several in (layer.trainable_variables, layer.non_trainable_variables)
     )

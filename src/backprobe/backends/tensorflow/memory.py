@@ -1,7 +1,8 @@
-"""Memory in TensorFlow: what gradient tapes keep of the operations that they record, and which tensors are alive.
+"""Memory in TensorFlow: the tensors that gradient tapes keep for the operations that they record, and tensors that are
+alive.
 
-A tape does not reveal what it keeps. Each kind of operation is therefore passed once to a tape of ours, to find out
-which of its inputs and outputs the tape keeps alive.
+A tape does not reveal what it keeps. Each kind of operation is therefore recorded once by a separate tape, to find out
+which of its inputs and outputs a tape keeps alive.
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
 
 Place = tuple[str, int]
-MOST = 100_000  # tensors whose lines are remembered
+MOST = 100_000  # the most tensors whose lines are remembered
 ONE_TAPE = "with tf.GradientTape() as tape: in each step, or tape.reset() at its end"
 TAPES = "del the tape after its gradients, or a tape that is not persistent, and keep what they are"
 ON_CPU = "keep one number of each, such as float(tf.reduce_mean(x)), or the latest alone"
 
 
 class Tape:
-    """What is known of one of the program's tapes: where it was first entered, and what it keeps of which steps."""
+    """The known facts about one of the program's tapes: the line at which it was first entered, and the memory that it
+    keeps, by step.
+    """
 
     def __init__(self, line: Source | None, counts: StorageBytes) -> None:
         self.line, self.counts = line, counts
@@ -46,7 +49,7 @@ class Tape:
             self.counts.add(place, size)
 
     def let_go(self) -> None:
-        """It was asked for its gradients, was reset, or no longer exists."""
+        """Release the memory, because the tape has computed its gradients, was reset, or no longer exists."""
         for own in self.sizes.values():
             for place in own:
                 self.counts.remove(place)
@@ -54,18 +57,18 @@ class Tape:
 
 
 class TensorflowMemory(MemoryHearing):
-    """TensorFlow's ``Memory``."""
+    """Implements ``MemoryHearing`` for TensorFlow."""
 
     def __init__(self, model: Any) -> None:
         self.bytes, self.counts, self.listening = StepBytes(), StorageBytes(), ExitStack()
         self.tapes: weakref.WeakKeyDictionary[Any, Tape] = weakref.WeakKeyDictionary()
         self.active: list[Any] = []
-        self.kept: dict[tuple[str, int, int], tuple[list[int], list[int]]] = {}  # what tapes keep, by kind of operation
+        self.kept: dict[tuple[str, int, int], tuple[list[int], list[int]]] = {}  # by operation: what tapes keep
         self.variables: set[Place] = set()  # memory of Variables
-        # one above the numbers of all tensors so far: at the start of the block, and after each step
+        # the next number of a tensor: at the start of the block, and after each step
         self.bounds: list[int] = []
         self.lines: dict[int, Source | None] = {}  # by the number of a tensor
-        self.compiled: tuple[str, Sequence[Any], Source | None] | None = None  # a function that has just run
+        self.compiled: tuple[str, Sequence[Any], Source | None] | None = None  # a compiled function that has just run
         self.has_run = self.is_muted = self.is_hearing_steps = False
 
     def open(self) -> None:
@@ -89,7 +92,7 @@ class TensorflowMemory(MemoryHearing):
 
     def step(self) -> None:
         if not self.has_run:
-            return  # it was another optimizer in the same step
+            return  # another optimizer of the same step
         self.bytes.end()
         self.has_run = False
         self.bounds.append(private.next_identity())
@@ -101,7 +104,7 @@ class TensorflowMemory(MemoryHearing):
     # listening
 
     def _hear_steps(self) -> None:
-        # Start when Keras has been imported, which a script may do later.
+        # Observe optimizers once Keras has been imported, which a script may do late.
         updating = None if self.is_hearing_steps else private.updating_class()
         if updating is not None:
             self.listening.enter_context(listening(updating, private.UPDATING, self._updated))
@@ -115,7 +118,7 @@ class TensorflowMemory(MemoryHearing):
 
     def _pushed(self, following: Callable[..., Any], tape: Any) -> Any:
         self._hear_steps()
-        if private.is_new(tape) and tape in self.tapes:  # it starts anew
+        if private.is_new(tape) and tape in self.tapes:  # the tape starts anew
             self.tapes[tape].let_go()
         found = following(tape)
         if tape not in self.tapes:
@@ -130,7 +133,7 @@ class TensorflowMemory(MemoryHearing):
 
     def _asked(self, following: Callable[..., Any], tape: Any, *args: Any, **kwargs: Any) -> Any:
         found = following(tape, *args, **kwargs)
-        if private.is_new(tape) and tape in self.tapes:  # it has released everything
+        if private.is_new(tape) and tape in self.tapes:  # the tape has released everything
             self.tapes[tape].let_go()
         return found
 
@@ -150,7 +153,8 @@ class TensorflowMemory(MemoryHearing):
                 self._keep(tensor, line, kind)
 
     def _recorded(self, name: str, outputs: Any, inputs: Sequence[Any], is_custom: bool) -> None:
-        # For a compiled function that has just run, a tape keeps what is passed to its backward function.
+        # Record the tensors that a tape keeps for a compiled function that has just run. They are passed to its
+        # backward function.
         if self.compiled is None or self.compiled[0] != name or not private.is_followed_by_a_tape(*inputs):
             return
         self.variables.update(map(_place, private.read_from(inputs)))
@@ -160,7 +164,7 @@ class TensorflowMemory(MemoryHearing):
             self._keep(tensor, line, kind.removeprefix("__forward_"))
 
     def _kept(self, kind: str, attrs: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Iterator[Any]:
-        # The tensors that tapes keep of an operation.
+        # Yield the tensors that tapes keep for an operation.
         key = kind, len(inputs), len(outputs)
         if key not in self.kept:
             self.is_muted = True
@@ -188,7 +192,7 @@ class TensorflowMemory(MemoryHearing):
         return MeasuredMemory(len(self.bounds) - 1, self.bytes.saved(), self.counts.most, device, self._alive(), ())
 
     def _alive(self) -> list[Alive]:
-        # Tapes and tensors of earlier steps.
+        # Return the tapes and tensors of earlier steps that are still alive.
         if len(self.bounds) < 4:
             return []
         last = len(self.bounds) - 2
@@ -213,11 +217,12 @@ def _words(tensor: Any) -> dict[str, str]:
 
 
 def _place(tensor: Any) -> Place:
-    # Identifies the memory of its numbers, since tensors may share it. On other devices this is not known.
+    # Return a key for the memory of a tensor's numbers, because tensors may share it. On devices other than the CPU,
+    # sharing is not known.
     if "CPU" in tensor.device:
         try:
             return "memory", numpy.asarray(memoryview(tensor)).__array_interface__["data"][0]
-        except (ValueError, TypeError, BufferError, NotImplementedError):  # a dtype without a buffer
+        except (ValueError, TypeError, BufferError, NotImplementedError):  # raised for a dtype without a buffer
             pass
     return "tensor", private.identity_of(tensor)
 

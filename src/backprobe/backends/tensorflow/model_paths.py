@@ -1,7 +1,7 @@
-"""The layers and Variables of a Keras model by path, as one would write them down.
+"""The layers and Variables of a Keras model, by path as one would write them down.
 
-Layers of a functional or Sequential model, and operations between them, go by their names. Those of other models go by
-the attribute that holds them: ``blocks.0.dense``. A layer that is held twice has two paths.
+Layers of a functional or Sequential model, and operations between them, are called by their names. Layers of other
+models are called by the attribute that holds them: ``blocks.0.dense``. A layer that is held twice has two paths.
 """
 
 from __future__ import annotations
@@ -37,19 +37,21 @@ BOOKKEEPING = frozenset(
         "call_signature_parameters",
     }
 )
-"""Attributes in which Keras keeps parts that others hold already, or no parts at all. TensorFlow's start with
-``_self_``.
+"""Attributes in which Keras keeps no parts, or only parts that other attributes hold too. Such attributes of TensorFlow
+start with ``_self_``.
 """
 
 PLAIN = frozenset({bool, int, float, str, type(None)})
-"""Types of most attributes of a layer, which hold no parts. Testing for a Variable is slower."""
+"""The types of most attributes of a layer. They hold no parts, and are tested first because testing for a Variable is
+slower.
+"""
 
 WANTED = (keras.layers.Layer, keras.Variable, tf.Variable, list, tuple, dict)
 
 
 @dataclass
 class ModulePart:
-    """A layer or operation that can run, with the parts directly in it and its own Variables, by name."""
+    """A layer or operation that can run, with the parts and the Variables that it holds directly, by name."""
 
     module: Any
     parts: list[tuple[str, ModulePart]] = field(default_factory=list)
@@ -57,12 +59,14 @@ class ModulePart:
 
 
 def dismantle(model: Any) -> ModulePart:
-    """The parts of a model. A layer that is held in several places is a single part."""
+    """Return the parts of a model. A layer that is held in several places is a single part."""
     return _part(model, {})
 
 
 def modules(part: ModulePart, path: str = "", above: tuple[ModulePart, ...] = ()) -> Iterator[tuple[str, ModulePart]]:
-    """Every part with its path, which is "" for the whole. A part that contains itself is not entered again."""
+    """Yield every part with its path, which is "" for the whole model. A part that contains itself is not entered
+    again.
+    """
     yield path, part
     for name, inner in part.parts:
         if inner is not part and inner not in above:
@@ -70,7 +74,7 @@ def modules(part: ModulePart, path: str = "", above: tuple[ModulePart, ...] = ()
 
 
 def parameters(whole: ModulePart) -> Iterator[tuple[str, Any]]:
-    """Every Variable that a layer holds with its path, trainable or not, except random seeds."""
+    """Yield every Variable that a layer holds, with its path, trainable or not, except random seeds."""
     for path, part in modules(whole):
         for name, variable in part.variables:
             yield f"{path}.{name}" if path else name, variable
@@ -91,7 +95,7 @@ def _part(module: Any, known: dict[int, ModulePart]) -> ModulePart:
 
 
 def named_in(layer: Any) -> list[Any]:
-    """The layers of a Sequential or functional model, which go by their own names."""
+    """Return the layers of a Sequential or functional model, which are called by their own names."""
     if isinstance(layer, keras.Sequential):
         return list(layer.layers)
     if isinstance(layer, keras.Model) and hasattr(type(layer), "operations"):
@@ -100,7 +104,8 @@ def named_in(layer: Any) -> list[Any]:
 
 
 def _variables(layer: Any, attributes: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    # The Variables by attribute. One without a public attribute, such as ``_kernel``, goes by its own name.
+    # Return the Variables by attribute. A Variable without a public attribute, such as ``_kernel``, is called by its
+    # own name.
     found = [(name, value) for name, value in attributes if isinstance(value, keras.Variable | tf.Variable)]
     known = {id(value) for _, value in found}
     own = [value for key in ("_trainable_variables", "_non_trainable_variables") for value in vars(layer).get(key, ())]
@@ -109,13 +114,13 @@ def _variables(layer: Any, attributes: list[tuple[str, Any]]) -> list[tuple[str,
 
 
 def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
-    own = dict(vars(layer))  # a copy, since another thread may change it
+    own = dict(vars(layer))  # a copy, because another thread may change the original
     for name in holders(own):
         yield from held(name, own[name])
 
 
 def holders(own: Mapping[str, Any]) -> list[str]:
-    """The attributes of a layer that may hold parts or Variables."""
+    """Return the attributes of a layer that may hold parts or Variables."""
     return [
         name
         for name, value in own.items()
@@ -124,7 +129,7 @@ def holders(own: Mapping[str, Any]) -> list[str]:
 
 
 def held(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What an attribute holds, directly or in lists and dictionaries."""
+    """Yield the layers and Variables that an attribute holds, directly or in lists and dictionaries."""
     if isinstance(value, dict | list | tuple):
         for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
             if type(item) not in PLAIN:

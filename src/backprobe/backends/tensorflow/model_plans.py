@@ -1,7 +1,7 @@
-"""Walks over models, cached for as long as the model's structure does not change.
+"""Caches the structure of models, for as long as the structure does not change.
 
-A plan holds paths, ids and weak references, so it keeps nothing of a model alive. An id identifies an object only while
-the object is alive, and a plan is discarded once any of its objects is gone.
+A plan holds paths, ids and weak references, so it keeps no part of a model alive. An id identifies an object only while
+the object is alive, so a plan is discarded once any of its objects is gone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Structure:
 
 
 class HeldAttributes:
-    """What a layer holds: the names and types of its attributes, and the ids of its parts and Variables."""
+    """The contents of a layer: the names and types of its attributes, and the ids of its parts and Variables."""
 
     def __init__(self, layer: Any) -> None:
         self.layer = ref(layer)
@@ -49,9 +49,10 @@ class HeldAttributes:
         return layer is not None and self._held(layer) == self.held
 
     def _held(self, layer: Any) -> tuple[Any, ...]:
-        # A tuple, which is compared in C. Types are also referred to weakly, because a class may refer to a model.
-        own = dict(vars(layer))  # a copy, since another thread may change it
-        own.pop("call", None)  # it is patched during a call
+        # Return the contents as a tuple, because tuples are compared in C. Types are referred to weakly, because a
+        # class may refer to a model.
+        own = dict(vars(layer))  # a copy, because another thread may change the original
+        own.pop("call", None)  # ``call`` is patched during a call
         return (
             getattr(layer, "name", None),
             list(own),
@@ -68,7 +69,7 @@ class HeldAttributes:
 
 
 class ModelPlan:
-    """The structure of a model when it was walked, in weak references."""
+    """The structure of a model at the time when it was searched, in weak references."""
 
     def __init__(self, structure: Structure) -> None:
         self.modules = [(path, ref(module)) for path, module in structure.modules]
@@ -77,7 +78,7 @@ class ModelPlan:
         self.held = [HeldAttributes(module) for module in modules if isinstance(module, keras.layers.Layer)]
 
     def structure(self) -> Structure | None:
-        """The structure of the model; None if it may have changed."""
+        """Return the structure of the model; None if it may have changed."""
         modules = [(path, module()) for path, module in self.modules]
         variables = [(path, variable()) for path, variable in self.variables]
         is_gone = [one is None for _, one in (*modules, *variables)]
@@ -91,7 +92,7 @@ PLANS: dict[int, ModelPlan] = {}
 
 
 def structure_of(model: Any) -> Structure:
-    """The modules and Variables of a model. It is walked again only if it has changed."""
+    """Return the modules and Variables of a model. The model is searched again only if it has changed."""
     plan = PLANS.get(id(model))
     structure = None if plan is None else plan.structure()
     if structure is None:

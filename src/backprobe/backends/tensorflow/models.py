@@ -1,4 +1,6 @@
-"""Prepares a Keras model for one call: its layers report what they return, and some run a reporting ``call``."""
+"""Prepares a Keras model for one call: its layers report their results, and some run a ``call`` that reports its
+locals.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,10 @@ from backprobe.backends.tensorflow.private import is_compiled
 
 @dataclass
 class KerasModelCall(ModelCall):
-    """Keras's ``ModelCall``: the model is not altered, and Variables are differentiated if they are ``trainable``.
+    """Implements ``ModelCall`` for Keras. The model is not altered, and Variables are differentiated if they are
+    ``trainable``.
 
-    Floating-point inputs are differentiated too, so that layers before the first trainable one have gradients.
+    Floating-point inputs are differentiated too, so that layers before the first trainable one also have gradients.
     """
 
     model: Any
@@ -75,9 +78,10 @@ class KerasModelCall(ModelCall):
 
 @contextmanager
 def observing(model: Any, observer: ModuleObserver) -> Iterator[Reporter]:
-    """Inside this context the model's layers report in this thread; afterwards nothing of this is left.
+    """Inside this context the model's layers report to the observer in this thread; afterwards all patches are removed.
 
-    Results are taken where the layer's class is called, because ``call`` alone would miss what Keras does around it.
+    Results are read where the layer's class is called, because ``call`` alone would miss the steps that Keras adds
+    around it.
     """
     reporter = Reporter(model, observer)
     with ExitStack() as installed:
@@ -93,11 +97,11 @@ def observing(model: Any, observer: ModuleObserver) -> Iterator[Reporter]:
 
 
 def _reporting_call(module: Any, path: str, observer: ModuleObserver) -> Callable[..., Any] | None:
-    # The function that replaces a layer's ``call``; None if that can run as it is.
+    # Return the function that replaces a layer's ``call``; None if ``call`` can run unchanged.
     if not is_layer(module):
         return None
     rewritten = observer.rewritten(path, own_call(module)) if observer.wants_locals(path) else None
-    # the layers in a compiled one would run once, on symbols, and never again
+    # the layers inside a compiled ``call`` would run only once, on symbols
     return rewritten or (own_call(module) if is_compiled(original(module, "call")) else None)
 
 
@@ -106,12 +110,12 @@ def _is_built(structure: Structure) -> bool:
 
 
 def caller(kind: type) -> type:
-    """The class that defines ``__call__``."""
+    """Return the class that defines ``__call__``."""
     return next(base for base in kind.__mro__ if "__call__" in vars(base))
 
 
 class Reporter:
-    """Replaces the ``__call__`` of Keras's classes."""
+    """Receives the calls of a model's layers instead of their ``__call__``, and reports their results."""
 
     def __init__(self, model: Any, observer: ModuleObserver) -> None:
         self.model, self.observer = model, observer
@@ -120,11 +124,13 @@ class Reporter:
         self.report_parameters()
 
     def look(self) -> None:
-        """Look at the model again, because layers are also created when their holder first runs."""
+        """Search the model again, because a layer may create inner layers when it first runs."""
         self.structure = structure_of(self.model)
 
     def report_parameters(self) -> None:
-        """Report parameters that are new since the last time: a layer creates its Variables when it first runs."""
+        """Report parameters that are new since the last time, because a layer creates its Variables when it first
+        runs.
+        """
         self.is_built = _is_built(self.structure)
         for path, variable in self.structure.variables:
             if path not in self.parameters:
@@ -150,7 +156,7 @@ class Reporter:
         return output
 
     def finish(self) -> None:
-        """The model has run."""
+        """Report the parameters that the run has created. Called after the model has run."""
         if not self.is_built:
             self.look()
             self.report_parameters()

@@ -1,8 +1,10 @@
-"""The operations that ran, and the values that they carried a gradient from, by number, so no tensor is kept alive.
+"""The operations that ran, and the values from which each result carries a gradient, by number, so that no tensor is
+kept alive.
 
-A gradient tape knows what flows into what, but does not tell. TensorFlow reports each operation when it runs, and the
-rules that tapes follow are applied to it here. An operation passes on what one of its inputs carries, unless recording
-is stopped, the operation is ``tf.stop_gradient``, or its output has a dtype without derivatives.
+A gradient tape knows which value flows into which, but does not reveal it. TensorFlow reports each operation when it
+runs, and this file applies to it the rules by which tapes record. The result of an operation carries a gradient if one
+of its inputs does, unless recording is stopped, the operation is ``tf.stop_gradient``, or the result has a dtype
+without derivatives.
 """
 
 from __future__ import annotations
@@ -41,20 +43,20 @@ from backprobe.record.none_gradients import CutBy
 
 RESOURCE = tf.resource.as_datatype_enum
 CARRYING = NUMBERS_DIFFERENTIABLE | {tf.variant.as_datatype_enum}
-"""The numbers of dtypes whose values can carry a gradient."""
+"""The numbers of the dtypes whose values can carry a gradient."""
 READING = frozenset({"ReadVariableOp"})
 ASSIGNING = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 WRITING = re.compile("Assign(Add|Sub)?VariableOp|ResourceScatter|ResourceStridedSliceAssign")
-"""Operations by which a program writes into a whole Variable or a part of it."""
+"""Operations by which a program writes to a whole Variable or to a part of it."""
 NEITHER = frozenset({"VarIsInitializedOp", "VariableShape", "DestroyResourceOp", "VarHandleOp"})
 COMPILED = re.compile(r"__(?:inference|forward)_(.+)_\d+")
 """TensorFlow's name for an operation that runs a whole ``tf.function``."""
 GATHERING = frozenset({"ResourceGather", "ResourceGatherNd"})
 DRAWN = ("Random", "Multinomial", "ParameterizedTruncated", "TruncatedNormal")
-"""Prefixes of operations that draw random numbers and continue where the last one stopped."""
+"""Prefixes of operations that draw random numbers from a stateful generator."""
 
 NEVER: tuple[int, tuple[int, ...]] = (0, ())
-"""The position and inputs of a value that existed before."""
+"""The position and inputs of a value that existed before the run."""
 
 Key = tuple[int, int]
 """The number of a tensor with version 0, or the number of a Variable's handle with the Variable's version."""
@@ -62,7 +64,9 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True)
 class Written:
-    """What one version of a Variable was made from: the numbers of the written values, and the line that wrote."""
+    """The write that made one version of a Variable: the numbers of the written values, and the line that wrote
+    them.
+    """
 
     given: tuple[int, ...]
     place: Place
@@ -71,17 +75,17 @@ class Written:
 
 @dataclass
 class Uses:
-    """What was done with one Variable: when it was written and read. The values read share its memory."""
+    """The uses of one Variable: when it was written and read. The values that were read share its memory."""
 
     writes: list[int] = field(default_factory=list)  # positions in the log
     reads: list[tuple[int, Any]] = field(default_factory=list)
     otherwise: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
-    """When parts of it were gathered, or a function received it, and the numbers of the results."""
-    # by version: when that first happened, and the whole value
+    """The positions at which parts of it were gathered, or a function received it, and the numbers of the results."""
+    # by version: the position of the first gather, and the whole value
     gathered: dict[int, tuple[int, Any]] = field(default_factory=dict)
-    is_in_doubt: bool = False  # a compiled function received it and may have written to it
+    is_in_doubt: bool = False  # has a compiled function received it that may have written to it?
     written: dict[int, Written] = field(default_factory=dict)  # by the version that a write made
-    is_read_unseen: bool = False  # while no tape recorded, as for tf.stop_gradient of the Variable itself
+    is_read_unseen: bool = False  # was the Variable read while no tape recorded, as by tf.stop_gradient?
 
     def version_at(self, position: int) -> int:
         return bisect_left(self.writes, position)
@@ -90,9 +94,10 @@ class Uses:
         return [tensor for position, tensor in self.reads if self.version_at(position) == version]
 
     def sources(self, variable: Any, version: int, leading: Container[int]) -> list[Any] | None:
-        """The tensors whose gradients add up to that of one version of this Variable. ``leading`` are the numbers of
-        all values that lead to the output. None if other versions contribute to the same sum, because everything that
-        was not a plain read has a single gradient.
+        """Return the tensors whose gradients sum to the gradient of one version of this Variable.
+
+        ``leading`` are the numbers of all values that lead to the output. Return None if other versions contribute to
+        the same sum, because all uses other than plain reads share one gradient.
         """
         plain = {self.version_at(position) for position, tensor in self.reads if identity_of(tensor) in leading}
         others = {
@@ -103,7 +108,7 @@ class Uses:
         return [variable] if plain | others == {version} else None
 
     def versions(self) -> list[tuple[int, int, Any]]:
-        """Each version that was read, with the position of its first read, and the value."""
+        """Return each version that was read, with the position of its first read, and the value."""
         first = dict(self.gathered)
         for position, tensor in self.reads:
             first.setdefault(self.version_at(position), (position, tensor))
@@ -117,23 +122,23 @@ class OperationLog:
         self.length = 0
         self.followed: set[int] = set()
         self.made: dict[int, tuple[int, tuple[int, ...]]] = {}  # position, and the inputs that carry a gradient
-        self.cut: dict[int, GradStatus] = {}  # values computed from followed ones that carry nothing, and why
+        self.cut: dict[int, GradStatus] = {}  # values from watched values that carry no gradient, and why
         self.variables: dict[int, Uses] = {}
         self.cuts = LoggedCuts()
         self.derived: list[range] = []  # positions at which a tape of the program ran backward
-        # Variables that a tape does not follow: their dtype, and the line
+        # Variables that tapes do not watch: their dtype, and the line
         self.unfollowed: dict[int, tuple[str, Place | None]] = {}
         self.compiled: dict[str, None] = {}  # functions that ran as a whole
         self.is_muted = self.is_written = False  # is_written: has any Variable been written?
         self.is_without_derivatives = False
-        self.builds_graph = False  # a graph for sessions, not one of a function
+        self.builds_graph = False  # is a graph for sessions being built, and not that of a function?
         self.unset: set[int] = set()  # Variables that were created in the run and have no value yet
         self.updating: dict[int, tuple[int, ...]] = {}  # while an optimizer runs: its input for each Variable
         self.updated_at: Place | None = None  # the line of that update
 
     @contextmanager
     def muted(self) -> Iterator[None]:
-        """What runs inside this context is not part of the program."""
+        """Operations inside this context are not part of the program, and are not logged."""
         before, self.is_muted = self.is_muted, True
         try:
             yield
@@ -142,7 +147,7 @@ class OperationLog:
 
     @contextmanager
     def without_derivatives(self) -> Iterator[None]:
-        """What runs inside this context has no derivatives in TensorFlow."""
+        """Operations inside this context have no derivatives in TensorFlow."""
         self.is_without_derivatives = True
         try:
             yield
@@ -150,7 +155,7 @@ class OperationLog:
             self.is_without_derivatives = False
 
     def root(self, tensor: Any) -> None:
-        """The tape watches this tensor."""
+        """Record that the tape watches this tensor."""
         self.length += 1
         self.followed.add(identity_of(tensor))
         self.made[identity_of(tensor)] = (self.length, ())
@@ -158,12 +163,12 @@ class OperationLog:
     def carries(self, tensor: Any) -> bool:
         return identity_of(tensor) in self.followed
 
-    # what TensorFlow reports
+    # events that TensorFlow reports
 
     def operation(
         self, kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
     ) -> None:
-        """An operation has run in this thread. One with a graph is only being traced."""
+        """Called when an operation has run in this thread. With a graph, the operation is only being traced."""
         if graph is not None or self.is_muted:
             self.builds_graph |= graph is not None and not (self.is_muted or graph.building_function)
             return
@@ -184,7 +189,7 @@ class OperationLog:
             self.cuts.passed(map(identity_of, inputs), map(identity_of, outputs or ()))
         if not flowing:
             self._pass_cut(inputs, outputs or ())
-        elif name == "StopGradient":  # TensorFlow runs it with recording stopped
+        elif name == "StopGradient":  # TensorFlow runs this operation with recording stopped
             self._cut(name, CutBy.STOP_GRADIENT, flowing, outputs)
         elif self.is_without_derivatives:
             self._cut(compiled or name, CutBy.NO_DERIVATIVE, flowing, outputs or ())
@@ -196,15 +201,16 @@ class OperationLog:
             self._flow(name, flowing, outputs or ())
             if not is_of_variable and run_once.runs_once(name):
                 run_once.note(self.cuts, name, flowing, self.length, outputs or ())
-        if flowing and WRITING.match(name):  # also when a Variable is created, with recording stopped
+        if flowing and WRITING.match(name):  # also the write that creates a Variable, during which recording is stopped
             self._write(name, flowing, inputs)
 
     def _write(self, name: str, flowing: tuple[int, ...], inputs: Sequence[Any]) -> None:
-        # A Variable is written. The written values are cut off, and cuts before them are now before the Variable.
+        # Record a write. A gradient does not flow from the Variable to the written values, so they are recorded as cut
+        # off. Cuts before the written values now precede the Variable, too.
         handle, *given = map(identity_of, inputs)
         self.cuts.passed(given, [handle])
         written = tuple(number for number in flowing if number != handle)
-        gradient = self.updating.get(handle)  # only these: gradients of replicas are summed in one function
+        gradient = self.updating.get(handle)  # the Variable's own gradient: one function sums those of all replicas
         place = self.updated_at if gradient is not None else users_place() if written else None
         if written:
             self.cuts.cut(name, CutBy.ASSIGNED, "", written, self.length, handle, place)
@@ -215,8 +221,8 @@ class OperationLog:
     def recorded(
         self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool
     ) -> OwnGradient | None:
-        """These outputs are differentiated by a function of their own, whatever computed them. Returns a listener for
-        that function if the program wrote it.
+        """Called when outputs get a custom gradient function, which replaces the gradients of the operations that
+        computed them. Returns a listener for the gradient function if the program defines it.
         """
         if self.is_muted or is_stopped():
             return None
@@ -243,16 +249,17 @@ class OperationLog:
         return heard
 
     def left(self, tensor: Any) -> None:
-        """The numbers of this tensor are taken out of TensorFlow."""
+        """Called when the numbers of this tensor are read out of TensorFlow."""
         number = identity_of(tensor)
         if number in self.followed and not self.is_muted:
             self.length += 1
             self.cuts.leave(number, self.length)
 
     def beside(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Run a function that ``tf.numpy_function`` calls with arrays. Its results have no history, whatever it reads.
+        """Run a function that ``tf.numpy_function`` calls with arrays. Its results never have a history.
 
-        It may read tensors that were not passed to it, such as a model's; their numbers leave TensorFlow there.
+        The function may read tensors that were not passed to it, such as those of a model. These reads are recorded as
+        well.
         """
         before, place = self.length, users_place()
         made = call(*args, **kwargs)
@@ -274,8 +281,7 @@ class OperationLog:
         is_any: bool,
         gradients: Sequence[Any],
     ) -> None:
-        # A gradient function of the program returned these for its inputs. ``is_any`` says if it received anything but
-        # zeros.
+        # Record the gradients of a gradient function. ``is_any`` says whether it received anything other than zeros.
         position, place = where
         for own, gradient in zip(edges, gradients, strict=False):
             by = CutBy.OWN_NONE if gradient is None else CutBy.OWN_ZERO
@@ -295,7 +301,7 @@ class OperationLog:
                     self.cut.pop(number, None)
             else:
                 self._cut(name, CutBy.CAST if is_cast(name) else CutBy.DTYPE, flowing, [output])
-                if name == "ReadVariableOp":  # an integer Variable is not computed from anything differentiated
+                if name == "ReadVariableOp":  # an integer Variable is not computed from differentiated values
                     self.cut.pop(number)
 
     def _cut(self, name: str, by: CutBy, flowing: tuple[int, ...], outputs: Sequence[Any]) -> None:
@@ -311,14 +317,14 @@ class OperationLog:
                 self.cut.update(dict.fromkeys(map(identity_of, outputs), why))
 
     def _note_handle(self, given: Any) -> int:
-        # A tape follows a Variable from its first read, unless recording is stopped, as inside a compiled function.
+        # Note that a tape watches this Variable from its first read, unless recording is stopped.
         number = identity_of(given)
         if number not in self.followed and dtype_number(given) == RESOURCE and is_followed_by_a_tape(given):
             self.followed.add(number)
         return number
 
     def _use(self, name: str, handle: Any, outputs: Any) -> None:
-        # An operation received a Variable. If its name is unknown, it is a compiled function.
+        # Record that an operation received a Variable. An operation with an unknown name is a compiled function.
         number = self._note_handle(handle)
         uses = self.variables.get(number)
         if uses is None:
@@ -335,7 +341,7 @@ class OperationLog:
             uses.otherwise.append((self.length, tuple(map(identity_of, outputs))))
             self._hold(uses, handle, outputs[0])
         elif number in self.unset and name in ASSIGNING:
-            self.unset.remove(number)  # this is its initial value, before which there is nothing
+            self.unset.remove(number)  # this is the initial value, before which there was none
         elif name.startswith(("Assign", "Resource")):
             self.write(uses)
         elif name not in NEITHER:
@@ -343,7 +349,7 @@ class OperationLog:
             uses.is_in_doubt = True
 
     def _hold(self, uses: Uses, handle: Any, part: Any) -> None:
-        # If parts of a Variable are gathered, keep its whole value before it is written.
+        # Keep the whole value of a Variable of which only parts are gathered, because it may be overwritten later.
         version = uses.version_at(self.length)
         if version not in uses.gathered:
             with self.muted():
@@ -351,15 +357,13 @@ class OperationLog:
             uses.gathered[version] = self.length, whole
 
     def write(self, uses: Uses) -> None:
-        """The Variable of these uses was written."""
+        """Record a write to the Variable of these uses."""
         uses.writes.append(self.length)
         self.is_written = True
 
     @contextmanager
     def optimizer(self, pairs: Iterable[tuple[int, int | None]]) -> Iterator[None]:
-        """Inside this context an optimizer updates Variables, given as pairs of their numbers and their gradients'
-        numbers.
-        """
+        """Inside this context an optimizer updates Variables. ``pairs`` are the numbers of Variables and gradients."""
         before = self.updating, self.updated_at
         self.updating = {one: (given,) if given in self.followed else () for one, given in pairs}
         self.updated_at = users_place()
@@ -368,11 +372,11 @@ class OperationLog:
         finally:
             self.updating, self.updated_at = before
 
-    # conclusions
+    # queries
 
     def written(self, number: int, version: int, last: int) -> tuple[set[int], Place, bool] | None:
-        """What was written into a Variable between two versions, the last line that wrote, and whether the old value is
-        part of it; None if that is not completely known.
+        """Return the values that were written to a Variable between two versions, the line of the last write, and
+        whether the old value is part of the new one. Return None if this is not completely known.
         """
         uses, found = self.variables[number], set[int]()
         writes = [uses.written.get(one) for one in range(version, last, -1)]
@@ -386,15 +390,17 @@ class OperationLog:
         return found, writes[0].place, all(write is not None and write.adds for write in writes)
 
     def before(self, numbers: Iterable[int]) -> set[int]:
-        """These values, and all values from which they were computed."""
+        """Return these values, and all values from which they were computed."""
         return reached(numbers, self.inputs)
 
     def numbers_before(self, numbers: Iterable[int]) -> set[int]:
-        """Like ``before``, without gradients that the program took itself and what was used only for these."""
+        """Return the same as ``before``, except for gradients that the program computed itself, and values used only
+        for these.
+        """
         return self.back_to_gradients(numbers)[0]
 
     def back_to_gradients(self, numbers: Iterable[int]) -> tuple[set[int], set[int]]:
-        """The same set as ``numbers_before``, and the gradients that the program took itself."""
+        """Return the set of ``numbers_before``, and the gradients that the program computed itself."""
         own = self._derived()
         found = reached(numbers, lambda number: () if number in own else self.inputs(number))
         others = {number for number in found - own if not self.inputs(number)}
@@ -404,7 +410,7 @@ class OperationLog:
         return others, found & own
 
     def of_gradients(self) -> set[int]:
-        """The gradients that the program took itself, and what was computed from them alone."""
+        """Return the gradients that the program computed itself, and the values computed from them alone."""
         found = self._derived()
         for number, (_, flowing) in sorted(self.made.items(), key=itemgetter(1)) if found else ():
             if flowing and found.issuperset(flowing):
@@ -412,9 +418,9 @@ class OperationLog:
         return found
 
     def _derived(self) -> set[int]:
-        # What was computed while a tape of the program ran backward.
+        # Return the values that were computed while a tape of the program ran backward.
         ends = dict[int, int]()
-        for one in self.derived:  # spans of inner tapes may lie inside others
+        for one in self.derived:  # ranges of inner tapes may lie inside others
             ends[one.start] = max(one.stop, ends.get(one.start, 0))
         starts = sorted(ends)
         stops = [*accumulate((ends[start] for start in starts), max)]
@@ -422,16 +428,18 @@ class OperationLog:
         return {number for number, position, at in places if at and position < stops[at - 1]}
 
     def inputs(self, number: int) -> tuple[int, ...]:
-        """The values that carry a gradient and from which this one was computed."""
+        """Return the inputs of a value that carry a gradient."""
         return self.made.get(number, NEVER)[1]
 
     def nearest(self, number: int, recorded: Mapping[Key, int]) -> list[int]:
-        """This value if it is recorded; else the recorded values that flow into it without passing another one."""
+        """Return this value if it is recorded; otherwise the recorded values that flow into it without passing another
+        recorded one.
+        """
         own = [at for (each, _), at in recorded.items() if each == number]
         return own[-1:] or self.sources(number, recorded)
 
     def position(self, number: int) -> int:
-        """When a value was made or a Variable first read; 0 for what existed before."""
+        """Return the position at which a value was computed or a Variable first read; 0 if it existed before."""
         if number in self.variables:
             return min((position for position, _ in self.variables[number].reads), default=0)
         return self.made.get(number, NEVER)[0]
@@ -442,15 +450,15 @@ class OperationLog:
         return uses is not None and bool(uses.reads or uses.otherwise or uses.is_read_unseen)
 
     def made_at(self, number: int) -> int:
-        """The position of a value that was computed from values with a gradient; 0 for any other."""
+        """Return the position of a value that was computed from values with a gradient; 0 for any other value."""
         position, flowing = self.made.get(number, NEVER)
         return position if flowing else 0
 
     def sources(self, number: int, recorded: Mapping[Key, int]) -> list[int]:
-        """The recorded values that flow into a value without passing another recorded one."""
+        """Return the recorded values that flow into a value without passing another recorded one."""
         pending: list[Key] = [(number, -1)]
         found, seen = [], set(pending)
-        for key in pending:  # it grows during the loop
+        for key in pending:  # the list grows during the loop
             for source in self._inputs(key[0]):
                 if source not in seen:
                     seen.add(source)
@@ -461,7 +469,7 @@ class OperationLog:
         return sorted(found)
 
     def _inputs(self, number: int) -> list[Key]:
-        # What a value was computed from, with the version that each Variable had then.
+        # Return the inputs of a value, with the version that each Variable had at that time.
         position, flowing = self.made.get(number, NEVER)
         if not self.is_written:
             return [(source, 0) for source in flowing]
@@ -471,7 +479,7 @@ class OperationLog:
 
 @lru_cache(4096)
 def _named(kind: Any) -> tuple[str, str | None]:
-    # The name of an operation, and the name of the function if the operation calls a compiled function, else None.
+    # Return the name of an operation, and the name of the compiled function that it calls, or None.
     name = kind.decode() if isinstance(kind, bytes) else str(kind)
     compiled = COMPILED.fullmatch(name)
     return name, compiled[1] if compiled else None
@@ -479,7 +487,7 @@ def _named(kind: Any) -> tuple[str, str | None]:
 
 @contextmanager
 def hearing_draws() -> Iterator[list[str]]:
-    """The names of operations that draw random numbers inside this context."""
+    """Yield a list that collects the names of operations that draw random numbers inside this context."""
     drawn: list[str] = []
 
     def operation(kind: Any, *rest: Any, **named: Any) -> None:

@@ -1,7 +1,7 @@
-"""Finds updates by Keras's optimizers that wrote NaN or Inf into Variables, and what their gradients contained.
+"""Finds updates by which Keras's optimizers wrote NaN or Inf to Variables, and whether their gradients contained any.
 
-An optimizer receives its gradients as it uses them: accumulated, unscaled and clipped. They are examined there, and so
-are the Variables before and after.
+An optimizer receives gradients in their final form: accumulated, unscaled and clipped. Gradients are examined at that
+point, and Variables before and after the update.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ BADNESS: dict[Kind, int] = {"finite": 0, "inf": 1, "nan": 2}
 
 @dataclass(frozen=True)
 class UpdateStep:
-    """One update: its position in the log, its line, and what it wrote into the Variables that it made worse."""
+    """One update: its position in the log, its line, and the values that it wrote to Variables that were better
+    before.
+    """
 
     position: int
     place: Place | None
@@ -36,14 +38,16 @@ class UpdateStep:
 
 
 class Updates:
-    """The bad updates of one block."""
+    """The updates of one block that wrote NaN or Inf."""
 
     def __init__(self, log: OperationLog) -> None:
         self.log = log
         self.steps: list[UpdateStep] = []
 
     def before(self, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Kind, Kind]]:
-        """The Variables that are about to be updated, what they contain, and what their gradients contain."""
+        """Return the Variables that are about to be updated, with the worst kind of number in each and in its
+        gradient.
+        """
         with self.log.muted():
             looked = [(variable, _kind(variable), _kind(gradient)) for variable, gradient in pairs]
         return [(variable, held, gradient) for variable, held, gradient in looked if held and gradient]
@@ -81,7 +85,7 @@ class Updates:
         ]
 
     def _time(self, capture: Capture) -> int:
-        # The position in the log at which a value was made; 0 for what existed before.
+        # Return the position in the log at which a value was made; 0 for a value that existed before.
         if capture.is_variable:
             uses = self.log.variables.get(capture.number)
             return uses.writes[capture.version - 1] if uses is not None and capture.version else 0
@@ -89,7 +93,7 @@ class Updates:
 
 
 def _kind(given: Any) -> Kind | None:
-    # The worst kind of number in a Variable or gradient; None if its numbers cannot be read.
+    # Return the worst kind of number in a Variable or gradient; None if its numbers cannot be read.
     variable = variable_of(given)
     held = unrecorded(read, variable) if variable is not None else getattr(given, "values", given)
     if not is_eager(held) or not (held.dtype.is_floating or held.dtype.is_complex):
@@ -104,7 +108,7 @@ def _name(variable: Any, owned: Any) -> str:
 
 
 def _described(optimizer: Any, rate: Any) -> str:
-    # The optimizer's type and learning rate.
+    # Return the optimizer's type and learning rate as text.
     variable = variable_of(rate)
     held = unrecorded(read, variable) if variable is not None else rate
     number = held.numpy() if is_eager(held) else held

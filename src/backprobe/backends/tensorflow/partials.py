@@ -1,4 +1,4 @@
-"""Local partials: what flows from one captured value into the next one, and no further."""
+"""Local partials: the derivative of one captured value with respect to the captured values directly before it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def local_partials(
     full: bool,
     kept: Callable[[int, Any], Any] | None = None,
 ) -> Backward:
-    """One pass from each capture back to its direct inputs, while all other captures let nothing through.
+    """Run one pass from each capture to its direct inputs, while all other captures block gradients.
 
-    If ``kept`` converts each contribution, the contributions are not held afterwards, and path sums are not compared.
+    If ``kept`` converts the contributions, these are not stored, and path sums are not compared.
     """
     numbers = frozenset(capture.number for capture in captures if not capture.is_variable)
     notes: list[tuple[int, Reason]] = []
@@ -53,9 +53,10 @@ def local_partials(
 def _edges(
     tape: Any, consumer: Capture, sources: Mapping[int, Capture], arrived: Any, full: bool
 ) -> tuple[list[Edge], list[Reason]]:
-    # The edges into one value, and why partials are missing. Each edge carries its share of the value's own gradient.
+    # Return the edges into one value, and why partials are missing. Each edge has its share of the value's own
+    # gradient.
     def flow(seed: Any) -> list[Any]:
-        """What arrives at each input; zeros if nothing does."""
+        """Return the gradient that arrives at each input; zeros if nothing arrives."""
         inputs = [source.source for source in sources.values()]
         flows = zip(sources.values(), tape.gradient(consumer.source, inputs, output_gradients=seed), strict=True)
         return [tf.zeros_like(one.value) if flow is None else tf.convert_to_tensor(flow) for one, flow in flows]
@@ -76,7 +77,8 @@ def _edges(
 def _blocks(
     consumer: Capture, sources: Mapping[int, Capture], flow: Callable[[Any], list[Any]], full: bool
 ) -> tuple[Mapping[int, Any], list[Reason]]:
-    # The local partials of a value of one number; for larger values the full blocks if requested, one pass per element.
+    # Return the local partials of a value of one element. For larger values return the full blocks if requested, with
+    # one pass per element.
     size, shape, dtype = _size(consumer), consumer.value.shape, consumer.value.dtype
     if size == 1:
         return dict(zip(sources, flow(tf.ones_like(consumer.value)), strict=True)), []

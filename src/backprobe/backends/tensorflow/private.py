@@ -1,4 +1,6 @@
-"""All private names of TensorFlow that backprobe uses, in one place: a release that moved one fails at once."""
+"""All private names of TensorFlow that backprobe uses. If a release has moved one of them, the import of this file
+fails.
+"""
 
 from __future__ import annotations
 
@@ -86,8 +88,8 @@ except (ImportError, AttributeError) as error:
 
 @contextmanager
 def calling_back(operation: Callable[..., None]) -> Iterator[None]:
-    """Inside this context, ``operation`` is called after each operation of this thread that runs Python callbacks."""
-    # op_callbacks.add_op_callback would do, but removing it also affects other threads that still need it
+    """Inside this context, TensorFlow calls ``operation`` after the operations of this thread, as an op callback."""
+    # not with op_callbacks.add_op_callback: removing its callback also affects other threads that still need theirs
     thread = context.context()
     thread.add_op_callback(operation)
     try:
@@ -110,25 +112,27 @@ def all_stopped() -> Iterator[None]:
 
 
 def argument_names(kind: str, count: int) -> list[str]:
-    """The argument names of this kind of operation, if it takes ``count`` inputs with one name each."""
+    """Return the argument names of this kind of operation, if it takes ``count`` inputs with one name each; otherwise
+    numbered names.
+    """
     definition = op_def_registry.get(kind)
     named = [one.name for one in definition.input_arg] if definition is not None else []
     return named if len(named) == count else [f"input {nth}" for nth in range(1, count + 1)]
 
 
 def is_stateful(kind: str) -> bool:
-    """Does this kind of operation change state, or read state that may change, like a random generator's?"""
+    """Does this kind of operation change state, or read state that may change, such as that of a random generator?"""
     definition = op_def_registry.get(kind)
     return definition is None or bool(definition.is_stateful)
 
 
 def executed(kind: str, inputs: Sequence[Any], attrs: Any) -> Any:
-    """The first result of an operation."""
+    """Run an operation, and return its first result."""
     return execute.quick_execute(kind, 1, [*inputs], attrs, context.context())[0]
 
 
 def gradients_of(kind: str, attrs: Any, inputs: Sequence[Any], outputs: Sequence[Any], given: Sequence[Any]) -> Any:
-    """The gradients of an operation's inputs, given those of its outputs, as a tape computes them.
+    """Return the gradients of an operation's inputs, given the gradients of its outputs, as a tape computes them.
 
     Raises LookupError for an operation without a gradient.
     """
@@ -136,10 +140,10 @@ def gradients_of(kind: str, attrs: Any, inputs: Sequence[Any], outputs: Sequence
 
 
 def kept_of(kind: str, attrs: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """Which inputs and outputs of an operation a recording tape keeps. Nothing runs again.
+    """Return the indices of the inputs and outputs that a recording tape keeps for an operation. Nothing is run again.
 
-    A tape of ours records the operation with other tensors on the same memory, and drops those that the operation's
-    gradient does not use.
+    A separate tape records the operation with copies of the tensors that share their memory. Copies that the
+    operation's gradient does not use are freed.
     """
     copies = [[_again(one) for one in several] for several in (inputs, outputs)]
     with backprop.GradientTape() as tape:
@@ -152,7 +156,7 @@ def kept_of(kind: str, attrs: Any, inputs: Sequence[Any], outputs: Sequence[Any]
 
 
 def read_from(tensors: Sequence[Any]) -> list[Any]:
-    """The values of the Variables whose handles are among these tensors."""
+    """Return the values of the Variables whose handles are among these tensors."""
     known = [(one, getattr(one, "_handle_data", None)) for one in tensors if one.dtype == tf.resource]
     dtypes = [(one, data.shape_and_type[0].dtype) for one, data in known if data is not None and data.is_set]
     return [executed("ReadVariableOp", [one], ("dtype", dtype)) for one, dtype in dtypes]
@@ -163,7 +167,7 @@ def has_derivatives(tensor: Any) -> bool:
 
 
 def _again(tensor: Any) -> Any:
-    # Another tensor on the same memory; a handle stays itself.
+    # Return another tensor on the same memory. A handle is returned unchanged.
     if tensor.dtype in (tf.resource, tf.variant):
         return tensor
     attrs = ("T", tensor._datatype_enum())
@@ -171,7 +175,7 @@ def _again(tensor: Any) -> Any:
 
 
 def unrecorded(function: Callable[[Any], Any], given: Any) -> Any:
-    """The result of a function that runs unseen by all tapes."""
+    """Return the result of a function that no tape records."""
     if is_stopped():
         return function(given)
     stop()
@@ -182,7 +186,7 @@ def unrecorded(function: Callable[[Any], Any], given: Any) -> Any:
 
 
 def writers() -> list[tuple[Any, str]]:
-    """Functions that write files in C++, including h5py's if it is imported."""
+    """Return the functions that write files in C++, including those of h5py if it is imported."""
     found = [
         (file_io.FileIO, "_prewrite_check"),
         (gen_io_ops, "write_file"),
@@ -194,7 +198,7 @@ def writers() -> list[tuple[Any, str]]:
 
 
 def operation_seeds() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """Functions that read and set the state from which eager operations get their seeds."""
+    """Return functions that read and set the state from which eager operations get their seeds."""
     drawn: random.Random | None = getattr(context.context(), "_rng", None)
     return (lambda: None, lambda _: None) if drawn is None else (drawn.getstate, drawn.setstate)
 
@@ -219,14 +223,16 @@ def operations_seeded() -> Iterator[Callable[[int, bool], None]]:
     try:
         yield begin
     finally:
-        if begun:  # otherwise a kernel that drew in here would continue from there
+        if begun:  # otherwise a kernel that drew random numbers in this context would continue from there
             seed_eager(eager, begun[-1])
-        vars(eager).pop("_rng", None)  # it is created with the first seed
+        vars(eager).pop("_rng", None)  # the generator is created with the first seed
         vars(eager).update(before)
 
 
 def global_generator() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """Functions that read and set TensorFlow's global generator, which is created on first use, and its state."""
+    """Return functions that read and set TensorFlow's global generator, which is created on first use, and its
+    state.
+    """
 
     def read() -> Any:
         found = stateful_random_ops.global_generator
@@ -241,13 +247,15 @@ def global_generator() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
 
 
 def global_seed() -> int | None:
-    """The argument of ``tf.random.set_seed``."""
+    """Return the seed that was passed to ``tf.random.set_seed``."""
     seed: int | None = getattr(context.context(), "_seed", None)
     return seed
 
 
 def random_state_of_keras() -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    """Functions that read and set the state of the generator that Keras creates when it first draws without a seed."""
+    """Return functions that read and set the generator that Keras creates when it first draws without a seed, and its
+    state.
+    """
     states, name = sys.modules.get("keras.src.backend.common.global_state"), "global_seed_generator"
 
     def read() -> Any:
@@ -257,7 +265,7 @@ def random_state_of_keras() -> tuple[Callable[[], Any], Callable[[Any], None]]:
     def write(known: Any) -> None:
         if states is None:
             return
-        # the generator itself as well: keras.utils.set_random_seed and clear_session remove it
+        # set the generator too, because keras.utils.set_random_seed and clear_session remove it
         states.set_global_attribute(name, None if known is None else known[0])
         if known is not None:
             unrecorded(known[0].state.assign, known[1])
@@ -266,7 +274,7 @@ def random_state_of_keras() -> tuple[Callable[[], Any], Callable[[Any], None]]:
 
 
 def is_traced_by_keras() -> bool:
-    """Is Keras tracing, in order to infer shapes, outside of any ``tf.function``?"""
+    """Is Keras tracing a layer in order to infer shapes, outside of any ``tf.function``?"""
     return str(getattr(ops.get_default_graph(), "name", "")).startswith("scratch_graph")
 
 
@@ -279,7 +287,7 @@ def records(tape: Any) -> bool:
 
 
 def is_new(tape: Any) -> bool:
-    """Is a tape empty because it was not entered yet or was reset?"""
+    """Is the tape empty, because it was not entered yet or was reset?"""
     return tape._tape is None
 
 
@@ -288,30 +296,30 @@ def watches_variables(tape: Any) -> bool:
 
 
 def watched_by(tape: Any) -> set[int]:
-    """The numbers of the Variables that a tape watches."""
+    """Return the numbers of the Variables that a tape watches."""
     return {identity_of(variable.handle) for variable in tape.watched_variables()}
 
 
 identity_of: Callable[[Any], int] = attrgetter("_id")
-"""A number that no other eager tensor of this process has or had."""
+"""Returns a number that no other eager tensor of this process has or had."""
 
 
 def next_identity() -> int:
-    """A number above those of all existing eager tensors and below those of all later ones."""
+    """Return a number above those of all existing eager tensors, and below those of all later ones."""
     return int(ops.uid())
 
 
 def is_compiled(function: Any) -> bool:
-    if type(function) in (FunctionType, MethodType):  # most are, and isinstance would ask a metaclass in Python
+    if type(function) in (FunctionType, MethodType):  # most are, and isinstance would call a metaclass in Python
         return False
     return isinstance(function, tf.types.experimental.PolymorphicFunction)
 
 
 def bound_function(function: Any) -> Callable[..., Any]:
-    """The Python function of a ``tf.function``; for a method, bound to its object.
+    """Return the Python function of a ``tf.function``; for a method, bound to its object.
 
-    TensorFlow hides a bound method in wrappers that refer weakly to its object, and autograph inserts itself between
-    them.
+    TensorFlow hides a bound method in wrappers with a weak reference to its object, and autograph inserts itself
+    between them.
     """
     inner = function.python_function
     while inner is not None:
@@ -323,17 +331,19 @@ def bound_function(function: Any) -> Callable[..., Any]:
 
 
 def is_of_forgotten_function(error: Any) -> bool:
-    """Is this the error of differentiating a ``tf.py_function`` twice? Its token is gone from a dict then."""
+    """Is this the error of differentiating a ``tf.py_function`` twice? The function's token has then been removed from
+    a dict.
+    """
     return "KeyError" in str(error) and "pyfunc_" in str(error)
 
 
 def has_own_gradient(function: Any) -> bool:
-    """Was this made by ``tf.custom_gradient`` or ``tf.recompute_grad``?"""
+    """Was the function made by ``tf.custom_gradient`` or ``tf.recompute_grad``?"""
     return type(function).__module__ == custom_gradient.__name__ or is_own_gradient(function)
 
 
 def is_own_gradient(function: Any) -> bool:
-    """Is this a gradient function that was written inside ``tf.custom_gradient``?"""
+    """Is this a gradient function defined inside ``tf.custom_gradient``?"""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     return code is not None and code.co_filename == OWN_GRADIENTS
 
@@ -342,7 +352,9 @@ def is_own_gradient(function: Any) -> bool:
 
 
 def builds_function() -> bool:
-    """Is a function or a Keras model being traced? A session's graph does not count: Python builds it line by line."""
+    """Is a function or a Keras model being traced? A session's graph does not count, because Python builds it line by
+    line.
+    """
     return not tf.executing_eagerly() and bool(ops.get_default_graph().building_function)
 
 
@@ -351,17 +363,17 @@ def is_for_sessions(graph: Any) -> bool:
 
 
 def is_remote(session: Any) -> bool:
-    """Does a session run in other processes?"""
+    """Does the session run in other processes?"""
     return bool(session.sess_str)
 
 
 def handle_of(variable: Any) -> Any:
-    """The handle of a Variable; for an old-style Variable the reference that its reads use."""
+    """Return the handle of a Variable. For an old-style Variable return the reference that its reads use."""
     handle = getattr(variable, "handle", None)
     return variable._ref() if handle is None and hasattr(variable, "_ref") else handle
 
 
-FLAT = frozenset({"Ceil", "Floor", "FloorDiv", "Rint", "Round"})  # their registered gradient is None
+FLAT = frozenset({"Ceil", "Floor", "FloorDiv", "Rint", "Round"})  # operations whose registered gradient is None
 
 
 def conducts(operation: Any) -> bool:
@@ -375,15 +387,15 @@ def conducts(operation: Any) -> bool:
 
 
 def has_no_derivative(kind: str) -> bool:
-    """Is this operation's derivative registered as None, so that tapes follow it and return None?"""
+    """Is this operation's gradient registered as None, so that tapes record the operation but return None?"""
     try:
         return kind in FLAT or ops.gradient_registry.lookup(kind) is None
-    except LookupError:  # tapes raise this themselves
+    except LookupError:  # tapes raise this error themselves
         return False
 
 
 def has_derivative(kind: str) -> bool:
-    """Is a function registered that differentiates this kind of operation?"""
+    """Is a gradient function registered for this kind of operation?"""
     try:
         return kind not in FLAT and GRADIENTS.lookup(kind) is not None
     except LookupError:
@@ -397,18 +409,18 @@ def makes_one(kind: str) -> bool:
 
 
 def inlined(function: Any) -> Any:
-    """The ``GraphDef`` of a concrete function, with all calls in it inlined."""
+    """Return the ``GraphDef`` of a concrete function, in which all calls are inlined."""
     return inline(function, lower_control_flow=False, aggressive_inlining=True)
 
 
 def called_graph(graph: Any, call: Any) -> Any:
-    """The graph of the function that an operation calls; None if it is not accessible."""
+    """Return the graph of the function that an operation calls; None if it is not accessible."""
     function = graph._get_function(call.get_attr("f").name)
     return getattr(function, "graph", None)
 
 
 def is_compiled_by_xla(call: Any) -> bool:
-    """Does it call a function that XLA compiles?"""
+    """Does the operation call a function that XLA compiles?"""
     try:
         return bool(call.get_attr("_XlaMustCompile"))
     except ValueError:
@@ -416,7 +428,7 @@ def is_compiled_by_xla(call: Any) -> bool:
 
 
 def graph_number(graph: Any) -> int:
-    """A number that is larger for graphs created later."""
+    """Return a number that is larger for graphs created later."""
     return int("".join(filter(str.isdigit, graph._graph_key)))
 
 
@@ -430,7 +442,7 @@ def has_gradients(graph: Any) -> bool:
 
 
 def spelled(function: Any) -> str:
-    """The name of the Python function from which a function was traced."""
+    """Return the name of the Python function from which a function was traced."""
     name = getattr(function.function_type, "__name__", "") or str(function.graph.name)
     return name.removeprefix("__inference_").removeprefix("__forward_").rstrip("0123456789").rstrip("_")
 
@@ -442,12 +454,14 @@ UPDATING = "_backend_update_step"
 
 
 def updating_class() -> Any:
-    """The class of Keras that defines the method ``UPDATING``; None if the program has not imported Keras."""
+    """Return the class of Keras that defines the method ``UPDATING``; None if the program has not imported Keras."""
     keras = sys.modules.get("keras")
     kind = getattr(getattr(keras, "optimizers", None), "Optimizer", None)
     return None if kind is None else next((base for base in kind.__mro__ if UPDATING in vars(base)), None)
 
 
 def counter(optimizer: Any) -> Any:
-    """The ``tf.Variable`` that counts an optimizer's calls; ``iterations`` lags behind if gradients are accumulated."""
+    """Return the ``tf.Variable`` that counts an optimizer's calls. ``iterations`` lags behind if gradients are
+    accumulated.
+    """
     return optimizer._iterations._value

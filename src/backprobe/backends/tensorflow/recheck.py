@@ -1,4 +1,4 @@
-"""Repeats calls of TensorFlow eagerly, on tensors of their own, in double precision."""
+"""Repeats calls of TensorFlow eagerly, on copies of their tensors, in double precision."""
 
 from __future__ import annotations
 
@@ -39,20 +39,22 @@ KEPT = {
 }
 """Prefixes of operations that are not repeated."""
 BY_HAND = "custom_gradient"
-"""Listed among a call's operations for each function with its own gradient that ran, such as a py_function."""
+"""Added to a call's operations for each function with a custom gradient that ran, such as a py_function."""
 DERIVATIVES = ("gradient", "jacobian", "batch_jacobian")
 DOUBLE = (tf.float64, tf.complex128)
-OWN = frozenset({BY_HAND, "IdentityN"})  # operations that wrap such a function in a graph
+OWN = frozenset({BY_HAND, "IdentityN"})  # operations that represent such a function in a graph
 
 
 class KindsLog(OperationLog):
-    """A log that also knows which operations the current call consists of, and which belong to no call."""
+    """A log that also stores the kinds of operations in the current call, and the differentiated operations outside of
+    all calls.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.kinds: set[str] = set()
-        self.flows: list[tuple[str, bool]] = []  # names, and whether they have a gradient of their own
-        self.coarsest = 0.0  # the largest epsilon of dtypes to which double-precision numbers were cast while muted
+        self.flows: list[tuple[str, bool]] = []  # names, and whether they have a custom gradient
+        self.coarsest = 0.0  # the largest epsilon to which double-precision numbers were cast while muted
 
     def operation(self, kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Any, *args: Any, **kwargs: Any) -> None:
         if not self.is_muted:
@@ -79,7 +81,7 @@ class KindsLog(OperationLog):
 
 
 class TensorflowCall(RecordedCall):
-    """A call of TensorFlow. The Variables that it reads are set to other values meanwhile."""
+    """A call of TensorFlow. While it is repeated, the Variables that it reads are set to other values."""
 
     recheck: TensorflowRecheck
 
@@ -95,7 +97,9 @@ class TensorflowCall(RecordedCall):
         return None if layers.is_layer(self.function) else next(kept, None)
 
     def is_captured(self, leaf: Any) -> bool:
-        """Variables are inputs, no matter where a call gets them from."""
+        """Return whether the leaf is a captured tensor. Variables do not count, because a call's Variables are always
+        inputs.
+        """
         return is_eager(leaf) and variable_of(leaf) is None and self.recheck.is_differentiated(leaf)
 
     def kept(self, tensor: Any) -> Any:
@@ -125,7 +129,7 @@ class TensorflowCall(RecordedCall):
         given = [variable_of(leaf) for _, leaf in self.recheck.leaves(self.given)]
         watched = [variable for variable in tape.watched_variables() if self.recheck.is_differentiated(variable)]
         self.read = {id(one): one for one in watched if not any(one is other for other in given)}
-        for key, variable in self.read.items():  # its precision cannot change
+        for key, variable in self.read.items():  # the precision of a Variable cannot be changed
             with self.recheck.alone():
                 self.constants[key] = tf.identity(read(variable))
             self.inputs[key] = Input(_name(variable, self.function), "")
@@ -164,7 +168,8 @@ class TensorflowCall(RecordedCall):
 
     @contextmanager
     def _at(self, values: Sequence[Any]) -> Iterator[dict[int, Any]]:
-        # The tensors for these values. Inside this context, the Variables that the call reads hold theirs.
+        # Yield the tensors for these values. Inside this context, the Variables that the call reads are set to their
+        # values.
         made = self._made(values)
         try:
             yield {**made, **{key: variable.assign(made[key]) for key, variable in self.read.items()}}
@@ -178,7 +183,9 @@ class TensorflowCall(RecordedCall):
 
 
 class TensorflowRecheck(TensorflowCallables, Recheck):
-    """TensorFlow's ``Recheck``: the program runs eagerly under a gradient tape, which tells what is differentiated."""
+    """Implements ``Recheck`` for TensorFlow. The program runs eagerly under a gradient tape, which decides what is
+    differentiated.
+    """
 
     recorded = TensorflowCall
 
@@ -229,7 +236,9 @@ class TensorflowRecheck(TensorflowCallables, Recheck):
         return why_not_python(function)
 
     def is_copied(self, leaf: Any) -> bool:
-        """Is it a tensor, a Variable, or one of TensorFlow's own values such as a dtype? Its iterators do not count."""
+        """Is the leaf a tensor, a Variable, or another value of TensorFlow, such as a dtype? Iterators of TensorFlow do
+        not count.
+        """
         home = type(leaf).__module__.partition(".")[0]
         return self.is_tensor(leaf) or (home == "tensorflow" and not hasattr(leaf, "__next__"))
 
@@ -240,8 +249,8 @@ class TensorflowRecheck(TensorflowCallables, Recheck):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Inside this context nothing is recorded on the program's tape; random states of Python and NumPy are
-        restored.
+        """Inside this context nothing is recorded on the program's tape, and random states of Python and NumPy are
+        restored afterwards.
         """
         with put_back(OF_PYTHON), self.recording.stop_recording(), self.log.muted():
             yield
@@ -253,7 +262,7 @@ class TensorflowRecheck(TensorflowCallables, Recheck):
 
 
 def _name(variable: Any, function: Any) -> str:
-    # The name by which a function refers to a Variable that it reads, if there is a single one.
+    # Return the name by which a function refers to a Variable that it reads, or TensorFlow's name.
     inner = innermost(inspect.unwrap(function))
     if inner is not None:
         seen = inspect.getclosurevars(inner)

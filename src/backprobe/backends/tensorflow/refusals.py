@@ -1,4 +1,4 @@
-"""Refuses targets that a recording in TensorFlow would get wrong, and says what to write instead."""
+"""Raises errors for targets that a recording in TensorFlow would get wrong, with advice."""
 
 from __future__ import annotations
 

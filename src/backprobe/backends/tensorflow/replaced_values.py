@@ -17,18 +17,20 @@ from backprobe.backends.tensorflow.tensors import is_eager, variable_of
 
 
 class TensorflowReplaces(Replaces):
-    """TensorFlow's ``Replaces``."""
+    """Implements ``Replaces`` for TensorFlow."""
 
     log: OperationLog
     gradients: Any
     changed: dict[int, Any]
-    """By the id of the value that goes on: the tensor before it, whose gradient is the changed one."""
+    """By the id of the value with which the program continues: the tensor before it, which receives the changed
+    gradient.
+    """
 
     is_differentiated: Callable[[Any], bool]
     read_unseen: Callable[[Any], Any]
 
     def handed(self, tensor: Any) -> Any:
-        return tf.convert_to_tensor(tensor)  # a Variable could be written to
+        return tf.convert_to_tensor(tensor)  # a copy, because a Variable could be written to
 
     def as_tensor(self, new: Any, like: Any) -> Any:
         if is_eager(new) or variable_of(new) is not None:
@@ -88,7 +90,7 @@ class TensorflowReplaces(Replaces):
 
 
 def _as_masked(tensor: Any, like: Any) -> Any:
-    # The tensor, with attributes that others set on the one it replaces, such as Keras's masks.
+    # Return the tensor with the attributes that others set on the tensor it replaces, such as Keras's masks.
     if is_eager(like):
         vars(tensor).update(vars(like))
     return tensor

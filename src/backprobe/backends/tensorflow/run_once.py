@@ -1,7 +1,8 @@
 """Operations with state, such as ``tf.py_function``, which can be differentiated only once.
 
 TensorFlow differentiates the Python function of such an operation with a tape that has recorded only that run. If this
-returns None, TensorFlow passes on a single 0, whatever the operand's shape, which fits no other gradient of it.
+tape returns None, TensorFlow passes on a scalar 0, even if the operand is not a scalar. Such a scalar cannot be added
+to other gradients of the operand.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Heard = Callable[[Any, Sequence[Any], Sequence[Any]], Sequence[Any]]
 """A listener: (operation, gradients of its outputs, gradients of its inputs) -> the input gradients to pass on."""
 
 CALLED = {"EagerPyFunc": "tf.py_function"}
-"""Operations that programs know by another name."""
+"""The public names of operations, by kind."""
 
 
 @lru_cache(4096)
@@ -34,13 +35,13 @@ def runs_once(kind: str) -> bool:
 
 
 def note(cuts: LoggedCuts, kind: str, flowing: tuple[int, ...], position: int, made: Sequence[Any]) -> None:
-    """Record that such an operation ran on followed values, none of which is a Variable."""
+    """Record that such an operation ran on watched values that are not Variables."""
     severed = Severed(CALLED.get(kind, kind), CutBy.INSIDE_ZERO, "", flowing, position, users_place())
     cuts.once.update(dict.fromkeys(map(identity_of, made), severed))
 
 
 def zeros_of(cuts: LoggedCuts, operation: Any, came: Sequence[Any], gave: Sequence[Any]) -> Sequence[Any]:
-    """Note where a nonzero gradient arrived at one of them, but exactly 0 is passed on."""
+    """Record operations that receive a nonzero gradient but pass on exactly 0."""
     if any(map(is_other_than_zero, came)):
         outputs = filter(is_eager, operation.outputs or ())  # None if the derivative does not need them
         made = [number for one in outputs if (number := identity_of(one)) in cuts.once]
@@ -51,7 +52,7 @@ def zeros_of(cuts: LoggedCuts, operation: Any, came: Sequence[Any], gave: Sequen
 
 
 def whole(operation: Any, came: Sequence[Any], gave: Sequence[Any]) -> Sequence[Any]:
-    """The gradients, each in the shape of its input."""
+    """Return the gradients, each broadcast to the shape of its input."""
     inputs = operation.inputs or gave  # None if the derivative does not need them
     return [_shaped(one, given) for one, given in zip(gave, inputs, strict=False)]
 
@@ -63,7 +64,7 @@ def _shaped(gradient: Any, given: Any) -> Any:
 
 @contextmanager
 def heard(*hears: Heard) -> Iterator[None]:
-    """Inside this context, these listeners are called in turn for each such operation that a tape differentiates."""
+    """Inside this context, these listeners are called in order for each such operation that a tape differentiates."""
 
     def looking_up(following: Callable[..., Any], registry: Any, kind: str) -> Any:
         function = following(registry, kind)

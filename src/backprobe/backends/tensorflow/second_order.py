@@ -1,4 +1,4 @@
-"""Hessian-vector products in TensorFlow: a tape around a probe whose values are perturbed."""
+"""Hessian-vector products in TensorFlow, by a tape around a probe whose values are perturbed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backprobe.backends.tensorflow import tensors
 
 
 def hessian(program: GradientProgram) -> Product:
-    """The products with the Hessian, from one persistent tape."""
+    """Return a function that multiplies the Hessian by vectors. All products use the same persistent tape."""
     first = {name: tf.convert_to_tensor(entry.grad) for name, entry in program.entries({}).items()}
     variables = {name: tensors.variable_of(one) for name, one in program.variables.items()}
     shifts = {name: tf.zeros_like(gradient) for name, gradient in first.items() if name not in variables}

@@ -1,4 +1,4 @@
-"""The graphs that a program builds in a block for sessions: their named values, gradient calls and runs."""
+"""The graphs that a program builds for sessions in a block: their named values, gradient calls and runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOT_RUN = Lost(Reason("in_graph"))
 
 
 class SessionBlock:
-    """The graphs of one block. ``began`` is called with the outputs that a session has run."""
+    """The graphs of one block. ``began`` is called with the outputs whose gradients a session has run."""
 
     began: Callable[[Sequence[Any]], object]
 
@@ -48,7 +48,7 @@ class SessionBlock:
 
     @property
     def calls(self) -> list[GraphPass]:
-        """The ``tf.gradients`` calls seen in the block, and those whose gradients a session ran."""
+        """The ``tf.gradients`` calls observed in the block, and those whose gradients a session ran."""
         every = [*self.gradients.heard, *(call for run in self.runs for call in run.passes)]
         return [*{id(call): call for call in every}.values()]
 
@@ -56,7 +56,7 @@ class SessionBlock:
         self.began(list({id(one): one for call in run.passes for one in call.outputs}.values()))
 
     def outputs(self) -> list[Any]:
-        """The outputs whose gradients the program fetched, once for each time."""
+        """Return the outputs whose gradients the program fetched, once for each run."""
         return [one for run in self.runs for call in run.passes for one in call.outputs]
 
     def capture(self, value: Any) -> Capture:
@@ -73,7 +73,7 @@ class SessionBlock:
         return training(self.calls, captures) if is_known else None
 
     def notes(self) -> list[Reason]:
-        """Notes that a reader of the numbers needs."""
+        """Return notes that a reader of the numbers needs."""
         found = fetched(self.runs)
         joined = [why for one in found if one.run.is_joined for why in one.run.changing.values()]
         notes = [Reason("session_joined", {"operation": joined[0]})] if joined else []
@@ -82,7 +82,7 @@ class SessionBlock:
         return notes
 
     def passes(self, captures: Sequence[Capture], otherwise: Backward) -> list[Backward]:
-        """The gradients of each output. ``otherwise`` describes values that are in no graph."""
+        """Return the gradients of each output. ``otherwise`` has the outcomes of values that are in no graph."""
         given = [one for call in self.calls for one in call.given]
         return [self._pass(one, captures, otherwise, given) for one in fetched(self.runs)]
 

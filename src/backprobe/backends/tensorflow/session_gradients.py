@@ -1,7 +1,7 @@
-"""The gradients that a program adds to a graph with ``tf.gradients``, as it builds the graph for a session.
+"""The gradients that a program adds to a graph with ``tf.gradients`` while it builds the graph for a session.
 
-``tf.gradients`` adds operations for everything that it passes through, but returns only what was asked for. We listen
-to it meanwhile, so nothing needs to be added to the graph for the gradients of values in between.
+``tf.gradients`` adds operations for all values between outputs and sources, but returns only the requested gradients.
+The call is observed, so no further operations are needed for the gradients of values in between.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from backprobe.record.source import Source
 class GraphPass:
     """One call of ``tf.gradients``: its outputs, its sources, and the line that called it.
 
-    ``given`` is what it returned. ``found`` holds the gradient of each tensor that it passed through, by the tensor's
-    name. ``weighted`` names the cotangents and what was held constant, since these change the derivative.
+    ``given`` is what it returned. ``found`` has the gradient of each tensor between outputs and sources, by the
+    tensor's name. ``weighted`` has the names of the cotangents and of tensors held constant, because these change the
+    derivative.
     """
 
     outputs: Sequence[Any]
@@ -45,16 +46,18 @@ class GraphPass:
 
     @property
     def key(self) -> Any:
-        """Equal for calls that ask for the same derivatives."""
+        """A key that is equal for calls that request the same derivatives."""
         return self.graph, tuple(one.name for one in self.outputs), self.weighted
 
 
 _HEARD: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
-"""The calls that were seen, by graph and as plain data, because a session may run in a later block."""
+"""The observed calls, by graph and as plain data, because a session may run in a later block."""
 
 
 class GraphPasses:
-    """The calls of ``tf.gradients`` in this thread that one block sees or knows, except those made by a probe."""
+    """The calls of ``tf.gradients`` in this thread that one block observes or knows from earlier blocks, except those
+    of probes.
+    """
 
     def __init__(self) -> None:
         self.heard: list[GraphPass] = []
@@ -71,13 +74,13 @@ class GraphPasses:
             yield
 
     def of(self, graph: Any) -> Sequence[GraphPass]:
-        """The calls for a graph, including those of earlier blocks."""
+        """Return the calls for a graph, including those of earlier blocks."""
         known = self.known.setdefault(graph, [])
         known += [_with_tensors(graph, one) for one in _HEARD.get(graph, ())[len(known) :]]
         return known
 
     def _taking(self, following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        # Intercepts a call. Loops and branches are differentiated inside it, as functions of their own.
+        # Observe a call. It differentiates loops and branches by nested calls, which are not recorded separately.
         found: dict[str, Any] = {}
         self.open.append(found)
         try:
@@ -103,7 +106,7 @@ class GraphPasses:
         self.heard.append(call)
 
     def _aggregating(self, following: Callable[..., Any], grads: Any, operation: Any, *rest: Any, **named: Any) -> Any:
-        # The gradients of an operation's outputs, each summed over everything that uses the output.
+        # Record the gradients of an operation's outputs, each summed over all operations that use the output.
         summed = following(grads, operation, *rest, **named)
         if self.open:
             self.open[-1].update(
@@ -121,13 +124,13 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _names(given: Any) -> tuple[str, ...]:
-    # The names of tensors; empty if all are None.
+    # Return the names of tensors; empty if all are None.
     each = [] if given is None else _listed(given)
     return tuple(str(getattr(one, "name", one)) for one in each) if any(one is not None for one in each) else ()
 
 
 def _by_name(call: GraphPass) -> GraphPass:
-    # The same call with names in place of tensors, so that it keeps no graph alive.
+    # Return a copy of the call with names instead of tensors, which keeps no graph alive.
     return _changed(call, _name)
 
 

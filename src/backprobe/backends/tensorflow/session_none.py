@@ -1,4 +1,4 @@
-"""The gradients that ``tf.gradients`` returned as None, and why, according to the graph."""
+"""The gradients that ``tf.gradients`` returned as None, and the reasons according to the graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backprobe.record.training import ModuleRan, Training, Untrained
 
 
 def none_given(passes: Sequence[GraphPass], captures: Sequence[Capture]) -> tuple[NoneGiven, ...]:
-    """Each gradient that was None, by positions of captures."""
+    """Return each gradient that was None, by the positions of captures."""
     return tuple([one for call in passes if None in [*call.given] for one in _of_call(call, captures)])
 
 
@@ -68,7 +68,7 @@ def _why(
 
 
 def _cut(upstream: Upstream, operation: Any, places: Mapping[str, int]) -> CutOperation | None:
-    # An operation that lets nothing through, and the nearest of these values that flow into it.
+    # Return an operation that lets no gradient through, and the nearest of these values that flow into it.
     line = user_line(operation)
 
     def before(name: str) -> list[str]:
@@ -91,7 +91,7 @@ def _by(operation: Any) -> CutBy:
 
 
 def training(passes: Sequence[GraphPass], captures: Sequence[Capture]) -> Training | None:
-    """What happened to the Variables, if the program asked only for gradients of Variables."""
+    """Return the outcome for each Variable, if the program requested only gradients of Variables; None otherwise."""
     asked: dict[str, Any] = {}
     for call in passes:
         graph = PassValues(call.graph, call.outputs, frozenset())

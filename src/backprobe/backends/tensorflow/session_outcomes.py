@@ -1,4 +1,4 @@
-"""The outcome of each named value of a graph, from the gradients that the program let a session compute."""
+"""The outcome of each named value of a graph, from the gradients that the program computed in a session."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Fetched:
 
 
 def fetched(runs: Sequence[SessionRun]) -> list[Fetched]:
-    """What is known about each output, from the last run that took its gradients."""
+    """Return the calls and numbers for each output, from the last run that computed its gradients."""
     known: dict[Hashable, Fetched] = {}
     for run in runs:
         calls: dict[Hashable, list[int]] = {}
@@ -73,7 +73,9 @@ class PassValues(GraphValues):
 
 
 class PassRun(TensorflowGraphRun):
-    """One pass. ``named`` are the tensors that have names, by position, and ``gradients`` those that it returned."""
+    """One pass. ``named`` are the tensors that have names, by position. ``gradients`` are the gradients that the pass
+    returned.
+    """
 
     def __init__(self, one: Fetched, named: Sequence[Any], gradients: Sequence[Any]) -> None:
         graph = PassValues(one.calls[0].graph, one.outputs, one.run.fed)
@@ -85,7 +87,7 @@ class PassRun(TensorflowGraphRun):
         ]
 
     def _is_on_way(self, value: GraphValue) -> bool:
-        # Could a gradient arrive at it, whether or not the program asked for one?
+        # Could a gradient arrive at the value, whether or not the program requested it?
         is_floating = value.tensor.name in self.upstream.differentiated
         return value.tensor.name in self.one.found or (
             is_floating and self.upstream.leads_to(value.tensor, self.one.outputs)
@@ -111,7 +113,7 @@ class PassRun(TensorflowGraphRun):
         return GradStatus.NOT_CONNECTED, BESIDE if is_open else upstream.why_cut(value.tensor, self.graph.written_as)
 
     def _why_lost(self, part: str, name: str) -> Reason:
-        # Why there is no number for it.
+        # Return the reason why there is no number for a value.
         changing = {key: why for key, why in self.one.run.changing.items() if key.startswith(part)}
         operation = next((why for key, why in changing.items() if key.rpartition(" ")[2] == name), None)
         return Reason("not_fetched") if operation is None else Reason("not_run_again", {"operation": operation})
@@ -131,17 +133,17 @@ class PassRun(TensorflowGraphRun):
         )
 
     def order(self) -> list[int]:
-        """The positions of values with a gradient, in the order in which backward reaches them."""
+        """Return the positions of values with a gradient, in the order in which backward reaches them."""
         return [at for at in reversed(range(len(self.values))) if self.statuses[at][0] is GradStatus.OK]
 
 
 def _computed_from(gradients: Sequence[Any]) -> set[Any]:
-    # The operations that compute gradients the program took, and those computed from them.
+    # Return the operations that compute the program's own gradients, and all operations computed from them.
     made = tf.nest.flatten([one for one in gradients if one is not None], expand_composites=True)
     return reached([one.op for one in made], lambda operation: [t for o in operation.outputs for t in o.consumers()])
 
 
 def as_eager(number: Any) -> Any:
-    """An array as an eager tensor, even if the program is building a graph or has switched off eager execution."""
+    """Return an array as an eager tensor, even if the program is building a graph or has disabled eager execution."""
     with private.eagerly():
         return tf.constant(number)

@@ -1,6 +1,7 @@
-"""Local partials of a graph that the program has run. They are computed in a copy, because they need new operations.
+"""Local partials of a graph that the program has run. They need new operations, so they are computed in a copy of the
+graph.
 
-The copy has its own session, receives the same feeds, and its Variables get the values that they had.
+The copy has its own session and receives the same feeds. Its Variables get the values of the program's Variables.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ Made = tuple[Sequence[Outcome], PathSums | None]
 
 
 def with_partials(one: Fetched, named: Sequence[Any], outcomes: Sequence[Outcome], partials: bool | str) -> Made:
-    """The outcomes with what flows along each edge; unchanged if a second run would compute something else."""
+    """Return the outcomes with the contribution along each edge; unchanged if a second run would compute something
+    else.
+    """
     output = one.outputs[0]
     computed = behind(output.graph, one.outputs, one.run.fed, control=True).values()
     if len(one.outputs) > 1 or any(map(changes, computed)) or output.name not in one.grads:
@@ -75,6 +78,6 @@ def _assign(session: Any, copy: Any, values: Mapping[str, Any]) -> None:
 
 
 def moved(sums: PathSums, places: Sequence[int]) -> PathSums:
-    """The same sums with other positions."""
+    """Return the path sums with other positions."""
     worst = None if sums.worst_at is None else places[sums.worst_at]
     return replace(sums, worst_at=worst, unjudged_at=tuple([places[at] for at in sums.unjudged_at]))

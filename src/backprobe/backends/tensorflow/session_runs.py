@@ -1,7 +1,8 @@
-"""The session runs in which the program fetches gradients, and the numbers of named tensors in its graph.
+"""The session runs in which the program fetches gradients, and the numbers of named tensors in those graphs.
 
-What can be computed again without side effects is computed in a run of our own, before the program's run. Fetching more
-in the program's run would change the last bits of its results, since TensorFlow fuses what is not fetched.
+Tensors that can be computed again without side effects are fetched in a separate run before the program's run. Fetching
+them in the program's run would change the last bits of its results, because TensorFlow fuses operations that are not
+fetched.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from backprobe.backends.tensorflow.session_gradients import GraphPass
 from backprobe.record.graph import reached
 
 READING = frozenset({"VarHandleOp", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp"})
-"""Operations that TensorFlow counts as stateful but that only read."""
+"""Operations that TensorFlow counts as stateful, but that only read."""
 
 OF_ONE_RUN = ("TensorArray", "Stack")
-"""Prefixes of operations whose state ends with the run, such as that of a loop."""
+"""Prefixes of operations whose state ends with the run, such as the state of a loop."""
 
 GIVEN = ("fetches", "feed_dict", "options", "run_metadata")
 IN_PROGRAM, BESIDE = "program", "beside"
@@ -34,9 +35,9 @@ IN_PROGRAM, BESIDE = "program", "beside"
 
 @dataclass
 class SessionRun:
-    """What one run of the program revealed about its gradients: numbers by ``value`` or ``grad`` and a tensor's name.
+    """The numbers of one run of the program, by ``value`` or ``grad`` and a tensor's name.
 
-    ``changing`` names, for each tensor that was not fetched, the operation that would give other numbers, or have an
+    ``changing`` has, for each tensor that was not fetched, the operation that would give other numbers, or have a side
     effect, in a second run.
     """
 
@@ -45,16 +46,16 @@ class SessionRun:
     values: dict[str, Any] = field(default_factory=dict)
     grads: dict[int, dict[str, Any]] = field(default_factory=dict)  # by the number of the pass in ``passes``
     changing: dict[str, str] = field(default_factory=dict)
-    feeds: dict[str, Any] = field(default_factory=dict)  # what was fed, if it is kept
-    is_joined: bool = False  # were more tensors fetched in the program's own run?
+    feeds: dict[str, Any] = field(default_factory=dict)  # the fed values, if they are kept
+    is_joined: bool = False  # were further tensors fetched in the program's own run?
 
 
 @dataclass
 class FetchPlan:
     """The tensors to fetch, with keys as in ``SessionRun``.
 
-    ``own`` are for a run of our own. ``unread`` are those that need a Variable which the program's run does not read.
-    ``joined`` are those that only the program's own run can provide.
+    ``own`` are fetched in a separate run. ``unread`` are those of the separate run that need a Variable which the
+    program's run does not read. ``joined`` are those that only the program's run can provide.
     """
 
     own: dict[str, Any] = field(default_factory=dict)
@@ -63,14 +64,18 @@ class FetchPlan:
 
 
 class Fetchable:
-    """Which tensors of a graph can be fetched in addition to what a run of the program executes."""
+    """Decides which tensors of a graph can be fetched in addition to the operations that a run of the program
+    executes.
+    """
 
     def __init__(self, graph: Any, executed: Mapping[str, Any], fed: frozenset[str]) -> None:
         self.graph, self.executed, self.fed = graph, executed, fed
 
     @cached_property
     def changing(self) -> dict[Any, str]:
-        """The operations that draw or write, and all operations after them, each with the operation responsible."""
+        """The operations that draw random numbers or write, and all operations after them, each with the operation
+        responsible.
+        """
         found: dict[Any, str] = {}
         for operation in self.graph.get_operations():
             if changes(operation):
@@ -79,7 +84,9 @@ class Fetchable:
 
     @cached_property
     def lacking(self) -> set[Any]:
-        """The operations that need something which the program's run does not: a feed, or state."""
+        """The operations that need a fed value, or an operation with side effects, that the program's run does not
+        use.
+        """
         return self._after(
             [
                 operation
@@ -91,7 +98,9 @@ class Fetchable:
 
     @cached_property
     def reading(self) -> set[Any]:
-        """The operations that need a Variable which the program's run does not read, since it may have no value yet."""
+        """The operations that need a Variable which the program's run does not read. Such a Variable may have no value
+        yet.
+        """
         return self._after(
             [
                 operation
@@ -123,15 +132,17 @@ class Fetchable:
         return reached(operations, next_to)
 
     def is_there(self, tensor: Any) -> bool:
-        """Can it be fetched in the program's run, without needing anything more?"""
+        """Can the tensor be fetched in the program's run, without needing further feeds or state?"""
         return is_outside(self.graph, tensor.op) and (tensor.name in self.fed or tensor.op not in self.lacking)
 
     def why_once(self, tensor: Any) -> str | None:
-        """The operation because of which it cannot be computed again; None if it can."""
+        """Return the operation because of which the tensor cannot be computed again; None if it can."""
         return None if tensor.name in self.fed else self.changing.get(tensor.op)
 
     def read(self, tensor: Any) -> Any:
-        """The tensor that carries a value; for a Variable one that the run reads. None if there is none."""
+        """Return the tensor from which a value can be fetched. For a Variable it is one that the run reads, or None if
+        there is none.
+        """
         if tensor.dtype.base_dtype != tf.resource and tensor.op.type not in REFERENCES:
             return tensor
         reads = [one for one in self.takers[0].get(tensor.name, ()) if one.type in ("ReadVariableOp", "Identity")]
@@ -145,14 +156,14 @@ def is_read(operation: Any) -> bool:
 
 
 def changes(operation: Any) -> bool:
-    """Would a second run of it give other numbers, or have an effect?"""
+    """Would a second run of the operation give other numbers, or have a side effect?"""
     is_writing = any(one.dtype != one.dtype.base_dtype for one in operation.inputs) and operation.type != "Identity"
     is_kept = operation.op_def.is_stateful and not operation.type.startswith(OF_ONE_RUN)
     return (is_kept and not is_read(operation)) or is_writing
 
 
 class SessionRuns:
-    """The session runs in this thread, as one block sees them."""
+    """The session runs in this thread that one block observes."""
 
     def __init__(
         self,
@@ -190,7 +201,7 @@ class SessionRuns:
         return result
 
     def _known(self, graph: Any, given: Mapping[str, Any]) -> tuple[SessionRun, FetchPlan] | None:
-        # A run that takes gradients, and what can be fetched; None for any other run.
+        # Return a run that computes gradients, and what can be fetched in addition; None for any other run.
         passes = self.passes_of(graph)
         if not passes:
             return None
@@ -199,7 +210,7 @@ class SessionRuns:
             fetched = [
                 graph.as_graph_element(one) for one in tf.nest.flatten(given.get("fetches"), expand_composites=True)
             ]
-        except (TypeError, ValueError, KeyError):  # the program's own error, which it raises itself
+        except (TypeError, ValueError, KeyError):  # the program's own error, which its run raises
             return None
         executed = behind(graph, fetched, fed, control=True)
         taken = [one for one in passes if _is_run(one, executed)]
@@ -231,7 +242,7 @@ class SessionRuns:
     def _fetched(
         self, following: Callable[..., Any], session: Any, plans: Sequence[Mapping[str, Any]], given: Mapping[str, Any]
     ) -> dict[str, Any]:
-        # The numbers of the first plan that TensorFlow runs without an error; empty if there is none.
+        # Return the numbers of the first plan that TensorFlow runs without an error; empty if there is none.
         self.is_own = True
         try:
             for wanted in plans:
@@ -255,24 +266,24 @@ class SessionRuns:
 
 
 def _held(operation: Any) -> Any:
-    # The handle or reference of the Variable that an operation makes; None for any other operation.
+    # Return the handle or reference of the Variable that an operation creates; None for any other operation.
     return operation.outputs[0] if operation.type == "VarHandleOp" or operation.type in REFERENCES else None
 
 
 def _numbers(graph: Any, feeds: Mapping[Any, Any]) -> dict[str, Any]:
-    # Copies of what is fed, by the names of plain tensors, because the program may overwrite its arrays later.
+    # Return copies of the fed values, by the names of plain tensors. The program may overwrite its arrays later.
     plain = {graph.as_graph_element(key): value for key, value in feeds.items() if isinstance(key, str | tf.Tensor)}
     return {tensor.name: numpy.array(value, tensor.dtype.base_dtype.as_numpy_dtype) for tensor, value in plain.items()}
 
 
 def _fed(graph: Any, feeds: Mapping[Any, Any]) -> list[str]:
-    # The names of the tensors that are fed. A key for a sparse tensor feeds several.
+    # Return the names of the tensors that are fed. A key for a sparse tensor feeds several.
     parts = [part for key in feeds for part in tf.nest.flatten(key, expand_composites=True) if part is not None]
     return [graph.as_graph_element(part).name for part in parts]
 
 
 def _returned(graph: Any, wanted: Mapping[str, Any], fetches: Any, result: Any) -> dict[str, Any]:
-    # Those of these tensors that the program has fetched itself.
+    # Return those of these tensors that the program has fetched itself.
     if not wanted:
         return {}
     asked, given = tf.nest.flatten(fetches), tf.nest.flatten(result)
@@ -289,13 +300,13 @@ def _returned(graph: Any, wanted: Mapping[str, Any], fetches: Any, result: Any) 
 
 
 def _is_run(taken: GraphPass, executed: Mapping[str, Any]) -> bool:
-    # Does the run compute any of the gradients that a call returned?
+    # Does the run compute any of the gradients that a call of ``tf.gradients`` returned?
     given = tf.nest.flatten([one for one in taken.given if one is not None], expand_composites=True)
     return any(one.op.name in executed for one in given)
 
 
 def _dense(gradient: Any, like: Any) -> Any:
-    # A gradient as a new array; a sparse one is added up row by row.
+    # Return a gradient as a new array. The rows of a sparse gradient are summed.
     rows = getattr(gradient, "indices", None)
     if rows is None:
         return numpy.asarray(gradient)

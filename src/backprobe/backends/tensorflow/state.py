@@ -1,4 +1,6 @@
-"""State that a TensorFlow program changes: Variables, which are kept before they are written, and random numbers."""
+"""State that a TensorFlow program changes: Variables, whose values are saved before they are written, and random
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,13 @@ from backprobe.backends.tensorflow.tensors import is_tensor, read, variable_of
 
 
 class TensorflowState(State):
-    """TensorFlow's ``State``."""
+    """Implements ``State`` for TensorFlow."""
 
-    draws: bool | None = None  # does an operation draw random numbers? Unknown before the first run
+    draws: bool | None = None  # does an operation draw random numbers? None before the first run
 
     @cached_property
     def variables(self) -> Sequence[Any]:
-        """The Variables in what the program holds: layers, modules, optimizers and generators."""
+        """The Variables of the layers, modules, optimizers and generators that the program holds."""
         found = [variable for one in self.reached for variable in variables_in(one)]
         return [*{id(one): one for one in found}.values()]
 
@@ -37,7 +39,7 @@ class TensorflowState(State):
 
     def is_known(self, value: Any) -> bool:
         is_of_it = type(value).__module__.partition(".")[0] in ("tensorflow", "keras")
-        # layers and modules replace the containers assigned to them by their own
+        # layers and modules replace containers that are assigned to them by containers of their own
         return (is_of_it and not isinstance(value, list | dict | set)) or _has_parts(value)
 
     def further(self) -> Iterable[Any]:
@@ -78,19 +80,20 @@ def _has_parts(value: Any) -> bool:
 
 
 def _parts(one: Any) -> Sequence[Any]:
-    # A layer or module, with all layers or modules in it.
+    # Return a layer or module, with all layers or modules inside it.
     return [*one._flatten_layers()] if is_layer(one) else [one, *one.submodules]
 
 
 def keep(variable: Any, kept: Kept) -> None:
-    """Keep the value of a Variable."""
+    """Save the value of a Variable."""
     if is_tensor(variable) and kept.is_new(variable):
         value = private.unrecorded(read, variable)
         kept.undo.append(lambda: private.unrecorded(variable.assign, value))
 
 
 def _keep_trained(layer: Any, kept: Kept) -> None:
-    # Keep which parts of a layer are trainable; setting that on a layer changes its inner layers and Variables.
+    # Save which parts of a layer are trainable, because setting ``trainable`` on a layer also changes its inner layers
+    # and Variables.
     for owner in (*layer._flatten_layers(), *layer.variables):
         if kept.is_new(owner, "trained"):
             kept.undo.append(partial(_assign_trained, owner, vars(owner).get("_trainable")))
@@ -108,10 +111,10 @@ def _written(kept: Kept, following: Callable[..., Any], variable: Any, /, *args:
 
 
 def variables_in(one: Any) -> list[Any]:
-    """The Variables of a layer, module, optimizer or generator, or the Variable itself."""
+    """Return the Variables of a layer, module, optimizer or generator, or the Variable itself."""
     own = [one]
     if is_layer(one):
-        from backprobe.backends.tensorflow.guarded_calls import variables  # which imports Keras
+        from backprobe.backends.tensorflow.guarded_calls import variables  # imports Keras
 
         own = variables(one)
     elif isinstance(one, tf.random.Generator):

@@ -1,5 +1,5 @@
-"""The backward passes that a program runs with its own tapes: from which outputs, with what cotangents, and which
-counts.
+"""The backward passes that a program runs with its own tapes: their outputs and cotangents, and which pass is meant by
+default.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from backprobe.record.source import Source
 
 TARGETS, SOURCES = ("target",), ("sources", "source")  # argument names in the methods of tapes
 GRADIENT, COTANGENTS = "gradient", "output_gradients"
-MOST = 8  # outputs that are told apart
+MOST = 8  # the most outputs that are distinguished
 
 
 @dataclass(frozen=True)
 class GivenPass:
-    """A pass: its target tensors, their cotangents, its positions in the log, whether it asked only for gradients of
-    Variables, the line, and the tape's method.
+    """A backward pass of the program: its target tensors, their cotangents, its positions in the log, whether it
+    requested only gradients of Variables, its line, and the tape's method.
     """
 
     targets: Sequence[Any]
@@ -36,7 +36,7 @@ class GivenPass:
     method: str
 
     def asks_as(self, other: GivenPass) -> bool:
-        """Do both ask for derivatives of the same targets?"""
+        """Do both passes compute derivatives of the same targets?"""
         is_of_same = [*map(id, self.targets)] == [*map(id, other.targets)]
         return is_of_same and all(map(_is_same, self.cotangents, other.cotangents))
 
@@ -49,14 +49,14 @@ class GivenPass:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    # Are two cotangents equal? None stands for ones.
+    # Are two cotangents equal? None means ones.
     if one is other or one is None or other is None:
         return one is other
     return bool(one.shape == other.shape and (one.numpy() == other.numpy()).all())
 
 
 class TakenPasses:
-    """The passes of one block, in order."""
+    """The backward passes of one block, in order."""
 
     def __init__(self, log: OperationLog) -> None:
         self.log = log
@@ -72,7 +72,7 @@ class TakenPasses:
         *,
         counts: bool,
     ) -> None:
-        """A tape has run backward. Passes of the probe, and passes inside other passes, do not count."""
+        """Record that a tape has run backward. Passes of the probe, and passes inside other passes, do not count."""
         pairs = self._targets(method, args, kwargs) if counts else []
         sources = _named(args[1:2], kwargs, SOURCES)
         self.given.append(
@@ -89,14 +89,14 @@ class TakenPasses:
     def tell(
         self, useless: TensorflowUselessGradients, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any
     ) -> None:
-        """Report the latest pass, and the gradients that it returned, to what looks for useless gradients."""
+        """Report the latest pass, and the gradients that it returned, to the search for useless gradients."""
         given = self.given[-1]
         if given.targets and given.method == GRADIENT and tf.executing_eagerly():
             pairs = [*zip(given.targets, given.cotangents, strict=True)]
             useless.gave(pairs, _named(args[1:2], kwargs, SOURCES), gradients)
 
     def _targets(self, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-        # What is differentiated, each with its cotangent.
+        # Return the differentiated targets, each with its cotangent.
         targets = _named(args[:1], kwargs, TARGETS)
         seeds = _named(args[2:3] if method == GRADIENT else (), kwargs, (COTANGENTS,))
         seeds = seeds if len(seeds) == len(targets) else [None] * len(targets)
@@ -113,7 +113,7 @@ class TakenPasses:
         return any(position in given.positions for given in self.given)
 
     def targets(self) -> list[Any]:
-        """The targets of passes. With a gradient penalty, whose gradient flows into the loss, only the loss counts."""
+        """Return the targets of passes. If a gradient penalty flows into the loss, only the loss is returned."""
         found = {id(target): target for given in self.given for target in given.targets}
         positions = {self.log.position(number) for number in self.log.before(map(identity, found.values()))}
         inner = {
@@ -122,7 +122,7 @@ class TakenPasses:
         return [target for known, target in found.items() if known not in inner]
 
     def targets_of(self, values: Sequence[Any]) -> list[Any]:
-        """All targets of passes, if any of them is among these values: see ``Differentiator``."""
+        """Return all targets of passes, if any of them is among these values: see ``Differentiator``."""
         own = {id(one): one for given in self.outputs() for one in given.targets}
         numbers, last = set(map(identity, own.values())), identity(values[-1])
         if numbers.isdisjoint(map(identity, values)) or (last not in numbers and self._is_penalized(last)):
@@ -130,7 +130,7 @@ class TakenPasses:
         return list(own.values())
 
     def _is_penalized(self, number: int) -> bool:
-        # Is a value computed from gradients that the program took, and from more than the norms of Variables'
+        # Is a value computed from the program's own gradients, and also from values other than norms of Variables'
         # gradients?
         log = self.log
         others, own = log.back_to_gradients([number])
@@ -140,8 +140,8 @@ class TakenPasses:
         return bool(used) and not is_norm
 
     def outputs(self) -> list[GivenPass]:
-        """One pass for each output. For a loop that recomputes what it differentiates it is that of the last iteration;
-        if there are many outputs, the last one of each line.
+        """Return one pass for each output. If a loop recomputes its target, it is the pass of the last iteration. If
+        there are many outputs, it is the last one of each line.
         """
         found: list[GivenPass] = []
         for one in self.given:
@@ -150,15 +150,15 @@ class TakenPasses:
         return [*{one.line: one for one in found}.values()] if len(found) > MOST else found
 
     def _is_iteration(self, before: GivenPass, one: GivenPass) -> bool:
-        # Do these passes belong to two iterations, the second of which computed its targets after the first pass?
+        # Do these passes belong to two iterations, so that the second computed its targets after the first pass?
         made = (self.log.position(identity(target)) for target in one.targets)
         return before.line is not None and before.line == one.line and min(made) >= before.positions.stop
 
     def roots(self) -> list[Root]:
-        """Where a pass of each output starts.
+        """Return the root of a pass for each output.
 
-        If nothing is said, the gradients are those of the only output whose gradients are not used to compute another
-        one, such as the loss next to a penalty.
+        ``meant`` marks the default: the only output whose gradients are not used to compute another output, such as the
+        loss next to a penalty.
         """
         outer = set(map(id, self.targets()))
         outputs = self.outputs()
@@ -166,12 +166,12 @@ class TakenPasses:
         return [one.root(len(last) == 1 and one is last[0]) for one in outputs]
 
     def notes(self) -> list[Reason]:
-        """Notes that a reader of the gradients needs."""
+        """Return notes that a reader of the gradients needs."""
         rows = [one for one in self.outputs() if one.method != GRADIENT]
         is_row = any(target.shape.num_elements() != 1 for one in rows for target in one.targets)
         return [Reason("jacobian_summed", {"method": rows[0].method})] if is_row else []
 
 
 def _named(args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-    # The parts of an argument that is given by position or by name.
+    # Return the parts of an argument that is passed by position or by name.
     return list(tf.nest.flatten([*args, *(kwargs[name] for name in names if name in kwargs)]))

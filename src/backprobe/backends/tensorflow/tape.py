@@ -1,4 +1,4 @@
-"""Captures tensors while a program runs under a gradient tape, and collects what the tape returns."""
+"""Captures tensors while a program runs under a gradient tape, and collects the gradients that the tape returns."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from backprobe.record.source import Source
 
 
 class ProbeTape(tf.GradientTape):  # type: ignore[misc]  # TensorFlow has no types
-    """A probe's tape, recognisable by its class."""
+    """The gradient tape of a probe. Its class distinguishes it from the program's tapes."""
 
 
 class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
-    """TensorFlow's ``Tape``."""
+    """Implements ``Tape`` for TensorFlow."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -59,7 +59,9 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
 
     @property
     def partly_tensors(self) -> tuple[type, ...]:
-        """Variables, which have no numbers of their own in a graph. Keras may be imported at any time."""
+        """Types of Variables, because a Variable has no numbers while a graph is built. Keras may be imported at any
+        time.
+        """
         return tensors.VARIABLE, *filter(None, [getattr(sys.modules.get("keras"), "Variable", None)])
 
     def is_tensor(self, value: Any) -> bool:
@@ -75,12 +77,12 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
     def is_differentiated(self, value: Any) -> bool:
         variable = variable_of(value)
         if variable is not None:
-            # Keras freezes its own Variable but not the one inside it, so a tape still follows that
+            # Keras freezes its own Variable but not the tf.Variable inside it, so a tape still watches the inner one
             return bool(value.trainable and variable.trainable) and is_differentiable(variable)
         return is_eager(value) and is_differentiable(value) and self.log.carries(value)
 
     def version(self, tensor: Any) -> int:
-        """How often a Variable was written; 0 for tensors."""
+        """Return how often a Variable was written; 0 for tensors."""
         variable = None if type(tensor) is private.EagerTensor else variable_of(tensor)
         if variable is None:
             return 0
@@ -118,7 +120,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         return capture
 
     def read_unseen(self, variable: Any) -> Any:
-        """The value of a Variable, read without the tape or the log noticing."""
+        """Return the value of a Variable, read without being recorded by the tape or the log."""
         was_muted, self.log.is_muted = self.log.is_muted, True
         try:
             return private.unrecorded(read, variable)
@@ -143,7 +145,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         return GradStatus.FROZEN, Reason("frozen")
 
     def unnamed(self, captures: Sequence[Capture]) -> list[tuple[str, Capture, int]]:
-        """The trainable Variables that the program read, each in the versions that were read."""
+        """Return the trainable Variables that the program read, each in the versions that were read."""
         known = {capture.key for capture in captures if capture.is_variable}
         made = [self.log.made_at(capture.number) for capture in captures]
         found = []
@@ -162,7 +164,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
     def _tap(self, value: Any) -> Any:
         return self.taps.tap(value) if is_eager(value) and self.is_differentiated(value) else value
 
-    # calls and their writes: the log tells which Variables were written
+    # calls and their writes: the log knows which Variables were written
 
     def effect(self, function: Any, flagged: bool) -> Effect:
         return Effect.UNKNOWN
@@ -208,7 +210,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
             for dtype, place in read
         ]
 
-    compiled_by = ""  # the library that compiled a training step, inside which nothing is visible
+    compiled_by = ""  # the library that compiled a training step, inside which nothing can be observed
     counts = False  # see ``Differentiator``
     why_not: Reason | None = Reason("backward_unfinished")  # why backward has not run
 
@@ -233,7 +235,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
 
     @contextmanager
     def recorded(self) -> Iterator[Any]:
-        """What runs inside this context is recorded by the gradient tape and the log."""
+        """Inside this context operations are recorded by the gradient tape and the log."""
         with (
             hearing_operations(self.log.operation, self.log.recorded, self.log.left),
             listening(*private.CALLED_FUNCTION, self._calling),
@@ -244,12 +246,13 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
 
     @property
     def is_asked_again(self) -> bool:
-        """May the gradient tape be asked for gradients more than once?"""
+        """May the gradient tape have to compute gradients more than once?"""
         return bool(self.options.partials or self.options.several)
 
     def _calling(self, following: Callable[..., Any], function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        # TensorFlow cannot differentiate some compiled functions, such as one that draws from an iterator, and finds
-        # that out before running them under a recording tape. Such a function runs without a tape then.
+        # Call a compiled function. TensorFlow cannot differentiate some of them, such as one that draws from an
+        # iterator. It raises LookupError before it runs such a function under a recording tape; then the function is
+        # run without a tape.
         try:
             return following(function, *args, **kwargs)
         except LookupError:
@@ -259,13 +262,13 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
             return following(function, *args, **kwargs)
 
     def settle(self, captures: Sequence[Capture]) -> None:
-        """The program has ended: find out what compiled functions have written."""
+        """Find the Variables that compiled functions have written, after the program has ended."""
         for capture in captures:
             if capture.is_variable:
                 self.version(capture.source)
 
     def release(self) -> None:
-        """Release everything."""
+        """Release all tensors and tapes."""
         self.log = OperationLog()
         self.taps = Taps()
         self.latest.clear()
@@ -274,5 +277,5 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
 
 
 def _equal(a: Any, b: Any) -> bool:
-    # Equal bit for bit.
+    # Are two tensors equal bit for bit?
     return bool(a.numpy().tobytes() == b.numpy().tobytes())

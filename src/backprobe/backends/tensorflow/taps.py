@@ -1,4 +1,6 @@
-"""Identity operations that can block a gradient. Local partials need them, because a tape cannot be told to stop."""
+"""Identity operations that can block a gradient. Local partials need them, because a tape itself cannot stop at a
+tensor.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,16 @@ from backprobe.backends.tensorflow import private
 
 
 class Taps:
-    """The identities of one run. Nothing flows back through those that are stopped."""
+    """The identity operations of one run. No gradient flows through those in ``stopped``."""
 
     def __init__(self) -> None:
         self.made: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.stopped: frozenset[int] = frozenset()
 
     def tap(self, tensor: Any) -> Any:
-        """What the program uses in place of this tensor: always the same tensor. A tap stands for itself."""
+        """Return the tensor that the program uses instead of this one. It is always the same, and a tap is returned
+        unchanged.
+        """
         number = private.identity_of(tensor)
         known = self.made.get(number)
         if known is not None or private.is_stopped():
@@ -27,7 +31,7 @@ class Taps:
 
         @tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow has no types
         def tapped(value: Any) -> Any:
-            # None instead of zeros: zeros times an infinite derivative would be NaN
+            # None instead of zeros, because zeros times an infinite derivative would be NaN
             return value, lambda gradient: None if own[0] in self.stopped else gradient
 
         tap = tapped(tensor)

@@ -1,4 +1,4 @@
-"""TensorFlow's tensors and Variables: recognising them, which can be differentiated, and their description."""
+"""Recognises and describes tensors and Variables of TensorFlow, and decides which can be differentiated."""
 
 from __future__ import annotations
 
@@ -15,33 +15,35 @@ DIFFERENTIABLE = frozenset({tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.
 """The dtypes for which TensorFlow has derivatives."""
 
 NUMBERS_DIFFERENTIABLE = frozenset(dtype.as_datatype_enum for dtype in DIFFERENTIABLE)
-"""The same as numbers, which eager tensors also have: dtypes are hashed and compared in Python."""
+"""TensorFlow's enum values of these dtypes, which eager tensors also provide. Comparing them is faster, because dtypes
+are hashed and compared in Python.
+"""
 
 VARIABLE = tf.Variable
 
 
 def is_eager(value: Any) -> bool:
-    """Is it a tensor that has numbers, rather than a part of a graph?"""
+    """Is the value a tensor that has numbers, rather than a part of a graph?"""
     return type(value) is private.EagerTensor or (isinstance(value, tf.Tensor) and not tf.is_symbolic_tensor(value))
 
 
 def variable_of(value: Any) -> Any:
-    """The ``tf.Variable`` behind a Variable of TensorFlow or Keras; None for anything else."""
+    """Return the ``tf.Variable`` inside a Variable of TensorFlow or Keras; None for any other value."""
     kind = type(value)
     if kind is private.EagerTensor:
         return None
-    if VARIABLE in kind.__mro__:  # isinstance would ask its metaclass, in Python
+    if VARIABLE in kind.__mro__:  # isinstance would call the metaclass, in Python
         return value
     keras = sys.modules.get("keras")
     of_keras = getattr(keras, "Variable", None)
     if of_keras is not None and isinstance(value, of_keras):
-        held = value._value  # the Variable itself: ``value`` would be cast under mixed precision
+        held = value._value  # not ``value``, which would be cast under mixed precision
         return held if VARIABLE in type(held).__mro__ else None
     return None
 
 
 def plain(value: Any) -> Any:
-    """A tensor itself, or the ``tf.Variable`` behind a Variable; None for anything else."""
+    """Return a tensor itself, or the ``tf.Variable`` inside a Variable; None for any other value."""
     return value if isinstance(value, tf.Tensor) else variable_of(value)
 
 
@@ -50,17 +52,17 @@ OPENED = {
     tf.IndexedSlices: ("values", "indices"),
     tf.RaggedTensor: ("flat_values",),
 }
-"""Sparse and ragged tensors, and the fields that hold their tensors."""
+"""The types of sparse and ragged tensors, and the fields that hold their tensors."""
 
 
 def opened(value: Any) -> Any:
-    """A sparse or ragged tensor as a dictionary of tensors; anything else unchanged."""
+    """Return a sparse or ragged tensor as a dictionary of tensors; any other value is returned unchanged."""
     return {name: getattr(value, name) for name in OPENED[type(value)]} if type(value) in OPENED else value
 
 
 def is_tensor(value: Any) -> bool:
-    """Is it a tensor or Variable that has numbers? One in a graph has numbers only in sessions, and reading it would
-    add an operation to the graph.
+    """Is the value a tensor or Variable that has numbers? In a graph it has numbers only inside sessions, and reading
+    it would add an operation to the graph.
     """
     if is_eager(value):
         return True
@@ -69,7 +71,9 @@ def is_tensor(value: Any) -> bool:
 
 
 def in_session(value: Any) -> Any:
-    """The tensor of a session's graph that a value is, or the handle of a Variable there; None for any other value."""
+    """Return the tensor if the value is a tensor of a session's graph, or the handle if it is a Variable there; None
+    otherwise.
+    """
     variable = None if type(value) is private.SymbolicTensor else variable_of(value)
     tensor = value if variable is None else private.handle_of(variable)
     is_symbolic = type(tensor) is private.SymbolicTensor
@@ -77,18 +81,18 @@ def in_session(value: Any) -> Any:
 
 
 def identity(value: Any) -> int:
-    """The number of a tensor, or of the handle that all Python objects of a Variable share."""
+    """Return the number of a tensor, or of the handle that all Python objects of a Variable share."""
     variable = variable_of(value)
     return private.identity_of(value if variable is None else private.handle_of(variable))
 
 
 def read(variable: Any) -> Any:
-    """The current value of a Variable, unaffected by later writes. A tape does not notice."""
+    """Return the current value of a Variable, unaffected by later writes. A tape does not record this read."""
     return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
 
 
 def describe(tensor: Any) -> Description:
-    """The shape, the dtype's name, and the device without its job and task.
+    """Return the shape, the dtype's name, and the device without its job and task.
 
     >>> describe(tf.zeros((2, 3)))
     Description(shape=(2, 3), dtype='float32', device='cpu:0')
@@ -97,7 +101,7 @@ def describe(tensor: Any) -> Description:
     if type(held) is private.EagerTensor:
         shape, name = private.shape_of(held), dtype_name(private.dtype_number(held))
     else:
-        shape = tuple(held.shape) if held.shape.is_fully_defined() else None  # a graph may leave it open
+        shape = tuple(held.shape) if held.shape.is_fully_defined() else None  # in a graph the shape may be unknown
         name = held.dtype.base_dtype.name
     return Description(shape, name, _device_name(held.device))
 
@@ -113,7 +117,7 @@ def _device_name(device: str) -> str | None:
 
 
 def is_zero(gradient: Any) -> bool:
-    """Does it have numbers, all of which are 0? No operation runs to find out."""
+    """Does the gradient have numbers, all of which are 0? No operation is run for this test."""
     return _any(gradient) is False
 
 
@@ -122,7 +126,7 @@ def is_other_than_zero(gradient: Any) -> bool:
 
 
 def _any(gradient: Any) -> bool | None:
-    # Is any of its numbers not 0? None if it has none, or if they are not available.
+    # Is any number other than 0? None if there are no numbers, or if they are not available.
     held = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
     return bool(held.numpy().any()) if is_eager(held) and held.shape.num_elements() else None
 

@@ -1,4 +1,4 @@
-"""Functions traced before a watch began. Their graphs do not contain the watch, and run on without it."""
+"""Functions traced before a watch began. Their graphs do not contain the watch's operations, and run without them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ from backprobe.backends.tensorflow.tensors import identity
 
 
 class TracedBefore:
-    """The functions that ran in a step with a part of the model, and were traced before this object was created."""
+    """The functions that ran with a part of the model in the current step, and were traced before this object was
+    created.
+    """
 
     def __init__(self) -> None:
         self.first = private.graph_number(tf.Graph())
         self.ran: dict[int, Any] = {}  # by id: functions that train
-        self.others = Seen()  # functions that did not when they last ran
+        self.others = Seen()  # functions that did not train when they last ran
 
     def listening(self, ran: Callable[[Any], None]) -> AbstractContextManager[None]:
-        """Inside this context calls are observed; ``ran`` is called after one of such a function."""
+        """Inside this context calls are observed. ``ran`` is called after a call of a function that was traced before
+        and trains.
+        """
 
         def called(following: Callable[..., Any], function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
             if private.graph_number(function.graph) >= self.first:
@@ -39,13 +43,15 @@ class TracedBefore:
         return listening(*private.CALLED_FUNCTION, called)
 
     def _is_training(self, function: Any, captured: Any) -> bool:
-        # Did a tape follow this call, or is there a tape in the function?
+        # Did a tape record this call, or does the function contain a tape?
         if id(function) in self.ran or private.is_followed_by_a_tape(*captured):
             return True
         return function not in self.others and private.has_gradients(function.graph)
 
     def around(self, parts: Mapping[str, Any]) -> tuple[str, str] | None:
-        """A function that ran with one of these layers, and the layer's path."""
+        """Return the name of a function that ran with one of these layers, and the layer's path; None if there is
+        none.
+        """
         for function in self.ran.values():
             held = {
                 private.identity_of(one)

@@ -1,4 +1,4 @@
-"""Names of Variables in the program: the local variable that holds the model, and the path in it."""
+"""Names of Variables in the program: the local variable that holds the model, and the path inside the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ Owned = tuple[str, str, str, tuple[int, ...]]
 
 
 def owned_by_layers() -> dict[int, Owned]:
-    """The Variables that local variables of running functions hold, directly or in models, by id."""
+    """Return, by id, the names of the Variables that local variables of running functions hold, directly or in
+    models.
+    """
     found: dict[int, Owned] = {}
     for name, value in _variables():
         if is_layer(value):
@@ -32,7 +34,8 @@ def owned_by_layers() -> dict[int, Owned]:
 
 
 def _variables() -> Iterator[tuple[str, Any]]:
-    # The innermost function comes last, so its name for a model wins over those of its callers.
+    # Yield the names and values of variables. The innermost function comes last, so its name for a model has priority
+    # over those of its callers.
     for frame in reversed([*users_frames(sys._getframe(1))]):
         held = [*variables_in(frame).items()]
         forget(frame)
@@ -43,7 +46,7 @@ def _variables() -> Iterator[tuple[str, Any]]:
 
 
 def _of_layer(name: str, layer: Any) -> dict[int, Owned]:
-    from backprobe.backends.tensorflow.model_plans import structure_of  # which imports Keras
+    from backprobe.backends.tensorflow.model_plans import structure_of  # imports Keras
 
     structure, found = structure_of(layer), dict[int, Owned]()
     kinds = dict(structure.modules)
@@ -52,7 +55,7 @@ def _of_layer(name: str, layer: Any) -> dict[int, Owned]:
         holder = path.rpartition(".")[0]
         module = kinds.get(holder)
         if module is None or type(module).__module__.partition(".")[0] != "keras":
-            found[own] = f"{name}.{path}", "", "", ()  # such a layer may run without reading what it holds
+            found[own] = f"{name}.{path}", "", "", ()  # such a layer may run without reading its Variables
             continue
         beside = tuple(other for place, other in places.items() if place.rpartition(".")[0] == holder)
         found[own] = f"{name}.{path}", f"{name}.{holder}" if holder else name, type(module).__name__, beside

@@ -1,4 +1,4 @@
-"""Runs a program in eager TensorFlow again for trials."""
+"""Runs a program again for trials, in eager TensorFlow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backprobe.record.containers import leaves
 
 
 class TensorflowTrials(Trials):
-    """TensorFlow's ``Trials``."""
+    """Implements ``Trials`` for TensorFlow."""
 
     def given(self, leaf: Any) -> Any:
         if isinstance(leaf, numpy.ndarray | numpy.generic) and leaf.dtype.kind in "iubfcV":
@@ -44,5 +44,5 @@ class TensorflowTrials(Trials):
 
 
 def floating(result: Any) -> list[Any]:
-    """The floating-point tensors in what a program returned."""
+    """Return the floating-point tensors in the value that a program returned."""
     return [leaf for _, leaf in leaves(result) if is_eager(leaf) and leaf.dtype.is_floating]

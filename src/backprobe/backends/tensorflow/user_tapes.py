@@ -1,4 +1,6 @@
-"""Gradients that the program asks its own tapes for, and why some are None: a tape sees only what runs inside it."""
+"""The gradients that the program computes with its own tapes, and why some are None: a tape records only what runs
+inside it.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,16 @@ from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 from backprobe.record.training import ModuleRan, Training, Untrained
 
-MOST = 8  # values that are computed from one Variable
+MOST = 8  # the most values that are reported as computed from one Variable
 
 Why = tuple[WhyNone, tuple[int, ...], tuple[Severed, ...]]
 
 
 @dataclass
 class RecordedSpans:
-    """What one tape has seen: the spans of the log during which it recorded, and what the program let it watch."""
+    """The facts about one tape: the ranges of the log during which it recorded, and the tensors that the program let it
+    watch.
+    """
 
     spans: list[tuple[float, float]] = field(default_factory=list)
     watched: dict[int, int] = field(default_factory=dict)  # by number: the position in the log of the first watch
@@ -45,7 +49,7 @@ class RecordedSpans:
 
 @dataclass(frozen=True)
 class AskedOfTape:
-    """A gradient that was asked for and is None: of which value, at which line, and why."""
+    """A gradient that the program computed and that is None: the value, the line, and the reason."""
 
     number: int
     version: int
@@ -67,26 +71,27 @@ class UserTapes:
         self.began = private.next_identity()
         self.tapes: WeakKeyDictionary[Any, RecordedSpans] = WeakKeyDictionary()
         self.asked: list[AskedOfTape] = []
-        self.trained: dict[int, bool] = {}  # for each Variable whose gradient was asked for: has one arrived?
-        self.owned: dict[int, Owned] = {}  # the program's names of those for which none arrived
+        self.trained: dict[int, bool] = {}  # for each Variable whose gradient was computed: was any gradient not None?
+        self.owned: dict[int, Owned] = {}  # the program's names of Variables whose gradients were all None
         self.zero: dict[int, Any] = {}  # Variables whose gradients were exactly 0, as long as all are
         self.has_moving = False  # has any Variable received a nonzero gradient?
         self.zero_at: Source | None = None
 
     @property
     def listeners(self) -> dict[str, Callable[..., Any]]:
-        """Listeners to the methods of tapes, which tell when a tape records and what it watches."""
+        """The listeners to the methods of tapes that begin and end recording, and watch tensors."""
         return {private.PUSH: self._pushing, private.POP: self._popping, "watch": self._watching}
 
     def _of(self, tape: Any) -> RecordedSpans:
-        # What is known of a tape. One that was recording before the block is taken to have recorded all of it.
+        # Return the facts about a tape. If it was recording before the block, it is assumed to have recorded everything
+        # before.
         if tape not in self.tapes:
             self.tapes[tape] = RecordedSpans([(-1, math.inf)] if private.records(tape) else [])
         return self.tapes[tape]
 
     def is_recorded(self, tape: Any, own: Any) -> bool:
-        """Does another tape of the program record what this one computes, as for a penalty? ``own`` is the probe's
-        tape.
+        """Does another tape of the program record this tape's gradients, as for a gradient penalty? ``own`` is the
+        probe's tape.
         """
         others = [known.spans for one, known in self.tapes.items() if one is not tape and one is not own]
         return any(spans and spans[-1][1] == math.inf for spans in others)
@@ -113,7 +118,7 @@ class UserTapes:
                 self.watched(tape, one)
 
     def given(self, tape: Any, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any) -> None:
-        """A tape has returned these gradients. For each None, note why."""
+        """Called when a tape has returned these gradients. Records the reason for each None."""
         target, sources = [*args, *(kwargs[name] for name in ("target", "sources", "source") if name in kwargs)][:2]
         is_filled = any(map(_is_filling, (*args[2:], *kwargs.values())))
         came = [*zip(tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=False)]
@@ -166,15 +171,16 @@ class UserTapes:
                     self._look_at(source, gradient)
 
     def _look_at(self, source: Any, gradient: Any) -> None:
-        # Remember a gradient of 0. It means nothing for a training unless all are 0, so the first other one ends this.
+        # Remember a gradient that is 0. Zeros are reported only if all gradients of a training are 0, so the first
+        # nonzero one ends this.
         with self.log.muted():
             self.has_moving = not is_zero(gradient)
         self.zero[identity(source)] = source
         self.zero_at = self.zero_at or users_line(sys._getframe(1))
 
     def zeros(self) -> list[Reason]:
-        """A note if the gradients of all Variables were exactly 0, each time the program asked."""
-        is_said = any(one.why is WhyNone.ZERO for one in self.asked)  # reported at the line that gives zeros
+        """Return a note if the gradients of all Variables were exactly 0 in every call of the program's tapes."""
+        is_said = any(one.why is WhyNone.ZERO for one in self.asked)  # already reported at the line that causes it
         is_all = self.zero and not (self.has_moving or is_said) and self.zero.keys() == self.trained.keys()
         if not is_all:
             return []
@@ -182,7 +188,7 @@ class UserTapes:
         return [all_zero([*map(self._label, self.zero.values())], self.zero_at)]
 
     def _label(self, value: Any) -> str:
-        # The name of a value: the program's, or else TensorFlow's or Keras's.
+        # Return the name of a value in the program, or else TensorFlow's or Keras's name.
         if identity(value) in self.owned:
             return self.owned[identity(value)][0]
         variable = variable_of(value)
@@ -191,13 +197,13 @@ class UserTapes:
         return f"a tensor of shape {describe(value).shape}"
 
     def name(self, value: Any) -> str:
-        """The name of a Variable."""
+        """Return the name of a Variable."""
         if identity(value) not in self.owned:
             self.owned |= owned_by_layers()
         return self._label(value)
 
     def training(self, captures: Sequence[Capture]) -> Training | None:
-        """What happened to the Variables whose gradients the program asked for; None if it asked for none."""
+        """Return the outcome for each Variable whose gradient the program computed; None if it computed none."""
         lacking = [one for one in self.asked if one.number in self.trained and not self.trained[one.number]]
         each = {one.number: one for one in lacking}.values()
         if not self.trained:
@@ -218,7 +224,7 @@ class UserTapes:
         return Untrained(name, module, kind, ModuleRan.NEVER_READ if is_called or not module else ModuleRan.NOT_CALLED)
 
     def _carriers(self, number: int, captures: Sequence[Capture]) -> tuple[int, ...]:
-        # The captures that are computed from a Variable, nearest to it.
+        # Return the captures that are computed from a Variable, and from no other of these captures.
         from_it = {
             at
             for at, capture in enumerate(captures)
@@ -231,7 +237,7 @@ class UserTapes:
         return tuple(sorted(from_it - far))[:MOST]
 
     def none_given(self, captures: Sequence[Capture]) -> tuple[NoneGiven, ...]:
-        """The gradients that did not arrive, by positions of captures."""
+        """Return the gradients that were None, by positions of captures."""
         versions: dict[int, dict[int, int]] = {}
         for at, capture in enumerate(captures):
             versions.setdefault(capture.number, {}).setdefault(capture.version, at)
@@ -239,7 +245,7 @@ class UserTapes:
 
         def cut(one: Severed, of: int) -> CutOperation | None:
             found = {at for number in one.inputs for at in self.log.nearest(number, recorded)}
-            # without data that flows in beside it
+            # without other data that flows into the operation
             found = {at for at in found if of in self.log.before([captures[at].number])}
             line = one.source
             return None if line is None else CutOperation(one.operation, one.by, one.dtype, line, tuple(sorted(found)))
@@ -266,7 +272,7 @@ class UserTapes:
 
 
 class _Way:
-    # The path from sources to targets according to the log, and which parts of it a tape has seen.
+    # The path from sources to targets according to the log, and the parts of the path that a tape has recorded.
     def __init__(
         self, log: OperationLog, tape: RecordedSpans, targets: set[int], began: int, watched: Mapping[int, int]
     ) -> None:
@@ -275,8 +281,8 @@ class _Way:
         self.order = sorted(self.before, key=lambda number: self.before[number][0])
 
     def why(self, source: Any, watches_variables: bool) -> Why:
-        # Why a tape returned None for a source, and what on the path from it the tape has not seen or lets no gradient
-        # through.
+        # Return why a tape returned None for a source, and the values on its path that the tape has not recorded, or
+        # the operations that block the gradient.
         number, variable = identity(source), variable_of(source)
         if not is_differentiable(source if variable is None else variable):
             return WhyNone.NOT_FLOAT, (), ()
@@ -314,34 +320,35 @@ class _Way:
         return (WhyNone.OUTSIDE if last else WhyNone.UNKNOWN), tuple(last), ()
 
     def cuts(self, number: int) -> tuple[Severed, ...]:
-        """The operations on the path from a source to the targets that ran while the tape recorded and let no gradient
-        through; empty if some path is open.
+        """Return the operations on the path from a source to the targets that the tape recorded and that let no
+        gradient through; empty if the gradient can flow on some path.
         """
         if number in self.before:
             return self._from_source(number, self._closing(number, self.log.cuts.closed))
         return self._from_source(number, self.log.cuts.severed_behind(self.targets))
 
     def zeros(self, number: int) -> tuple[Severed, ...]:
-        # The operations with a derivative of 0 on the path from a source whose gradient is zeros; empty if some path
+        # Return the operations with derivative 0 on the path from a source whose gradient is zero; empty if some path
         # avoids them.
         cuts = self.log.cuts
         found = self._from_source(number, self._closing(number, {**cuts.closed, **cuts.zero}))
         return found if any(severed in cuts.zero.values() for severed in found) else ()
 
     def _closing(self, number: int, closed: Mapping[Edge, Severed]) -> list[Severed]:
-        # What closes the paths from a source to the targets, if all of them are closed by these edges.
+        # Return the operations at these edges, if the edges close all paths from a source to the targets; otherwise
+        # empty.
         inputs = self.log.inputs
         behind = reached(self.targets, lambda each: [one for one in inputs(each) if (each, one) not in closed])
         edges = [(each, one) for each in sorted(behind) for one in inputs(each)]
         return [] if number in behind else [closed[edge] for edge in edges if edge in closed]
 
     def _from_source(self, number: int, cuts: Sequence[Severed]) -> tuple[Severed, ...]:
-        # The cuts that the tape has seen and to which the source leads.
+        # Return the cuts that the tape has recorded and to which the source leads.
         found = dict.fromkeys(severed for severed in cuts if self.tape.has(severed.position))
         return tuple(severed for severed in found if number in self.log.before(severed.inputs))
 
     def _from(self, number: int) -> set[int]:
-        # What is computed from a source, on the way to the targets.
+        # Return the values that are computed from a source, on the path to the targets.
         found = {number}
         for each in self.order:
             if not found.isdisjoint(self.before[each][1]):
@@ -358,10 +365,10 @@ class _Way:
 
 
 def _is_filling(option: Any) -> bool:
-    # Does this option of ``gradient`` return zeros for what is not connected?
+    # Does this option of ``gradient`` return zeros for values that are not connected?
     return option is tf.UnconnectedGradients.ZERO or (isinstance(option, str) and option == "zero")
 
 
 def _nearest(versions: Mapping[int, int], version: int) -> int | None:
-    # The capture of a version, or of the last captured version before it.
+    # Return the capture of a version, or of the last captured version before it.
     return versions[max((one for one in versions if one <= version), default=min(versions))] if versions else None

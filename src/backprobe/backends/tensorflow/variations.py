@@ -1,4 +1,4 @@
-"""Variations of TensorFlow's tensors, Variables and Keras models."""
+"""Varies TensorFlow's tensors, Variables and Keras models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from backprobe.errors import Unsupported
 
 
 class TensorflowVariations(Variations):
-    """TensorFlow's ``Variations``. A Variable, including a model's, holds other numbers until it is restored."""
+    """Implements ``Variations`` for TensorFlow. A Variable, including those of a model, holds other numbers until it is
+    restored.
+    """
 
     def varied(self, value: Any, variation: Variation, number: int, undo: list[Callable[[], None]]) -> Any:
         if is_layer(value):

@@ -1,4 +1,4 @@
-"""Per-sample gradients in TensorFlow: ``tf.vectorized_map`` of a gradient tape."""
+"""Per-sample gradients in TensorFlow, by ``tf.vectorized_map`` of a gradient tape."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backprobe.backends.vectorized import Gradients, SampleProgram, Vectorized
 
 
 class TensorflowVectorized(Vectorized):
-    """TensorFlow's ``Vectorized``."""
+    """Implements ``Vectorized`` for TensorFlow."""
 
     title = "tf.vectorized_map"
 
@@ -80,18 +80,18 @@ class TensorflowVectorized(Vectorized):
 
 
 def _rows(gradients: Any) -> Any:
-    # One row for each sample, in a dtype that is wide enough for adding up.
+    # Return one row for each sample, in a dtype that is wide enough for summing.
     rows = tf.reshape(gradients, [len(gradients), -1])
     return tf.cast(rows, tf.float32) if rows.dtype in (tf.float16, tf.bfloat16) else rows
 
 
 def _identity(value: Any) -> int:
-    # An id, because symbolic tensors have no number of their own.
+    # Return an id as the identity, because symbolic tensors have no number.
     return id(value) if isinstance(value, tf.Tensor) and tf.is_symbolic_tensor(value) else tensors.identity(value)
 
 
 class SymbolicTape(TensorflowTape):
-    """The tape of a program that ``tf.vectorized_map`` traces: its tensors are symbols without numbers."""
+    """The tape of a program that ``tf.vectorized_map`` traces. Its tensors are symbols without numbers."""
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, tf.Tensor) or tensors.is_tensor(value)

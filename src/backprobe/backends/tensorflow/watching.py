@@ -1,7 +1,7 @@
 """Watches a Keras model while it trains: eagerly, in a ``tf.function``, and in ``fit``.
 
-Layers are observed where their class is called. Eagerly, what they return is measured at once. In a graph, the
-statistics become part of the graph and go into Variables of ours that ``run.step()`` reads.
+Layers are observed where their class is called. In eager mode their results are measured immediately. In a graph, the
+statistics become part of the graph and are stored in separate Variables, which ``run.step()`` reads.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from backprobe.record.statistics import NOTHING, Row, measured
 OPTIMIZER = Option(
     "optimizer", keras.optimizers.Optimizer, None, "model.optimizer", says="an optimizer of Keras, or several"
 )
-ADDED = 8  # columns of a row that are added up; the last two are extremes
+ADDED = 8  # the columns of a row that are summed; the last two are minimum and maximum
 
 
 class TensorflowWatching(ModelWatching):
-    """TensorFlow's ``Watching``."""
+    """Implements ``Watching`` for TensorFlow."""
 
     def __init__(self, model: Any, options: WatchOptions, listener: StepListener, asked: str) -> None:
         _refuse_others(options, asked)
@@ -53,8 +53,8 @@ class TensorflowWatching(ModelWatching):
         names = [quote_path(path) for path, _ in self.structure.modules]
         if all(getattr(part, "built", True) for part, _ in self.known.values()):
             self.selection.check(names, [*self.variables.values()], type(model).__name__)
-        self.rows: dict[int, Any] = {}  # by place: Variables for what runs in a graph
-        self.trained: set[int] = set()  # places that only a gradient fills
+        self.rows: dict[int, Any] = {}  # by place: Variables for rows that are computed in a graph
+        self.trained: set[int] = set()  # places of rows that only a gradient fills
         self.is_measured = tf.Variable(True, trainable=False)
         self.has_graph = False
         self.heard: set[str] = set()  # paths of layers that were called while a tape recorded
@@ -62,13 +62,13 @@ class TensorflowWatching(ModelWatching):
         self.installed = ExitStack()
 
     def _look(self) -> None:
-        # Walk the model again, because layers and Variables are also created when it first runs.
+        # Search the model again, because layers and Variables may be created when it first runs.
         self.structure = structure_of(self.model)
         self.known = {key: (module, self._chosen(paths)) for key, (module, paths) in self.structure.known.items()}
         self.variables = {identity(one): quote_path(path) for path, one in reversed(self.structure.variables)}
 
     def _chosen(self, paths: Sequence[str]) -> str:
-        # The first selected path of a layer that has several.
+        # Return the first selected path of a layer that has several.
         return next(filter(self.selection.wants_module, paths), paths[0])
 
     def __enter__(self) -> TensorflowWatching:
@@ -80,7 +80,7 @@ class TensorflowWatching(ModelWatching):
 
     @contextmanager
     def hearing(self) -> Iterator[None]:
-        """Inside this context calls and steps are observed."""
+        """Inside this context calls and optimizer steps are observed."""
         with ExitStack() as installed:
             for kind in dict.fromkeys(_owner(type(module), "__call__") for module, _ in self.known.values()):
                 installed.enter_context(listening(kind, "__call__", partial(self._called, kind)))
@@ -100,7 +100,8 @@ class TensorflowWatching(ModelWatching):
         self._forget_compiled()
 
     def _forget_compiled(self) -> None:
-        # Let ``fit`` compile again, because a compiled function contains what was installed when it was traced.
+        # Let ``fit`` compile its function again, because a compiled function contains the hooks that were installed
+        # when it was traced.
         if getattr(self.model, "train_function", None) is not None:
             self.model.train_function = None
 
@@ -121,7 +122,9 @@ class TensorflowWatching(ModelWatching):
         self._end()
 
     def fitted(self) -> None:
-        """A batch of ``fit`` is over. If it is compiled or has several optimizers, nothing else ends its step."""
+        """Called when a batch of ``fit`` has ended. If ``fit`` is compiled or has several optimizers, only this call
+        ends the step.
+        """
         if self.has_graph:
             self.step()
         else:
@@ -133,14 +136,15 @@ class TensorflowWatching(ModelWatching):
         self.is_measured.assign(self.listener.is_measured)
 
     def _ran(self, function: Any) -> None:
-        # A function that was traced earlier has run. If the optimizer is inside it, no step would ever end.
+        # Called when a function that was traced before has run. If it contains the optimizer, no other event would end
+        # the step.
         held = {private.identity_of(one) for one in function.captured_inputs if hasattr(one, "_id")}
         counters = [private.counter(one) for one in self.options.optimizers]
         if tf.executing_eagerly() and any(identity(one) in held for one in counters):
             self._follow_up()
 
     def _follow_up(self) -> None:
-        # Raise Unsupported if a part of the model has run without what this watch installed.
+        # Raise Unsupported if a part of the model has run without the hooks of this watch.
         if not self.before.ran:  # nearly always
             return
         silent = {path: one for one, path in self.known.values() if path not in self.heard and hasattr(one, "weights")}
@@ -183,7 +187,7 @@ class TensorflowWatching(ModelWatching):
         return is_on and self.selection.wants_output(path, at)
 
     def _tied(self, path: str, at: str, tensor: Any) -> Any:
-        # A new tensor with the same numbers and gradient, for which we are told when the gradient arrives.
+        # Return a new tensor with the same numbers and gradient, whose gradient is measured when it arrives.
         name = named(path, at)
         if self.options.values:
             private.unrecorded(partial(self._measure, name, VALUE), tensor)
@@ -243,18 +247,18 @@ class TensorflowWatching(ModelWatching):
     def _updating(
         self, kind: type, following: Callable[..., Any], optimizer: Any, grads: Any, variables: Any, rate: Any
     ) -> Any:
-        # Measures gradients as the optimizer uses them: accumulated, averaged and clipped.
+        # Measure gradients in the form in which the optimizer uses them: accumulated, averaged and clipped.
         if self.options.gradients and self._is_watched(optimizer, kind, private.UPDATING):
             for name, _, gradient in self._named(variables, grads):
                 self._measure(name, GRADIENT, tf.convert_to_tensor(gradient), True)
         return following(optimizer, grads, variables, rate)
 
     def _is_watched(self, optimizer: Any, kind: type, name: str) -> bool:
-        # Is this the outermost intercepted call, if a class calls its base's method?
+        # Is this the outermost intercepted call, if the method of a class calls its base's method?
         return kind is _owner(type(optimizer), name) and any(optimizer is one for one in self.options.optimizers)
 
     def _named(self, variables: Sequence[Any], gradients: Sequence[Any]) -> list[tuple[str, Any, Any]]:
-        # The names of the watched parameters that have a gradient, with both.
+        # Return the names of the watched parameters that have a gradient, with the parameters and gradients.
         pairs = zip(variables, gradients, strict=False)
         own = [(self.variables.get(identity(one), ""), variable_of(one), by) for one, by in pairs if by is not None]
         return [one for one in own if one[0] and self.options.of_parameters and self.selection.wants(one[0])]
@@ -268,7 +272,7 @@ class TensorflowWatching(ModelWatching):
 
 
 def _wide(tensor: Any) -> Any:
-    # In at least float32, because a difference may have more digits than its dtype.
+    # Return the tensor in at least float32, because a difference may have more digits than its dtype.
     return tf.cast(tensor, tf.float32) if tensor.dtype.is_floating and tensor.dtype.size < 4 else tensor
 
 
@@ -282,12 +286,12 @@ def _has_stepped(optimizer: Any) -> Any:
 
 
 def _owner(kind: type, name: str) -> type:
-    # The class in the hierarchy that defines a method.
+    # Return the class in the hierarchy that defines a method.
     return next(base for base in kind.__mro__ if name in vars(base))
 
 
 def _row_now(tensor: Any) -> Any:
-    # The row of a tensor that has its numbers. On a device, it is computed there first.
+    # Return the row of a tensor that has numbers. On a device, the row is computed there.
     if "CPU" not in tensor.device:
         return _row(tensor)
     return measured(_real(tensor).numpy())
@@ -300,7 +304,7 @@ def _real(tensor: Any) -> Any:
 
 
 def _row(tensor: Any) -> Any:
-    # The row as a tensor, float64[10], without a branch.
+    # Return the row as a tensor, float64[10], computed without a branch.
     numbers = _real(tensor)
     is_finite = tf.math.is_finite(numbers)
     wide = tf.cast(tf.where(is_finite, numbers, tf.zeros_like(numbers)), tf.float64)
@@ -327,7 +331,7 @@ def _merge(row: Any, tensor: Any) -> None:
 
 
 class TensorflowWatches(Watches):
-    """TensorFlow's ``Watches``."""
+    """Implements ``Watches`` for TensorFlow."""
 
     def watching(self, model: Any, options: WatchOptions, listener: StepListener, asked: str) -> Watching:
         return TensorflowWatching(model, options, listener, asked)
@@ -350,7 +354,7 @@ class TensorflowWatches(Watches):
 
 
 def _refuse_others(options: WatchOptions, asked: str) -> None:
-    # Raise BadOption for an optimizer that is not Keras's, and for options that only PyTorch has.
+    # Raise BadOption for an optimizer that is not from Keras, and for options that only PyTorch has.
     for optimizer in options.optimizers:
         OPTIMIZER.check(optimizer, asked)
         if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):

@@ -1,4 +1,4 @@
-"""PyTorch: the adapter that the rest of backprobe talks to."""
+"""The PyTorch backend: the adapter through which the rest of backprobe uses PyTorch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from backprobe.backends.watches import Watches
 
 
 class TorchModels(Models):
-    """PyTorch's modules."""
+    """Implements ``Models`` for PyTorch's modules."""
 
     call = models.TorchModelCall
     replaces_parameters = True
@@ -59,7 +59,7 @@ class TorchModels(Models):
 
 class TorchBlocks(Blocks):
     differentiates_at_end = True
-    """Blocks whose program runs backward itself."""
+    """In blocks the program may run backward itself; otherwise the tape does."""
 
     tape = TorchBlockTape
     observing = staticmethod(models.observing)
@@ -69,7 +69,7 @@ class TorchBlocks(Blocks):
 
 
 class TorchBackend(Backend):
-    """PyTorch's ``Backend``."""
+    """Implements ``Backend`` for PyTorch."""
 
     name = "torch"
     title = "PyTorch"

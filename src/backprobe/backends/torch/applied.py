@@ -1,7 +1,7 @@
-"""Finds the custom ``autograd.Function``s whose ``apply()`` runs around a frame.
+"""Finds the calls of ``apply()`` of custom ``autograd.Function``s that are running around a frame.
 
-Up to PyTorch 2.13, ``Function.apply`` has a frame that holds its arguments. Since 2.14 it is written in C++, and only
-the function's ``forward`` has a frame, which appears to be called by the program's line.
+Up to PyTorch 2.13, ``Function.apply`` has a Python frame that holds its arguments. Since 2.14 it is written in C++.
+Then only the function's ``forward`` has a frame, which appears to be called by the program's line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ APPLY: CodeType | None = getattr(Function.apply, "__code__", None)
 
 @dataclass(frozen=True)
 class Applied:
-    """A call of ``apply()``. ``caller`` is the frame that called it."""
+    """A running call of ``apply()``. ``caller`` is the frame that called it."""
 
     frame: FrameType
 
@@ -33,7 +33,7 @@ class Applied:
 
     @property
     def is_asked(self) -> bool:
-        """Does any tensor that it received require a gradient?"""
+        """Does any tensor among the arguments of ``apply()`` require a gradient?"""
         code, held = self.frame.f_code, self.frame.f_locals
         if APPLY:
             return _require(held["args"])
@@ -44,7 +44,7 @@ class Applied:
 
 
 def applied(frame: FrameType) -> Iterator[Applied]:
-    """The calls of ``apply()`` around a frame, the innermost first."""
+    """Return the calls of ``apply()`` around a frame, innermost first."""
     return (Applied(one) for one in callers(frame) if (one.f_code is APPLY if APPLY else _is_forward(one.f_code)))
 
 
@@ -53,13 +53,13 @@ def _require(given: Any) -> bool:
 
 
 def _rest(code: CodeType) -> str:
-    # The name of the parameter ``*args``.
+    # Return the name of the parameter ``*args``.
     has_rest = bool(code.co_flags & 4)  # inspect.CO_VARARGS
     return code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if has_rest else ""
 
 
 _FORWARDS: dict[str, frozenset[CodeType]] = {}
-"""The code of each ``forward`` of such a function, cached for PyTorch's count of functions made."""
+"""The code of each ``forward`` of a custom function. The key is PyTorch's count of defined functions."""
 
 
 def _is_forward(code: CodeType) -> bool:

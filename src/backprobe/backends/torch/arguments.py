@@ -1,4 +1,4 @@
-"""Makes the arguments of a function differentiable without changing what the caller holds."""
+"""Makes the arguments of a function differentiable without changing the caller's own objects."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from backprobe.record.containers import exchanged, leaves
 
 
 class _Alias(torch.autograd.Function):
-    # The same memory and version counter, with a history of its own, so that a function may write to its argument.
+    # Returns a tensor with the same memory and version counter, but with a separate history, to which the function may
+    # write.
     #
-    # PyTorch forbids writing to a leaf that requires a gradient, and to a view of one. The output of a Function is
-    # neither. Its derivative is the identity.
+    # PyTorch forbids writing to a leaf that requires a gradient, and to a view of such a leaf. The output of a Function
+    # is neither. Its derivative is the identity.
     @staticmethod
     def forward(ctx: Any, tensor: Tensor) -> Tensor:
         return tensor.detach()
@@ -29,13 +30,13 @@ class _Alias(torch.autograd.Function):
 
 
 def lift(arguments: Mapping[str, Any], wrt: frozenset[str] | None, undo: list[Callable[[], None]]) -> Mapping[str, Any]:
-    """The arguments by parameter name. Those to be differentiated require a gradient.
+    """Return the arguments by parameter name, in which the differentiated ones require a gradient.
 
     Containers stay the caller's own objects; ``undo`` receives functions that restore their leaves.
 
     If a floating-point argument already requires a gradient, the program's flags are kept. Otherwise every
-    floating-point argument is differentiated, including Python and NumPy numbers; integers only if there is nothing
-    else. ``wrt`` names other parameters to differentiate instead.
+    floating-point argument is differentiated, including Python and NumPy numbers; integers are differentiated only if
+    there are no floating-point arguments. ``wrt`` limits the differentiated arguments to these names.
     """
     every = [leaf for value in arguments.values() for _, leaf in leaves(value)]
     if wrt is None and any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in every):
@@ -55,7 +56,7 @@ def lift(arguments: Mapping[str, Any], wrt: frozenset[str] | None, undo: list[Ca
             if id(leaf) not in made:
                 made[id(leaf)] = alias(leaf)
             return made[id(leaf)]
-        return alias(leaf)  # equal numbers are one object in Python, but two arguments here
+        return alias(leaf)  # equal numbers may be one object in Python, but are two arguments here
 
     def held(leaf: Any) -> Any:
         return leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf
@@ -75,7 +76,7 @@ def _is_floating(leaf: Any) -> bool:
 
 
 def alias(leaf: Any) -> Tensor:
-    """A tensor on the same memory that is differentiated and that the program may write to."""
+    """Return a differentiated tensor on the same memory, to which the program may write."""
     if isinstance(leaf, Tensor):
         if leaf.is_inference():
             raise NothingToDifferentiate(
@@ -97,7 +98,8 @@ def alias(leaf: Any) -> Tensor:
 
 
 def _alias_of_nested(plain: Tensor) -> Tensor:
-    # The same for a tensor whose sizes a Function cannot read: a copy is made, and its data replaced.
+    # Return such a tensor for a nested tensor, whose sizes a Function cannot read. A copy is made, and its data is
+    # replaced.
     with torch.enable_grad():
         copy = plain.detach().requires_grad_().clone()
     copy.data = plain
@@ -105,6 +107,7 @@ def _alias_of_nested(plain: Tensor) -> Tensor:
 
 
 def _on_memory(array: Any) -> Tensor:
-    # A tensor on the array's own memory, so that writes reach the caller; on a copy if PyTorch needs one.
+    # Return a tensor on the array's own memory, so that writes reach the caller. If PyTorch cannot use this memory, use
+    # a copy.
     usable = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)
     return torch.from_numpy(array if usable else numpy.array(array, dtype=array.dtype.newbyteorder("=")))

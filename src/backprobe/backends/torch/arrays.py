@@ -1,4 +1,4 @@
-"""The tensors of a recording as data: PyTorch's ``Arrays``."""
+"""Implements ``Arrays`` for PyTorch: the tensors of a recording as data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backprobe.backends.torch import evaluation, nonfinite, rows, summaries, ten
 
 
 class TorchArrays(Arrays):
-    """Showing and saving PyTorch's tensors."""
+    """Shows and saves tensors of PyTorch."""
 
     name = "torch"
     describe = staticmethod(tensors.describe)

@@ -31,53 +31,53 @@ _is_not: Callable[[object, object], bool] = is_not
 
 @dataclass(eq=False)
 class BackwardCall:
-    """One call of ``backward()`` or ``grad()``: where it started, its cotangents, and what limits it.
+    """One call of ``backward()`` or ``grad()``: its roots, its cotangents, and the inputs to which it is limited.
 
-    An edge of the graph may take the place of a tensor; an edge to a leaf counts as that leaf.
+    A root or input may be an edge of the graph instead of a tensor. An edge to a leaf counts as that leaf.
     """
 
     roots: tuple[Tensor, ...] = ()
-    cotangents: tuple[Tensor | None, ...] = ()  # those of the roots, followed by those of the edges
+    cotangents: tuple[Tensor | None, ...] = ()  # cotangents of the roots, followed by those of the edges
     inputs: tuple[Tensor, ...] = ()
-    edges: tuple[GradientEdge, ...] = ()  # edges at which it started, besides the roots
+    edges: tuple[GradientEdge, ...] = ()  # edges from which the call started, besides the roots
     input_edges: tuple[GradientEdge, ...] = ()
-    is_limited: bool = False  # to ``inputs=``
+    is_limited: bool = False  # is the call limited to ``inputs=``?
     called: str = "backward()"
-    has_cotangents: bool = False  # were any passed to it?
+    has_cotangents: bool = False  # were any cotangents passed to it?
     asked: tuple[str, ...] = ()  # other arguments that were passed
     places: tuple[int, ...] = ()  # positions of the captures of its inputs, if known
     at: Source | None = None  # the line in the user's code
-    keeps_graph: bool = False  # does it keep the graph instead of freeing it?
-    is_grad: bool = False  # of ``grad()``, which leaves every ``.grad`` alone
-    is_batched: bool = False  # does it run once for many cotangents?
-    is_second: bool = False  # is it the half of a split backward that computes gradients of weights?
-    is_ours: bool = False  # does a probe run it, for example because a function is probed inside a block?
-    is_nested: bool = False  # inside another pass, as when a reentrant checkpoint differentiates what it recomputed
-    before: int = 0  # how many calls had started before
+    keeps_graph: bool = False  # does the call keep the graph instead of freeing it?
+    is_grad: bool = False  # is this a call of ``grad()``, which leaves every ``.grad`` unchanged?
+    is_batched: bool = False  # does the call run once for many cotangents?
+    is_second: bool = False  # is this the half of a split backward that computes gradients of weights?
+    is_ours: bool = False  # does a probe make the call, for example because a function is probed inside a block?
+    is_nested: bool = False  # is the call inside another pass, as in a reentrant checkpoint?
+    before: int = 0  # the number of calls that had started before
     is_over: bool = False
 
     def end(self) -> None:
         self.is_over = True
 
     def become_half(self, half: str) -> None:
-        """Treat it as one half of a split backward: it adds to ``.grad``, whichever function it calls."""
+        """Treat this call as one half of a split backward. It adds to ``.grad``, even if it is a call of ``grad()``."""
         self.is_grad = self.is_limited = False
         self.called, self.asked, self.is_second = "backward()", (), half == "weights"
 
     @property
     def leaves_graph(self) -> bool:
-        """May the operations that it reached still hold some of their saved tensors?"""
+        """May the operations that this call reached still hold some of their saved tensors?"""
         return self.keeps_graph or self.is_limited or not self.is_over
 
     @property
     def nodes(self) -> list[Node]:
-        """The nodes of the graph at which it started."""
+        """The nodes of the graph from which this call started."""
         nodes = [root.grad_fn for root in self.roots if root.grad_fn is not None]
         return nodes + [edge.node for edge in self.edges] if self.edges else nodes
 
     @classmethod
     def of(cls, frame: FrameType) -> BackwardCall:
-        """The call that runs in a frame of ``torch.autograd.backward`` or ``torch.autograd.grad``."""
+        """Return the call that runs in a frame of ``torch.autograd.backward`` or ``torch.autograd.grad``."""
         given, is_grad = frame.f_locals, frame.f_code.co_name == "grad"
         tensors, seeds = ("outputs", "grad_outputs") if is_grad else ("tensors", "grad_tensors")
         pairs = [*zip_longest(_listed(given[tensors]), _listed(given[seeds]))]
@@ -106,16 +106,18 @@ class BackwardCall:
 
     @property
     def batch(self) -> int:
-        """The number of cotangents that it runs for at once; 0 for a single one."""
+        """The number of cotangents for which the call runs in one batch; 0 if it is not batched."""
         return len(self.cotangents[0]) if self.is_batched and self.cotangents[0] is not None else 0
 
     @property
     def is_transformed(self) -> bool:
-        """Does it run inside a transform of ``torch.func``? All gradients end with the transform."""
+        """Does the call run inside a transform of ``torch.func``? Such gradients exist only until the transform
+        ends.
+        """
         return any(map(is_wrapped, self.roots))
 
     def asks_as(self, other: BackwardCall) -> bool:
-        """Do two calls of ``grad()`` ask for derivatives of the same output, with the same cotangents?"""
+        """Do two calls of ``grad()`` compute derivatives of the same output, with the same cotangents?"""
         if len(self.roots) != len(other.roots) or any(map(_is_not, self.roots, other.roots)):
             return False
         if [edge[:2] for edge in self.edges] != [edge[:2] for edge in other.edges]:
@@ -125,7 +127,7 @@ class BackwardCall:
 
 
 def _is_same_seed(one: Tensor | None, other: Tensor | None) -> bool:
-    # Are two cotangents of one root equal? None stands for ones.
+    # Are two cotangents of one root equal? None means ones.
     if one is other:
         return True
     given: Any = one if other is None else other
@@ -140,8 +142,8 @@ def _is_ours(calling: FrameType | None) -> bool:
 
 
 def _listed(given: Any) -> list[Any]:
-    # An argument that may be one tensor or several, as a list. An iterator gives an empty list, because only PyTorch
-    # may consume it. An edge is a tuple, but counts as a single tensor.
+    # Return an argument that may be one tensor or several as a list. For an iterator return an empty list, because only
+    # PyTorch may consume it. An edge is a tuple, but counts as one item.
     if isinstance(given, dict):
         given = [*given.values()]
     if isinstance(given, Tensor | GradientEdge):
@@ -158,8 +160,8 @@ def _leaf_or_given(one: Any) -> Any:
 
 
 def innermost_call(frame: FrameType | None) -> FrameType | None:
-    """The nearest call of ``backward`` or ``grad`` around a frame."""
-    while frame is not None:  # a program may be many frames deep, so no function is called for each
+    """Return the innermost frame of ``backward`` or ``grad`` around a frame; None if there is none."""
+    while frame is not None:  # inline, because a program may be many frames deep
         if frame.f_code.co_qualname in CALLS.names and frame.f_code in CALLS:
             return frame
         frame = frame.f_back

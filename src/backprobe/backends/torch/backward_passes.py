@@ -1,8 +1,8 @@
-"""The engine's passes, identified by number, and the gradients that each one brings to hooked edges.
+"""The passes of the autograd engine, by number, and the gradients that each pass brings to hooked edges.
 
 All calls of ``backward()`` count as one output, and their gradients are summed, as in ``.grad``. Calls of
-``autograd.grad`` that ask for the same derivatives also count as one output, but only the first gradient of each value
-is kept: five calls for five values make one gradient.
+``autograd.grad`` that compute the same derivatives also count as one output, but only the first gradient of each value
+is kept. So five calls of ``grad`` for five values of one output give one gradient for each value.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from backprobe.backends.torch.private import (
 from backprobe.backends.torch.tensors import combined, copied, grad_of
 
 MOST_OUTPUTS = 100
-"""How many outputs of ``grad()`` a block distinguishes. Each has a gradient for every value."""
-NO_PASS = -2  # the engine says -1 if no pass is running
+"""The most outputs of ``grad()`` that a block distinguishes. Each has a gradient for every value."""
+NO_PASS = -2  # the engine returns -1 if no pass is running
 STRIDED = torch.strided
 VERSION = attrgetter("_version")
 
 
 @dataclass(eq=False)
 class Output:
-    """What the calls for one output brought, by the number of a place, in order of arrival."""
+    """The gradients that the calls for one output brought, by the number of a place, in order of arrival."""
 
     calls: list[BackwardCall] = field(default_factory=list)
     arrived: dict[int, Tensor] = field(default_factory=dict)
-    written: dict[int, int] = field(default_factory=dict)  # versions of the gradients that are held
+    written: dict[int, int] = field(default_factory=dict)  # versions of the held gradients when they arrived
     known: frozenset[int] = frozenset()  # places that earlier calls with the same result have reached
-    is_grad: bool = False  # are they calls of ``grad()``?
-    batch: int = 0  # for how many cotangents at once they run; 0 for a single one
+    is_grad: bool = False  # are the calls calls of ``grad()``?
+    batch: int = 0  # the number of cotangents in a batched call; 0 if it is not batched
     captures: dict[Any, None] = field(default_factory=dict)  # the captures at which the calls started
-    apart: set[int] = field(default_factory=set)  # places whose gradients cannot be added up within one process
+    apart: set[int] = field(default_factory=set)  # places whose gradients cannot be summed within one process
 
     @property
     def is_cut_short(self) -> bool:
@@ -57,7 +57,7 @@ class Output:
         return not all(call.is_over for call in self.calls)
 
     def and_also(self, others: Sequence[Output]) -> Output:
-        """This output together with what others have brought to further places."""
+        """Return this output with the gradients that other outputs have brought to further places."""
         arrived, written = dict(self.arrived), dict(self.written)
         for one in others:
             arrived = {**arrived, **{at: each for at, each in one.arrived.items() if at not in arrived}}
@@ -65,7 +65,7 @@ class Output:
         return replace(self, arrived=arrived, written=written)
 
     def touched(self) -> set[int]:
-        """The numbers (keys) of the gradients that were written to after they arrived."""
+        """Return the numbers of the places whose gradients were written to after they arrived."""
         arrived, written = self.arrived, self.written
         if [*map(VERSION, arrived.values())] == [*written.values()] and [*arrived] == [*written]:
             return set()
@@ -73,10 +73,12 @@ class Output:
 
 
 class Passing:
-    """What has passed so far. The hooks hold this object, and it holds no node, so no cycle goes through the engine."""
+    """The gradients that have arrived so far. Hooks refer to this object, which refers to no node, so there is no
+    reference cycle through the engine.
+    """
 
     quiet: Callable[[], AbstractContextManager[Any]] = nullcontext
-    """Inside this context, no mode of the program sees what is done."""
+    """Inside this context, the program's modes do not observe operations of backprobe."""
 
     is_open = True  # do passes belong to the program?
 
@@ -85,11 +87,11 @@ class Passing:
         self.schedules = schedules
         self.began: Callable[[BackwardCall], None] = _ignore
         self.thread = threading.get_ident()
-        self.begins_inside = current_pass() >= 0  # of a pass: everything in the block is nested then
+        self.begins_inside = current_pass() >= 0  # did the block begin inside a pass, so all passes are nested?
         self.is_elsewhere = False  # has another thread called backward()?
         self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number; None for another thread's pass
         self.outputs: list[Output] = []
-        self.left = 0  # calls of ``grad()`` for outputs beyond the limit
+        self.left = 0  # the number of calls of ``grad()`` for outputs beyond the limit
         self.output_of: dict[int, Output] = {}  # by the engine's number
         self._at(Output())  # until an output is known, arriving gradients belong to none
         self.held: set[int] = set()  # ids of the gradients of values, as they arrived
@@ -98,9 +100,9 @@ class Passing:
         self.seeds: set[int] = set()  # ids of the cotangents with which such passes started
         self.asked: set[int] = set()  # numbers of the places whose gradients ``grad()`` returns
         self.offered: dict[int, Tensor] = {}
-        self.returned: dict[int, ReferenceType[Tensor]] = {}  # by id: what ``grad()`` returns
+        self.returned: dict[int, ReferenceType[Tensor]] = {}  # by id: gradients that ``grad()`` returned
         self.count = 0
-        self.begun = 0  # how many calls so far
+        self.begun = 0  # the number of calls so far
 
     @contextmanager
     def closed(self) -> Iterator[None]:
@@ -112,9 +114,9 @@ class Passing:
             self.is_open = True
 
     def _at(self, output: Output) -> None:
-        # From now on, what arrives belongs to this output.
+        # Assign the gradients that arrive from now on to this output.
         self.output, self.arrived, self.written = output, output.arrived, output.written
-        self.is_grad = output.is_grad  # read for each leaf
+        self.is_grad = output.is_grad  # copied, because the attribute is read for each leaf
         self.batch = output.batch
 
     @property
@@ -129,7 +131,7 @@ class Passing:
 
     @property
     def freed(self) -> list[BackwardCall]:
-        """The calls of ``backward()`` and ``grad()`` that have freed the graph they went through, in order."""
+        """The calls of ``backward()`` and ``grad()`` that have freed the graph through which they went, in order."""
         return [call for call in self.passes.values() if call is not None and call.is_over and not call.keeps_graph]
 
     def is_counted(self) -> bool:
@@ -139,17 +141,18 @@ class Passing:
         return call is not None and running in self.output_of
 
     def take(self, number: int, at: int, is_users: bool, gradients: Sequence[Tensor | None], *_: Any) -> None:
-        """A hook or prehook of a node: note the gradient at one of its places."""
+        """Store the gradient at one of a node's places. Called by a hook or prehook of the node."""
         gradient = gradients[at]
         if gradient is not None and (current_pass() == self.running or self._counts()):
             self.take_early(number, copied(gradient) if is_users else gradient)
 
     def take_early(self, number: int, gradient: Tensor | None) -> None:
-        """A hook of an edge, which is removed if the user has hooks on the tensor: see ``EdgeHooks``.
+        """Store the gradient of an edge. Called by a hook that is removed if the user has hooks on the tensor: see
+        ``EdgeHooks``.
 
-        The gradient is copied if the user may write into it: in a custom backward, in the cotangent of a pass, or in a
-        result of ``grad()``. Otherwise the object itself is held. While it is held, the engine does not use it as a
-        leaf's ``.grad``, to which later passes would add in place.
+        The gradient is copied if the user may write to it: in a custom backward, if it is the cotangent of a pass, or
+        if it is a result of ``grad()``. Otherwise the object itself is held. While it is held, the engine does not use
+        it as a leaf's ``.grad``, to which later passes would add in place.
         """
         if gradient is None or (current_pass() != self.running and not (self._counts() and number not in self.late)):
             return  # the hook may just have been removed, because this pass starts here
@@ -162,18 +165,18 @@ class Passing:
         if number in self.arrived or gradient.requires_grad or gradient.layout is not STRIDED:
             self.add(number, gradient)
             return
-        # as in ``add``, but inline: most gradients come here, and the call would double the cost
+        # as in ``add``, but inline: most gradients take this path, and the call would double the cost
         self.arrived[number] = gradient
         self.written[number] = gradient._version
         self.held.add(id(gradient))
         self.count += 1
 
     def take_of_leaf(self, leaf: ListenedLeaf, gradient: Tensor | None) -> None:
-        """What arrives at a leaf becomes its ``.grad`` or is added to that: note a copy, or add to the copy.
+        """Store a copy of the gradient that arrives at a leaf, or add the gradient to the copy.
 
-        The engine uses the arriving object itself as ``.grad``, unless someone else holds it. If we held it, the engine
-        would copy it, and a ``.grad`` that is a view of the program's own buffer would no longer change with the
-        buffer.
+        The engine uses the arriving object itself as ``.grad``, unless someone else holds a reference to it. If this
+        object were held here, the engine would copy it. Then a ``.grad`` that is a view of the program's own buffer
+        would no longer change with the buffer.
         """
         if gradient is None or (current_pass() != self.running and not self._counts()):
             return
@@ -187,7 +190,7 @@ class Passing:
         if number != leaf.first and not leaf.is_fresh:
             leaf.is_unclear = True
         own = gradient
-        # plain ones are copied here: a call for each would be noticeable in small models
+        # plain tensors are copied inline, because a call for each would be noticeable in small models
         if number not in self.arrived:
             own = gradient.clone() if type(gradient) is Tensor else copied(gradient)
         if id(gradient) in self.held:
@@ -195,7 +198,9 @@ class Passing:
         self.add(number, own)
 
     def take_of_shared_leaf(self, leaf: ListenedLeaf, gradient: Tensor | None) -> None:
-        """If several processes work together, what ``backward()`` leaves in ``.grad`` is read after the pass."""
+        """Store a leaf's gradient of ``grad()``. If several processes work together, ``.grad`` itself is read after
+        ``backward()``.
+        """
         if self._counts() and self.is_grad:
             self.take_of_leaf(leaf, gradient)
 
@@ -207,23 +212,23 @@ class Passing:
                 self.arrived[number], self.written[number] = own, own._version
 
     def notice(self, *_: Any) -> None:
-        """A pass has been noticed."""
+        """Note that a pass is running."""
         self._counts()
 
     def offer(self, number: int, gradient: Tensor) -> None:
-        """What ``grad()`` is about to return for a place where no hook can run."""
+        """Store the gradient that ``grad()`` is about to return for a place where no hook can run."""
         if self.batch:
             gradient = _unbatched(gradient, self.batch)
         self.returned[id(gradient)] = ref(gradient)
         self.offered[number] = copied(gradient if self.keeps_history else gradient.detach())
 
     def has_returned(self, tensor: Tensor) -> bool:
-        """Is a tensor a gradient that ``grad()`` returned to the program?"""
+        """Is the tensor a gradient that ``grad()`` returned to the program?"""
         known = self.returned.get(id(tensor))
         return known is not None and known() is tensor
 
     def _take_offered(self) -> None:
-        # Use the offered gradients, now that a call of ``grad()`` is over.
+        # Use the offered gradients, after a call of ``grad()`` has ended.
         for number, gradient in self.offered.items():
             if number not in self.arrived:
                 self.add(number, gradient)
@@ -236,7 +241,7 @@ class Passing:
             gradient = gradient.detach()
         before = self.arrived.get(number)
         if before is not None:
-            # PyTorch adds sparse numbers to dense ones, but not dense ones to sparse
+            # PyTorch can add sparse tensors to dense ones, but not dense ones to sparse
             is_dense = before.layout is STRIDED
             total = combined(torch.add, *((before, gradient) if is_dense else (gradient, before)))
             if total is None:
@@ -251,7 +256,7 @@ class Passing:
         self.count += 1
 
     def is_untouched(self, number: int) -> bool:
-        """Is a held gradient unchanged? A custom backward may write into its argument, which may be held here."""
+        """Is a held gradient unchanged? A custom backward may write to its argument, which may be held here."""
         return self.arrived[number]._version == self.written.get(number, self.arrived[number]._version)
 
     def _counts(self) -> bool:
@@ -273,7 +278,7 @@ class Passing:
         return True
 
     def _begin(self, call: BackwardCall) -> None:
-        # A call that is new. A call of ``grad()`` inside a custom backward is a part of that backward.
+        # Begin a new call. A call of ``grad()`` inside a custom backward is part of that backward and does not count.
         call.before = self.begun
         queue_callback(call.end)  # the engine does not call it if a pass raises
         if call.is_ours or (call.is_grad and (call.is_transformed or (call.is_nested and not self.begins_inside))):
@@ -291,9 +296,9 @@ class Passing:
             queue_callback(self._take_offered)
 
     def told_apart(self) -> list[Output]:
-        """The results for each output; one without calls if there were none.
+        """Return the results for each output, or one result without calls if there were no calls.
 
-        A single call of ``backward()`` brings the same as a ``grad()`` that asks for the same.
+        A single call of ``backward()`` is merged with calls of ``grad()`` for the same output and cotangent.
         """
         if len(self.outputs) < 2:
             return self.outputs or [self.output]
@@ -306,7 +311,7 @@ class Passing:
         return [one.and_also(same) if one is summed else one for one in others]
 
     def begin_unnumbered(self, number: int) -> None:
-        """A call of ``backward()`` of which nothing was seen is over."""
+        """Record a call of ``backward()`` that has ended without having been observed."""
         self.passes[number] = call = BackwardCall(is_over=True)
         self._belongs(call, number)
 
@@ -326,7 +331,7 @@ class Passing:
         return None
 
     def _output_of(self, call: BackwardCall) -> Output:
-        # The output that a call differentiates, which may be that of an earlier call.
+        # Return the output that a call differentiates, which may be that of an earlier call.
         known = self._known(call) if self.outputs else None
         if known is not None:
             return known
@@ -334,9 +339,10 @@ class Passing:
         return found
 
     def _call(self) -> BackwardCall | None:
-        # The call in the probing thread to which the running pass belongs; None for any other pass.
+        # Return the call in the probing thread to which the running pass belongs; None for any other pass.
         #
-        # Work on a device is run by the engine's own threads, while the calling thread waits.
+        # Operations on a device are run by the engine's own threads while the calling thread waits, so the call is
+        # searched in that thread.
         call = innermost_call(sys._getframe(1))
         if threading.get_ident() != self.thread:
             self.is_elsewhere |= call is not None
@@ -352,14 +358,14 @@ class Passing:
 
 
 def _unbatched(gradient: Tensor, size: int) -> Tensor:
-    # The gradients for all cotangents, stacked along a new dimension. PyTorch's vmap holds them as one tensor.
+    # Return the gradients for all cotangents, stacked along a new dimension. PyTorch's vmap stores them as one tensor.
     level = increment_vmap() - 1
     decrement_vmap()
     return remove_batch_dim(gradient, level, size, 0)
 
 
 def _ignore(call: BackwardCall) -> None:
-    """Used if no block listens."""
+    """Used if no block observes the calls."""
 
 
 def _copied(gradient: Tensor | None) -> Tensor | None:
@@ -367,22 +373,24 @@ def _copied(gradient: Tensor | None) -> Tensor | None:
 
 
 class SharedLeaf:
-    """A leaf when several processes work together, and what backward adds to its ``.grad``."""
+    """A leaf, if several processes work together, and the sum of what backward has added to its ``.grad``."""
 
     def __init__(self, number: int, tensor: Tensor) -> None:
         self.number, self.tensor = number, tensor
         self.added: Tensor | None = None  # in all passes so far
-        self.is_apart = False  # can the sum not be computed within one process?
+        self.is_apart = False  # does computing the sum need other processes?
         self.begin(is_first=True)
 
     def begin(self, is_first: bool = False) -> None:
-        """A pass starts. If the program has changed ``.grad`` since the last one, a new sum starts."""
+        """Begin a pass. If the program has changed ``.grad`` since the last pass, a new sum starts."""
         if is_first or not self.is_untouched:
             self.earlier, self.had = self.added, _copied(grad_of(self.tensor))
             self.seen = self._state()
 
     def take(self) -> Tensor | None:
-        """What all passes have added, after one has ended; None if none has reached this leaf."""
+        """Return the sum of what all passes have added, after a pass has ended; None if no pass has reached this
+        leaf.
+        """
         grad = grad_of(self.tensor)
         if grad is not None and not self.is_untouched:
             now = copied(grad.detach())
@@ -394,7 +402,7 @@ class SharedLeaf:
 
     @property
     def is_untouched(self) -> bool:
-        """Is ``.grad`` the same as when it was last looked at?"""
+        """Is ``.grad`` the same as when it was last read?"""
         (grad, *counts), (now, *counted) = self.seen, self._state()
         return grad is now and counts == counted
 

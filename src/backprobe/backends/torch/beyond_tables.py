@@ -1,4 +1,4 @@
-"""Names the index and the table when an embedding gets an index that is too large, which PyTorch's error does not."""
+"""Explains an embedding's index that is too large: which index and which table. PyTorch's error does not say this."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ WORDS = "index out of range in self"
 
 
 def beyond_table(error: BaseException, frames: list[FrameType]) -> str | None:
-    """The index, its place and the number of rows; None if the failing frame does not hold two such tensors."""
+    """Return a note with the index, its place and the number of rows; None if the failing frame does not hold one table
+    and one index.
+    """
     if not isinstance(error, IndexError) or str(error) != WORDS or not frames:
         return None
     held = {name: value for name, value in frames[-1].f_locals.items() if isinstance(value, Tensor)}

@@ -1,4 +1,6 @@
-"""Forwards that report what they bind while somebody listens, shared by all listeners of one module in one thread."""
+"""Forwards that report their bindings to listeners. All listeners of one module in one thread share one such
+forward.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,11 @@ from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
 
 Bound = dict[str, tuple[weakref.ref[Tensor], int]]
-"""For the names bound in one call of a forward: what each holds, and its version."""
+"""By the names bound in one call of a forward: the tensor that the name holds, and the tensor's version."""
 
 
 class Hearer:
-    """A listener of a forward: which locals it wants, and what to call when one is bound."""
+    """A listener of a forward: the locals that it wants, and the function to call when one of them is bound."""
 
     def __init__(self, wants: Callable[[str], bool], bound: Callable[[str, Any, Bound], None]) -> None:
         self.wants, self.bound = wants, bound
@@ -33,14 +35,14 @@ class Hearer:
         self.known: tuple[Sequence[Site], list[str | None]] = ((), [])
 
     def locals_of(self, sites: Sequence[Site]) -> list[str | None]:
-        """The wanted locals of a forward's sites, with None for the others."""
+        """Return the locals of a forward's sites that the listener wants, with None for other sites."""
         if self.known[0] is not sites:
             self.known = sites, [site.local if self.wants(site.local) else None for site in sites]
         return self.known[1]
 
 
 class ForwardEntry(CodeListener):
-    """One call of a forward, and its listeners."""
+    """One call of a forward, and the listeners to which it reports."""
 
     def __init__(self, sites: Sequence[Site], hearers: Sequence[Hearer]) -> None:
         self.sites = sites
@@ -58,7 +60,7 @@ class ForwardEntry(CodeListener):
     name = wrote = bind
 
     def storing(self, at: int, owner: Any, value: Any) -> Any:
-        """A write to a tensor; for any other owner, a binding."""
+        """Ignore an assignment into a tensor, which is a write; for any other owner report a binding."""
         return value if issubclass(type(owner), Tensor) else self.bind(at, value)
 
     def each(self, template: Any, values: Any) -> Iterator[Any]:
@@ -122,10 +124,10 @@ STANDING: dict[tuple[int, int], BindingForward] = {}
 
 
 def hear(forward: BindingForward, hearer: Hearer) -> BindingForward:
-    """Add a listener to a module. Returns the forward that reports, which may be one that is already installed."""
+    """Add a listener to a module. Returns the installed forward, which may be an earlier one."""
     key = forward.thread, id(forward.module)
     there = STANDING.get(key)
-    # replace it by one that reports everything both listeners want
+    # replace the forward by one that reports everything that both listeners want
     if there is not None and forward.operations and not there.operations:
         there.remove()
         forward.hearers, there.hearers = there.hearers, []
@@ -139,7 +141,7 @@ def hear(forward: BindingForward, hearer: Hearer) -> BindingForward:
 
 
 def ignore(forward: BindingForward, hearer: Hearer) -> None:
-    """Remove a listener."""
+    """Remove a listener. The last removal also removes the forward."""
     key = forward.thread, id(forward.module)
     there = STANDING.get(key)
     if there is None:
@@ -151,7 +153,7 @@ def ignore(forward: BindingForward, hearer: Hearer) -> None:
 
 
 def definition(module: Module) -> tuple[Any, ...]:
-    """What a module's forward is made from. If it changes, the reporting forward must be made again."""
+    """Return the definition of a module's forward. If it changes, the reporting forward must be created again."""
     found = vars(module).get("forward")
     found = found.original if isinstance(found, Patched) else found
     plain = getattr(original(module, "forward") if found is None else found, "__func__", found)

@@ -1,4 +1,4 @@
-"""The outcomes of captures: the gradients that the calls for one output brought, or why there is none."""
+"""The outcomes of captures: the gradients that the calls for one output brought, or the reasons why there is none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from backprobe.backends.torch.writes import TOGETHER
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
-AROUND = -1  # in place of an output's number: the part of a CopySlices node's gradient that bypasses a view
+AROUND = -1  # used instead of an output's number, for the part of a CopySlices node's gradient that bypasses a view
 IS_LIMITED, LEAVES_GRAPH = attrgetter("is_limited"), attrgetter("leaves_graph")
 CALL = attrgetter("called", "at", "places", "has_cotangents", "asked")
 OVERWRITTEN, APART = Reason("gradient_overwritten"), Reason("gradients_lie_apart")
@@ -41,7 +41,7 @@ OF_NUMBER = attrgetter("status", "why", "in_vain", "unasked", "version")  # see 
 
 
 def with_history(capture: Capture) -> Capture:
-    # The capture as a reentrant checkpoint recomputed it, following several recomputations.
+    # Return the capture as reentrant checkpoints recomputed it, following several recomputations.
     again = None if capture.again is None else with_history(capture.again)
     if again is not None and again.edge is not None:
         return again.but(version=capture.version, alias=capture.alias, snapshot=capture.snapshot, calls=capture.calls)
@@ -57,7 +57,7 @@ def with_history(capture: Capture) -> Capture:
 
 
 class BlockOutcomes(TorchTape, BlockTape):
-    """The part of a block's tape that says what backward returned."""
+    """The part of a block's tape that reports the results of backward."""
 
     passing: Passing
     numbers: dict[Key, int]
@@ -70,15 +70,15 @@ class BlockOutcomes(TorchTape, BlockTape):
 
     scaled: Scaled
     is_shared: bool
-    """Do processes work together?"""
+    """Do several processes work together?"""
 
     partials: BlockPartials | None
     births: Births | None
     is_particular: bool
-    """Is there more to do than to collect gradients?"""
+    """Does backward require more than collecting gradients?"""
 
     def of_output(self, columns: Columns, output: Output) -> Backward:
-        # What the calls for one output brought.
+        # Return the results of the calls for one output.
         places = dict(zip(columns.captures, count(), strict=False)) if output.captures else {}
         begun_at = tuple(map(places.__getitem__, filter(places.__contains__, output.captures)))
         columns = self._settled(columns, output)
@@ -132,14 +132,14 @@ class BlockOutcomes(TorchTape, BlockTape):
         return self.births.added_to(passed, with_edges(captures), running)
 
     def _calls(self, output: Output, captures: Sequence[Capture]) -> Sequence[OwnCall]:
-        # The calls for an output, with the positions of what they asked for.
+        # Return the calls for an output, with the positions of their ``inputs=``.
         at = {id(capture.tensor): position for position, capture in enumerate(captures)}
         for call in output.calls:
             call.places = tuple([at[id(one)] for one in call.inputs if id(one) in at])
         return [*map(CALL, output.calls)]
 
     def _settled(self, columns: Columns, output: Output) -> Columns:
-        # The captures as the calls for one output left them.
+        # Return the captures in their state after the calls for one output.
         captures, touched = columns.captures, dict.fromkeys(output.touched(), OVERWRITTEN)
         touched |= dict.fromkeys(output.apart, APART)
         if output.calls and lost_hooks.may_be_lost():
@@ -153,9 +153,9 @@ class BlockOutcomes(TorchTape, BlockTape):
         return columns if found == captures else Columns.of(found)
 
     def _unheard(self, columns: Columns, output: Output) -> list[int]:
-        # The numbers of the leaves that these calls came to, and whose hooks PyTorch took off before or meanwhile.
+        # Return the numbers of the leaves that these calls reached although PyTorch has removed their hooks.
         leaves = {leaf.number: columns.tensors[at] for at, leaf in enumerate(columns.listened) if leaf is not None}
-        if self.is_shared:  # ``.grad`` is looked at
+        if self.is_shared:  # then ``.grad`` is read instead
             return []
         with self.quiet(), self.passing.closed():
             found = {id(leaf) for leaf in lost_hooks.lost([*{id(one): one for one in leaves.values()}.values()])}
@@ -164,7 +164,7 @@ class BlockOutcomes(TorchTape, BlockTape):
         return [number for number, leaf in leaves.items() if id(leaf) in reached]
 
     def _in_order(self, there: Sequence[int], numbers: Sequence[int], arrived: Iterable[int]) -> tuple[int, ...]:
-        # Those of some captures that backward reached, in the order in which it did.
+        # Return those of these captures that backward reached, in the order in which backward reached them.
         at_of = dict(zip(map(numbers.__getitem__, there), there, strict=True))
         if len(at_of) == len(there):
             return tuple(map(at_of.__getitem__, filter(at_of.__contains__, arrived)))
@@ -183,9 +183,9 @@ class BlockOutcomes(TorchTape, BlockTape):
         judged: Judged | None,
         output: Output,
     ) -> dict[int, Outcome]:
-        # The outcomes of captures that lack a gradient, or a value that can be shown directly.
+        # Return the outcomes of captures that lack a gradient, or a value that can be shown directly.
         #
-        # Those in ``without`` have a value but no history.
+        # The captures in ``without`` have a value but no history.
         found = {
             at: Outcome((c := captures[at]).status, c.why, values[at], cause=c.in_vain or c.unasked, version=c.version)
             for at in without
@@ -205,7 +205,7 @@ class BlockOutcomes(TorchTape, BlockTape):
                 grads[at] = arrivals.gradient(capture)
             found[at] = outcome(capture, grads[at], edges(inputs[at]), live, why)
         spared = self.census.runs.replaced() if judged is None else judged.spared()
-        for call in output.calls if output.is_grad else ():  # such calls reach the leaves that they ask for
+        for call in output.calls if output.is_grad else ():  # such calls reach only the leaves in ``inputs``
             spared |= {*map(id, call.inputs)} & {*map(id, graph.leaves(graph.all_nodes(call.nodes)))}
         return with_leaves(captures, found, self._begun_at(output), spared)
 
@@ -216,13 +216,15 @@ class BlockOutcomes(TorchTape, BlockTape):
         return scales(self.multiples, captures, {**leaves, **recorded}, derivatives, self.scaled)
 
     def _judged(self, capture: Capture, touched: Mapping[int, Reason]) -> Capture:
-        # A capture after backward, marked opaque with a reason if what arrived at its number is not its gradient.
+        # Return a capture in its state after backward. It is marked as opaque if the gradient stored for its number is
+        # not its own.
         if capture.is_rare or capture.leaf is not None:
             capture = with_history(capture)
         return capture.but(opaque=touched[capture.number]) if capture.number in touched else capture
 
     def _why_of_leaf(self, capture: Capture, output: Output) -> Missing | None:
-        # Why this version of a leaf has no gradient: it was written later, or named after a backward() was over.
+        # Return why this version of a leaf has no gradient: it was written later, or was named after backward() had
+        # ended.
         leaf = capture.leaf
         if leaf is None:
             return None
@@ -238,7 +240,7 @@ class BlockOutcomes(TorchTape, BlockTape):
         return updated if leaf.written >= 0 else None
 
     def _named_late(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
-        # By number: results that were named after a ``backward()`` had already passed their operations.
+        # Return, by number, results that were named after a ``backward()`` had already passed through their operations.
         found: dict[int, Missing] = {}
         through: dict[int, set[Node]] = {}  # by the number of backward() calls so far
         for one in lacking:
@@ -251,7 +253,7 @@ class BlockOutcomes(TorchTape, BlockTape):
         return found
 
     def _beside_inputs(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
-        # By number: values that ``grad()`` did not pass, although its output is computed from them.
+        # Return, by number, values through which ``grad()`` did not pass, although its output is computed from them.
         if not (lacking and output.is_grad) or output.is_cut_short:
             return {}
         call, last = output.calls[0], output.calls[-1]
@@ -266,7 +268,7 @@ class BlockOutcomes(TorchTape, BlockTape):
         }
 
     def _begun_at(self, output: Output) -> list[Node]:
-        # The nodes at which those calls started that went to all leaves.
+        # Return the nodes from which the unlimited calls started. These calls reached all leaves.
         return [node for call in output.calls if not call.is_limited for node in call.nodes]
 
     def _is_alone(self) -> bool:
@@ -275,7 +277,7 @@ class BlockOutcomes(TorchTape, BlockTape):
         return len(calls) == 1 and len(calls[0].roots) == 1 and calls[0].cotangents[0] is None
 
     def _why_missing(self, output: Output) -> Missing:
-        # Why values have no gradient. If ``backward()`` was limited by ``inputs=``, includes its line.
+        # Return why values have no gradient. If ``backward()`` was limited by ``inputs=``, its line is included.
         if not output.calls:
             code = "backward_in_other_thread" if self.passing.is_elsewhere else "backward_not_called"
             return GradStatus.BACKWARD_NOT_RUN, Reason(code), None

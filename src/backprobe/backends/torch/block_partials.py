@@ -1,8 +1,9 @@
-"""Local partials in a block, taken just before each of the program's own backward passes, because these may free the
-graph.
+"""Local partials in a block, computed just before each of the program's own backward passes, because a pass may free
+the graph.
 
-What flows along an edge is the partial times the gradient that the program's pass brings. It is therefore known only if
-the value is a single number, or if ``partials="full"`` requested whole blocks; after the pass the graph is gone.
+The contribution along an edge is the partial times the gradient of the program's pass. It is therefore known only if
+the value is a single number, or if ``partials="full"`` requested whole blocks, because the graph is gone after the
+pass.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ WAIT = Reason("partials_wait")
 
 @dataclass
 class Local:
-    """The partials of one value by the edges of its direct inputs, and notes about it."""
+    """The partials of one value, by the edges of its direct inputs, and notes on the value."""
 
     blocks: dict[Key, Tensor] = field(default_factory=dict)
     notes: list[Reason] = field(default_factory=list)
@@ -49,9 +50,9 @@ class BlockPartials:
         self.known: dict[Key, Local] = {}
 
     def take(self, is_shared: bool) -> None:
-        """The program is about to run backward: take the partials of what was computed since the last time.
+        """Compute the partials of values computed since the last call, because the program is about to run backward.
 
-        ``is_shared``: several processes work together.
+        ``is_shared`` says that several processes work together.
         """
         captures = with_edges([capture for capture in self.captures if capture.is_followed])
         recorded = by_edge(captures)
@@ -85,9 +86,10 @@ class BlockPartials:
         grads: Sequence[Any],
         begun: Mapping[int, Tensor],
     ) -> Links:
-        """The edges into some captures with what is known of them, given the gradients that a pass brought.
+        """Return the edges into these captures with their partials and contributions, given the gradients that a pass
+        brought.
 
-        ``begun`` are the cotangents at which it started.
+        ``begun`` are the cotangents with which the pass started.
         """
         found = Links(with_edges(captures), dict(enumerate(grads)), {at: [seed] for at, seed in begun.items()})
         found.unknown.update([at for at, one in enumerate(captures) if one.geometry is not None or one.writes])
@@ -99,10 +101,10 @@ class BlockPartials:
 
 
 def may_wait(edge: GradientEdge, captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) -> bool:
-    """Would going back from this edge need several processes at once?
+    """Would a backward pass from this edge need several processes?
 
-    PyTorch's own operations on tensors of this process do not communicate. A ``DTensor`` may, and so may a backward
-    written in Python, as all communicating ones are.
+    PyTorch's own operations on tensors of this process do not communicate. A ``DTensor`` may communicate, and so may a
+    custom backward in Python, which is how all communicating operations are written.
     """
     is_distributed = any(tensors.is_distributed(capture.tensor) for capture in captures)
     return is_distributed or any(map(graph.is_custom, graph.between(edge, recorded)))
@@ -110,7 +112,9 @@ def may_wait(edge: GradientEdge, captures: Sequence[Capture], recorded: Mapping[
 
 @dataclass
 class Links:
-    """The edges into captures, by position, what flows into each capture, and where that is not known."""
+    """The edges into captures, by position, the contributions to each capture, and the captures whose contributions are
+    not all known.
+    """
 
     captures: Sequence[Capture]
     grads: Mapping[int, Tensor | None]
@@ -141,13 +145,13 @@ class Links:
         self.edges[at] = own
 
     def added_to(self, passed: Backward) -> Backward:
-        """The result of a pass, with these edges added."""
+        """Return the result of a pass, with these edges added."""
         pairs = enumerate(passed.outcomes)
         outcomes = [replace(one, inputs=tuple(self.edges[at])) if at in self.edges else one for at, one in pairs]
         return replace(passed, outcomes=outcomes, sums=self.sums(), notes=(*passed.notes, *self.notes))
 
     def sums(self) -> PathSums | None:
-        """Do the contributions into each value add up to its gradient?"""
+        """Do the contributions into each value sum to its gradient?"""
         arrived = {key(one.edge): self.grads[at] for at, one in enumerate(self.captures) if one.edge is not None}
         recorded = by_edge(self.captures)
         return compare(
@@ -156,13 +160,13 @@ class Links:
 
 
 def fits(block: Tensor, arrived: Tensor, source: Capture) -> bool:
-    """Is it the block between the gradient for a single cotangent and this value itself, not the base of a view?"""
+    """Is this the block for a single cotangent and for this value itself, rather than for the base of a view?"""
     return source.geometry is None and block.numel() == arrived.numel() * source.tensor.numel()
 
 
 def seeds(
     captures: Sequence[Capture], begun_at: Sequence[int], cotangents: Sequence[Tensor | None]
 ) -> dict[int, Tensor]:
-    """The cotangents at which a pass started, by position; ones if none was given."""
+    """Return the cotangents with which a pass started, by position; ones if none was passed."""
     pairs = zip(begun_at, cotangents, strict=False)
     return {at: torch.ones_like(captures[at].tensor) if seed is None else seed for at, seed in pairs}

@@ -23,7 +23,7 @@ GATES = Gates()
 
 
 class Bridge(torch.autograd.Function):
-    """Returns the first argument; gradients also go to the second."""
+    """Returns the first argument, and passes gradients to both arguments."""
 
     generate_vmap_rule = True
 
@@ -46,7 +46,7 @@ class Bridge(torch.autograd.Function):
 
 
 def bridged(value: Any, source: Any) -> Any | None:
-    """The value, with the history of other values added: see ``Bridges.bridged``."""
+    """Return the value with the history of other values added: see ``Bridges.bridged``."""
     sources = [one for one in opened(source, _is_tensor) if _may_have_history(one) and _is_differentiable(one)]
 
     def one(leaf: Any) -> Any | None:
@@ -69,7 +69,7 @@ _bridge: Callable[[Tensor, Tensor], Tensor] = Bridge.apply
 
 
 class TorchBridges(Bridges):
-    """PyTorch's ``Bridges``."""
+    """Implements ``Bridges`` for PyTorch."""
 
     def __init__(self) -> None:
         self.known: list[Tensor] = []  # values at which bridges start
@@ -170,7 +170,7 @@ class TorchBridges(Bridges):
         frame: FrameType,
         watched: Sequence[Any],
     ) -> BridgedPass:
-        # The gradients at the leaves behind all bridges, with the bridges and without.
+        # Compute the gradients at the leaves behind all bridges, once with the bridges and once without them.
         from_here = [one for one in watched if _is_tensor(one) and one.requires_grad]
         reached = [*{id(one): one for source in (*self.known, *from_here) for one in _leaves(source)}.values()]
         asked = {id(one) for one in inputs or ()}
@@ -211,7 +211,7 @@ def _elsewhere(tensor: Tensor, by: float) -> Tensor:
 
 
 def _factors(shape: Sequence[int], device: torch.device) -> Tensor:
-    # Numbers for this shape that are neither equal nor 0.
+    # Return numbers of this shape that all differ and are not 0.
     count = torch.Size(shape).numel()
     return (1.5 + torch.cos(torch.arange(count, device=device, dtype=torch.float32) * 0.7)).reshape(shape)
 
@@ -225,7 +225,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _may_have_history(tensor: Tensor) -> bool:
-    # Inside a transform of torch.func, ``requires_grad`` does not tell.
+    # ``requires_grad`` is not reliable inside a transform of torch.func.
     return tensor.requires_grad or is_wrapped(tensor)
 
 

@@ -1,4 +1,4 @@
-"""Reentrant checkpoints, which first run a part of a program without a history: whether one is running, and its
+"""Reentrant checkpoints first run a part of a program without a history. This file finds a running checkpoint and its
 arguments.
 """
 
@@ -23,19 +23,19 @@ FORWARD = CodeOf(torch.utils.checkpoint, "CheckpointFunction.forward")
 BACKWARD = CodeOf(torch.utils.checkpoint, "CheckpointFunction.backward")
 IN_VAIN = Reason("reentrant_checkpoint")
 AGAIN = "computed again by backward"
-"""Used in place of a mode's name when a checkpoint postpones the history to its recomputation."""
+"""Used instead of a mode's name if the history is only recorded when a checkpoint recomputes its part."""
 
 
 def to_compute_again() -> Any:
-    """The context object of the outermost checkpoint that is running without a history. Checkpoints inside it do not
-    count.
+    """Return the context object of the outermost checkpoint that is running without a history; None if there is
+    none.
     """
     frame = _checkpoint(sys._getframe(1))
     return None if frame is None else frame.f_locals["ctx"]
 
 
 def computing_again() -> Any:
-    """The context object of the innermost checkpoint that is recomputing its part."""
+    """Return the context object of the innermost checkpoint that is recomputing its part; None if there is none."""
     for frame in callers(sys._getframe(1)):
         if frame.f_code in CALLS:
             break
@@ -45,23 +45,25 @@ def computing_again() -> Any:
 
 
 def without_history(frame: FrameType) -> tuple[str, FrameType]:
-    """The mode that keeps the results of a frame from having a history, and the frame that reveals it."""
+    """Return the mode because of which the results of a frame have no history, and the frame in which the mode is
+    visible.
+    """
     inside = _checkpoint(frame)
     if inside is None:
         around = next(applied(frame), None)
         return (mode(), frame) if around is None else (APPLIED, around.caller)
     if inside.f_locals["ctx"].next_functions:
         return AGAIN, frame
-    return (mode() if _requires_gradient(inside) else CHECKPOINT), inside  # was it called while gradients were off?
+    return (mode() if _requires_gradient(inside) else CHECKPOINT), inside  # called while gradients were off?
 
 
 def mode() -> str:
-    """The name of the mode that switches gradients off here."""
+    """Return the name of the mode that disables gradients here."""
     return "torch.inference_mode()" if torch.is_inference_mode_enabled() else "torch.no_grad()"
 
 
 def _checkpoint(frame: FrameType) -> FrameType | None:
-    # The outermost checkpoint that is running without a history.
+    # Return the outermost checkpoint that is running without a history.
     found = None
     for one in callers(frame):
         if one.f_code in BACKWARD:
@@ -72,8 +74,8 @@ def _checkpoint(frame: FrameType) -> FrameType | None:
 
 
 def in_vain() -> Source | None:
-    """The user's line that calls a checkpoint without any argument that requires a gradient, so that no history is
-    kept.
+    """Return the user's line that calls a checkpoint without any argument that requires a gradient. Such a checkpoint
+    keeps no history.
     """
     frame = _checkpoint(sys._getframe(1))
     return None if frame is None or _requires_gradient(frame) else users_line(frame)

@@ -1,4 +1,6 @@
-"""Code that was compiled before a watch began. It runs on without it, as Dynamo does not check for new hooks."""
+"""Code that was compiled before a watch began. It runs without the watch, because Dynamo does not check for new
+hooks.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,18 @@ from backprobe.backends.torch.watched_selection import watched_parts
 
 
 class CompiledBefore:
-    """The code that Dynamo had compiled when this was created; ``torch.compiler.reset()`` makes it forget."""
+    """The code that Dynamo had compiled when this object was created. ``torch.compiler.reset()`` discards such code."""
 
     def __init__(self) -> None:
         self.codes = set(compiled_codes())
         self.well: frozenset[tuple[int, bool]] = frozenset()  # parts that were examined without any finding
 
     def around(self, model: Module, heard: Collection[Module]) -> str | None:
-        """A module or function, compiled earlier, that ran a part of a model of which no module was observed.
+        """Return the name of a module or function, compiled earlier, that ran a part of a model in which no module was
+        observed.
 
-        This looks through all objects of the process. It is not repeated for the same parts in later steps, because
-        nothing created later can have run before the watch.
+        This searches all objects of the process. It is not repeated for the same parts in later steps, because objects
+        created later cannot have run before the watch.
         """
         self.codes = {code for code in self.codes if has_compiled(code)}
         if not self.codes:
@@ -48,7 +51,7 @@ class CompiledBefore:
 
 
 def _ran_unheard(module: Module, heard: Collection[Module]) -> bool:
-    # Did the step leave gradients in it although no module inside it was observed?
+    # Did the step leave gradients in the module although no module inside it was observed?
     if any(part in heard for part in module.modules() if part is not module):
         return False
     return any(grad_of(parameter) is not None for parameter in module.parameters())
@@ -63,7 +66,7 @@ def _code(forward: Callable[..., Any]) -> Any:
 
 
 def _reached(function: FunctionType) -> Iterator[Any]:
-    # The objects behind the global and free names in a function's code.
+    # Yield the objects behind the global and free names in a function's code.
     for cell in function.__closure__ or ():
         try:
             yield _unwrapped(cell.cell_contents)

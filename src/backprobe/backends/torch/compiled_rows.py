@@ -1,14 +1,14 @@
-"""Statistics of a tensor in compiled code, merged into a row, with the few fast operations that a compiler handles
+"""Statistics of a tensor in compiled code, merged into a row, using only a few operations that a compiler optimizes
 well.
 
-A row for values is an argument of the graph. A row for gradients would have to be saved for backward, and autograd
-refuses that if another graph, or another call of the same one, has written to the row since. Such rows are therefore
-found by number: the operator declares an effect, and names no tensor that it writes to.
+A row for values is an argument of the graph. A row for gradients would have to be saved for backward. Autograd refuses
+that if another graph, or another call of the same graph, has written to the row since. Such rows are therefore found by
+number: the operator declares an effect, and has no tensor argument to which it writes.
 
-On a CPU, five reductions are compiled: the sum of the numbers, the sum of squares, zeros, minimum and maximum. They run
-in float32 over some thousands of numbers, and in float64 over these results. If there are NaN, infinities, or squares
-that float32 cannot hold, the tensor is measured again as outside of compiled code, by an operator that the compiler
-does not look into. On a device, where this decision would wait, everything is counted with masks.
+On a CPU, five reductions are compiled: sum, sum of squares, zeros, minimum and maximum. They run in float32 over some
+thousands of numbers, and in float64 over these results. If there are NaN, infinities, or squares that float32 cannot
+represent, the tensor is measured again by an uncompiled operator. On a device, this decision would have to wait for the
+device, so everything is counted with masks.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from backprobe.record.statistics import COLUMNS, NOTHING, Row, merged
 ADDED = len(COLUMNS) - 2  # the columns before the extremes
 NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
 LEAST = 1e-33
-"""Mean squares below this may have lost their fifth digit in float32, whose smallest normal number is 1.2e-38."""
+"""Mean squares below this may be wrong in the fifth digit in float32, whose smallest normal number is 1.2e-38."""
 ABREAST, TOGETHER = 4, 4096
-"""How many numbers are combined pairwise before they are added up, since each addition waits for the one before it; and
-how many results are added up in float32.
+"""The number of parts that are combined pairwise before they are summed, because each addition waits for the one
+before; and the number of results that are summed in float32.
 """
 
 
@@ -42,7 +42,7 @@ Kept = tuple[str, int]
 
 
 def merge(row: Tensor | Kept, numbers: Tensor) -> None:
-    """Merge the statistics of some numbers into a row."""
+    """Merge the statistics of these numbers into a row."""
     with torch.no_grad():
         plain = numbers.detach()
         plain = torch.view_as_real(plain) if plain.is_complex() else plain
@@ -60,7 +60,7 @@ def _merged_there(row: Tensor, new: Tensor) -> Tensor:
 
 
 def _quick(plain: Tensor) -> Tensor | None:
-    # The number of zeros, sum, squares and extremes; None if there is no fast way.
+    # Return the number of zeros, sum, sum of squares and extremes; None if there is no fast algorithm.
     if plain.dtype not in NARROW or type(plain.numel()) is not int:
         return None
     # for few numbers, exact sums cost nothing
@@ -72,7 +72,7 @@ def _quick(plain: Tensor) -> Tensor | None:
 
 
 def _abreast(numbers: Tensor) -> list[Tensor]:
-    # The numbers in parts of equal size, as rows of those that are added up in float32.
+    # Return the numbers in parts of equal size. The rows of each part are summed in float32.
     if not numbers.is_contiguous():
         return [numbers if numbers.dim() else numbers.reshape(1)]
     count = ABREAST if numbers.numel() % ABREAST == 0 else 1
@@ -97,11 +97,11 @@ MANY = 64  # rows in one array
 
 
 class CompiledRows:
-    """The rows that compiled code merges into, by place. On a CPU they lie next to each other in NumPy arrays.
+    """The rows into which compiled code merges statistics, by place. On a CPU they are adjacent in NumPy arrays.
 
-    Each row is a tensor and an attribute. Dynamo guards only on the attributes that the code uses, so it accepts rows
-    that are created while it traces. It also guards on ``name``: code compiled for other rows is compiled again for
-    these.
+    Each row is a tensor and an attribute. Dynamo guards only on the attributes that the code uses, so rows that are
+    created during tracing do not invalidate the code. It also guards on ``name``, so code compiled for another object
+    is compiled again for this one.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class CompiledRows:
         KEPT[self.name] = self
 
     def make(self, place: int, device: str) -> None:
-        """Create a row, unless it exists."""
+        """Create the row of a place, unless the row exists."""
         if place in self.places:
             return
         if device == "cpu":
@@ -127,7 +127,9 @@ class CompiledRows:
         setattr(self, f"row{place}", row)
 
     def take(self) -> dict[int, Row | Tensor]:
-        """What was merged into the rows since the last call: CPU rows that have numbers, and all others."""
+        """Return the statistics merged since the last call, and reset the rows: CPU rows that have numbers, and all
+        other rows.
+        """
         taken: dict[int, Row | Tensor] = {}
         for place, row in self.places.items() if len(self.there) < len(self.places) else ():
             if not row.is_cpu:
@@ -152,7 +154,7 @@ def _wide(device: str) -> torch.dtype:
 def _merge(row: Tensor, quick: Tensor | None, numbers: Tensor) -> None:
     # Merge new numbers into a row, using their fast statistics if these are right.
     new = (None if quick is None else _checked(quick.tolist(), float(numbers.numel()))) or row_of(numbers)
-    if isinstance(new, tuple):  # it is not if a tensor has no numbers
+    if isinstance(new, tuple):  # there is no row if a tensor has no numbers
         held = row.numpy()
         held[:] = merged(held.tolist(), new)
 
@@ -164,14 +166,14 @@ def _merge_kept(rows: str, place: int, quick: Tensor | None, numbers: Tensor) ->
 
 
 def _checked(quick: list[float], count: float) -> Row | None:
-    # The row of fast statistics; None if they are wrong.
+    # Return the row of fast statistics; None if they are wrong.
     zeros, _, squares, *_ = quick
     if math.isfinite(squares) and (squares >= LEAST * count or zeros == count):
         return (count, count, 0.0, 0.0, 0.0, *quick)
     return None
 
 
-library: Any = torch.library  # its functions have no types
+library: Any = torch.library  # ``Any``, because the functions of torch.library have no types
 LIBRARY = library.Library("backprobe", "DEF")
 LIBRARY.define("merge_(Tensor(a!) row, Tensor? quick, Tensor numbers) -> ()")
 LIBRARY.impl("merge_", _merge, "CPU")

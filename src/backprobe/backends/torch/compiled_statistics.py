@@ -1,9 +1,9 @@
 """Statistics inside compiled code, as a part of its graph, merged into tensors that outlive the call.
 
-Dynamo traces the hook on all modules together with the code that it compiles. Meanwhile the hook is told which rows are
-wanted (``CompiledStatistics.place``) and puts ``measure`` into the graph. In the forward pass ``measure`` merges the
-statistics of a tensor into a row, and a tensor hook does the same for its gradient in the backward pass. The tensor
-itself is not replaced, so in-place writes and views stay what they are.
+Dynamo traces the hook on all modules together with the code that it compiles. While it is traced, the hook looks up
+which rows are wanted (``CompiledStatistics.place``) and puts ``measure`` into the graph. In the forward pass
+``measure`` merges the statistics of a tensor into a row, and a tensor hook does the same for its gradient in the
+backward pass. The tensor itself is not replaced, so in-place writes and views work as before.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from backprobe.record.names import quote
 
 NONE = -1  # no row is wanted
 Places = tuple[int, int]
-"""The places for the statistics of a value and of its gradient."""
+"""The places of the rows for a value and for its gradient."""
 
 
-compiler: Any = torch.compiler  # its functions have no types
+compiler: Any = torch.compiler  # ``Any``, because the functions of torch.compiler have no types
 
 
 class CompiledStatistics:
-    """The rows of one model. ``wanted`` returns the places for a module, by id, and a path in what it returns."""
+    """The rows of one model. ``wanted`` maps the id of a module, and a path in its result, to the places of the
+    rows.
+    """
 
     def __init__(self, is_known: Callable[[int], bool], wanted: Callable[[int, str], Places]) -> None:
         self.values, self.gradients = CompiledRows(), CompiledRows()
@@ -40,7 +42,7 @@ class CompiledStatistics:
         def place(module: int, keys: tuple[str, ...], device: str) -> Places:
             return self._place(module, "".join(f".{quote(key)}" for key in keys), device)
 
-        # these run during tracing, and are not part of the graph
+        # these functions run during tracing, and are not part of the graph
         self.knows: Callable[[int], bool] = compiler.assume_constant_result(lambda module: is_known(module))
         self.place: Callable[[int, tuple[str, ...], str], Places] = compiler.assume_constant_result(place)
 
@@ -52,11 +54,11 @@ class CompiledStatistics:
         return places
 
 
-# traced by Dynamo: plain code that it can follow line by line
+# traced by Dynamo: plain code that it can trace line by line
 
 
 def heard(statistics: CompiledStatistics, module: Module, output: Any, keys: tuple[str, ...] = ()) -> None:
-    """Put the statistics of what a module returns into the graph."""
+    """Put the statistics of a module's result into the graph."""
     if isinstance(output, Tensor):
         is_read = output.is_floating_point() or output.is_complex()
         if is_read and (type(output) is Tensor or type(output) is Parameter):
@@ -83,7 +85,9 @@ def _row_of_gradient(rows: CompiledRows, place: int, tensor: Tensor) -> Tensor |
 
 
 def measure(tensor: Tensor, value: Tensor | None, gradient: Tensor | Kept | None) -> None:
-    """Merge the statistics of a tensor into a row, and those of its gradient into another when it arrives."""
+    """Merge the statistics of a tensor into a row, and those of its gradient into another row when the gradient
+    arrives.
+    """
     if not is_floating(tensor) or not tensor.numel():
         return
     if value is not None:
@@ -93,19 +97,19 @@ def measure(tensor: Tensor, value: Tensor | None, gradient: Tensor | Kept | None
         hooked.register_hook(lambda numbers: merge(gradient, numbers))
 
 
-compiler.allow_in_graph(measure)  # as a whole: Dynamo does not look into it
+compiler.allow_in_graph(measure)  # as one operation, into which Dynamo does not look
 
 
 def leave_alone(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that Dynamo traces as part of other code, but does not compile separately."""
+    """Mark a function that Dynamo may trace as part of other code, but must not compile separately."""
     skip_code(function.__code__)
     return function
 
 
 @contextmanager
 def without_warning_of_hooks() -> Iterator[None]:
-    """Suppresses PyTorch's warning, at each call of a compiled model, that global hooks also see the wrapper; ours does
-    not.
+    """Suppress PyTorch's warning that global hooks also see the wrapper of a compiled model, because the hook here
+    ignores it.
     """
     warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks", UserWarning)
     filters: Any = warnings.filters

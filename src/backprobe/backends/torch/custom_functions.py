@@ -1,4 +1,6 @@
-"""Custom functions, whose backward is Python: where it returned None or zeros, and what it calls unrecorded."""
+"""Custom functions with a backward in Python: the places where it returned None or zeros, and the functions that it
+calls unrecorded.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,13 @@ class ByHand:
 
 @dataclass
 class Givers:
-    """Which nodes pass gradients to which, for all nodes that backward may reach from some roots."""
+    """For all nodes that backward may reach from some roots: which nodes pass gradients to which."""
 
     roots: Iterable[Node]
 
     @cached_property
     def of(self) -> dict[Node, list[Node]]:
-        """For each node, the nodes that pass gradients to it; empty if none of all nodes is written in Python."""
+        """For each node, the nodes that pass gradients to it. Empty if no node is written in Python."""
         found: dict[Node, list[Node]] = {}
         nodes = all_nodes(self.roots)
         for node in nodes if any(isinstance(node, BackwardCFunction) for node in nodes) else ():
@@ -58,7 +60,9 @@ class Givers:
         return found
 
     def unrecorded(self) -> list[Reason]:
-        """What the program's own backwards call, since autograd runs them when nothing is recorded."""
+        """Return notes on functions that the program's own backwards call. Their operations are not recorded, because
+        autograd runs them without recording.
+        """
         found: dict[ByHand, dict[str, None]] = {}
         for node in {giver: None for givers in self.of.values() for giver in givers}:
             code = _own_backward(node)
@@ -67,16 +71,16 @@ class Givers:
         return [reason("backward_unrecorded", [one], names=listed([*names])) for one, names in found.items() if names]
 
     def by_hand(self, node: Node) -> tuple[ByHand, ...]:
-        """The nearest custom functions on all paths from the roots to a node, if each path has one.
+        """Return the nearest custom functions on all paths from the roots to a node, if each path has one.
 
-        If nothing arrives at the node, these must have returned None, because PyTorch's own operations pass on what
-        they get.
+        If no gradient arrives at the node, these functions must have returned None, because PyTorch's own operations
+        pass on every gradient that they receive.
         """
         found, pending, seen = dict[ByHand, None](), [node], {node}
         while pending:
             at = pending.pop()
             givers = self.of.get(at, ())
-            if not givers:  # a root, or nothing leads to it
+            if not givers:  # a root, or a node to which no node leads
                 return ()
             for giver in givers:
                 if isinstance(giver, BackwardCFunction):
@@ -93,28 +97,28 @@ NOTHING_GIVEN = Reason("nothing_given")
 
 
 def unasked() -> Source | None:
-    """The user's line that applies the custom function in which this runs, if no tensor argument requires a gradient.
-    Autograd then keeps no history, even for tensors in lists and objects.
+    """Return the user's line that applies the custom function that is running, if no tensor argument requires a
+    gradient. Autograd then keeps no history, even for tensors in lists and objects.
     """
     around = [*applied(sys._getframe(1))]
     return None if not around or around[-1].is_asked else users_line(around[-1].caller)
 
 
 def reason(code: str, functions: Sequence[ByHand], **fields: str) -> Reason:
-    """A reason about these functions, with the line of the first one that belongs to the program."""
+    """Return a reason about these functions, with the line of the first one that belongs to the program."""
     line = next((one.line for one in functions if one.line is not None), None)
     place = {} if line is None else {"at": f"{line.file}:{line.line}", "text": line.text}
     return Reason(code, {"functions": ", ".join(f"{one.name}()" for one in functions), **place, **fields})
 
 
 _KNOWN: dict[str, ref[type] | None] = {}
-"""The program's own class that was found in the last search, for PyTorch's count of functions at that time."""
+"""The program's own class that was found in the last search. The key is PyTorch's count of functions at that time."""
 
 
 def are_users() -> bool:
-    """Does the program have custom functions of its own?
+    """Does the program define custom functions?
 
-    The search is repeated if functions were made since, or if the class that was found no longer exists.
+    The search is repeated if functions were defined since, or if the class that was found no longer exists.
     """
     made = repr(FUNCTIONS_MADE)  # repr shows the count without advancing it
     found = _KNOWN.get(made)
@@ -131,9 +135,9 @@ def _is_users(made: type) -> bool:
 
 
 def zero_by_hand(leaves: Iterable[tuple[Any, Node, Tensor]], givers: Givers) -> dict[tuple[ByHand, ...], list[Any]]:
-    """The leaves whose gradient is zero, grouped by the program's own functions on all paths to them.
+    """Return the leaves whose gradient is zero, grouped by the program's own functions on all paths to them.
 
-    For each leaf, its node and its gradient are given.
+    Each leaf is given with its node and its gradient.
     """
     found: dict[tuple[ByHand, ...], list[Any]] = {}
     for leaf, node, gradient in leaves:
@@ -144,7 +148,7 @@ def zero_by_hand(leaves: Iterable[tuple[Any, Node, Tensor]], givers: Givers) -> 
 
 
 def is_zero(gradient: Tensor) -> bool:
-    """Is every number in it zero?"""
+    """Is every number of the gradient zero?"""
     return (
         is_there(gradient)
         and gradient.numel() > 0
@@ -161,7 +165,7 @@ def _described(node: Any) -> ByHand:
 
 
 def _own_backward(node: Any) -> FunctionType | None:
-    # The function that computes the gradients of a node, if the program wrote it.
+    # Return the function that computes the gradients of a node, if the program defines it.
     made_by = getattr(node, "_forward_cls", None)
     for name in ("backward", "vjp"):
         own = getattr(made_by, name, None)
@@ -171,7 +175,8 @@ def _own_backward(node: Any) -> FunctionType | None:
 
 
 def _called(node: Any, function: FunctionType) -> Iterator[str]:
-    # The program's own functions and modules that a backward uses by name or holds in its node, such as ``ctx.module``.
+    # Yield the program's own functions and modules that a backward uses by name or stores in its node, such as
+    # ``ctx.module``.
     held = {f"ctx.{name}": value for name, value in getattr(node, "__dict__", {}).items()}
     cells = zip(function.__code__.co_freevars, map(contents, function.__closure__ or ()), strict=True)
     known = {**function.__globals__, **dict(cells), **held}
@@ -183,7 +188,7 @@ def _called(node: Any, function: FunctionType) -> Iterator[str]:
 
 
 def instructions(code: CodeType) -> Iterator[dis.Instruction]:
-    """The instructions of a function and of the functions inside it."""
+    """Yield the instructions of a function and of the functions inside it."""
     yield from dis.get_instructions(code)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -191,6 +196,6 @@ def instructions(code: CodeType) -> Iterator[dis.Instruction]:
 
 
 def _first_line(code: CodeType) -> int:
-    # The line of ``def``, after the decorators.
+    # Return the line of ``def``, after the decorators.
     lines = range(code.co_firstlineno, code.co_firstlineno + 10)
     return next((at for at in lines if source_at(code.co_filename, at).text.startswith("def ")), code.co_firstlineno)

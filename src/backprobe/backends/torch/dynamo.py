@@ -1,12 +1,13 @@
-"""Names of Dynamo that PyTorch does not document, in one place. Some PyTorch versions may lack some of them.
+"""Undocumented names of Dynamo. Some PyTorch versions may lack some of them.
 
-What a watch does without each of them:
+If a name is missing, a watch behaves as follows:
 
 - ``OptimizedModule``, ``WRAPPED_FORWARD``: no module is recognised as compiled.
 - ``compiled_codes``: nothing counts as compiled before the watch, so such code goes unnoticed.
 - ``skip_code``: Dynamo may compile a hook separately from the model.
 - ``FINDS_EFFECTS``: with the backend "aot_eager", two calls before one backward fail.
-- ``start_callbacks``: a hook that rests could not be restored before a compilation, so hooks never rest.
+- ``start_callbacks``: hooks are never removed between measured steps, because they could not be restored before a
+  compilation.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from backprobe.backends.private_names import lookup
 
 
 class _NoModule:
-    """The type of a compiled module if it is not known: no object has it."""
+    """The type of a compiled module if PyTorch's type is not found. No object has this type."""
 
 
 OptimizedModule: Any = lookup("torch._dynamo.eval_frame.OptimizedModule") or _NoModule
@@ -27,20 +28,22 @@ OptimizedModule: Any = lookup("torch._dynamo.eval_frame.OptimizedModule") or _No
 
 _wrap_inline = lookup("torch._dynamo.external_utils.wrap_inline")
 WRAPPED_FORWARD: CodeType | None = _wrap_inline(lambda: None).__code__ if _wrap_inline else None
-"""The frame in which Dynamo compiles modules whose own forward is PyTorch's."""
+"""The code of the frame in which Dynamo compiles modules whose forward is defined by PyTorch."""
 
 _codes = lookup("torch._dynamo.convert_frame.input_codes")
 _entries = lookup("torch._C._dynamo.eval_frame._debug_get_cache_entry_list")
 
 FINDS_EFFECTS = lookup("torch._library.utils.is_impure") is not None
-"""Does every part of the compiler check if an operator has an effect? Older ones check only what it writes to."""
+"""Does every part of the compiler check whether an operator declares an effect? Older releases check only which tensors
+it writes.
+"""
 
 is_exporting: Callable[[], bool] = lookup("torch.compiler.is_exporting") or (lambda: False)
-"""Is ``torch.export`` tracing? Older releases do not tell."""
+"""Is ``torch.export`` tracing? Always False in older releases, which do not say so."""
 
 
 def compiled_codes() -> Iterator[CodeType]:
-    """The code objects that have compiled versions; ``torch.compiler.reset()`` makes Dynamo forget them."""
+    """Return the code objects that have compiled versions. ``torch.compiler.reset()`` discards these versions."""
     known = (reference() for reference in tuple(getattr(_codes, "seen", ())))
     return (code for code in known if code is not None and has_compiled(code))
 
@@ -50,13 +53,15 @@ def has_compiled(code: CodeType) -> bool:
 
 
 def skip_code(code: CodeType) -> None:
-    """Keep Dynamo from compiling this code by itself; it is still traced inside other code."""
+    """Keep Dynamo from compiling this code separately. It is still traced inside other code."""
     skip: Any = lookup("torch._dynamo.eval_frame.skip_code")
     if skip is not None:
         skip(code)
 
 
 def start_callbacks() -> list[Callable[..., None]] | None:
-    """Callbacks that Dynamo runs before compiling anything; ``torch.compiler.reset()`` empties the list."""
+    """Return the callbacks that Dynamo runs before it compiles anything. ``torch.compiler.reset()`` empties the
+    list.
+    """
     found = getattr(lookup("torch._dynamo.callback_handler"), "start_callbacks", None)
     return found if isinstance(found, list) else None

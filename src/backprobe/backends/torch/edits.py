@@ -1,4 +1,4 @@
-"""Data: expressions that let gradients through, in place of operations that cut them; see ``Backend.edits``."""
+"""Replacements for operations that cut the graph, with which gradients flow: data for ``Backend.edits``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The effect of a call on the memory of its arguments, judged by the function that is called.
+"""The effect of a call on the memory of its arguments, determined from the called function.
 
-This follows PyTorch's own conventions: a name that ends in one underscore writes to its first argument, ``out=`` names
-what is written, and ``inplace=True`` means the input. Everything outside of PyTorch is unknown.
+This follows PyTorch's own conventions: a function whose name ends in one underscore writes to its first argument,
+``out=`` is the tensor that is written, and ``inplace=True`` means that the input is written. Functions outside of
+PyTorch are unknown.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ EXPOSING = {"numpy", "__array__", "data_ptr", "untyped_storage", "__dlpack__", "
 FLAGS = {"out", "inplace"}
 NOT_WRITING = {"requires_grad_", "retain_grad", "register_hook"}
 THROUGH_OTHERS = {"max_norm", "running_mean", "distance_function"}
-"""Arguments with which a function may write to more: to a weight, to statistics, or whatever a user's function does."""
+"""Names of arguments with which a function may write to tensors besides its own results: to a weight, to statistics, or
+to anything that a function of the user writes to.
+"""
 INPLACE = methodcaller("get", "inplace")
 INPLACE_OPERATORS = {"__setitem__", "__set__"} | {
     f"__i{name}__"
@@ -96,7 +99,9 @@ HARMLESS = frozenset(
 
 
 def effect(function: Any, flagged: bool) -> Effect:
-    """What calling ``function`` may do. ``flagged``: it is called with ``out=``, ``inplace=`` or ``**kwargs``."""
+    """Return the possible effect of calling ``function``. ``flagged`` says that it is called with ``out=``,
+    ``inplace=`` or ``**kwargs``.
+    """
     if type(function) is FunctionType:
         code = function.__code__
         found = _of_function(code, code.co_filename, function.__module__, function.__name__)
@@ -110,9 +115,9 @@ def effect(function: Any, flagged: bool) -> Effect:
 
 
 def _of_other(function: Any) -> Effect:
-    # The effect of a callable other than a plain function, if no argument says that it writes.
+    # Return the effect of a callable that is not a plain function, if no argument makes it write.
     if not (isinstance(function, PYTHONS) or type(function).__module__.startswith("torch")):
-        # the user's object; its attributes are not read, because that might run the program's code
+        # an object of the user, whose attributes are not read, because that might run the program's code
         return Effect.UNKNOWN
     compiled = not isinstance(function, FunctionType | MethodType | type)
     if is_torchs(function):
@@ -127,15 +132,16 @@ def _of_other(function: Any) -> Effect:
 
 @lru_cache(4096)
 def _of_function(code: CodeType, file: str, module: str | None, name: str) -> Effect:
-    # The effect of a function written in Python. PyTorch's own may write by their name or by an argument ``inplace``.
+    # Return the effect of a function written in Python. PyTorch's own functions may write if their name or an argument
+    # ``inplace`` says so.
     #
-    # Those of ``torch.nn.functional`` write to nothing else, with few exceptions.
+    # With few exceptions, functions of ``torch.nn.functional`` write to nothing else.
     if not (isinstance(module, str) and module.startswith(("torch", "_operator"))):
         return Effect.UNKNOWN
     named, takes = name.partition(".")[0], code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if _writes(named) or named in EXPOSING:
         return Effect.WRITES
-    is_its_own = file == functional.__file__  # wrappers of it share its module and name
+    is_its_own = file == functional.__file__  # a wrapper of a function may have the same module and name
     is_pure = is_its_own and THROUGH_OTHERS.isdisjoint(takes)
     if "inplace" in takes:
         return Effect.AS_ASKED if is_pure else Effect.WRITES
@@ -145,7 +151,7 @@ def _of_function(code: CodeType, file: str, module: str | None, name: str) -> Ef
 def targets(
     function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], known: Mapping[torch.nn.Module, Effect]
 ) -> list[Tensor]:
-    """The tensors to which this call may write, given the known effects of some modules."""
+    """Return the tensors to which this call may write, given the known effects of some modules."""
     if isinstance(function, partial):
         return targets(function.func, (*function.args, *args), {**function.keywords, **kwargs}, known)
     name = _name(function)
@@ -163,14 +169,17 @@ def targets(
 
 
 def _name(function: Any) -> str:
-    # ``mul_`` for a function, method, or ``torch.ops`` overload (``mul_.Tensor``); ``__imul__`` for operator.imul.
+    # Return the plain name: ``mul_`` for a function, method, or ``torch.ops`` overload (``mul_.Tensor``), and
+    # ``__imul__`` for operator.imul.
     name = str(getattr(function, "__name__", "")).partition(".")[0]
     dunder = f"__{name}__"
     return dunder if dunder in INPLACE_OPERATORS and getattr(function, "__module__", None) == "_operator" else name
 
 
 def is_torchs(function: Any) -> bool:
-    """Is it one of PyTorch's functions or Python's operators? Builtins of torch belong to an object of torch."""
+    """Is the function PyTorch's own, or an operator of Python? A builtin function of torch belongs to an object of
+    torch.
+    """
     owner = getattr(function, "__self__", None)
     if isinstance(owner, Tensor) or getattr(function, "__objclass__", None) is TensorBase:
         return True
@@ -192,7 +201,7 @@ def _writes(name: str) -> bool:
 
 
 def _inplace_position(function: Any) -> int | None:
-    # The position of the parameter ``inplace`` of a Python function of torch; None if it has none.
+    # Return the position of the parameter ``inplace`` of a Python function of torch; None if it has none.
     code = getattr(function, "__code__", None)
     return None if code is None else _position(code, "inplace")
 
@@ -204,7 +213,7 @@ def _position(code: CodeType, name: str) -> int | None:
 
 
 def effects_of(module: torch.nn.Module) -> dict[torch.nn.Module, Effect]:
-    """What calling a module, and each module inside it, may do, by one walk."""
+    """Return the possible effect of calling a module, and each module inside it."""
     found: dict[torch.nn.Module, Effect] = {}
     modules = structure(module).modules
     kinds = {*map(type, modules)}

@@ -1,4 +1,4 @@
-"""Errors of programs that read the ``.grad`` of a tensor and find None: which tensor it was, and why it has none."""
+"""Errors of programs that read ``.grad`` of a tensor and find None: the tensor, and why it has no gradient."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ OF_NONE = (TypeError, AttributeError)
 
 
 def failure(error: BaseException, captures: Sequence[Capture], passing: Passing | None) -> Failure | None:
-    """What an error about None is about, if the failing code reads a ``.grad`` that is None.
+    """Return the facts behind an error about None, if the failing code reads a ``.grad`` that is None.
 
-    ``passing`` is what backward has brought so far, if known.
+    ``passing`` are the gradients that backward has brought so far, if known.
     """
     step = _innermost(error.__traceback__)
     if step is None or not isinstance(error, OF_NONE) or "NoneType" not in str(error):
@@ -48,7 +48,7 @@ def _innermost(step: TracebackType | None) -> TracebackType | None:
 
 
 def _empty(frame: FrameType, site: InstructionSite) -> Iterator[tuple[str, Tensor]]:
-    # The tensors whose ``.grad`` is None and is read where the error arose, each as the program writes it.
+    # Yield the tensors whose ``.grad`` is None and is read where the error arose, each with its source text.
     #
     # A name that holds None also counts, if its only assignment reads such a ``.grad``.
     for node in ast.walk(site.node):
@@ -59,7 +59,8 @@ def _empty(frame: FrameType, site: InstructionSite) -> Iterator[tuple[str, Tenso
 
 
 def _each(frame: FrameType, site: InstructionSite, node: ast.expr) -> Sequence[Any]:
-    # The value of an expression; for the variable of a finished comprehension, all items that it went over.
+    # Return the value of an expression. For the variable of a finished comprehension, return all items over which it
+    # looped.
     known = value_in(frame, node)
     above: ast.AST = node
     while known is UNKNOWN and above in site.above:
@@ -72,7 +73,7 @@ def _each(frame: FrameType, site: InstructionSite, node: ast.expr) -> Sequence[A
 
 
 def _has_none(tensor: Tensor) -> bool:
-    # Is its ``.grad`` None? PyTorch warns about reading it on a tensor that is not a leaf.
+    # Is the ``.grad`` of the tensor None? It is not read on a tensor that is not a leaf, because PyTorch would warn.
     return (tensor.grad is None) if tensor.is_leaf else not tensor.retains_grad
 
 

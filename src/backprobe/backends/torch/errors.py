@@ -1,7 +1,7 @@
-"""PyTorch's errors about the graph: which of the program's values each one is about.
+"""PyTorch's errors about the graph, and the values of the program that each error is about.
 
-Reading the saved tensors of a node raises exactly where backward did, because a tensor was written since, or freed. A
-node whose saved tensors have hooks, such as a checkpoint's, is not read, since that would run the hooks.
+Reading the saved tensors of a node raises at the same nodes as backward, because a tensor was overwritten or freed. A
+node whose saved tensors have hooks, such as that of a checkpoint, is not read, because reading would run the hooks.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ KINDS = {
     "dtype can require gradients": "integer_leaf",
     "of floating point and complex dtype can require gradients": "integer_leaf",
 }
-"""Messages of PyTorch 2.6 to 2.13, and the kind of failure that each means."""
+"""Parts of messages of PyTorch 2.6 to 2.13, and the kind of failure that each means."""
 
 NO_RULE = re.compile(r"derivative for (?:aten::|')(\w+).* is not implemented")
-"""PyTorch's message about an operation that has no derivative, including its name."""
+"""PyTorch's message about an operation that has no derivative, which includes the operation's name."""
 NOT_IMPLEMENTED = "NotImplemented"
 FREED = "second time"
 VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
@@ -62,10 +62,10 @@ def failure(
     steps: Iterable[OptimizerStep],
     start: int = 0,
 ) -> Failure | str | None:
-    """What an error is about, by positions of captures, or a note on it; None if nothing is known about it here.
+    """Return the facts behind an error, by positions of captures, or a note on it; None if the error is not known.
 
-    ``written`` are the tensors that the running statement was about to write to. ``earlier`` are the calls that have
-    freed the graph they went through, ``steps`` are calls of optimizers' ``step()``, and ``start`` is the engine's
+    ``written`` are the tensors to which the running statement was about to write. ``earlier`` are the calls that have
+    freed the graph through which they went. ``steps`` are calls of optimizers' ``step()``. ``start`` is the engine's
     count of nodes at the start of the recording.
     """
     if "Expected to have finished reduction" in str(error):
@@ -90,7 +90,7 @@ def failure(
     if freed is not None:
         return replace(freed, lines=_line(error))
     if kind == "not_in_graph":
-        # a generator would be exhausted by now
+        # ``inputs`` is read second, because it may be a generator that is exhausted by now
         return _unused(known, roots, _tensors(call, "t_inputs", "inputs"), error)
     if kind in ("leaf_written", "view_written") or (kind == "inference" and written):
         return _written(kind, error, known, written)
@@ -116,7 +116,7 @@ class KnownCaptures:
         return tuple(at for at in found if at is not None)
 
     def position(self, tensor: Tensor) -> int | None:
-        """The latest named version of a tensor."""
+        """Return the position of the latest named version of a tensor; None if it has no name."""
         for at in range(len(self.captures) - 1, -1, -1):
             if self.captures[at].tensor is tensor:
                 return at
@@ -125,7 +125,7 @@ class KnownCaptures:
 
 
 def _without_rule(operation: str, known: KnownCaptures) -> Failure | None:
-    # The first named value that flows into an operation without a derivative; None if there is none.
+    # Return the first named value that flows into an operation without a derivative; None if there is none.
     names = (NOT_IMPLEMENTED, f"{operation.title().replace('_', '')}Backward")
 
     def is_it(node: Node) -> bool:
@@ -133,7 +133,7 @@ def _without_rule(operation: str, known: KnownCaptures) -> Failure | None:
 
     for start, at in sorted(known.nodes.items(), key=lambda one: one[1]):
         found = [start]
-        for node in found:  # it grows during the loop
+        for node in found:  # the list grows during the loop
             if is_it(node):
                 return Failure("no_rule", (at,), text=operation)
             following = (one for one, _ in node.next_functions if one is not None and one not in known.nodes)
@@ -145,9 +145,9 @@ def _without_rule(operation: str, known: KnownCaptures) -> Failure | None:
 
 
 def _written(kind: str, error: BaseException, known: KnownCaptures, pending: Sequence[Tensor]) -> Failure:
-    # The values that the program's line was about to write to, or that the framework's innermost function held.
+    # Return the values to which the program's line was about to write, or that PyTorch's innermost function held.
     #
-    # In either case only those that PyTorch refuses to write count: others are just arguments of the same call.
+    # Only tensors that PyTorch refuses to write count. Other tensors are just arguments of the same call.
     frames = _frames(error)
     inside = [frame for frame in frames if package(frame.f_code.co_filename) is not None]
     is_called = bool(frames) and frames[-1] in inside
@@ -173,11 +173,11 @@ REFUSED: Mapping[str, Callable[[Tensor], bool]] = {
     "view_written": lambda tensor: tensor._is_view(),
     "inference": lambda tensor: tensor.is_inference(),
 }
-"""What PyTorch refuses to write, by the kind of error."""
+"""By the kind of error: does PyTorch refuse to write to this tensor?"""
 
 
 def _in_custom_backward(error: BaseException) -> bool:
-    # Did it arise in the ``backward`` of an ``autograd.Function``, in a pass that keeps no history?
+    # Did the error arise in the ``backward`` of an ``autograd.Function``, in a pass that keeps no history?
     frames = _frames(error)
     ran = next((frame for frame in frames if frame.f_code in CALLS), None)
     is_inside = any(frame.f_code is BackwardCFunction.apply.__code__ for frame in frames)
@@ -185,7 +185,7 @@ def _in_custom_backward(error: BaseException) -> bool:
 
 
 def _frames(error: BaseException) -> list[FrameType]:
-    # The frames that an error passed through, the innermost last.
+    # Return the frames through which an error passed, innermost last.
     frames, step = [], error.__traceback__
     while step is not None:
         frames.append(step.tb_frame)
@@ -194,7 +194,7 @@ def _frames(error: BaseException) -> list[FrameType]:
 
 
 def _line(error: BaseException) -> tuple[Source, ...]:
-    # The innermost of the program's own lines that an error passed through.
+    # Return the innermost of the program's own lines through which an error passed.
     found, step = None, error.__traceback__
     while step is not None:
         if package(step.tb_frame.f_code.co_filename) is None:
@@ -219,12 +219,12 @@ def _in_place(text: str, known: KnownCaptures, roots: Sequence[Tensor], steps: I
         return found
     now, before = map(int, said.groups())
     kept = [saved for _, saved in unread if saved is not None and version(saved) == now]
-    # older releases do not show them, so find out which would be readable if these values had not been written
+    # older releases do not show them, so find the tensors that would be readable if these values had not been written
     if not kept:
         written = [c.tensor for c in captures if c.version < version(c.tensor) == now]
         written += [tensor for step in steps for tensor, *_ in step.versions if version(tensor) == now]
         kept = [one for tensor in written for node, _ in unread for one in as_they_were(node, tensor, before)]
-    if not kept:  # if that is impossible too: what the saving operations compute, and what flows into them
+    if not kept:  # if that fails too, use the results of the saving operations, and the values that flow into them
         near = {at for node, _ in unread for at in graph.inputs(GradientEdge(node, 0), known.edges)} | saving.keys()
         kept = [captures[at].tensor for at in near if at >= 0 and before <= captures[at].version <= now]
         kept = kept or [tensor for step in steps for tensor, *_ in step.versions if version(tensor) == now]
@@ -238,14 +238,14 @@ def _in_place(text: str, known: KnownCaptures, roots: Sequence[Tensor], steps: I
 
 
 def _start(tensor: Tensor) -> tuple[int, int]:
-    # Equal for all views of a whole tensor, such as a transposed weight.
+    # Return a key that is equal for all views of a whole tensor, such as a transposed weight.
     return 0 if tensor.layout is not torch.strided else tensor.data_ptr(), tensor.numel()
 
 
 def _carried(known: KnownCaptures, roots: Sequence[Tensor]) -> tuple[int, ...]:
-    # The values from before the last call of backward from which later values were computed.
+    # Return the values computed before the last call of backward, from which later values were computed.
     #
-    # Only results of operations count, because parameters last from step to step anyway.
+    # Only results of operations count, because parameters are kept from step to step anyway.
     captures = known.captures
     latest = max((capture.calls for capture in captures), default=0)
     found: dict[int, None] = {}
@@ -274,9 +274,10 @@ Path = tuple[()] | tuple[int, "Path"]
 
 
 def _freed(known: KnownCaptures, roots: Sequence[Tensor], calls: Sequence[BackwardCall]) -> Failure | None:
-    # The values that an earlier call of backward passed, or that lead to such, and what was computed from them.
+    # Return the values through which an earlier call of backward went, or that lead to such values, and the values
+    # computed from them.
     #
-    # A freed node alone proves nothing, because the failing call frees what it passes.
+    # A freed node alone proves nothing, because the failing call also frees the nodes through which it goes.
     gone_through = _gone_through(calls)
     survivors: dict[int, None] = {}
     users: dict[int, None] = {}
@@ -309,14 +310,15 @@ def _freed(known: KnownCaptures, roots: Sequence[Tensor], calls: Sequence[Backwa
         for at in _carried(known, roots)
         if not gone_through.keys().isdisjoint(graph.nodes(known.captures[at].tensor))
     ]
-    survivors |= dict.fromkeys(beside)  # such as the second state of an LSTM
+    survivors |= dict.fromkeys(beside)  # for example an LSTM's second state, which is carried along with the first
     return Failure("freed", tuple(survivors), users=tuple(users), earlier=passed.at, is_one_forward=not new)
 
 
 def _freed_before(known: KnownCaptures, roots: Sequence[Tensor], start: int) -> Failure | None:
-    # The same if no recorded call has freed anything. Then nodes older than the recording were freed before it.
+    # Return the same facts if no recorded call has freed anything. Then nodes older than the recording were freed
+    # before it.
     #
-    # The failing call also frees what it passes, but it does not get beyond a freed node.
+    # The failing call also frees nodes, but it does not get beyond a node that was freed before.
     survivors: dict[int, None] = {}
     users: dict[int, None] = {}
     seen: set[Node] = set()
@@ -335,10 +337,10 @@ def _freed_before(known: KnownCaptures, roots: Sequence[Tensor], start: int) -> 
 
 
 def _survivor(known: KnownCaptures, freed: int | None, path: Path, number: int) -> tuple[int | None, int | None]:
-    # A value from before a call of backward that is used after it, on a path to a node that the call freed.
+    # Return a value from before a call of backward that is used after it, on a path to a node that the call freed.
     #
     # It may be another result of the freed operations, such as the last state that an RNN returns besides its outputs.
-    # If everything on the path is that old, it is the freed value itself.
+    # If all values on the path are that old, return the freed value itself.
     user, survivor = None, freed
     while path:
         at, path = path
@@ -349,7 +351,7 @@ def _survivor(known: KnownCaptures, freed: int | None, path: Path, number: int) 
 
 
 def _gone_through(calls: Sequence[BackwardCall]) -> dict[Node, BackwardCall]:
-    # The nodes that these calls passed and freed, each with the first call that did.
+    # Return the nodes through which these calls went and that they freed, each with the first such call.
     return {node: earlier for earlier in reversed(calls) for node in graph.nodes(*earlier.roots)}
 
 
@@ -372,7 +374,7 @@ def _unused(
 
 
 def _call(error: BaseException) -> FrameType | None:
-    # The call of ``backward`` or ``grad`` that raised.
+    # Return the frame of the call of ``backward`` or ``grad`` that raised.
     found, step = None, error.__traceback__
     while step is not None:
         if step.tb_frame.f_code in CALLS:
@@ -382,6 +384,6 @@ def _call(error: BaseException) -> FrameType | None:
 
 
 def _tensors(call: FrameType | None, *names: str) -> list[Tensor]:
-    # The tensors that a call received under the first of these names that it has.
+    # Return the tensors that a call received, under the first of these argument names that it has.
     given: Any = next((call.f_locals[name] for name in names if name in call.f_locals), ()) if call is not None else ()
     return [given] if isinstance(given, Tensor) else [one for one in given or () if isinstance(one, Tensor)]

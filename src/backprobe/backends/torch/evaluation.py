@@ -1,6 +1,6 @@
-"""Functions of PyTorch that only compute, by name, so that a recorded line can be evaluated again.
+"""Functions of PyTorch that only compute, by name, with which a recorded line can be evaluated again.
 
-Only names in this table are looked up: text from a recording never runs as code.
+Only the names in this table are looked up. Text from a recording is never run as code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KNOWN = frozenset({
     "frac", "trunc", "softplus", "gelu", "silu", "mish", "elu", "selu", "celu", "leaky_relu", "hardtanh", "hardswish",
     "hardsigmoid", "relu6", "softsign", "tanhshrink", "softshrink", "threshold", "glu", "softmin", "atan", "asinh",
     "rad2deg", "float_power",
-    # over a dimension
+    # reductions and scans over a dimension
     "logcumsumexp", "cumsum", "cumprod", "cummax", "cummin", "diff", "nansum", "nanmean", "median", "quantile", "var",
     "std", "amax", "amin", "logsumexp", "softmax", "log_softmax", "sum", "mean", "prod", "trapezoid",
     # linear algebra
@@ -44,7 +44,9 @@ KNOWN = frozenset({
 
 
 def evaluate(operation: str, args: Sequence[Any], words: Mapping[str, Any]) -> Any:
-    """The function's result for NumPy arrays, as NumPy; None if the name is unknown or the arguments do not fit."""
+    """Call the function on NumPy arrays, and return NumPy arrays. Return None if the name is unknown or the arguments
+    do not fit.
+    """
     for home in HOMES if operation in KNOWN else ():
         function = getattr(home, operation, None)
         if function is None:

@@ -1,4 +1,4 @@
-"""The code of a module's forward, and where it mentions the module's attributes."""
+"""The code of a module's forward, and the lines in it that mention the module's attributes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backprobe.record.training import ModuleCall
 from backprobe.source.user_code import innermost, package
 
 IDLE: CodeType = Module.forward.__code__
-"""The code of a module without a forward of its own, such as a ModuleList."""
+"""The code of the forward of a module that defines none, such as a ModuleList."""
 
 
 def forward_code(module: Module) -> CodeType:
@@ -22,9 +22,11 @@ def forward_code(module: Module) -> CodeType:
 
 
 def mentioned_by(module: Module, attribute: str) -> Iterator[ModuleCall]:
-    """Where a module's forward, or a method or property that it uses, mentions one of the module's attributes."""
+    """Yield the statements in a module's forward, and in methods and properties that it uses, that mention one of the
+    module's attributes.
+    """
     pending, seen = [forward_code(module)], set[CodeType]()
-    for code in pending:  # it grows during the loop
+    for code in pending:  # the list grows during the loop
         seen.add(code)
         yield from mentions(code, attribute)
         used = (getattr_static(type(module), name, None) for name in code.co_names)

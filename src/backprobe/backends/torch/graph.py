@@ -1,4 +1,6 @@
-"""Walks over autograd's graph: which recorded values flow into which, and the order in which backward visits them."""
+"""Walks over autograd's graph: which recorded values flow into which others, and the order in which backward visits
+them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def key(edge: GradientEdge) -> Key:
 
 
 def by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
-    """The captures at each edge: first a whole tensor, then views that were written in place and share its edge."""
+    """Return the captures at each edge: first a whole tensor, then views that were written in place and share its
+    edge.
+    """
     found: dict[Key, list[int]] = {}
     views = []
     for at, capture in enumerate(captures):
@@ -44,7 +48,7 @@ def by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
 
 
 def inputs(edge: GradientEdge | None, recorded: Mapping[Key, Sequence[int]]) -> list[int]:
-    """The recorded values that flow into an edge without passing another recorded one."""
+    """Return the recorded values that flow into an edge without passing another recorded one."""
     found: dict[int, None] = {}
     visited: set[Node] = set()
     pending = [] if edge is None else [edge.node]
@@ -63,7 +67,7 @@ def inputs(edge: GradientEdge | None, recorded: Mapping[Key, Sequence[int]]) -> 
 
 
 def between(edge: GradientEdge, recorded: Mapping[Key, Sequence[int]]) -> set[Node]:
-    """The nodes that a gradient passes between an edge and the recorded values that flow into it."""
+    """Return the nodes through which a gradient passes between an edge and the recorded values that flow into it."""
     visited = {edge.node}
     pending = [edge.node]
     while pending:
@@ -77,7 +81,7 @@ def between(edge: GradientEdge, recorded: Mapping[Key, Sequence[int]]) -> set[No
 def all_inputs(
     edges: Sequence[GradientEdge | None], recorded: Mapping[Key, int], leaves: Mapping[int, int]
 ) -> list[tuple[int, ...]]:
-    """``inputs`` for many edges, including leaves, in a single loop, because a program may have thousands.
+    """Return ``inputs`` for many edges, including leaves, in a single loop, because a program may have thousands.
 
     ``recorded`` are positions by edge, ``leaves`` are positions by the id of the tensor.
     """
@@ -90,7 +94,7 @@ def all_inputs(
         found: set[int] = set()
         visited: set[Node] = set()
         pending: list[Any] = [*edge[0].next_functions]
-        for pair in pending:  # it grows during the loop
+        for pair in pending:  # the list grows during the loop
             known = get(pair)
             if known is not None:
                 found.add(known)
@@ -107,7 +111,7 @@ def all_inputs(
 
 
 def owners(places: Mapping[Key, Sequence[int]]) -> Mapping[Node, int]:
-    """The capture to which each node belongs: the first to execute whose computation includes the node."""
+    """Return the capture to which each node belongs: the first executed capture whose computation includes the node."""
     named = {node for node, _ in places}
     found: dict[Node, int] = {}
     for (node, _), (at, *_) in sorted(places.items(), key=lambda place: place[1][0]):
@@ -122,10 +126,10 @@ def owners(places: Mapping[Key, Sequence[int]]) -> Mapping[Node, int]:
 
 
 def backward_order(root: GradientEdge, recorded: Mapping[Key, Sequence[int]]) -> list[int]:
-    """The recorded values in the order in which the engine's queue reaches them.
+    """Return the recorded values in the order in which the engine's queue reaches them.
 
-    Of the nodes whose consumers have all run, the engine takes the one that was made last in the forward pass, and
-    leaves before all others (torch/csrc/autograd/engine.cpp, ``CompareNodeTaskTime``). This reproduces that queue.
+    Among the nodes whose consumers have all run, the engine takes leaves first, and then the node that was created last
+    in the forward pass (torch/csrc/autograd/engine.cpp, ``CompareNodeTaskTime``). This function reproduces that queue.
     """
     waiting = Counter(follower for node in all_nodes([root.node]) for follower, _ in node.next_functions)
     outputs: dict[Node, list[int]] = {}
@@ -148,23 +152,23 @@ def backward_order(root: GradientEdge, recorded: Mapping[Key, Sequence[int]]) ->
 
 
 def roots(tensors: Iterable[Tensor]) -> list[Node]:
-    """The nodes at which the histories of these tensors end."""
+    """Return the nodes from which backward from these tensors starts."""
     return [edge.node for tensor in tensors if (edge := gradient_edge(tensor)) is not None]
 
 
 def nodes(*tensors: Tensor) -> list[Node]:
-    """Every node that backward from these tensors may reach."""
+    """Return every node that backward from these tensors may reach."""
     return all_nodes(roots(tensors))
 
 
 def edges(*tensors: Tensor) -> set[Key]:
-    """Every edge to which backward from these tensors may bring a gradient."""
+    """Return every edge to which backward from these tensors may bring a gradient."""
     own = {key(edge) for tensor in tensors if (edge := gradient_edge(tensor)) is not None}
     return own | {(n, at) for node in nodes(*tensors) for n, at in node.next_functions if n is not None}
 
 
 def all_nodes(roots: Iterable[Node]) -> list[Node]:
-    """Every node that backward from these nodes may reach."""
+    """Return every node that backward from these nodes may reach."""
     seen = dict.fromkeys(roots)
     pending = list(seen)
     while pending:
@@ -176,19 +180,19 @@ def all_nodes(roots: Iterable[Node]) -> list[Node]:
 
 
 def is_older(output: Tensor, start: int) -> bool:
-    """Does backward lead through nodes older than this count of nodes? The program may go through them again."""
+    """Does backward go through nodes older than this count of nodes? The program may go through them a second time."""
     return min([node._sequence_nr() for node in nodes(output)], default=start) < start
 
 
 def leaves(found: Iterable[Node]) -> list[Tensor]:
-    """The leaves to which some of these nodes add gradients."""
+    """Return the leaves to which some of these nodes add gradients."""
     return [node.variable for node in found if node.name() == LEAF]  # type: ignore[attr-defined]  # nodes of leaves have it, without a stub
 
 
 def first_uses(roots: Iterable[Node]) -> tuple[dict[int, int], float]:
-    """The sequence number of the first node that uses each leaf, by the leaf's id.
+    """Return the sequence number of the first node that uses each leaf, by the leaf's id.
 
-    Also that of the first custom function, because its backward may use leaves that are not among its followers.
+    Also return that of the first custom function, because its backward may use leaves that are not among its followers.
     """
     uses: dict[int, int] = {}
     found = all_nodes(roots)
@@ -201,10 +205,11 @@ def first_uses(roots: Iterable[Node]) -> tuple[dict[int, int], float]:
 def leading_to_lost(
     made: Iterable[Node], reached: Iterable[Node], lost: Iterable[Tensor], spared: Set[int] = frozenset()
 ) -> set[Node]:
-    """The nodes before ``made`` that lead to a leaf which backward from ``reached`` does not reach.
+    """Return the nodes before ``made`` that lead to a leaf which backward from ``reached`` does not reach.
 
-    ``lost`` are leaves at which nothing arrived, although the graph may lead there; a reentrant checkpoint may hide
-    some. A leaf that was frozen since wants no gradient. Leaves in ``spared``, by id, count as reached.
+    ``lost`` are leaves at which no gradient arrived, although the graph may lead to them, because a reentrant
+    checkpoint may hide some paths. A leaf that was frozen since does not count. Leaves in ``spared``, by id, count as
+    reached.
     """
     known = set(map(id, leaves(all_nodes(reached))))
     known.difference_update(map(id, lost))
@@ -229,14 +234,16 @@ def leading_to_lost(
 
 
 def saved(roots: Iterable[Node]) -> Iterator[Tensor]:
-    """What the nodes that backward may reach have saved, unless a hook of the program would unpack it."""
+    """Yield the tensors that nodes have saved and backward may reach, except those that a hook of the program would
+    unpack.
+    """
     for node in all_nodes(roots):
         for name in saved_tensors.names(node):
             yield from (one for one in saved_tensors.data(node, name) if isinstance(one, Tensor))
 
 
 def custom_functions(roots: Iterable[Node]) -> list[Node]:
-    """The nodes of ``autograd.Function``s, in Python or C++, that backward from these nodes may reach."""
+    """Return the nodes of ``autograd.Function``s, in Python or C++, that backward from these nodes may reach."""
     return [node for node in all_nodes(roots) if is_custom(node)]
 
 
@@ -245,7 +252,7 @@ def is_custom(node: Node) -> bool:
 
 
 def has_custom(tensors: Sequence[Tensor]) -> bool:
-    """Does a custom derivative, other than PyTorch's own, lead to one of these tensors?"""
+    """Was one of these tensors computed with a custom derivative that is not PyTorch's own?"""
     roots = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
     return any(not is_torchs(node) for node in custom_functions(roots))
 
@@ -253,15 +260,15 @@ def has_custom(tensors: Sequence[Tensor]) -> bool:
 def is_torchs(node: Node) -> bool:
     """Is a custom function one of PyTorch's own?
 
-    Functions that ``torch.func`` wraps around a user's function do not count, since their origin is unknown, nor do
-    custom operations made by ``torch.library``.
+    Functions that ``torch.func`` wraps around a user's function do not count, because their origin is unknown. Custom
+    operations of ``torch.library`` do not count either.
     """
     home = getattr(getattr(node, "_forward_cls", None), "__module__", "")
     return home.startswith("torch.") and not home.startswith(("torch._functorch", "torch._library"))
 
 
 def operation(node: Node) -> str:
-    """The class of a custom function, or the name of the operation."""
+    """Return the class of a custom function, or the name of the operation."""
     made_by = getattr(node, "_forward_cls", None)
     if made_by is not None:
         return str(made_by.__name__).removeprefix("GeneratedBackwardFor_")  # for an operation of torch.library

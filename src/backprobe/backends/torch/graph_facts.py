@@ -18,7 +18,7 @@ REENTRANT = torch.utils.checkpoint.CheckpointFunction
 
 
 def facts(output: Tensor, tensor: Tensor) -> GraphFacts:
-    """What the graph shows; the caller puts it into words."""
+    """Return the facts that the graph shows. The caller describes them in words."""
     reached, edge = nodes(output), gradient_edge(tensor)
     return GraphFacts(
         output=_described(output),
@@ -54,7 +54,7 @@ def _operation(tensor: Tensor) -> str:
 
 
 def _again(tensor: Tensor, reached: list[Node]) -> tuple[str, ...]:
-    # The nodes that create the same view again: from the same input, with the same settings.
+    # Return the nodes that create the same view again: from the same input, with the same settings.
     node = tensor.grad_fn
     if node is None or not tensor._is_view() or node in reached:
         return ()
@@ -63,14 +63,14 @@ def _again(tensor: Tensor, reached: list[Node]) -> tuple[str, ...]:
 
 
 def _settings(node: Node) -> dict[str, str]:
-    # The arguments of an operation other than tensors, such as positions, dimensions and sizes.
+    # Return the arguments of an operation other than tensors, such as positions, dimensions and sizes.
     names = [name for name in dir(node) if name.startswith("_saved_") and not hasattr(node, f"_raw{name}")]
     return {name: repr(getattr(node, name)) for name in names}
 
 
 def _shared(tensor: Tensor, reached: list[Node]) -> tuple[Tensor, ...]:
-    # The leaves of a graph that share the memory of a tensor without a history: the same numbers, with a cut in
-    # between.
+    # Return the leaves of a graph that share the memory of a tensor without a history. Such a leaf has the same
+    # numbers, and the tensor was computed from it by an operation that cut the graph.
     if tensor.grad_fn is not None or tensor.layout is not torch.strided or tensor.is_nested:
         return ()
     place = tensor.untyped_storage()._cdata, tensor.storage_offset()

@@ -1,4 +1,4 @@
-"""One call of a model as a guard keeps it: its arguments, its initial state, and how to repeat it."""
+"""One call of a model, as a guard keeps it: its arguments, its initial state, and how to repeat it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMPILED = "OptimizedModule"
 
 
 class GuardedModule:
-    """A called module, and what its calls start from. Buffers are copied again after they were written to.
+    """A called module, and the state from which its calls start. Buffers are copied again after they were written to.
 
     Batch normalisation writes to its running statistics without a new version, so numbers are compared as well:
     https://github.com/pytorch/pytorch/issues/13402
@@ -42,10 +42,10 @@ class GuardedModule:
         self.parameters: list[tuple[str, Parameter]] = known.parameters
         # by the id of the buffer: the buffer, its version, a copy
         self.copies: dict[int, tuple[Tensor, int, Tensor]] = {}
-        self.writes_arguments = False  # has it written to its arguments?
+        self.writes_arguments = False  # has the module written to its arguments?
 
     def buffers(self) -> list[tuple[Module, str, Tensor]]:
-        """A copy of each buffer in its current state, with its module and name."""
+        """Return a copy of each buffer in its current state, with its module and name."""
         known, self.copies = self.copies, {}
         found = []
         for part in self.parts:
@@ -69,7 +69,7 @@ def _is_same(buffer: Tensor, copy: Tensor) -> bool:
 
 
 class CallState:
-    """The state that a call starts from besides its arguments: random numbers, buffers, modes."""
+    """The state from which a call starts besides its arguments: random numbers, buffers, modes."""
 
     def __init__(self, of: GuardedModule) -> None:
         self.random = RandomNumbers(random_states(()))
@@ -80,7 +80,9 @@ class CallState:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Buffers are exchanged rather than written to, because the program's graphs may still need them."""
+        """Within this context the state is that at the start of the call. Buffers are exchanged rather than written to,
+        because the program's graphs may still need them.
+        """
         with ExitStack() as entered:
             entered.enter_context(torch.set_grad_enabled(self.has_history))
             for kind, is_enabled, dtype in self.autocast:
@@ -94,13 +96,15 @@ class CallState:
 
 
 class GivenTensor:
-    """A tensor argument of a call, without its history. Not a dataclass, since that would count as a container."""
+    """A tensor argument of a call, without its history. This is not a dataclass, because a dataclass would be treated
+    as a container.
+    """
 
     def __init__(self, tensor: Tensor) -> None:
         self.numbers, self.requires_grad, self.version = tensor.detach(), tensor.requires_grad, version(tensor)
 
     def is_written(self) -> bool:
-        """Was it written to since?"""
+        """Was the tensor written to since?"""
         return version(self.numbers) != self.version
 
     @classmethod
@@ -109,7 +113,7 @@ class GivenTensor:
 
     @classmethod
     def copy_of(cls, leaf: Any) -> Any:
-        """The same for a tensor that is about to be written to."""
+        """Return such an object for a copy of a tensor, which is about to be written to."""
         if not isinstance(leaf, Tensor):
             return leaf
         made = cls(copied(leaf.detach()))
@@ -122,7 +126,7 @@ class GivenTensor:
 
 
 class Before:
-    """For a capture: the arguments of a call and the versions of its parameters, before it runs.
+    """The arguments of a call and the versions of its parameters before it runs, kept for a capture.
 
     A hook before all forwards does not receive keywords, so they are read from the calling frame. Tensors are copied if
     an earlier call of the module has written to its arguments.
@@ -137,7 +141,7 @@ class Before:
 
 
 class Seed(torch.autograd.Function):
-    """A zero whose backward starts with given gradients."""
+    """Returns a zero whose backward starts with given gradients."""
 
     @staticmethod
     def forward(ctx: Any, gradients: Sequence[Tensor], *outputs: Tensor) -> Tensor:
@@ -150,23 +154,23 @@ class Seed(torch.autograd.Function):
 
 
 def begun_with(gradients: Sequence[Tensor], outputs: Sequence[Tensor]) -> Any:
-    """A zero whose backward starts at these outputs with these gradients."""
+    """Return a zero whose backward starts at these outputs with these gradients."""
     return Seed.apply(gradients, *outputs)  # type: ignore[no-untyped-call]  # Function.apply has no type
 
 
 def floating(returned: Any) -> dict[str, Tensor]:
-    """The floating-point tensors that a call returned, by path."""
+    """Return the floating-point tensors that a call returned, by path."""
     return {path: leaf for path, leaf in leaves(returned) if isinstance(leaf, Tensor) and is_floating(leaf)}
 
 
 class TorchGuardedCall(PassedCall):
-    """PyTorch's ``PassedCall``. It holds no node of a graph; the nodes hold it."""
+    """Implements ``PassedCall`` for PyTorch. It refers to no node of a graph; instead, nodes refer to it."""
 
     returned: Mapping[str, GivenTensor] = MappingProxyType({})
-    """What the call returned, if failing steps are captured."""
+    """The outputs of the call, by path, if failing steps are captured."""
 
     fresh: Collection[str] = ()
-    """The parameters without a gradient when the running pass started, by their paths in the guarded model."""
+    """The parameters that had no gradient when the running pass started, by their paths in the guarded model."""
 
     writes_parameters = False
 
@@ -180,7 +184,9 @@ class TorchGuardedCall(PassedCall):
         self.handles: list[Any] = []
 
     def keep(self, before: Before, outputs: Mapping[str, Tensor]) -> None:
-        """For a capture: keep the arguments and parameters as they were before the call, and what it returned."""
+        """Keep the arguments and parameters as they were before the call, and the outputs of the call, for a
+        capture.
+        """
         if before.given is not None:
             self.given = before.given
             written = [one for _, one in leaves(self.given) if isinstance(one, GivenTensor) and one.is_written()]
@@ -206,7 +212,7 @@ class TorchGuardedCall(PassedCall):
         return self.state.restored()
 
     def forget(self) -> None:
-        """Release everything."""
+        """Release all tensors and hooks."""
         for handle in self.handles:
             handle.remove()
         self.handles.clear()

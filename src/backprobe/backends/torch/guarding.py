@@ -1,7 +1,7 @@
-"""Lets a guard see the calls of a model, and the backward passes that reach their outputs.
+"""Reports to a guard the calls of a model, and the backward passes that reach their outputs.
 
-A call is kept alive by hooks on the nodes of its outputs, and so for as long as the program keeps its graph. A guard
-around a whole training therefore holds nothing of a finished step.
+A call is kept alive by hooks on the nodes of its outputs, so it lives as long as the program keeps its graph. A guard
+around a whole training therefore keeps nothing of a finished step.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from backprobe.record.nonfinite import Update
 
 @dataclass(eq=False)
 class EnginePass(GuardedPass[TorchGuardedCall]):
-    """A pass of the engine: whether ``backward()`` started it, its roots, and the parameters without a gradient."""
+    """A pass of the engine: whether ``backward()`` started it, its roots, and the parameters that had no gradient."""
 
     is_backward: bool = True
     roots: Sequence[Tensor] = ()
@@ -57,13 +57,13 @@ class EnginePass(GuardedPass[TorchGuardedCall]):
 
 
 WITH_KEYWORDS: dict[int, bool] = getattr(module_file, "_global_forward_hooks_with_kwargs", {})
-"""PyTorch's marks of global hooks that take keywords."""
+"""PyTorch's table of global hooks that take keywords."""
 
-PENDING = 16  # passes that have started and were not seen to end, for example because they raised
+PENDING = 16  # the most passes that are remembered as unfinished, for example because they raised
 
 
 class TorchGuarding(PassGuarding[EnginePass]):
-    """Called by hooks on all modules: it sees the outermost calls of one model's modules, in one thread."""
+    """Observes the outermost calls of one model's modules, in one thread, by hooks on all modules."""
 
     unfit = staticmethod(unfit)
 
@@ -72,7 +72,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         self.model, self.thread = model, threading.get_ident()
         self.known: dict[Module, str] = {}
         self.foreign: WeakSet[Module] = WeakSet()  # modules that did not belong to the model when they first ran
-        self.has_looked = False  # a part of the model has run since these were searched, and may have added some
+        self.has_looked = False  # were foreign modules searched for since a part of the model last ran?
         self.guarded: dict[Module, GuardedModule] = {}  # modules that were called
         self.running: tuple[Module, CallState, Before | None] | None = None  # the outermost call that is running
         self.calls: WeakSet[TorchGuardedCall] = WeakSet()
@@ -88,7 +88,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         ]
 
     def around(self, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
-        """A call that may run no hooks. If it does, they see the same call again, and it counts once."""
+        """Observe a call that may run no hooks. If it does run hooks, they report the same call, which counts once."""
         self._before(module, args)
         try:
             output = following(module, *args, **kwargs)
@@ -118,7 +118,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
 
     def _before(self, module: Module, args: Any) -> None:
         if self.running is not None or self.is_repeating or self.schedules.is_inferring:
-            return  # nearly all
+            return  # nearly all calls
         if (
             is_dynamo_compiling() or threading.get_ident() != self.thread
         ):  # Dynamo traces hooks, and breaks at the second
@@ -140,7 +140,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         return self.guarded[module]
 
     def _after(self, module: Module, args: Any, *rest: Any) -> None:
-        # Runs after each call. A call that raised has returned None, and is reported without keywords.
+        # Called after each call of a module. A call that raised has returned None, and is reported without keywords.
         running = self.running
         if running is None or module is not running[0]:
             return
@@ -163,7 +163,8 @@ class TorchGuarding(PassGuarding[EnginePass]):
                 call.handles.append(node.register_prehook(partial(self._come, call, path, number)))
 
     def _stand_aside(self, compiled: Module) -> None:
-        # While a compiled module runs: with global hooks present, Dynamo would compile it again together with them.
+        # Remove the hooks while a compiled module runs. With global hooks present, Dynamo would compile it again
+        # together with them.
         def over(module: Module, args: Any, *rest: Any) -> None:
             handle.remove()
             self.listen()
@@ -175,7 +176,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
     # backward
 
     def _come(self, call: TorchGuardedCall, path: str, number: int, gradients: Sequence[Tensor | None]) -> None:
-        # A pass has reached an output of a call.
+        # Called when a pass has reached an output of a call.
         gradient, running = gradients[number], current_pass()
         if gradient is None or self.is_repeating or running < 0:
             return
@@ -185,7 +186,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
             self.passes[running].come(call, path, gradient)
 
     def _begun(self, running: int) -> EnginePass:
-        # A pass has reached the first of its calls.
+        # Begin a pass that has reached the first of its calls.
         for one in [*self.passes][:-PENDING]:
             del self.passes[one]
         frame = innermost_call(sys._getframe(1)) or innermost_call(sys._current_frames().get(self.thread))
@@ -197,12 +198,13 @@ class TorchGuarding(PassGuarding[EnginePass]):
         return EnginePass(is_backward=is_backward, roots=call.roots, fresh=fresh)
 
     def _fresh(self) -> set[str]:
-        # The parameters that have no gradient yet.
+        # Return the parameters that have no gradient yet.
         named = [(of.path, name, one) for of in self.guarded.values() for name, one in of.parameters]
         return {f"{path}.{name}" if path else name for path, name, one in named if grad_of(one) is None}
 
     def _ended(self, running: int, again: bool) -> None:
-        # A pass is over. Run after callbacks that others have queued, because processes may have to average gradients.
+        # End a pass. This runs after the callbacks that others have queued, because processes may have to average
+        # gradients first.
         if again:
             queue_callback(partial(self._ended, running, False))
             return
@@ -231,7 +233,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
 
 
 class TorchBlockGuards(BlockGuards):
-    """PyTorch's ``BlockGuards``."""
+    """Implements ``BlockGuards`` for PyTorch."""
 
     def scaling(self, scaled: Callable[[Callable[[], bool]], None]) -> AbstractContextManager[None]:
         return scales_noted(scaled)
@@ -248,7 +250,7 @@ class TorchBlockGuards(BlockGuards):
         found = leaves(all_nodes([root.grad_fn for root in roots if root.grad_fn is not None]))
 
         def ended(again: bool) -> None:
-            if again:  # after what others have queued for the end
+            if again:  # run after the callbacks that others have queued
                 queue_callback(partial(ended, False))
                 return
             gradients = {str(at): leaf.grad for at, leaf in enumerate(found) if leaf.grad is not None}
@@ -259,7 +261,7 @@ class TorchBlockGuards(BlockGuards):
 
 
 class TorchGuards(Guards):
-    """PyTorch's ``Guards``."""
+    """Implements ``Guards`` for PyTorch."""
 
     blocks = TorchBlockGuards
 

@@ -1,6 +1,5 @@
-"""Reports operations that produce NaN or Inf from better operands, as PyTorch's dispatcher runs each of them.
-
-This includes operations inside PyTorch's own functions.
+"""Reports operations that make NaN from operands without NaN, or Inf from finite operands, as PyTorch's dispatcher runs
+them.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ FRAME = re.compile(r'^  File "(.*)", line (\d+), in ', re.MULTILINE)
 
 
 class HearingBirths(DispatchMode):
-    """Calls ``heard`` for each such operation."""
+    """Calls ``heard`` for each operation that makes NaN without NaN in an operand, or Inf from finite operands."""
 
     def __init__(self, heard: Callable[[HeardBirth], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # PyTorch has no type for it
         self.heard = heard
         with self:
-            torch.zeros(1) + 1  # PyTorch imports what modes need when the first operation runs in one
+            torch.zeros(1) + 1  # PyTorch imports modules for modes when the first operation runs in one
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # PyTorch would import its compiler only to keep it out of here. Nothing is compiled meanwhile.
+        # If this were True, PyTorch would import its compiler only to exclude this mode. Nothing is compiled here.
         return False
 
     def __torch_dispatch__(
@@ -58,7 +57,9 @@ class HearingBirths(DispatchMode):
 
 @contextmanager
 def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
-    """In this context ``heard`` is called for each. PyTorch's anomaly mode records the lines of forward meanwhile."""
+    """Inside this context ``heard`` is called for each operation that makes NaN or Inf. PyTorch's anomaly mode is
+    enabled, because it records the lines of forward.
+    """
     before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
     torch.set_anomaly_enabled(True, False)
     try:
@@ -69,8 +70,8 @@ def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
 
 
 class _Within(Function):
-    # Runs a function inside one of PyTorch's own. Warnings from C++ are then issued when that ends, and not when the
-    # function that the program called ends.
+    # Runs a function inside a function of PyTorch. Warnings from C++ are then issued when this function ends, and not
+    # when the function that the program called ends.
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Any:
         return given[0]()
@@ -84,7 +85,7 @@ def _unwarned(run: Callable[[], bool]) -> bool:
 
 
 def _tensors(func: Any, args: Sequence[Any], words: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
-    # The operands of an operation that have numbers, by the names in its schema.
+    # Yield the operands of an operation that have numbers, by the names in its schema.
     names = [one.name for one in func._schema.arguments]
     for name, value in (*zip(names, args, strict=False), *words.items()):
         for one in value if isinstance(value, list | tuple) else (value,):
@@ -107,13 +108,13 @@ def _badness(tensor: Tensor) -> int:
 
 
 def _is_written(func: Any, args: Sequence[Any], words: Mapping[str, Any], made: Tensor) -> bool:
-    # Did the operation compute these nonfinite numbers? An operation such as ``empty`` may leave memory as it was. Most
-    # others can be run again with memory to write into.
+    # Did the operation compute these nonfinite numbers? An operation such as ``empty`` may return memory as it was.
+    # Most other operations can be run again with given output memory.
     if torch.Tag.nondeterministic_seeded in func.tags:
-        return True  # it would draw other numbers
+        return True  # a repetition would draw other random numbers
     names = (f"{func._overloadname}_out", "out")
     into = next((getattr(func.overloadpacket, name) for name in names if hasattr(func.overloadpacket, name)), None)
-    if into is None or torch.Tag.generated in into.tags:  # it copies what the operation itself returned
+    if into is None or torch.Tag.generated in into.tags:  # this overload copies the operation's result
         return _is_of_operands(func, args, words, made)
     taken = {one.name for one in into._schema.arguments}
     place = torch.ones_like(made)
@@ -125,8 +126,8 @@ def _is_written(func: Any, args: Sequence[Any], words: Mapping[str, Any], made: 
 
 
 def _is_of_operands(func: Any, args: Sequence[Any], words: Mapping[str, Any], made: Tensor) -> bool:
-    # Does the result depend on the operands? PyTorch can fill memory that stays unwritten with NaN, and then the result
-    # is NaN everywhere for any operands.
+    # Does the result depend on the operands? PyTorch can fill uninitialized memory with NaN. If an operation does not
+    # write its result, the result is then NaN everywhere for any operands.
     with _unwritten_memory_is_nan():
         if not _is_alike(_first(func(*args, **words)), made):
             return False
@@ -147,7 +148,7 @@ def _as_one(given: Any) -> Any:
 
 @contextmanager
 def _unwritten_memory_is_nan() -> Iterator[None]:
-    memory: Any = deterministic  # its attribute is a property that PyTorch adds
+    memory: Any = deterministic  # ``Any``, because PyTorch adds the attribute as a property
     before = torch.get_deterministic_debug_mode(), memory.fill_uninitialized_memory
     try:
         torch.set_deterministic_debug_mode("warn")
@@ -179,7 +180,7 @@ def _birth(func: Any, given: Given, made: Tensor) -> HeardBirth:
 
 
 def _forward_lines() -> list[tuple[str, int]]:
-    # The lines that called the operation whose derivative is running, as recorded by the anomaly mode.
+    # Return the lines that called the operation whose derivative is running, as recorded by the anomaly mode.
     node = current_node()
     metadata: Any = {} if node is None else node.metadata
     written = "".join(metadata.get("traceback_", ()))

@@ -1,4 +1,4 @@
-"""Modules in a repeated call: each holds copies of its tensors meanwhile, and no hooks."""
+"""Modules during a repeated call. While the call runs, each module holds copies of its tensors, and no hooks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ HOOKS = (
     "_forward_pre_hooks_with_kwargs",
     *BACKWARD_HOOKS,
 )
-"""The attributes that hold a module's hooks. Hooks may have any effect, and were called in the original call."""
+"""The attributes that hold a module's hooks. Hooks are not repeated, because they may have any effect, and were called
+in the original call.
+"""
 
 GLOBAL_HOOKS = ("_global_forward_", "_global_backward_")
 """Prefixes of the attributes in which PyTorch keeps the hooks of all modules."""
@@ -42,7 +44,9 @@ class ModuleState:
         self.held = {id(part): {name: self._copy(one, copies) for name, one in vars(part).items()} for part in parts}
 
     def of(self, part: Module) -> dict[str, Any]:
-        """The attributes of a module: as they were, or for a module that is not part of this one, as they are now."""
+        """Return the attributes of a module as they were; for a module that is not part of the saved one, as they are
+        now.
+        """
         return self.held.get(id(part)) or dict(vars(part))
 
     def _copy(self, value: Any, copies: dict[int, Tensor]) -> Any:
@@ -51,7 +55,7 @@ class ModuleState:
         return refilled(value, lambda leaf: self._tensor(leaf, copies))
 
     def _tensor(self, leaf: Any, copies: dict[int, Tensor]) -> Any:
-        # Parameters stay as they are, because each repetition receives numbers for them.
+        # Parameters are not copied, because each repetition receives numbers for them.
         if not isinstance(leaf, Tensor) or leaf.requires_grad:
             return leaf
         return copies.setdefault(id(leaf), leaf.detach().clone())
@@ -60,9 +64,9 @@ class ModuleState:
 class Lent:
     """The modules that a repetition reaches through its arguments, or through the closures of functions among them.
 
-    Inside this context each module holds copies of its tensors, in the wanted precision, and no hooks; afterwards all
-    are restored. A module that this thread calls is prepared before its forward runs, wherever it comes from, and only
-    its forward runs, without global hooks. Tensors in ``given``, by id, are replaced by other tensors.
+    Inside its context each module holds copies of its tensors, in the wanted precision, and no hooks; afterwards all
+    modules are restored. Any other module that this thread calls is prepared before its forward runs. Only its forward
+    runs, without global hooks. ``given`` replaces tensors, by id, by other tensors.
     """
 
     def __init__(self, reaching: Any, double: bool, state: ModuleState, given: Mapping[int, Tensor]) -> None:
@@ -85,7 +89,8 @@ class Lent:
         return module.forward(*args, **kwargs)
 
     def _swapping(self, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
-        # ``functional_call`` puts tensors into the copies, and takes them out again.
+        # Called when ``functional_call`` exchanges tensors of a module. It puts them into the copies, and removes them
+        # again.
         self.lend(module)
         return following(module, *args, **kwargs)
 
@@ -118,7 +123,9 @@ class Lent:
 
 
 def reached(given: Any) -> Iterator[Module]:
-    """The modules among the arguments of a call, and those to which functions among them belong or refer."""
+    """Yield the modules among the arguments of a call, and those to which functions among the arguments belong or
+    refer.
+    """
     for _, leaf in leaves(given):
         if isinstance(leaf, partial):
             yield from reached((leaf.func, leaf.args, leaf.keywords))

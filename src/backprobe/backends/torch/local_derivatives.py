@@ -1,7 +1,8 @@
-"""The derivative of one operation at the first bad element of a gradient, computed by autograd's own node.
+"""The derivative of one operation at the first nonfinite element of a gradient, computed by autograd's own node.
 
-A node of autograd can be called while its pass is running: its saved tensors are available, no hook is called, and
-nothing is kept. It receives 1 at the element of the result into which the bad element was computed, and 0 elsewhere.
+A node of autograd can be called while its pass is running. Its saved tensors are then available, no hook is called, and
+nothing is stored. It is called with a gradient that is 1 at the element of the result from which the nonfinite element
+was computed, and 0 elsewhere.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from backprobe.record.elements import result_of
 from backprobe.record.nonfinite import LocalDerivative
 
 GENERATED = re.compile(r"\w+Backward\d+")
-"""The nodes of PyTorch's own operations. Those of custom functions might run the program's code, or communicate."""
+"""The nodes of PyTorch's own operations. Nodes of custom functions are not called, because they may run the program's
+code, or communicate.
+"""
 
 
 def local_derivative(
     node: Node, given: Sequence[Tensor | None], made: Sequence[Tensor | None], place: int
 ) -> LocalDerivative | None:
-    """The factors of a bad element of a gradient; None if the node cannot tell.
+    """Return the factors of a nonfinite element of a gradient; None if the node cannot compute them.
 
-    ``given`` are the gradients that the node received, ``made`` those that it returned, ``place`` is the bad one.
+    ``given`` are the gradients that the node received, ``made`` those that it returned. ``place`` is the nonfinite one.
     """
     came, grad = given[0] if len(given) == 1 else None, made[place]
     is_own = type(node).__module__ == "builtins" and GENERATED.fullmatch(type(node).__name__) is not None

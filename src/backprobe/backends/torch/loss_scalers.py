@@ -15,8 +15,8 @@ from backprobe.backends.patching import listening
 from backprobe.record.containers import leaves
 
 SCALER = "backprobe: scaled by"
-"""The key under which the node of a scaled loss stores its scaler, for as long as the node exists."""
-NEAR = 64  # nodes from the root, because losses that were scaled one by one may have been summed
+"""The key under which the node of a scaled loss stores its scaler."""
+NEAR = 64  # nodes searched from the root, because losses that were scaled one by one may have been summed
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def scales_noted(noted: Callable[[Callable[[], bool]], None] = lambda handles: N
     """Inside this context, scaled losses are remembered.
 
     ``noted`` is called when a loss is scaled, with a function that says whether the scaler handles an overflow. On a
-    GPU that function waits.
+    GPU that function waits for the device.
     """
     with ExitStack() as patched:
         for kind in _scalers():
@@ -33,7 +33,7 @@ def scales_noted(noted: Callable[[Callable[[], bool]], None] = lambda handles: N
 
 
 def _scalers() -> list[type]:
-    # The classes of scalers that define their own ``scale``.
+    # Return the classes of scalers that define their own ``scale``.
     found, pending = list[type](), [GradScaler]
     while pending:
         kind = pending.pop()
@@ -56,13 +56,15 @@ def _scale(
 
 
 def _noted(node: Any) -> dict[str, Any]:
-    # Data that is stored on a node for as long as it exists.
+    # Return the data that is stored on a node for as long as the node exists.
     kept: dict[str, Any] = node.metadata
     return kept
 
 
 def is_handled(roots: Sequence[Tensor]) -> bool:
-    """Did backward start at a loss whose scaler can still lower its scale? From 1 down, scaling is not the cause."""
+    """Did backward start at a loss whose scaler can still lower its scale? At a scale of 1 or less, scaling is not the
+    cause.
+    """
     nodes = [root.grad_fn for root in roots if root.grad_fn is not None]
     for at in range(NEAR):
         if at >= len(nodes):

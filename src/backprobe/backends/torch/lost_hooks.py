@@ -1,8 +1,8 @@
-"""Hooks of leaves that PyTorch takes off: what backward brings to such a leaf is not heard.
+"""Hooks of leaves that PyTorch removes. The gradient that backward brings to such a leaf is not observed.
 
-Releases up to 2.9 do that where a leaf is saved for backward, hooks pack what is saved, as those of checkpoints do, and
-the backward of a function written in Python reads it: the tensor that is made then shares the leaf's node, and takes
-the hooks off that when it is freed.
+Releases up to 2.9 do this if three conditions hold: a leaf is saved for backward, saved-tensor hooks pack it, as those
+of checkpoints do, and the backward of a function written in Python reads it. The unpacked tensor then shares the leaf's
+node, and removes the node's hooks when it is freed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from backprobe.backends.torch.private import DisableTorchFunction, disable_curre
 
 @cache
 def may_be_lost() -> bool:
-    """Does this release take hooks off leaves? It is tried once in a process, on a tensor of our own."""
+    """Does this release of PyTorch remove hooks from leaves? It is tested once in a process, on a separate tensor."""
     with torch.inference_mode(False), torch.enable_grad(), disable_current_modes(), DisableTorchFunction():
         leaf = torch.zeros(1, device="cpu", requires_grad=True)
         leaf.register_hook(torch.clone)  # type: ignore[no-untyped-call]  # it has no type
@@ -28,12 +28,14 @@ def may_be_lost() -> bool:
         for name in saved_tensors.names(node):
             for one in saved_tensors.packed(node, name):
                 one.register_hooks(torch.clone, torch.clone)
-            getattr(node, name)  # it is read here, and freed
+            getattr(node, name)  # the saved tensor is read here, and freed
         return bool(lost([leaf]))
 
 
 def lost(leaves: Sequence[Tensor]) -> list[Tensor]:
-    """Those of some leaves whose hooks PyTorch no longer calls. Hooks of the program are not called here."""
+    """Return those of these leaves whose hooks PyTorch no longer calls. The program's hooks are not called by this
+    test.
+    """
     asked = [leaf for leaf in leaves if leaf.requires_grad and leaf._backward_hooks]
     if not asked:
         return []

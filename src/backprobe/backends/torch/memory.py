@@ -1,4 +1,6 @@
-"""Memory in PyTorch: hooks on saved tensors show what is kept for backward, graph walks what outlives its step."""
+"""Memory in PyTorch: hooks on saved tensors count what is kept for backward, and graph walks find what outlives its
+step.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 
 
 class Packed:
-    """A tensor that is kept for backward. It stops counting when the graph releases it."""
+    """A tensor that is kept for backward. It counts until the graph releases it."""
 
     __slots__ = ("counts", "node", "place", "tensor", "version")
 
@@ -39,7 +41,7 @@ class Packed:
         counts.add(self.place, size)
 
     def unpacked(self) -> Tensor:
-        """The tensor. Raises RuntimeError, as PyTorch does, if it was written to."""
+        """Return the tensor. Raises RuntimeError, as PyTorch does, if it was written to."""
         if self.tensor._version != self.version:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -53,7 +55,7 @@ class Packed:
 
 
 class CalledOperation(TorchFunctionMode):
-    """Knows the PyTorch function that the program has called."""
+    """Stores the name of the PyTorch function that the program has called."""
 
     name = ""
 
@@ -66,7 +68,7 @@ class CalledOperation(TorchFunctionMode):
 
 
 class TorchMemory(MemoryHearing):
-    """PyTorch's ``MemoryHearing``."""
+    """Implements ``MemoryHearing`` for PyTorch."""
 
     def __init__(self, model: Module | None) -> None:
         modules = {} if model is None else {id(one): path for path, one in model.named_modules()}
@@ -79,7 +81,7 @@ class TorchMemory(MemoryHearing):
         self.bounds: list[int] = []  # the engine's count of nodes at the start of the block, and after each step
         self.lines: list[tuple[int, Source | None]] = []  # by node
         self.bytes = StepBytes()
-        self.hooks: list[int] = []  # after each step
+        self.hooks: list[int] = []  # the number of hooks after each step
         self.zeroed: dict[int, tuple[int, Source | None]] = {}
         self.other: set[int] = set()  # optimizers whose gradients were not all zero when a step started
         self.handles: list[Any] = []
@@ -118,7 +120,7 @@ class TorchMemory(MemoryHearing):
 
     def step(self) -> None:
         if self.bounds[-1] == nodes_made():
-            return  # it was another optimizer in the same step
+            return  # another optimizer of the same step
         self.bytes.end()
         self.bounds.append(nodes_made())
         self.hooks.append(sum(len(hooks) for hooks in self._hooks()))
@@ -147,7 +149,8 @@ class TorchMemory(MemoryHearing):
         return self.paths.get(id(module)) or type(module).__name__
 
     def _look_at_gradients(self) -> None:
-        # A step starts: gradients that exist and were set to zero each time are kept on purpose, to be added to.
+        # Look at the gradients when a step starts. Gradients that are set to zero each time, instead of to None, keep
+        # memory.
         for at, optimizer in self.optimizers.items():
             every = [own.grad for group in optimizer.param_groups for own in group["params"] if own.grad is not None]
             if all(gradient._version and not gradient.count_nonzero() for gradient in every):
@@ -177,7 +180,7 @@ class TorchMemory(MemoryHearing):
         )
 
     def _alive(self) -> list[Alive]:
-        # The tensors whose graphs reach nodes of several earlier steps.
+        # Return the tensors whose graphs reach nodes of earlier steps.
         if len(self.bounds) < 4:  # with fewer than three steps nothing grows
             return []
         tensors = [one for one in gc.get_objects() if issubclass(type(one), Tensor)]
@@ -195,17 +198,18 @@ class TorchMemory(MemoryHearing):
             if steps:
                 one = Alive(tensor, frozenset(steps), size, step not in steps, self._line(made))
                 (carried if one.is_carried else found).append((one, nodes - {node}))
-        # among tensors that lead back to earlier steps, those from which the others are computed
+        # of the tensors that lead back to earlier steps, keep those from which the others are computed
         first = [one for one, below in carried if not any(other.held.grad_fn in below for other, _ in carried)]
         return [*(one for one, _ in found), *first]
 
     def _step_of(self, made: int) -> int | None:
-        # The step in which a node was made; None before the block.
+        # Return the step in which a node was created; None before the block.
         at = bisect.bisect_right(self.bounds, made) - 1
         return at if at >= 0 and made < 2**62 else None
 
     def _reached(self, tensor: Tensor) -> tuple[set[int], int, set[Any]]:
-        # The earlier steps to which a tensor's graph leads, the bytes that it keeps of these, and its nodes.
+        # Return the earlier steps to which a tensor's graph leads, the bytes that it keeps of these steps, and its
+        # nodes.
         last = len(self.bounds) - 2  # the last step before the end of the block
         steps: set[int] = set()
         places: dict[int, int] = {}
@@ -226,13 +230,13 @@ class TorchMemory(MemoryHearing):
         return steps, sum(places.values()), seen
 
     def _line(self, made: int) -> Source | None:
-        # The line of a node: that of tensors saved when it was made, or of the last ones before.
+        # Return the line of a node: the line of tensors saved when it was created, or of the last tensors saved before.
         at = bisect.bisect_left(self.lines, made, key=lambda one: one[0])
         near = [one for one in self.lines[max(at - 1, 0) : at + 2] if abs(one[0] - made) <= 1]
         return near[-1][1] if near else None
 
     def _kept_hooks(self) -> list[KeptObject]:
-        # Hooks whose number grows in each step.
+        # Return hooks whose number grows in each step.
         grown = [after - before for before, after in zip(self.hooks, self.hooks[1:], strict=False)]
         if len(grown) < 2 or min(grown) < 1:
             return []
@@ -251,13 +255,14 @@ class TorchMemory(MemoryHearing):
 
 
 def _is_parameter(tensor: Tensor) -> bool:
-    # Is it a parameter, or a view of one? Its memory exists anyway.
+    # Is the tensor a parameter, or a view of one? Its memory exists anyway.
     base = tensor if tensor._base is None else tensor._base
     return base.is_leaf and base.requires_grad
 
 
 def _storage(tensor: Tensor) -> tuple[int, int]:
-    # The address and size of its memory; both are 0 if it has none, for example while a program is compiled.
+    # Return the address and size of the tensor's memory; both are 0 if it has none, for example while a program is
+    # compiled.
     try:
         storage = tensor.untyped_storage()
         return storage.data_ptr(), storage.nbytes()
@@ -266,7 +271,7 @@ def _storage(tensor: Tensor) -> tuple[int, int]:
 
 
 def _storages(node: Node) -> dict[int, int]:
-    # The storages that a node keeps, with their bytes, except those that were freed.
+    # Return the storages that a node keeps, with their bytes, except those that were freed.
     found: dict[int, int] = {}
     for name in dir(node):
         if name.startswith("_saved_") or name == "saved_tensors":
@@ -279,7 +284,7 @@ def _storages(node: Node) -> dict[int, int]:
 def _tensors(node: Node, name: str) -> Sequence[Tensor]:
     try:
         held = getattr(node, name)
-    except RuntimeError:  # it was freed
+    except RuntimeError:  # the saved tensor was freed
         return ()
     every = held if isinstance(held, tuple | list) else (held,)
     return [one for one in every if isinstance(one, Tensor)]

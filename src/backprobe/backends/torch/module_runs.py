@@ -1,4 +1,6 @@
-"""The modules that a block ran, known from the frames that were entered: what they held, and where they were called."""
+"""The modules that a block ran, known from their frames: the parameters that they held, and the lines that called
+them.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,11 @@ from backprobe.record.training import APPLIED, CHECKPOINT, ModuleCall
 from backprobe.source.frames import name_in
 from backprobe.source.user_code import package
 
-MOST = 8  # calls that are kept for one module
+MOST = 8  # the most calls that are kept for one module
 
 
 class ModuleRuns:
-    """The modules whose forward was entered, and the calls in the user's code that led there."""
+    """The modules whose forward was entered, and the calls in the user's code that led to it."""
 
     def __init__(self) -> None:
         self.modules: dict[int, Module] = {}  # by id
@@ -42,7 +44,7 @@ class ModuleRuns:
         self.held: dict[int, HeldParameter] = {}  # by id: the tensors that modules had as parameters when they ran
 
     def entered(self, frame: FrameType) -> None:
-        """A function called ``forward``, or the ``setup_context`` of a custom function, is entered."""
+        """Called when a function named ``forward``, or the ``setup_context`` of a custom function, is entered."""
         code = frame.f_code
         module = name_in(frame, code.co_varnames[0]) if code.co_argcount else None
         if isinstance(module, BackwardCFunction):
@@ -70,9 +72,10 @@ class ModuleRuns:
             calls[at, mode] = tuple(around[:MOST])
 
     def _applied(self, node: Any, frame: FrameType) -> None:
-        # A custom function is applied to ``node.next_functions``. They are kept in case its result is lost.
+        # Note that a custom function is applied to ``node.next_functions``. They are kept in case its result is never
+        # used.
         #
-        # A function that writes into its arguments returns these, so it is left out.
+        # A function that writes to its arguments returns these arguments, so it is left out.
         if any(node.needs_input_grad) and "mark_dirty" not in frame.f_code.co_names and len(self.dropped) < MOST:
             above = islice(dropwhile(lambda one: one.f_code is APPLY, callers(frame.f_back)), MOST)
             users = takewhile(lambda one: package(one.f_code.co_filename) is None, above)
@@ -81,21 +84,21 @@ class ModuleRuns:
                 self.dropped[called] = [follower for follower, _ in node.next_functions if follower is not None]
 
     def ran_with_others(self, owner: Module, parameter: Tensor) -> bool:
-        """Did a module run, but always with another tensor in place of its parameter, as in a functional call?"""
+        """Did the module run, but always with another tensor instead of its parameter, as in a functional call?"""
         return id(owner) in self.modules and not self.has_held(parameter)
 
     def dropped_leaves(self) -> dict[ModuleCall, set[int]]:
-        """The calls whose results are never used, and the ids of the leaves that flow into them."""
+        """Return the calls whose results are never used, and the ids of the leaves that flow into them."""
         nodes = self.dropped.items()
         return {call: {id(leaf) for leaf in graph.leaves(graph.all_nodes(given))} for call, given in nodes}
 
     def has_held(self, tensor: Tensor) -> bool:
-        """Did a module that ran have it as its parameter?"""
+        """Did a module that ran have this tensor as its parameter?"""
         known = self.held.get(id(tensor))
         return known is not None and known.tensor() is tensor
 
     def replaced(self) -> set[int]:
-        """The ids of parameters in whose place their modules ran with other tensors, as in functional calls."""
+        """Return the ids of parameters whose modules ran with other tensors instead, as in functional calls."""
         own = [(one, one.module._parameters.get(one.name)) for one in self.held.values()]
         return {
             id(tensor)
@@ -104,37 +107,37 @@ class ModuleRuns:
         }
 
     def leaves_of(self, module: Module, name: str) -> list[Tensor]:
-        """The leaves that a module had as this parameter when it ran, as far as they still exist."""
+        """Return the leaves that a module had as this parameter when it ran, if they still exist."""
         held = (one.tensor() for one in self.held.values() if one.module is module and one.name == name)
         return [one for one in held if one is not None and one.is_leaf]
 
     def instead_of(self, module: Module, name: str) -> list[Tensor]:
-        """What a module ran with in place of its own parameter, as far as it still exists."""
+        """Return the tensors with which a module ran instead of its own parameter, if they still exist."""
         own = module._parameters.get(name)
         held = (one.whole() for one in self.held.values() if one.module is module and one.name == name)
         return [one for one in held if one is not None and one is not own]
 
     def holding(self, parameter: Tensor) -> list[Tensor]:
-        """Tensors that modules used as parameters and that contain this one's numbers as a row, as in a stacked
-        ensemble.
+        """Return the tensors that modules used as parameters and that contain this parameter's numbers as a row, as in
+        a stacked ensemble.
         """
         others = {id(one): one for held in [*self.held.values()] for one in self.instead_of(held.module, held.name)}
         return [one for one in others.values() if _is_row_of(parameter, one)]
 
     def called_with(self, module: Module, around: Sequence[Module]) -> Module:
-        """The outermost module around this one that the program's own code calls at the same places."""
+        """Return the outermost module around this one that the program's own code calls at the same places."""
         places = self.calls.get(id(module), {}).keys()
         return next((one for one in reversed(around) if places & self.calls.get(id(one), {}).keys()), module)
 
     def has_recorded(self, module: Module) -> bool:
-        """Did it run with gradients on, or inside a checkpoint that did?"""
+        """Did the module run with gradients on, or inside a checkpoint that did?"""
         return any(not mode or mode == CHECKPOINT for _, mode, _ in self.of(module))
 
     def of(self, module: Module) -> list[tuple[Instruction, str, Source | None]]:
-        """The calls of a module, each with the mode because of which it keeps no history, and the line that set the
-        mode.
+        """Return the calls of a module, each with the mode because of which it keeps no history, and the line that set
+        the mode.
 
-        If a checkpoint has not recomputed its part, it is unknown whether anything inside it switches gradients off.
+        If a checkpoint has not recomputed its part, it is unknown whether code inside it disables gradients.
         """
         calls = [(at, mode, around) for (at, mode), around in self.calls.get(id(module), {}).items()]
         known = [one for one in calls if one[1] != AGAIN] or [(at, "", around) for at, _, around in calls]
@@ -144,7 +147,7 @@ class ModuleRuns:
         ]
 
     def is_put_off(self, module: Module) -> bool:
-        """Did it run only inside checkpoints that have not recomputed it?"""
+        """Did the module run only inside checkpoints that have not recomputed it?"""
         return {mode for _, mode in self.calls.get(id(module), {})} == {AGAIN}
 
 

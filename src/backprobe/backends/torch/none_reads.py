@@ -1,7 +1,7 @@
-"""Gradients of tensors that the program reads and finds to be None, with what was known at that moment.
+"""Gradients of tensors that the program reads and that are None, with the facts that were known at that moment.
 
-PyTorch warns about reading ``.grad`` of a tensor that is not a leaf and does not retain it. It is None unless the
-program has set it. We do not read it, so the warning remains the program's own.
+PyTorch warns if ``.grad`` is read on a tensor that is not a leaf and does not retain its gradient. It is None unless
+the program has set it. backprobe does not read it, so that the program alone causes the warning.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from backprobe.record.none_gradients import NoneRead, WhyEmpty
 from backprobe.record.source import Source
 
 MOST = 64
-"""Tensors that are kept for one place in the program, because a loop may read a new one each time."""
+"""The most tensors that are kept for one place in the program, because a loop may read a new tensor each time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +61,13 @@ class _Clear:
 
 
 class NoneReads(KeptGradients):
-    """The reads of one block."""
+    """The reads of None in one block."""
 
     def __init__(self, passing: Passing) -> None:
         self.passing = passing
         self.reads: dict[Hashable, _Read] = {}
-        self.places: dict[Hashable, int] = {}  # how many tensors were read at each place
-        self.cleared: dict[Hashable, _Clear] = {}  # by line, the latest last
+        self.places: dict[Hashable, int] = {}  # the number of tensors that were read at each place
+        self.cleared: dict[Hashable, _Clear] = {}  # by line, latest last
         self.filled = Seen()  # tensors that are not leaves and were assigned a gradient
         self.count = 0
 
@@ -80,10 +80,11 @@ class NoneReads(KeptGradients):
             return self._is_none(tensor, is_item)
 
     def _is_none(self, tensor: Any, is_item: bool) -> bool:
-        # Will ``tensor.grad``, or an item of it, be None? Not checked for tensor types that may define this themselves.
+        # Is ``tensor.grad``, or the gradient of an item, None? Tensor types that may define ``grad`` themselves are not
+        # checked.
         if type(tensor) not in ORDINARY or is_wrapped(tensor):
             return False
-        if is_item:  # it is a leaf, or a result that does not retain its gradient
+        if is_item:  # an item is a result that does not retain its gradient, or a leaf
             return True
         if tensor.is_leaf or tensor.retains_grad:
             return tensor.grad is None
@@ -111,7 +112,7 @@ class NoneReads(KeptGradients):
         self._keep(_Read(tensor, text, at, why, len(calls), has_asked, cleared[-1] if cleared else None))
 
     def may_give_none(self, frame: FrameType) -> bool:
-        """Is it the frame of ``torch.autograd.grad``, called so that it may return None?"""
+        """Is this the frame of ``torch.autograd.grad``, called so that it may return None?"""
         given = frame.f_locals
         return frame.f_code in CALLS and bool(given.get("allow_unused")) and not given.get("materialize_grads")
 
@@ -135,7 +136,8 @@ class NoneReads(KeptGradients):
             self.reads[key] = read
 
     def _why_now(self, tensor: Tensor) -> WhyEmpty | None:
-        # A reason that is certain already. Others are known only when the graphs of all passes are examined.
+        # Return a reason that is already certain. Other reasons are known only when the graphs of all passes are
+        # examined.
         if not tensor.requires_grad:
             return WhyEmpty.FROZEN
         if not tensor.is_leaf and not tensor.retains_grad:
@@ -143,7 +145,9 @@ class NoneReads(KeptGradients):
         return WhyEmpty.UNKNOWN if current_pass() >= 0 else None
 
     def found(self, captures: Sequence[Capture]) -> tuple[NoneRead, ...]:
-        """All reads as facts, with positions of their captures. Of several versions, one with a gradient is chosen."""
+        """Return all reads as facts, with positions of their captures. If a tensor has several versions, one with a
+        gradient is used.
+        """
         if not self.reads:
             return ()
         arrived = {number for output in self.passing.outputs for number in output.arrived}
@@ -156,7 +160,7 @@ class NoneReads(KeptGradients):
         return NoneRead(at, read.text, read.at, why, cause)
 
     def _why(self, read: _Read) -> tuple[WhyEmpty, Source | None]:
-        # Why a tensor that keeps its gradient has none, and the line that caused it, if known.
+        # Return why a tensor that keeps its gradient has none, and the line that caused it, if known.
         calls = self.passing.calls[: read.begun]
         if self.passing.is_elsewhere or any(not call.is_over for call in calls):
             return WhyEmpty.UNKNOWN, None
@@ -171,14 +175,15 @@ class NoneReads(KeptGradients):
         return (WhyEmpty.LIMITED, limited[-1].at) if limited else (WhyEmpty.NOT_REACHED, None)
 
     def _taken_away(self, read: _Read, calls: Sequence[BackwardCall]) -> tuple[WhyEmpty, Source | None]:
-        # A pass has reached the tensor. A derivative that the program wrote may have returned nothing for it.
+        # Return the reason if a pass has reached the tensor. It is unknown if a custom derivative of the program may
+        # have returned None.
         if any(map(graph.is_custom, graph.all_nodes(node for call in calls for node in call.nodes))):
             return WhyEmpty.UNKNOWN, None
         return WhyEmpty.CLEARED if read.tensor.is_leaf else WhyEmpty.RETAINED_LATE, read.cause
 
 
 def _reaches(tensor: Tensor, calls: Sequence[BackwardCall]) -> bool:
-    # Do the graphs that these calls went through lead to a tensor?
+    # Do the graphs of these calls lead to a tensor?
     if any(root is tensor for call in calls for root in call.roots):
         return True
     nodes = graph.all_nodes(node for call in calls for node in call.nodes)

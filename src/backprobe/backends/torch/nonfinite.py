@@ -1,9 +1,9 @@
-"""NaN and Inf in tensors: detected at the speed of memory, and counted only if there are any.
+"""NaN and Inf in tensors, detected at the speed of memory, and counted only if there are any.
 
 A finite sum proves that every number is finite, because NaN and Inf survive addition. A sum that is not finite proves
-nothing, since finite numbers may overflow. In that case, and on a device, the smallest and largest number decide:
+nothing, because finite numbers may overflow. In that case, and on a device, the smallest and largest number decide:
 ``aminmax`` makes no copy and propagates NaN, but takes two or three times as long as a sum. ``isfinite`` creates
-another tensor and is slower still. Devices are asked only at the end, and all answers come in one transfer.
+another tensor and is slower still. Results are read from devices only at the end, in one transfer.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ NAN: Kind = "nan"
 BADNESS: dict[Kind, int] = {FINITE: 0, INF: 1, NAN: 2}
 NOTHING = -1  # the number of a tensor that has no numbers
 SUMMED = -2  # the number of a tensor that is finite by its sum
-NARROW = 2  # bytes: narrower dtypes have no extremes of their own, and no sum
+NARROW = 2  # in bytes: narrower dtypes have no extremes of their own, and no sum
 WIDE = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
 Extremes = tuple[Tensor, Tensor]
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    # Can it be summed directly? Most tensors can, and there are many.
+    # Can the tensor be summed directly? Most tensors can, and there are many.
     return (
         type(tensor) is Tensor
         and tensor.is_cpu
@@ -46,7 +46,7 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 def _floating(tensor: Tensor) -> Tensor | None:
-    # The floating-point numbers of a tensor, without the zeros that a sparse one omits.
+    # Return the floating-point numbers of a tensor, without the zeros that a sparse tensor omits.
     if tensor.is_meta or not is_floating(tensor):
         return None
     numbers = held(tensor)
@@ -57,9 +57,10 @@ def _floating(tensor: Tensor) -> Tensor | None:
 
 
 def _as_it_lies(numbers: Tensor) -> Tensor:
-    # The same numbers in memory order, each once.
+    # Return the same numbers in memory order, each once.
     #
-    # Reading a transposed tensor by its strides is ten times slower, and an expanded one would be read repeatedly.
+    # Reading a transposed tensor by its strides is ten times slower, and the elements of an expanded tensor would be
+    # read repeatedly.
     if numbers.is_contiguous():
         return numbers
     steps = numbers.stride()
@@ -68,7 +69,7 @@ def _as_it_lies(numbers: Tensor) -> Tensor:
 
 
 def kinds(found: Sequence[Extremes]) -> list[Kind]:
-    """``finite``, ``inf`` or ``nan`` for each pair of extremes, with one transfer from each device."""
+    """Return ``finite``, ``inf`` or ``nan`` for each pair of extremes, with one transfer from each device."""
     told = [FINITE] * len(found)
     groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for at, (low, _) in enumerate(found):
@@ -86,9 +87,9 @@ def kinds(found: Sequence[Extremes]) -> list[Kind]:
 
 
 class FinitenessLook(list[Extremes]):
-    """Tensors that are examined now, with results that are read when all is over.
+    """Tensors that are examined now, with results that are read at the end.
 
-    It holds the extremes of doubtful tensors. A tensor that is finite by its sum needs none.
+    This list holds the extremes of doubtful tensors. A tensor that is finite by its sum needs none.
     """
 
     def add(self, tensor: Tensor) -> int:
@@ -105,12 +106,12 @@ class FinitenessLook(list[Extremes]):
         return len(self) - 1
 
     def kinds(self) -> list[Kind]:
-        """The kinds of all examined tensors, by number."""
+        """Return the kinds of all examined tensors, by number."""
         return [*kinds(self), FINITE, FINITE]
 
 
 def nonfinite(tensors: Sequence[Tensor]) -> list[Nonfinite | None]:
-    """How many numbers of each tensor are NaN and Inf. They are counted only if there are any."""
+    """Return how many numbers of each tensor are NaN and Inf. They are counted only if there are any."""
     judged, numbers, found = FinitenessLook(), dict[Any, int](), list[tuple[Tensor, int]]()
     with torch.no_grad():
         for tensor in tensors:
@@ -123,7 +124,8 @@ def nonfinite(tensors: Sequence[Tensor]) -> list[Nonfinite | None]:
 
 
 def _same_numbers(tensor: Tensor) -> Any:
-    # Equal for tensors that hold the same numbers, such as views of another shape, so that these are read once.
+    # Return a key that is equal for tensors with the same numbers, such as views of another shape, so that these are
+    # read once.
     is_plain = tensor.layout is torch.strided and type(tensor) is Tensor and not tensor.is_nested and not tensor.is_meta
     if is_plain and tensor.is_contiguous():
         return tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.device
@@ -141,12 +143,14 @@ def _count(tensor: Tensor, told: str) -> Nonfinite:
 
 @lru_cache(1024)
 def _finite(size: int) -> Nonfinite:
-    # Shared by all tensors of one size, because most are finite and sizes repeat.
+    # cached, because most tensors are finite, and sizes repeat
     return Nonfinite(0, 0, size)
 
 
 def unfit(named: Mapping[str, Tensor]) -> Found:
-    """The tensors that contain NaN or Inf. Each device is waited for once, and finite tensors are read once."""
+    """Return the counts for tensors that contain NaN or Inf. Each device is waited for once, and finite tensors are
+    read once.
+    """
     with torch.no_grad():
         doubted = _in_doubt(named)
         if not doubted:
@@ -155,7 +159,7 @@ def unfit(named: Mapping[str, Tensor]) -> Found:
 
 
 def _in_doubt(named: Mapping[str, Tensor]) -> list[str]:
-    # The names of tensors whose sum is not finite.
+    # Return the names of tensors whose sum is not finite.
     doubted, elsewhere = list[str](), dict[Any, list[tuple[str, Tensor]]]()
     for name, tensor in named.items():
         numbers = tensor if _is_plain(tensor) else _floating(tensor) if is_there(tensor) else None

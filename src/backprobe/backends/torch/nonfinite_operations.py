@@ -1,4 +1,4 @@
-"""The operations of a backward pass that make NaN or Inf from finite gradients, or NaN from Inf."""
+"""Finds the operations of a backward pass that make NaN or Inf from finite gradients, or NaN from Inf."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from backprobe.backends.torch.private import current_pass
 from backprobe.record.nonfinite import BackwardOp, LocalDerivative
 
 Look = tuple[int, int, int]
-"""The number under which a gradient was judged, its address and its size."""
+"""The number under which the finiteness of a gradient was examined, its address and its size."""
 
 
 class Births:
-    """Examines what each node of autograd's graph receives and returns while backward runs.
+    """Examines the gradients that each node of autograd's graph receives and returns while backward runs.
 
-    The hooks hold this object and a number, and it holds the nodes until it is released. If a node receives gradients
-    from a single other node, they were judged when that node returned them. If it passes a gradient on unchanged, as a
-    view does, the result is known as well. Neither is read again.
+    The hooks refer to this object and a number, and the object holds the nodes until it is released. Two kinds of
+    gradients are not read again: those that a node receives from a single other node, because they were examined when
+    that node returned them, and those that a node passes on unchanged, such as a view does.
     """
 
     def __init__(self, quiet: Callable[[], AbstractContextManager[Any]]) -> None:
@@ -39,9 +39,9 @@ class Births:
         self.numbers: dict[Node, int] = {}
         self.handles: list[Any] = []
         self.followers: list[list[tuple[int, int]]] = []  # by number: the places to which its gradients go
-        self.givers: dict[tuple[int, int], int] = {}  # how many nodes pass gradients to a place
-        self.passing: dict[tuple[int, int], Look] = {}  # what was passed to a place and has not arrived yet
-        # (node, received, (place, returned)) as numbers of judged gradients
+        self.givers: dict[tuple[int, int], int] = {}  # the number of nodes that pass gradients to a place
+        self.passing: dict[tuple[int, int], Look] = {}  # gradients that were passed to a place and have not arrived yet
+        # (node, received, (place, returned)) as numbers of examined gradients
         self.seen: list[tuple[int, list[int], list[tuple[int, int]]]] = []
         self.local: dict[tuple[int, int], LocalDerivative] = {}  # by index in ``seen``, and place
         self.nodes: list[Node] = []  # by number
@@ -49,8 +49,8 @@ class Births:
         self.judged = FinitenessLook()
 
     def listen(self, roots: Iterable[Node]) -> Sequence[Node]:
-        """Examine the nodes that backward will run from these roots. Returns the nodes, and all that it reaches."""
-        self.passing.clear()  # what an earlier pass left here lies elsewhere by now
+        """Examine the nodes that backward will run from these roots. Returns all nodes that these roots reach."""
+        self.passing.clear()  # addresses from an earlier pass may be reused by now
         reached = all_nodes(roots)
         new = [node for node in reached if node not in self.numbers]
         for node in new:
@@ -62,12 +62,14 @@ class Births:
             for place in places:
                 self.givers[place] = self.givers.get(place, 0) + 1
             if node.name() != LEAF:
-                is_users = isinstance(node, BackwardCFunction)  # it may write into its arguments
+                is_users = isinstance(node, BackwardCFunction)  # a custom backward may write to its arguments
                 self.handles.append(node.register_hook(partial(self._take, self.numbers[node], is_users)))
         return reached
 
     def listen_to_one_pass(self, output: Tensor) -> None:
-        """The same for the next pass only: passes that take local partials say nothing about gradients."""
+        """Examine the nodes in the next pass only, because passes that compute local partials do not bring
+        gradients.
+        """
         first: list[int] = []
 
         def is_first() -> bool:
@@ -93,7 +95,7 @@ class Births:
                     gave.append((at, look[0]))
                     if self.givers[places[at]] == 1:
                         self.passing[places[at]] = look
-            if any(at >= 0 for _, at in gave):  # otherwise nothing was born, whatever arrived
+            if any(at >= 0 for _, at in gave):  # otherwise all returned gradients are finite, and nothing was made here
                 looks = [self._look(*each)[0] for each in came]
                 if all(at < 0 for at in looks):  # everything that arrived is finite
                     self._ask(self.nodes[number], given, made, gave)
@@ -103,14 +105,14 @@ class Births:
     def _ask(
         self, node: Node, given: Sequence[Tensor | None], made: Sequence[Tensor | None], gave: Sequence[tuple[int, int]]
     ) -> None:
-        # Ask the node for its factor where it made NaN or Inf, now that its saved tensors still exist.
+        # Compute the factor at which the node made NaN or Inf, while its saved tensors still exist.
         for place, look in gave:
             found = local_derivative(node, given, made, place) if look >= 0 else None
             if found is not None:
                 self.local[len(self.seen), place] = found
 
     def _look(self, gradient: Tensor, known: Look | None) -> Look:
-        # Judge a gradient, unless it lies in the same memory as one that was already judged.
+        # Examine a gradient, unless it has the same memory as one that was already examined.
         if gradient.layout is not torch.strided or type(gradient) is not Tensor:
             address, size = 0, 0
         else:
@@ -120,15 +122,16 @@ class Births:
         return self.judged.add(gradient), address, size
 
     def added_to(self, passed: Backward, captures: Sequence[Capture], of: Collection[int] | None = None) -> Backward:
-        """The result of backward, with the operations that made NaN or Inf in passes of these numbers, or in all
-        passes.
+        """Return the result of backward, with the operations that made NaN or Inf in the passes with these numbers, or
+        in all passes.
         """
         found = self._found(captures, of)
         outcomes = [replace(outcome, made=found.get(at, ())) for at, outcome in enumerate(passed.outcomes)]
         return replace(passed, outcomes=outcomes)
 
     def _found(self, captures: Sequence[Capture], of: Collection[int] | None) -> dict[int, tuple[BackwardOp, ...]]:
-        # The operations that made NaN or Inf from something better, by the capture whose line they belong to, in order.
+        # Return the operations that made NaN or Inf from less bad gradients, in order, by the capture to whose line
+        # they belong.
         if not self.judged:  # nothing is in doubt
             return {}
         told = self.judged.kinds()
@@ -163,7 +166,7 @@ def _always() -> bool:
 
 
 def _first_recorded(edge: tuple[Node | None, int], places: Mapping[Key, Sequence[int]]) -> int | None:
-    # The capture to which a gradient flows: at this edge, or the only one that it can reach next.
+    # Return the capture to which a gradient flows: the one at this edge, or the only one that it can reach next.
     node, number = edge
     if node is None:
         return None

@@ -1,4 +1,4 @@
-"""Lines that called an optimizer's ``step()``, which writes to parameters that may have no name."""
+"""The lines that called an optimizer's ``step()``, which writes to parameters that may have no name."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
 
-MOST = 16  # calls that are remembered, since an error is about one of the latest
+MOST = 16  # the most calls that are remembered, because an error is about one of the latest
 
 
 @dataclass(frozen=True)
 class OptimizerStep:
-    """One call: the parameters with their versions before and after it, and the user's line."""
+    """One call of ``step()``: the parameters with their versions before and after it, and the user's line."""
 
     versions: tuple[tuple[Tensor, int, int], ...]
     at: Source
 
     def wrote(self, places: Container[int], expected: int, now: int) -> bool:
-        """Did it write to any of these places of memory between two versions?"""
+        """Did this call write to any of these places of memory between two versions?"""
         return any(memory(given) in places and expected <= was < after <= now for given, was, after in self.versions)
 
 
@@ -43,7 +43,8 @@ class Steps:
     def listen(
         self, expose: Callable[[Tensor], None], look: Callable[[], None], stepped: Callable[[], None]
     ) -> list[Any]:
-        """Observe every call from now on. The returned handles end that. ``stepped`` is called after each.
+        """Observe every call from now on, until the returned handles are removed. ``stepped`` is called after each
+        call.
 
         PyTorch does not count the writes of a fused step. ``expose`` is called before such a step with the tensors that
         it will write to, and ``look`` after it.
@@ -69,7 +70,7 @@ class Steps:
 
 
 def _written_uncounted(optimizer: Optimizer) -> list[Tensor]:
-    # The parameters that a step writes to without a new version.
+    # Return the parameters to which a step writes without a new version.
     fused = [group for group in optimizer.param_groups if group.get("fused")]
     return [tensor for group in fused for tensor in group["params"] if grad_of(tensor) is not None]
 

@@ -1,4 +1,4 @@
-"""Modules whose class defines its own ``__call__``, which may not run the hooks through which other modules are
+"""Modules whose class defines its own ``__call__``. Such a call may not run the hooks through which other modules are
 observed.
 """
 
@@ -17,19 +17,19 @@ from backprobe.backends.patching import patched
 
 CALL, CALLED = "__call__", attrgetter("__call__")
 Over = Callable[[Module, Any, Any], Any]
-"""(the module, its arguments, its result) -> what the program receives."""
+"""(the module, its arguments, its result) -> the result that the program receives."""
 
 
 def has_own_calls(modules: Iterable[Module]) -> bool:
-    """Is there such a module? Nearly always there is none."""
+    """Do any of these modules define their own call? Nearly always none does."""
     return {CALLED(kind) for kind in {*map(type, modules)}} != {Module.__call__}
 
 
 def around_own_calls(modules: Iterable[Module], around: Callable[..., Any]) -> AbstractContextManager[None]:
     """Inside this context, such calls in this thread go through around(call, module, *args, **kwargs).
 
-    PyTorch's own classes run the hooks. The program's classes may do so too. In that case the hooks run first, and see
-    another result if the class changes it afterwards.
+    Classes of PyTorch run the hooks. Classes of the program may run them too. If so, the hooks run first, and the
+    result may differ from theirs if the class changes it afterwards.
     """
     kinds = [kind for kind in {*map(type, modules)} if kind.__call__ is not Module.__call__]
     owners = dict.fromkeys(map(_owner, kinds))
@@ -39,25 +39,25 @@ def around_own_calls(modules: Iterable[Module], around: Callable[..., Any]) -> A
 
 
 def _owner(kind: type) -> type | None:
-    # The class that defines how modules of a class are called; None if that is PyTorch's.
+    # Return the class that defines how modules of a class are called; None if that is PyTorch's.
     owner = next(one for one in kind.__mro__ if CALL in vars(one))
     return None if owner.__module__.partition(".")[0] == "torch" else owner
 
 
 class OwnCalls:
-    """Passes such calls with their results to ``over``, unless the hooks have already seen them.
+    """Passes calls of such modules with their results to ``over``, unless the hooks have already reported them.
 
     ``over`` may belong to the owner of this object, so it is not stored here.
     """
 
     running: Sequence[tuple[Module, list[bool]]] = ()
-    """The running calls, innermost last, each with what the hooks have seen of it."""
+    """The running calls, innermost last, each with a list that is filled when a hook reports the call."""
 
     def listening(self, modules: Iterable[Module], over: Over) -> AbstractContextManager[None]:
         return around_own_calls(modules, partial(self._around, over))
 
     def heard(self, module: Module) -> None:
-        """A hook has seen a call of this module."""
+        """Note that a hook has reported a call of this module."""
         if self.running and self.running[-1][0] is module:
             self.running[-1][1].append(True)
 

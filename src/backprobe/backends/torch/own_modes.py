@@ -1,11 +1,11 @@
-"""Counts the dispatch modes that backprobe itself has pushed. If there are no others, nobody observes tensor
-operations.
+"""Counts the dispatch modes that backprobe itself has pushed. Without further modes, tensor operations are not observed
+by others.
 """
 
 from backprobe.backends.torch import private
 
 count = 0
-"""How many of our modes are on the stack of the probed thread."""
+"""The number of backprobe's modes on the stack of the probed thread."""
 
 dispatch_modes = private.dispatch_modes
-"""How many modes there are, including ours."""
+"""Returns the number of all modes, including those of backprobe."""

@@ -1,10 +1,11 @@
-"""Writes of NaN or Inf into parameters while a block is open, as by an optimizer, and the gradients behind them.
+"""Writes of NaN or Inf to parameters during a block, for example by an optimizer, and the gradients that caused them.
 
-Nothing is hooked into optimizers, because a compiled step would include the hook. Instead, between one ``backward()``
-and the next, the versions of the leaves that it reached are checked whenever the program is observed anyway. Writes
-through ``.data`` do not change the version. They are noticed at the statement that reads ``.data``, or by the numbers
-when the next ``backward()`` starts, and at the end. A device is asked only at the end, except whether a backward left
-NaN or Inf, until one did. From then on, what is written is copied, so that its cause can be found.
+No hooks are added to optimizers, because a compiled step would include the hook. Instead, the versions of the leaves
+that a ``backward()`` reached are checked until the next one, whenever the program is observed anyway. Writes through
+``.data`` do not change the version. They are noticed at the statement that reads ``.data``, or by the numbers when the
+next ``backward()`` starts, and at the end. Results on a device are read only at the end, with one exception: after each
+backward it is checked whether there is NaN or Inf, until it was found once. From then on, tensors that are overwritten
+are copied, so that the cause can be found.
 """
 
 from __future__ import annotations
@@ -37,45 +38,46 @@ Place = tuple[str, int]
 
 @dataclass
 class UpdatedLeaf:
-    """A tensor that receives gradients, at a version that was judged. ``look`` is the number of its judgement."""
+    """A tensor that receives gradients, at a version that was examined. ``look`` is the number of the result."""
 
     tensor: Tensor
     version: int
     look: int
-    gradient: int | None = None  # the same for the gradient that the last backward left
-    is_written: bool = False  # since then
+    gradient: int | None = None  # the number of the result for the gradient that the last backward left
+    is_written: bool = False  # was the tensor written to since that backward?
 
 
 @dataclass
 class WritingStatement:
-    """What wrote to leaves: its line if known, and optimizers in reach that own these leaves.
+    """A statement that wrote to leaves: its line if known, and the optimizers in its variables that own these leaves.
 
-    For each leaf there are its id, and the numbers under which it was judged before and after, and its gradient.
+    ``written`` has, for each leaf, its id, the numbers under which it was examined before and after, and that of its
+    gradient.
     """
 
     at: Place | None
     optimizer: str
-    newest: Capture | None  # the latest named value before it
+    newest: Capture | None  # the latest named value before the statement
     written: Sequence[tuple[int, int, int | None, int]]
 
 
 class Updates:
-    """Watches leaves from each ``backward()`` on, until they were written to."""
+    """Observes leaves after each ``backward()``, until they were written to."""
 
     def __init__(self, quiet: Callable[[], AbstractContextManager[Any]], keep: Callable[[Tensor], object]) -> None:
         self.quiet, self.keep, self.has_kept = quiet, keep, False
         self.newest: Capture | None = None
         self.leaves: dict[int, UpdatedLeaf] = {}  # by id
         self.awaited: list[UpdatedLeaf] = []
-        self.names: dict[int, str] = {}  # by id of a leaf or buffer that is kept alive here
-        self.held: list[Tensor] = []  # the buffers among these
+        self.names: dict[int, str] = {}  # by id: names of leaves and buffers that are kept alive here
+        self.held: list[Tensor] = []  # the buffers in ``names``
         self.judged = FinitenessLook()
         self.statements: list[WritingStatement] = []
-        self.first: dict[int, int] = {}  # for each doubtful leaf and buffer: how it was judged when first seen
+        self.first: dict[int, int] = {}  # for each doubtful leaf and buffer: the number of its first result
         self._first_seen(buffers(list(users_frames(sys._getframe(1)))))
 
     def backward(self, nodes: Iterable[Node]) -> None:
-        """Backward is about to run through these nodes."""
+        """Called when backward is about to run through these nodes."""
         self.look(None)
         self._look_closely()
         self.awaited = [self._leaf(tensor) for tensor in leaves(nodes)]
@@ -95,11 +97,12 @@ class Updates:
                     self.held.append(tensor)
 
     def _name_leaves(self, frames: Sequence[FrameType]) -> None:
-        # Only for objects that are kept alive: the ids of others might be reused.
+        # Name the leaves that are kept alive here. Ids of other objects might be reused.
         self.names |= {at: name for at, name in _names(frames).items() if at in self.leaves}
 
     def _arrived(self) -> None:
-        # Backward is over and has left gradients, which the program may clear before its next statement is observed.
+        # Examine the gradients that backward has left, because the program may clear them before its next statement is
+        # observed.
         with self.quiet(), torch.no_grad():
             doubted = dict[str, Tensor]()
             for at, leaf in enumerate(self.awaited):
@@ -112,7 +115,7 @@ class Updates:
                 self.has_kept = True
 
     def look(self, at: Place | None, exposed: Iterable[Capture] = ()) -> None:
-        """Were leaves written to? If so, by the statement at this line, as far as known.
+        """Record the leaves that were written to, by the statement at this line, if known.
 
         The statement may have written to ``exposed`` captures without changing their version.
         """
@@ -124,11 +127,12 @@ class Updates:
             self.awaited = [leaf for leaf in self.awaited if not leaf.is_written]
 
     def _look_closely(self) -> None:
-        # Were leaves written to that are no longer watched, or without a new version? Finite ones do not matter.
+        # Record leaves that were written to without a new version, or that are no longer observed. Finite ones do not
+        # matter.
         with self.quiet(), torch.no_grad():
             doubted = [leaf for leaf in self.leaves.values() if self.judged.add(leaf.tensor) >= 0]
         if doubted:
-            self.newest, newest = None, self.newest  # it is unknown what was computed before
+            self.newest, newest = None, self.newest  # it is unknown which values were computed before
             self._note(None, doubted)
             self.newest = newest
 
@@ -142,7 +146,7 @@ class Updates:
             for leaf in written:
                 before, now = leaf.look, grad_of(leaf.tensor)
                 leaf.version, leaf.look, leaf.is_written = version(leaf.tensor), self.judged.add(leaf.tensor), True
-                gradient = leaf.gradient if at is None or now is None else self.judged.add(now)  # it may be clipped
+                gradient = leaf.gradient if at is None or now is None else self.judged.add(now)  # may be clipped by now
                 found.append((id(leaf.tensor), before, gradient, leaf.look))
         self.statements.append(WritingStatement(at, _optimizers(frames, tensors), self.newest, found))
 
@@ -155,7 +159,7 @@ class Updates:
         return known
 
     def found(self, captures: Sequence[Capture]) -> tuple[Update, ...]:
-        """The statements that made leaves worse, with the leaves concerned."""
+        """Return the statements that made leaves worse, with the names of the leaves."""
         self.look(None)
         self._look_closely()
         kind = self.judged.kinds()
@@ -185,7 +189,7 @@ class Updates:
 
 
 def held_before(named: Iterable[tuple[str, Kind]]) -> list[Update]:
-    """Values that held NaN or Inf before anything was seen to write them, if the program has names for them."""
+    """Return the named values that held NaN or Inf before any write was observed."""
     found: dict[Kind, list[str]] = {}
     for name, kind in named:
         if name and BADNESS[kind]:
@@ -197,7 +201,9 @@ def held_before(named: Iterable[tuple[str, Kind]]) -> list[Update]:
 
 
 def held_now(frames: Sequence[FrameType]) -> list[Update]:
-    """The same for the current parameters of models, after a pass has ended and before anything is written."""
+    """Return the current parameters of models that hold NaN or Inf, after a pass has ended and before anything is
+    written.
+    """
     models = [(name, value) for name, value in variables(frames) if isinstance(value, torch.nn.Module)]
     named = [pair for prefix, one in models for pair in one.named_parameters(prefix=prefix)]
     judged = FinitenessLook()
@@ -208,13 +214,14 @@ def held_now(frames: Sequence[FrameType]) -> list[Update]:
 
 
 def buffers(frames: Sequence[FrameType]) -> dict[str, Tensor]:
-    """The buffers of the models in the user's variables."""
+    """Return the buffers of the models in the user's variables, by name."""
     modules = [(name, value) for name, value in variables(frames) if isinstance(value, torch.nn.Module)]
     return {name: buffer for prefix, one in modules for name, buffer in one.named_buffers(prefix=prefix)}
 
 
 def _names(frames: Sequence[FrameType]) -> dict[int, str]:
-    # Names of leaves in the user's code: variables, parameters of models, and those of models that an object holds.
+    # Return the names of leaves in the user's code: variables, parameters of models, and those of models that an object
+    # holds.
     found: dict[int, str] = {}
     for name, value in variables(frames):
         held = value.named_parameters(prefix=name) if isinstance(value, torch.nn.Module) else [(name, value)]
@@ -224,7 +231,9 @@ def _names(frames: Sequence[FrameType]) -> dict[int, str]:
 
 
 def variables(frames: Sequence[FrameType]) -> Iterator[tuple[str, Any]]:
-    """The variables of frames, and for methods the attributes of their object. The object's own code is not run."""
+    """Yield the variables of frames, and for methods the attributes of their object. The object's own code is not
+    run.
+    """
     for frame in frames:
         held = [*variables_in(frame).items()]
         forget(frame)
@@ -237,14 +246,14 @@ def variables(frames: Sequence[FrameType]) -> Iterator[tuple[str, Any]]:
 
 
 def _optimizers(frames: Sequence[FrameType], tensors: Sequence[Tensor]) -> str:
-    # The optimizers in the user's variables that own some of these leaves, as in ``SGD, lr 0.1``.
+    # Return the optimizers in the user's variables that own some of these leaves, such as ``SGD, lr 0.1``.
     wanted = set(map(id, tensors))
     known = {id(value): value for _, value in variables(frames) if isinstance(value, Optimizer)}
     return "; ".join(_described(one) for one in known.values() if not wanted.isdisjoint(map(id, parameters(one))))
 
 
 def _described(optimizer: Optimizer) -> str:
-    # Its type and learning rates, except rates that lie on a device.
+    # Return the optimizer's type and learning rates, except rates that are on a device.
     rates = dict.fromkeys(group.get("lr") for group in optimizer.param_groups)
     told = [f"{rate:.6g}" for rate in rates if isinstance(rate, int | float)]
     return type(optimizer).__name__ + (f", lr {', '.join(told)}" if told else "")

@@ -1,11 +1,11 @@
-"""Local partials on the real graph: what flows from one recorded value into the next one, and no further.
+"""Local partials on the real graph: the derivative of one recorded value with respect to the values directly before it.
 
-Inside ``stopped``, a prehook on the node of each recorded value blocks all gradients. The engine records what arrives
-at an edge before that node's prehooks run. So a pass from one value yields exactly what flows into its direct inputs,
-and nothing that passes through one of them into another.
+Inside ``stopped``, a prehook on the node of each recorded value blocks all gradients. The engine records the gradient
+that arrives at an edge before the prehooks of that node run. A pass from one value therefore yields exactly the
+contributions to its direct inputs, and nothing that passes through one of them into another.
 
 Everything is organised by edge. Several captures may share an edge: a tensor, and views of it that were written in
-place. The first of them represents the edge.
+place. The first capture represents the edge.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from backprobe.record.reasons import Reason
 
 @dataclass
 class Partials:
-    """The edges into each capture, by position; whether they add up to the gradients; notes on what was left out."""
+    """The edges into each capture, by position; whether they sum to the gradients; and notes on what was left out."""
 
     links: dict[int, list[Edge]] = field(default_factory=dict)
     sums: PathSums | None = None
@@ -53,15 +53,15 @@ def local_partials(
     create_graph: bool,
     kept: Callable[[int, Any], Any] | None = None,
 ) -> Partials:
-    """One pass from each recorded edge back to its direct inputs. ``seed`` is the output's edge with its cotangent.
+    """Run one pass from each recorded edge back to its direct inputs. ``seed`` is the output's edge with its cotangent.
 
-    If ``kept`` converts each contribution, the contributions are not held afterwards, and path sums are not compared.
+    If ``kept`` converts the contributions, these are not stored, and path sums are not compared.
     """
     found = Partials()
     flowing: dict[int, list[Tensor]] = {at: [seed[1]] for at in recorded.get(seed[0], [])[:1]}
-    unknown: set[int] = set()  # places that receive more than what was taken
-    coarse: dict[int, float] = {}  # the epsilon of the coarsest dtype that flows into each
-    residue: dict[int, float] = {}  # what rounding leaves where the gradients of consumers cancel
+    unknown: set[int] = set()  # places that receive more than what was computed
+    coarse: dict[int, float] = {}  # the epsilon of the coarsest dtype that flows into each place
+    residue: dict[int, float] = {}  # the rounding error that remains where the gradients of consumers cancel
     with stopped(captures, recorded) as stop:
         for edge, positions in recorded.items():
             sources = inputs[positions[0]]
@@ -107,7 +107,9 @@ def rounding(capture: Capture) -> float:
 
 
 def link(consumer: Capture, at: int, source: Capture, local: Tensor | None, flow: Tensor | None) -> Edge:
-    """The numbers of an edge as its two entries see them; none if the consumer is only part of what flows on."""
+    """Return the numbers of an edge as its two entries see them; none if the consumer is only a part of the tensor at
+    its edge.
+    """
     if consumer.opaque or source.opaque or consumer.geometry is not None:
         return Edge(at)
     if source.geometry is None:
@@ -122,7 +124,7 @@ def _lead_around(
     links: dict[int, list[Edge]],
     kept: Callable[[int, Any], Any] | None,
 ) -> None:
-    # The base's new version also contributes to the view that was written.
+    # Add the edge from the base's new version to the view that was written, to which the base also contributes.
     for at, capture in enumerate(captures):
         for write in capture.writes if not capture.opaque else ():
             term = arrivals.around_view(capture, write)
@@ -131,7 +133,7 @@ def _lead_around(
 
 
 class Stop:
-    """Knows the edge that lets its gradient pass: the one from which the running pass starts."""
+    """Holds the edge that lets its gradient pass: the one from which the running pass starts."""
 
     def __init__(self) -> None:
         self.open: Key | None = None
@@ -139,7 +141,7 @@ class Stop:
     def hook(
         self, node: Node, numbers: frozenset[int], gradients: tuple[Tensor | None, ...]
     ) -> tuple[Tensor | None, ...]:
-        # None instead of zeros: zeros times an infinite derivative would be NaN
+        # None instead of zeros, because zeros times an infinite derivative would be NaN
         return tuple(
             None if number in numbers and (node, number) != self.open else gradient
             for number, gradient in enumerate(gradients)
@@ -148,7 +150,7 @@ class Stop:
     def end(
         self, passed_on: tuple[Tensor | None, ...], gradients: tuple[Tensor | None, ...]
     ) -> tuple[Tensor | None, ...] | None:
-        """Keep None as None: a custom Function receives zeros instead, and may return anything for them."""
+        """Keep None as None. A custom Function receives zeros instead of None, and may return anything for zeros."""
         return None if any(gradient is not None for gradient in gradients) else (None,) * len(passed_on)
 
 
@@ -171,7 +173,9 @@ def stopped(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) 
 
 @contextmanager
 def silent(captures: Sequence[Capture]) -> Iterator[list[int]]:
-    """Disable all hooks on these tensors and ``retain_grad``. Yields the positions of tensors with hooks."""
+    """Inside this context all hooks and ``retain_grad`` on these tensors are disabled. Yields the positions of tensors
+    with hooks.
+    """
     found = [at for at, capture in enumerate(captures) if _is_hooked(capture)]
     with ExitStack() as undo:
         for tensor in (capture.tensor for capture in captures):
@@ -179,13 +183,13 @@ def silent(captures: Sequence[Capture]) -> Iterator[list[int]]:
             if hooks:
                 undo.callback(hooks.update, dict(hooks))
                 hooks.clear()
-            if tensor.retains_grad:  # every pass adds to it
+            if tensor.retains_grad:  # every pass adds to the retained gradient
                 undo.callback(setattr, tensor, "grad", tensor.grad)
         yield found
 
 
 class PartialsPass:
-    """What flows from one value into its direct inputs."""
+    """Computes the contributions of one value to its direct inputs."""
 
     def __init__(self, consumer: Capture, sources: Sequence[Capture], stop: Stop, create_graph: bool) -> None:
         assert consumer.edge is not None
@@ -198,11 +202,13 @@ class PartialsPass:
 
     @property
     def is_nested(self) -> bool:
-        """Autograd cannot differentiate a nested tensor by its edge (``_make_grads`` reads its single shape)."""
+        """Is a tensor nested? Autograd cannot differentiate it by its edge, because ``_make_grads`` reads a single
+        shape.
+        """
         return any(alias.is_nested for alias in (self.like, *self.likes))
 
     def flow(self, seed: Tensor) -> list[Tensor]:
-        """What arrives at each source; zeros if nothing does."""
+        """Return the gradient that arrives at each source; zeros if nothing arrives."""
         self.stop.open = key(self.edge)
         found = torch.autograd.grad(
             [self.edge], self.edges, [seed], allow_unused=True, retain_graph=True, create_graph=self.create_graph
@@ -211,7 +217,7 @@ class PartialsPass:
         return [flow if flow.layout is torch.strided else flow.to_dense() for flow in flows]
 
     def partials(self, full: bool) -> dict[int, Tensor]:
-        """The local partial with respect to each source, for a single real number; full blocks if requested."""
+        """Return the local partial with respect to each source, for a single real number; full blocks if requested."""
         if self.consumer.geometry is not None or self.like.is_complex() or self.like.layout is not torch.strided:
             return {}
         if self.like.numel() != 1:
@@ -219,11 +225,12 @@ class PartialsPass:
         return dict(enumerate(self.flow(torch.ones_like(self.like))))
 
     def contributions(self, local: Mapping[int, Tensor], arrived: Tensor | None) -> list[Tensor | None]:
-        """The value's gradient times the local partials: a product for single numbers, else what autograd lets flow.
+        """Return the value's gradient times the local partials. For single numbers it is a product, otherwise the
+        result of autograd.
 
         If the product is not finite, autograd's result is used, because autograd omits terms that it knows to be zero,
-        where zero times infinity would give NaN. If the two differ by more than rounding, the product is used: some
-        operation's backward is not linear then, and the path sums will show it.
+        for which zero times infinity would give NaN. If the two differ by more than rounding, the product is used. Then
+        the backward of some operation is not linear, and the path sums will show this.
         """
         if arrived is None:
             return [None] * len(self.sources)
@@ -238,7 +245,9 @@ class PartialsPass:
         return [_settled(flow, products.get(nth)) for nth, flow in enumerate(self.flow(arrived))]
 
     def blocks(self) -> dict[int, Tensor]:
-        """The full Jacobian block with respect to each source, one pass per element, unless it is too large."""
+        """Return the full Jacobian block with respect to each source, by one pass per element, unless it is too
+        large.
+        """
         size, wanted = self.like.numel(), []
         for nth, source in enumerate(self.sources):
             note = too_large(size * math.prod(self._shape(nth)))
@@ -263,17 +272,19 @@ class PartialsPass:
         return self.likes[nth].new_zeros(shape + self._shape(nth), layout=torch.strided)
 
     def _shape(self, nth: int) -> tuple[int, ...]:
-        # The shape of what flows to a source's edge, which is the base's shape if the source is a view of it.
+        # Return the shape of the gradient at a source's edge. If the source is a view, it is the base's shape.
         geometry = self.sources[nth].geometry
         return tuple(self.likes[nth].shape) if geometry is None else geometry.base_size
 
 
 Product = tuple[Tensor, Tensor]
-"""A gradient times a Jacobian block, and how much rounding may affect this product and autograd's result."""
+"""A gradient times a Jacobian block, and the rounding error to expect in this product and in autograd's result."""
 
 
 def product(gradient: Tensor, block: Tensor, shape: tuple[int, ...], eps: float) -> Product:
-    """The product. The block's shape is that of its value (none for a single number) followed by ``shape``."""
+    """Return the product and its rounding. The block's shape is the value's shape (empty for a single number) followed
+    by ``shape``.
+    """
     row, rows = gradient.reshape(1, -1).to(block.dtype), block.reshape(gradient.numel(), math.prod(shape))
     kind = torch.finfo(block.dtype)
     rounding = row.abs() @ (rows.abs() * math.sqrt(max(kind.eps, eps)) + kind.tiny)
@@ -288,12 +299,12 @@ def _settled(flow: Tensor, product: Product | None) -> Tensor:
 
 
 def _is_hooked(capture: Capture) -> bool:
-    # Does the tensor have hooks besides ours, which a listened leaf has?
+    # Does the tensor have hooks of the user? An observed leaf also has a hook of backprobe, which does not count.
     return len(capture.tensor._backward_hooks or ()) > (capture.leaf is not None)
 
 
 def _is_odd(arrived: Tensor) -> bool:
-    # Is it a tensor whose numbers cannot simply be added up?
+    # Is the gradient a tensor whose numbers cannot simply be summed?
     return arrived.is_mkldnn or arrived.is_meta or arrived.is_nested or is_distributed(arrived)
 
 
@@ -306,7 +317,7 @@ def compare(
     coarse: Mapping[int, float],
     residue: Mapping[int, float],
 ) -> PathSums:
-    """Do the contributions into each edge add up to what arrived there?
+    """Compare the gradient that arrived at each edge with the sum of contributions into the edge.
 
     Opaque captures have no gradient to compare.
     """

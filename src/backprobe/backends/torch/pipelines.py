@@ -1,8 +1,8 @@
-"""Schedules of ``torch.distributed.pipelining``: their extra work, and backward passes that they split in two.
+"""Schedules of ``torch.distributed.pipelining``: their extra operations, and backward passes that they split in two.
 
-A stage first runs once on memory without numbers, to infer shapes, which is not part of the program. Some schedules
+A stage first runs once on memory without numbers, to infer shapes. This run is not part of the program. Some schedules
 compute gradients of inputs and of weights separately, by ``autograd.grad``, and add the latter to ``.grad`` as
-``backward()`` would. Both together are one backward.
+``backward()`` would. The two halves together are one backward.
 """
 
 from __future__ import annotations
@@ -23,23 +23,25 @@ HALVES = {"stage_backward_input": "inputs", "stage_backward_weight": "weights"}
 
 
 def _nothing() -> None:
-    """Does nothing."""
+    """Used if there is no callback."""
 
 
 @dataclass
 class Schedules:
-    """What the schedules of this thread do while this listens. If none is imported, none runs."""
+    """Observes the schedules of this thread. If ``torch.distributed.pipelining`` is not imported, no schedule can
+    run.
+    """
 
     rest: Callable[[], object] = _nothing  # called before shapes are inferred
-    wake: Callable[[], object] = _nothing  # called after that
+    wake: Callable[[], object] = _nothing  # called after shapes were inferred
     begins: Callable[[], object] = _nothing  # called before each half of a backward
     added: Callable[[], object] = _nothing  # called after each half, which may have added to ``.grad``
     is_inferring: bool = False
-    half: str = ""  # which half of a split backward is running: ``inputs`` or ``weights``
+    half: str = ""  # the half of a split backward that is running: ``inputs`` or ``weights``
     notes: dict[Reason, None] = field(default_factory=dict)
 
     def listening(self) -> AbstractContextManager[object]:
-        """Inside this context schedules are observed. Afterwards the callbacks are no longer called, or held here."""
+        """Inside this context schedules are observed. Afterwards the callbacks are released and no longer called."""
         stages = sys.modules.get(STAGES)
         stage, base = (getattr(stages, name, None) for name in ("PipelineStage", "_PipelineStageBase"))
         listeners: list[tuple[Any, str, Callable[..., Any]]] = [(base, "scale_grads", self._scaling)]
@@ -81,14 +83,14 @@ class Schedules:
             self.added()
 
     def seen(self) -> Sequence[Reason]:
-        """Notes on what they did."""
+        """Return notes on the observed schedules."""
         return tuple(self.notes)
 
 
 NONE = Schedules()
-"""Used in a process that has imported none."""
+"""Used in a process that has not imported ``torch.distributed.pipelining``."""
 
 
 def schedules(**told: Any) -> Schedules:
-    """The observer of this process's schedules."""
+    """Return an object that observes this process's schedules."""
     return Schedules(**told) if STAGES in sys.modules else NONE

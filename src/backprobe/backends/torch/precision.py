@@ -1,4 +1,6 @@
-"""The precision in which a function computes when it is given double precision: the coarsest dtype it casts to."""
+"""Finds the precision in which a function computes when it receives double precision: the coarsest dtype to which it
+casts.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ from backprobe.backends.torch.tensors import floating
 
 
 class Coarsest(DispatchMode):
-    """While this mode is on, ``epsilon`` becomes that of the coarsest dtype to which double-precision numbers are cast.
+    """While this mode is on, ``epsilon`` is that of the coarsest dtype to which double-precision numbers were cast.
 
-    Many functions compute in single precision whatever they receive, and return the dtype that they received. Neither
-    their inputs nor their outputs show it.
+    Many functions compute in single precision whatever dtype they receive, and return the dtype that they received.
+    Neither inputs nor outputs show this.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """All private names of PyTorch that backprobe uses. Each is looked up once, when the backend is imported.
 
-If the name for a capability is missing, that capability is refused; if a name that everything needs is missing, there
-is no backend. Names of the compiler, which are looked up when a model is watched, are in ``dynamo``.
+If a name that a capability needs is missing, that capability is refused. If a name that everything needs is missing,
+there is no backend. Names of the compiler, which are looked up when a model is watched, are in ``dynamo``.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ NAMES = PrivateNames("torch", "PyTorch", "torch>=2.6,<=2.15")
 # transforms, modes, subclasses
 
 is_wrapped: Any = NAMES.needed("torch._C._functorch.is_functorch_wrapped_tensor")
-"""Is it a tensor inside a transform of ``torch.func``?"""
+"""Is the value a tensor inside a transform of ``torch.func``?"""
 unwrapped: Any = NAMES.needed("torch._C._functorch.get_unwrapped")
 innermost_transform: Any = NAMES.needed("torch._C._functorch.peek_interpreter_stack")
 DisableFuncTorch: Any = NAMES.needed("torch._C._DisableFuncTorch")
 DisableTorchFunction: Any = NAMES.needed("torch._C.DisableTorchFunction")
 disable_current_modes: Any = NAMES.needed("torch.utils._python_dispatch._disable_current_modes")
 function_modes: Any = NAMES.needed("torch._C._len_torch_function_stack")
-"""How many modes observe PyTorch's functions."""
+"""Returns the number of modes that observe PyTorch's functions."""
 dispatch_modes: Any = NAMES.needed("torch._C._len_torch_dispatch_stack")
-"""How many modes observe operations."""
+"""Returns the number of modes that observe operations."""
 dispatch_mode: Any = NAMES.needed("torch._C._get_dispatch_mode")
-"""The active mode of one of PyTorch's own kinds: for fake tensors, for removing writes, or for tracing."""
+"""Returns the active mode of one of PyTorch's own kinds: for fake tensors, for removing writes, or for tracing."""
 REMOVES_WRITES: Any = NAMES.needed("torch._C._TorchDispatchModeKey.FUNCTIONAL")
 TRACES: Any = NAMES.needed("torch._C._TorchDispatchModeKey.PROXY")
 CONTAINERS: Any = NAMES.needed("torch.utils._pytree.SUPPORTED_NODES")
@@ -43,16 +43,16 @@ remove_batch_dim: Callable[..., torch.Tensor] = NAMES.needed("torch._remove_batc
 current_pass: Callable[[], int] = NAMES.needed("torch._C._current_graph_task_id")
 queue_callback: Any = NAMES.needed("torch.autograd.Variable._execution_engine.queue_callback")
 nodes_made: Any = NAMES.needed("torch.autograd._get_sequence_nr")
-"""The engine's count of the nodes that this thread has made so far."""
+"""Returns the engine's count of the nodes that this thread has created so far."""
 FUNCTIONS_MADE: Any = NAMES.needed("torch.autograd.function.AUTOGRAD_FUNCTION_COUNTER")
-"""PyTorch's count of the custom functions that were made."""
+"""PyTorch's count of the custom functions that were defined."""
 AccumulateGrad: Any = NAMES.needed("torch._C._functions.AccumulateGrad")
 WRITTEN_IN_PYTHON: Any = NAMES.needed("torch._C._FunctionBase")
-"""Nodes that may be freed while an edge to them is held."""
+"""The base class of nodes that may be freed while an edge to them is held."""
 TensorBase: Any = NAMES.needed("torch._C.TensorBase")
 _ = NAMES.needed("torch.autograd._engine_run_backward"), NAMES.needed("torch.nn.utils.stateless._reparametrize_module")
 
-# what a capability needs
+# names that a single capability needs
 
 USELESS, HEARING = ("useless", "useless_in_call"), ("hear_births",)
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ current_node: Any = NAMES.optional("torch._C._current_autograd_node", *HEARING)
 tree_map: Any = NAMES.optional("torch.utils._pytree.tree_map", *HEARING)
 tracing_state: Any = NAMES.optional("torch._C._get_tracing_state", "watches")
 FILES = NAMES.optional("torch._C.PyTorchFileWriter", "bridges") and (torch._C, "PyTorchFileWriter")
-"""What writes the files of ``torch.save``."""
+"""The class that writes the files of ``torch.save``."""
 _set_version: Any = NAMES.optional("torch._C._autograd._unsafe_set_version_counter")
 
 
@@ -115,7 +115,7 @@ ATTRIBUTES: dict[str, tuple[Any, tuple[str, ...]]] = {
     ),
     "torch.ops.aten.exp.default": (torch.ops.aten.exp.default, ("_schema", "_overloadname")),
 }
-"""Attributes that backprobe reads: if one is missing, there is no backend."""
+"""Attributes that backprobe reads. If one is missing, there is no backend."""
 
 for path, (owner, attributes) in ATTRIBUTES.items():
     NAMES.needed_of(owner, path, *attributes)

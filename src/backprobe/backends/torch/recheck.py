@@ -34,14 +34,14 @@ from backprobe.source.user_code import innermost
 
 BACKWARD = FrameworkFunctions(torch.autograd.grad, torch.autograd.backward, Tensor.backward)
 TRANSFORMS = torch.func.__file__.replace("func/__init__.py", "_functorch/")
-"""The folder of the wrappers that ``torch.func`` puts around functions."""
+"""The path of the files whose wrappers ``torch.func`` puts around functions."""
 MAPPING = ("vmap", "chunk_vmap", "functionalize", "functional_call", "stack_module_state")
-"""The wrappers that do not differentiate."""
+"""The names of wrappers of ``torch.func`` that do not differentiate."""
 REQUIRES = "inputs of a model are differentiated only if they require a gradient: x.requires_grad_()"
 
 
 class TorchCall(RecordedCall):
-    """A call of PyTorch that can be repeated with the same random numbers."""
+    """A call of PyTorch that can be repeated with the same random numbers as the original call."""
 
     def __init__(self, recheck: Recheck, function: Any, pure: Callable[..., Any], given: Given) -> None:
         super().__init__(recheck, function, pure, given)
@@ -112,10 +112,10 @@ class TorchCall(RecordedCall):
 
     @contextmanager
     def _made(self, values: Sequence[Any]) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-        # Make the call with these values. Yields its outputs, and the leaves with respect to which they are
-        # differentiated.
+        # Make the call with these values. Yields the call's outputs, and the leaves with respect to which the outputs
+        # are differentiated.
         #
-        # They are to be differentiated inside this context, because that may call functions again.
+        # The caller must differentiate inside this context, because backward may call functions of the program again.
         made = dict(self.constants)
         for key, value in zip(self.inputs, values, strict=True):
             made[key] = torch.tensor(value).to(made[key]).requires_grad_()
@@ -125,29 +125,29 @@ class TorchCall(RecordedCall):
         with torch.enable_grad(), put_back(self.random), lent.while_called():
             for (_, write), state in zip(self.random, self.states, strict=True):
                 write(state)
-            # copies, which are not leaves, because a call may write to its arguments
+            # copies, which are not leaves: the call may write to its arguments, which PyTorch forbids for leaves
             outputs = self.call({key: tensor.clone() for key, tensor in made.items()})
             yield outputs, [made[key] for key in self.inputs]
 
 
 class TorchRecheck(Recheck):
-    """PyTorch's ``Recheck``."""
+    """Implements ``Recheck`` for PyTorch."""
 
     recorded = TorchCall
 
     def __init__(self) -> None:
         super().__init__()
-        self.inside: dict[torch.nn.Module, bool] = {}  # does it contain modules that the user wrote?
+        self.inside: dict[torch.nn.Module, bool] = {}  # by module: does it contain modules that the user wrote?
         self.coverage = Coverage()
         self.is_again = False  # was the last requested gradient computed through another gradient?
 
     def run(self, program: Program, target: Any, inputs: Mapping[str, Any], undo: list[Callable[[], None]]) -> None:
         with torch.enable_grad():
-            # for a model, the flags of parameters and inputs are kept
+            # the flags ``requires_grad`` of a model's parameters and inputs are kept
             is_model = isinstance(target, torch.nn.Module)
             given = inputs if is_model else lift(inputs, None, undo)
             self.remedy = REQUIRES if is_model else ""
-            self.coverage = Coverage()  # lifting is not part of the program
+            self.coverage = Coverage()  # lifting the inputs is not part of the program
             result = program(target, given)
             self.coverage.look(leaf for _, leaf in leaves(result) if isinstance(leaf, Tensor))
 
@@ -164,7 +164,9 @@ class TorchRecheck(Recheck):
         return self.inside[function]
 
     def is_whole(self, function: Any) -> bool:
-        """Was it made by ``torch.func`` around a function? Inside it, values have no numbers of their own."""
+        """Was the function made by ``torch.func`` around another function? Inside it, values have no numbers of their
+        own.
+        """
         code = getattr(function, "__code__", None)
         return code is not None and code.co_filename.startswith(TRANSFORMS)
 
@@ -209,21 +211,22 @@ class TorchRecheck(Recheck):
         return None if is_python_computing(function) or self.is_whole(function) else why_not_python(function)
 
     def _hooked(self, function: Any, tensors: Sequence[Tensor]) -> Iterator[str]:
-        # The parts of a call that have hooks, which are not called when it is repeated.
+        # Yield the parts of a call that have hooks. Hooks are not called when the call is repeated.
         if isinstance(function, torch.nn.Module):
             for part in function.modules():
                 if any(vars(part).get(name) for name in HOOKS):
                     yield type(part).__name__
             tables = [table for name, table in vars(module_file).items() if name.startswith(GLOBAL_HOOKS) and table]
-            if any(callable(hook) for table in tables for hook in table.values()):  # some of these tables hold flags
+            if any(callable(hook) for table in tables for hook in table.values()):  # some tables hold flags
                 yield "nn.Module"
         is_hooking = self.owner(function) is not None and function.__name__ == "register_hook"
         if is_hooking or any(tensor._backward_hooks for tensor in tensors if self.is_differentiated(tensor)):
             yield "a tensor"
 
     def is_copied(self, leaf: Any) -> bool:
-        """Can the leaf be copied for a repetition? A generator's state is restored; dtypes, devices and operations have
-        none.
+        """Can the leaf be copied for a repetition?
+
+        A generator's state is restored. Dtypes, devices and operations have no state.
         """
         home = type(leaf).__module__
         is_operation = home == "torch._ops" or home.startswith("torch._library.")
@@ -274,7 +277,7 @@ def _doubled(tensor: Tensor) -> Tensor:
 
 
 def _derives(value: Any) -> bool:
-    # Does it contain a transform that differentiates a function, or one that was made from such a transform?
+    # Does the value contain a transform that differentiates a function, or a function that such a transform returned?
     for one in (*(leaf for _, leaf in leaves(value)), *closed_over(value)):
         code = getattr(one, "__code__", None)
         if code is not None and code.co_filename.startswith(TRANSFORMS):
@@ -286,7 +289,7 @@ def _derives(value: Any) -> bool:
 
 
 def _ends(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[Tensor], list[Tensor]]:
-    # The outputs and inputs between which a call of ``autograd.grad`` or ``backward`` goes back.
+    # Return the outputs and the inputs between which a call of ``autograd.grad`` or ``backward`` differentiates.
     owner = getattr(function, "__self__", None)
     if isinstance(owner, Tensor):
         return [owner], []
@@ -296,7 +299,7 @@ def _ends(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tu
 
 
 def _computing(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    # A module and those inside it, except parametrizations, which are judged together with it.
+    # Yield a module and the modules inside it, except parametrizations, which are examined together with their module.
     yield module
     for name, part in module.named_children():
         if name != "parametrizations" or not is_parametrized(module):
@@ -304,7 +307,7 @@ def _computing(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 
 def random_states(given: Any) -> list[RandomState]:
-    """Every random state that a call may use, of PyTorch, Python and NumPy."""
+    """Return all random states that a call may use: those of PyTorch, Python and NumPy."""
     found = generators(leaf for _, leaf in leaves(given))
     return [*((generator.get_state, generator.set_state) for generator in found), *OF_PYTHON]
 

@@ -1,4 +1,4 @@
-"""Replaces values and gradients of a program, by copies and by hooks on tensors."""
+"""Replaces values and gradients of a program: values by copies, gradients by hooks on tensors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHECKPOINT = CodeOf(torch.utils.checkpoint, "checkpoint")
 
 
 class Change:
-    """A hook of ours that changes the gradient of a tensor."""
+    """One of backprobe's hooks: it changes the gradient of a tensor."""
 
     def __init__(self, change: Callable[[Any], Any]) -> None:
         self.change = change
@@ -34,16 +34,16 @@ class Change:
 
 
 def users_hooks(tensor: Tensor) -> int:
-    """The number of hooks on a tensor, without those that change a gradient for ``replace_grad=``."""
+    """Return the number of hooks on a tensor, without those that change a gradient for ``replace_grad=``."""
     return sum(type(hook) is not Change for hook in (tensor._backward_hooks or {}).values())
 
 
 class TorchReplaces(Replaces):
-    """PyTorch's ``Replaces``."""
+    """Implements ``Replaces`` for PyTorch."""
 
     hooks: list[Any]
     changed: dict[Key, None]
-    """The edges of the tensors whose gradients are changed."""
+    """The gradient edges of the tensors whose gradients are changed."""
 
     def handed(self, tensor: Tensor) -> Tensor:
         return copied(tensor)
@@ -60,7 +60,7 @@ class TorchReplaces(Replaces):
     def instead(self, new: Tensor, original: Tensor, is_given: bool) -> Tensor:
         is_differentiated = new.requires_grad or not original.requires_grad or not torch.is_grad_enabled()
         if not is_differentiated:
-            return alias(copied(new.detach()))  # a leaf could not be written to
+            return alias(copied(new.detach()))  # not a leaf: PyTorch forbids writing to one
         return copied(new) if is_given else new
 
     def mixed(self, new: Tensor, original: Tensor, index: tuple[Any, ...]) -> Tensor:
@@ -92,7 +92,9 @@ class TorchReplaces(Replaces):
         return tensor
 
     def mark_changed(self, captures: Sequence[Capture]) -> None:
-        """Note which captures have a changed gradient, because a tensor loses its hooks when it is written to."""
+        """Mark the captures whose gradient was changed. Later a hook does not show this, because a tensor loses its
+        hooks when the program writes to it.
+        """
         for capture in captures if self.changed else ():
             if capture.edge is not None and key(capture.edge) in self.changed:
                 capture.is_changed = True

@@ -1,4 +1,4 @@
-"""PyTorch's tensors as rows that are read in chunks."""
+"""Reads the numbers of PyTorch's tensors as rows, in chunks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def rows(tensor: Tensor) -> Rows | None:
-    """The numbers in their own precision if NumPy can compute in it, else in single precision, or None."""
+    """Return the numbers of a tensor as rows, or None if they cannot be read.
+
+    They keep their precision if NumPy can compute in it, and are in single precision otherwise.
+    """
     if not is_there(tensor) or tensor.is_meta or tensor.is_nested:
         return None
     values = dense(tensor)
@@ -22,5 +25,5 @@ def rows(tensor: Tensor) -> Rows | None:
         if values.dtype is torch.bfloat16:
             return Rows(values.view(torch.uint16).cpu().numpy(), BFLOAT16)
         return Rows.of(values.cpu().numpy())
-    except (NotImplementedError, RuntimeError, TypeError):  # two numbers in one byte, or bits that are not numbers
+    except (NotImplementedError, RuntimeError, TypeError):  # packed dtypes, or bits that are not numbers
         return None

@@ -1,7 +1,8 @@
-"""Reads the tensors that a node has saved, unless a hook of the program would unpack them, such as a checkpoint's.
+"""Reads the tensors that a node has saved, except those that a hook of the program would unpack, such as a checkpoint's
+hook.
 
-Newer releases of PyTorch reveal the hook that unpacks a saved tensor. In older ones the tensor is read, and a hook of
-the program is stopped before its first line.
+Newer releases of PyTorch reveal the hook that unpacks a saved tensor. In older releases the tensor is read, and a hook
+of the program is stopped before its first line.
 """
 
 from __future__ import annotations
@@ -20,32 +21,37 @@ from torch.autograd.graph import Node
 from backprobe.backends.torch.private import TELLS_HOOKS, set_version
 
 HOOKED: Final = object()
-"""Returned in place of what a hook would unpack."""
+"""Returned instead of a saved tensor that a hook of the program would unpack."""
 
 
 class _Stopped(BaseException):
-    """Raised when a Python function was about to run."""
+    """Raised when a Python function was about to run while a saved tensor was read."""
 
 
 def names(node: Node) -> Iterator[str]:
-    """The attributes that hold the tensors saved by a node."""
+    """Yield the names of the attributes that hold the tensors saved by a node."""
     for name in dir(node):
         if name.startswith("_raw_saved_"):
             yield name.removeprefix("_raw_" if name == "_raw_saved_tensors" else "_raw")
 
 
 def read(node: Node, name: str) -> Any:
-    """A saved tensor or several, with history, or ``HOOKED``. Raises RuntimeError if one was freed or written to."""
+    """Return a saved tensor or several, with history, or ``HOOKED``.
+
+    Raises RuntimeError if a saved tensor was freed, or written to since.
+    """
     if TELLS_HOOKS:
         return HOOKED if any(one.unpack_hook is not None for one in packed(node, name)) else getattr(node, name)
     if _stopped(_nothing) is HOOKED:
         return _stopped(partial(getattr, node, name))
-    with ThreadPoolExecutor(1) as other:  # a trace function is running, in whose thread calls cannot be observed
+    with ThreadPoolExecutor(1) as other:  # a trace function already runs in this thread
         return other.submit(_stopped, partial(getattr, node, name)).result()
 
 
 def data(node: Node, name: str) -> Sequence[Any]:
-    """The memory of these tensors, even if they were written since. Older releases do not show it."""
+    """Return tensors on the memory of these saved tensors, even if they were written to since. Older releases do not
+    provide this.
+    """
     with suppress(RuntimeError):
         if TELLS_HOOKS:
             return [one.data for one in packed(node, name) if one.unpack_hook is None]
@@ -64,7 +70,7 @@ def is_hooked(node: Node) -> bool:
 
 
 def tensors(node: Node) -> Iterator[Tensor]:
-    """The tensors that a node has saved and that can be read."""
+    """Yield the tensors that a node has saved and that can be read."""
     for name in names(node):
         with suppress(RuntimeError):
             found = read(node, name)
@@ -74,7 +80,9 @@ def tensors(node: Node) -> Iterator[Tensor]:
 
 
 def broken(node: Node, words: str) -> Iterator[Tensor | None]:
-    """The tensors of a node that can no longer be read for this reason; None for one that is not visible."""
+    """Yield the saved tensors of a node that can no longer be read, with an error that contains ``words``. Yields None
+    for a tensor that is not accessible.
+    """
     for name in names(node):
         try:
             read(node, name)
@@ -84,7 +92,9 @@ def broken(node: Node, words: str) -> Iterator[Tensor | None]:
 
 
 def as_they_were(node: Node, written: Tensor, before: int) -> list[Tensor]:
-    """Tensors of a broken node that become readable if ``written`` counts no more writes than ``before``."""
+    """Return the saved tensors of a node that become readable when the version of ``written`` is set back to
+    ``before``.
+    """
     whole, now = {*map(id, tensors(node))}, written._version
     set_version(written, before)
     try:
@@ -94,9 +104,10 @@ def as_they_were(node: Node, written: Tensor, before: int) -> list[Tensor]:
 
 
 def _stopped(call: Callable[[], Any]) -> Any:
-    # The result of a call into C, or HOOKED if that starts to run a Python function.
+    # Return the result of a call into C, or HOOKED if the call starts to run a Python function.
     #
-    # A profile function would do, but from Python 3.12 on no tracer gets instructions once there was one.
+    # This uses a trace function. A profile function would also work, but from Python 3.12 on, once a profile function
+    # was set, trace functions no longer receive the events of single instructions.
     before = sys.gettrace()
     sys.settrace(_stop)
     try:
@@ -112,7 +123,7 @@ def _nothing() -> None:
 
 
 def packed(node: Node, name: str) -> Sequence[Any]:
-    """What PyTorch holds of these tensors, which hooks may be given to."""
+    """Return PyTorch's objects for these saved tensors. Unpacking hooks can be registered on such an object."""
     held = getattr(node, ("_raw" if name[0] == "_" else "_raw_") + name)
     return held if isinstance(held, tuple | list) else (held,)
 

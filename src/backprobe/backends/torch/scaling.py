@@ -1,4 +1,6 @@
-"""The factors by which losses were multiplied before ``backward()`` started from them, as ``GradScaler`` does."""
+"""Finds the factors by which losses were multiplied before ``backward()`` started from them, for example by
+``GradScaler``.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +23,28 @@ from backprobe.record.reasons import Reason
 DIVISION = "DivBackward0"
 SCALING = ("MulBackward0", DIVISION)
 BY_HAND, BY_SCALER = ("scaled_by", "scaled_itself"), ("scaled_by_scaler", "scaled_itself_by_scaler")
-"""Codes of notes on a scaled value, and on the product if it has no name."""
+"""Codes of notes on a value that was scaled, and on the product if the value has no name."""
 
 Multiple = tuple[Key, float | None]
-"""A scalar as a multiple of another: the edge of the other one, and the factor if known."""
+"""A scalar tensor as a multiple of another one: the gradient edge of the other tensor, and the factor if it is
+known.
+"""
 
 Begun = tuple[Tensor, Multiple, bool]
-"""Where a backward pass started, and whether that tensor had a name then."""
+"""The tensor at which a backward pass started, this tensor as a multiple of another, and whether it had a name at that
+time.
+"""
 
 Scales = tuple[tuple[float | None, ...], tuple[tuple[int, Reason], ...]]
-"""The distinct factors, and a note for each capture at which one was found."""
+"""The distinct factors, and the notes on captures for which a factor was found."""
 
 
 def multiple(root: Tensor) -> Multiple | None:
-    """The value of which a tensor is a multiple, while its graph exists. None if it is any other product."""
+    """Return the edge of the value of which a tensor is a multiple, with the factor; None if the tensor is no such
+    multiple.
+
+    Must be called while the tensor's graph exists.
+    """
     node = root.grad_fn
     if node is None or node.name() not in SCALING:
         return None
@@ -49,9 +59,11 @@ def multiple(root: Tensor) -> Multiple | None:
 
 
 def _number(node: Node, name: str) -> float | None:
-    # The single number that a node holds; None if the node has run already, or if reading would run the user's hooks.
+    # Return the single number that a node has saved. None if the node has already run, or if reading the number would
+    # call the user's hooks.
     #
-    # A block around a model notices backward only when it reaches the first recorded value.
+    # The node may have run because a block around a model notices backward only when it reaches the first recorded
+    # value.
     (held,) = data(node, name) or (None,)
     return _single(held) if held is not None and held.device.type == "cpu" else None
 
@@ -61,10 +73,10 @@ def _single(tensor: Tensor | None) -> float | None:
 
 
 class Scaled:
-    """What ``GradScaler`` has scaled while a block was open, with the scale at that time."""
+    """The tensors that ``GradScaler`` has scaled while a block was open, with the scale at that time."""
 
     def __init__(self) -> None:
-        self.outputs: dict[int, tuple[ref[Tensor], Tensor]] = {}  # by id
+        self.outputs: dict[int, tuple[ref[Tensor], Tensor]] = {}  # by the id of the scaled tensor
         self.listening = ExitStack()
 
     def listen(self) -> None:
@@ -76,13 +88,13 @@ class Scaled:
 
     def _scaling(self, following: Callable[..., Any], scaler: Any, /, *args: Any, **kwargs: Any) -> Any:
         scaled = following(scaler, *args, **kwargs)
-        scale = getattr(scaler, "_scale", None)  # None if the scaler is switched off
+        scale = getattr(scaler, "_scale", None)  # None if the scaler is disabled
         if isinstance(scaled, Tensor) and isinstance(scale, Tensor):
             self.outputs[id(scaled)] = ref(scaled), scale.detach().clone()
         return scaled
 
     def number(self, root: Tensor) -> float | None:
-        """The scale of a tensor that ``GradScaler`` has scaled; None for any other."""
+        """Return the scale of a tensor that ``GradScaler`` has scaled; None for any other tensor."""
         held, scale = self.outputs.get(id(root), (None, None))
         return None if held is None or held() is not root else _single(scale)
 
@@ -94,12 +106,13 @@ def scales(
     derivatives: Mapping[int, Tensor],
     scaled: Scaled,
 ) -> Scales:
-    """The factors by which recorded values were multiplied. Each backward pass started at one of the tensors in
+    """Return the factors by which recorded values were multiplied. Each backward pass started at one of the tensors in
     ``begun``.
 
-    ``derivatives`` are those at these tensors. They reveal a factor that makes the product overflow. A loss that is
-    divided, for example by the number of accumulated parts, or is made smaller, does not count as scaled, so nothing is
-    noted. Neither is anything noted if the product has a name, because the gradients are then those of the product.
+    ``derivatives`` are the gradients of the recorded values, by capture. They reveal the factor even if the product
+    overflowed. A loss that is divided, for example by the number of accumulated parts, or multiplied by a factor of at
+    most 1, does not count as scaled and gets no note. A product that has a name gets no note either, because the
+    recorded gradients are then those of the product.
     """
     found: dict[int, Reason] = {}
     numbers: dict[float | None, None] = {}
@@ -130,7 +143,7 @@ def _is_divided(root: Tensor) -> bool:
 
 
 def _ratio(root: Tensor, capture: Capture) -> float | None:
-    # The ratio of two scalars, if their numbers show it.
+    # Return the ratio of two scalars, or None if it cannot be computed from their numbers.
     part = capture.alias
     if part is None or root.numel() != 1 or part.numel() != 1 or root.is_complex() or part.is_complex():
         return None

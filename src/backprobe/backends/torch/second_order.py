@@ -1,4 +1,4 @@
-"""Hessian-vector products in PyTorch: the gradients of one recording, differentiated repeatedly."""
+"""Hessian-vector products in PyTorch: the gradients of one recording are differentiated once for each vector."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backprobe.errors import Unsupported
 
 
 def hessian(program: GradientProgram) -> Product:
-    """The products with the Hessian, from one graph that is kept."""
+    """Return a function that multiplies vectors by the Hessian. It keeps one graph and reuses it."""
     entries = program.entries({}, create_graph=True)
     values = {name: entry.value for name, entry in entries.items()}
     gradients = {name: entry.grad for name, entry in entries.items()}
@@ -48,7 +48,7 @@ def hessian(program: GradientProgram) -> Product:
 
 
 def as_vector(vector: Any, like: Tensor) -> Tensor:
-    """The vector as a tensor. Raises BadOption."""
+    """Return the vector as a tensor. Raises BadOption if it does not fit ``like``."""
     try:
         made = torch.as_tensor(vector, dtype=like.dtype, device=like.device)
     except (TypeError, ValueError, RuntimeError):

@@ -1,4 +1,4 @@
-"""State that a PyTorch program changes: kept when the program reaches it, and restored when the run is over."""
+"""State that a PyTorch program changes. It is saved when the program reaches it, and restored after the run."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ MODES: tuple[RandomState, ...] = (
     (torch.is_grad_enabled, torch.set_grad_enabled),
     (torch.get_default_dtype, torch.set_default_dtype),
 )
-LARGEST = 2**26  # bytes of a tensor other than a parameter
-SAMPLE = 2**12  # elements
+LARGEST = 2**26  # bytes: larger tensors, except parameters, are not saved
+SAMPLE = 2**12  # elements that are compared
 CONTAINERS = (dict, list, set, deque)
-KINDS = ("cpu", "cuda")  # kinds of devices for which autocast has a mode
+KINDS = ("cpu", "cuda")  # types of device for which autocast has a mode
 Autocast = tuple[str, bool, torch.dtype]
 
 
 class TorchState(State):
-    """PyTorch's ``State``."""
+    """Implements ``State`` for PyTorch."""
 
     @cached_property
     def held(self) -> Sequence[Any]:
@@ -58,7 +58,7 @@ class TorchState(State):
 
     @staticmethod
     def modes() -> Callable[[], AbstractContextManager[object]]:
-        # not in a function of its own, because each probe calls this
+        # the loop is not in a function of its own, for speed: each probe calls this
         autocast = [
             *zip(KINDS, map(torch.is_autocast_enabled, KINDS), map(torch.get_autocast_dtype, KINDS), strict=True)
         ]
@@ -96,7 +96,7 @@ class TorchState(State):
 
 
 def autocasts() -> list[Autocast]:
-    """The current autocast settings, for each kind of device that has a mode."""
+    """Return the current autocast settings, for each type of device that has such a mode."""
     return [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in KINDS]
 
 
@@ -111,7 +111,7 @@ def _in_modes(is_inferred: bool, has_history: bool, autocast: Iterable[Autocast]
 
 
 def _hooks_of(one: Any) -> Iterator[Any]:
-    # The functions that backward calls when it reaches a tensor, and values that were set as its attributes.
+    # Yield the functions that backward calls when it reaches a tensor, and the values of the tensor's own attributes.
     if isinstance(one, Tensor):
         for hooks in (*_hooks(one), vars(one)):
             yield from (hooks or {}).values()
@@ -124,13 +124,14 @@ def _called(kept: Kept, following: Callable[..., Any], module: Module, /, *args:
 
 
 def _exchanged(kept: Kept, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
-    # ``functional_call`` is about to put foreign tensors into a module.
+    # ``functional_call`` is about to replace the tensors of a module by others, so the module is saved.
     keep(module, kept)
     return following(module, *args, **kwargs)
 
 
 def _differentiated(kept: Kept, following: Callable[..., Any], outputs: Any, /, *args: Any, **kwargs: Any) -> Any:
-    # Backward adds to the leaves, whoever runs it; afterwards the program may change them by hand.
+    # Backward adds to the leaves, whichever function started it. Afterwards the program may change the leaves, so they
+    # are saved.
     if not is_dynamo_compiling():
         roots = [one for one in outputs if isinstance(one, Tensor)]
         own = [one for one in roots if one.grad_fn is None and one.is_leaf]
@@ -139,11 +140,13 @@ def _differentiated(kept: Kept, following: Callable[..., Any], outputs: Any, /, 
     return following(outputs, *args, **kwargs)
 
 
-# keeping state
+# saving state
 
 
 def keep(one: Any, kept: Kept) -> None:
-    """Keep whatever a run may change of this: a module with all modules inside it, a leaf, or an optimizer."""
+    """Save everything of this object that a run may change: a module with all modules inside it, a leaf, an optimizer,
+    a scheduler or a scaler.
+    """
     if isinstance(one, Module):
         for part in list(one.modules()):
             keep_attributes(part, kept)
@@ -163,9 +166,9 @@ def keep(one: Any, kept: Kept) -> None:
 
 
 def keep_attributes(owner: Any, kept: Kept) -> None:
-    """Let an object continue with copies of its tensors, such as buffers, until it is restored.
+    """Let an object use copies of its tensors, such as buffers, until it is restored.
 
-    The tensors are exchanged rather than written to, because graphs of the program may still need them.
+    The tensors are replaced rather than restored by writing to them, because graphs of the program may still need them.
     """
     if not kept.is_new(owner):
         return
@@ -174,7 +177,7 @@ def keep_attributes(owner: Any, kept: Kept) -> None:
 
     def put_back() -> None:
         assign(own, before)
-        if type(owner) is not kind:  # it was a lazy module
+        if type(owner) is not kind:  # a lazy module that the run has initialized
             owner.__class__ = kind
 
     kept.undo.append(put_back)
@@ -186,7 +189,7 @@ def keep_attributes(owner: Any, kept: Kept) -> None:
 
 
 def _keep_contents(container: Any, kept: Kept) -> None:
-    # A container that the object owns stays the same object, and gets copies of the tensors in it.
+    # Replace the tensors in a container by copies. The container that the object owns stays the same object.
     content = content_of(container)
     kept.undo.append(lambda: refill(container, content))
     if isinstance(container, dict):
@@ -198,9 +201,9 @@ def _keep_contents(container: Any, kept: Kept) -> None:
 
 
 def keep_tensor(leaf: Tensor, kept: Kept) -> None:
-    """Keep the numbers of a leaf, and whether it is trained; the program continues with a copy of its ``.grad``.
+    """Save the numbers of a leaf, and whether it requires a gradient. The program continues with a copy of ``.grad``.
 
-    For other tensors only the numbers are kept: history added by an in-place write cannot be removed.
+    For tensors that are not leaves only the numbers are saved: history added by an in-place write cannot be removed.
     """
     if is_wrapped(leaf) or not kept.is_new(leaf):
         return
@@ -211,7 +214,7 @@ def keep_tensor(leaf: Tensor, kept: Kept) -> None:
     is_leaf, is_trained, grad = leaf.is_leaf, leaf.requires_grad, grad_of(leaf)
 
     def put_back() -> None:
-        if is_leaf and not leaf.is_leaf and not leaf._is_view():  # it was written to in place
+        if is_leaf and not leaf.is_leaf and not leaf._is_view():  # the program has written to it in place
             leaf.detach_()
         if leaf.is_leaf and leaf.requires_grad != is_trained:
             leaf.requires_grad_(is_trained)
@@ -237,30 +240,32 @@ def _hooks(tensor: Tensor) -> tuple[dict[int, Any] | None, ...]:
 
 
 def _made_lazy(parameter: Any, kind: type) -> None:
-    # Make a parameter lazy again that has received its shape.
+    # Make a lazy parameter that the run has initialized lazy again.
     if type(parameter) is not kind:
         parameter.data = parameter.data.new_empty(0)
         parameter.__class__ = kind
 
 
 class Numbers:
-    """The numbers of a leaf, restored in place if the program has written to it or moved it."""
+    """The numbers of a leaf. They are restored in place if the program has written to the leaf or moved its memory."""
 
     def __init__(self, leaf: Tensor) -> None:
         self.leaf, self.data, self.version = leaf, leaf.data, version(leaf)
         self.copy = copied(self.data)
-        self.is_stepped = False  # has an optimizer written to it? A fused step counts no writes
+        self.is_stepped = False  # has an optimizer written to it? A fused step does not raise the version
 
     @classmethod
     def of(cls, leaf: Tensor) -> Numbers | None:
-        """None for a tensor that has no numbers or cannot be copied, or if there is no room for a copy."""
+        """Save the numbers of a leaf. None if the leaf has no numbers or cannot be copied, or if there is no memory for
+        a copy.
+        """
         try:
             return None if leaf.is_meta else cls(leaf)
         except (RuntimeError, NotImplementedError):
             return None
 
     def is_of_now(self) -> bool:
-        """Does it have the same numbers at the same place, as far as PyTorch counts writes?"""
+        """Does the leaf still have the saved numbers at the same address, judging by PyTorch's version counter?"""
         return version(self.leaf) == self.version and memory(self.leaf) == memory(self.data)
 
     def put_back(self) -> None:
@@ -269,11 +274,11 @@ class Numbers:
             self.leaf.data = self.data
         if is_moved or version(self.leaf) != self.version or not self._is_same():
             self.data.copy_(self.copy)
-            set_version(self.leaf, self.version)  # they are its numbers again, and a graph may have saved them
+            set_version(self.leaf, self.version)  # a graph that saved the numbers checks the version
 
     def _is_same(self) -> bool:
-        # Writes through ``.data`` are not counted. They rarely concern single elements of a large tensor, so a sample
-        # is enough.
+        # Writes through ``.data`` do not change the version, so numbers are compared. Such writes rarely affect only
+        # single elements of a large tensor, so a sample is enough.
         step = 1 if self.is_stepped or not self.data.is_contiguous() else max(1, self.data.numel() // SAMPLE)
         if step == 1:
             return torch.equal(self.data, self.copy)
@@ -281,7 +286,7 @@ class Numbers:
 
 
 def keep_step(optimizer: Optimizer, kept: Kept) -> None:
-    """Keep everything that a step of an optimizer changes."""
+    """Save everything that a step of an optimizer changes."""
     keep(optimizer, kept)
     if not kept.is_new(optimizer, "state"):
         return
@@ -309,7 +314,7 @@ def _is_exchanged(value: Any) -> bool:
 
 
 def _copy(tensor: Tensor, kept: Kept) -> Tensor:
-    # One copy for each tensor, wherever it is held.
+    # Return the copy of a tensor. There is one copy, even if several objects hold the tensor.
     if kept.is_new(tensor, "copy"):
         kept.copies[id(tensor)] = copied(tensor.detach())
     copy: Tensor = kept.copies[id(tensor)]
@@ -317,7 +322,7 @@ def _copy(tensor: Tensor, kept: Kept) -> Tensor:
 
 
 def generators(held: Iterable[Any]) -> list[torch.Generator]:
-    """PyTorch's own random generators, and those among what a program holds."""
+    """Return PyTorch's own random generators, and the generators among the objects that a program holds."""
     found = [torch.default_generator, *(one for one in held if isinstance(one, torch.Generator))]
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         found += torch.cuda.default_generators

@@ -1,6 +1,7 @@
 """Computes statistics of tensors: with NumPy on a CPU, and with masks on a device, without waiting for the device.
 
-On a CPU a tensor is read in chunks that fit into the cache. PyTorch is faster at sums, NumPy at counts and comparisons.
+On a CPU a tensor is read in chunks that fit into the cache. PyTorch computes the sums and NumPy the rest, because each
+is faster there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ PLAIN = frozenset({torch.float32, torch.float64})
 
 
 def row_of(tensor: Tensor) -> Row | Tensor | None:
-    """The statistics of a tensor; None if it has no readable numbers. On a device they are a tensor, too."""
+    """Return the statistics of a tensor; None if it has no readable numbers. For a tensor on a device they are a
+    tensor, too.
+    """
     if (
         type(tensor) is Tensor
         and tensor.is_cpu
@@ -30,7 +33,7 @@ def row_of(tensor: Tensor) -> Row | Tensor | None:
         and not tensor.requires_grad
         and not tensor.is_nested
         and tensor.is_contiguous()
-    ):  # nearly all tensors
+    ):  # true for nearly all tensors
         if tensor.numel() <= CHUNK:
             return measured(tensor.numpy(), float(tensor.sum())) if is_there(tensor) else None
         return _summed(torch.split(tensor.view(-1), CHUNK)) if is_there(tensor) else None
@@ -38,17 +41,17 @@ def row_of(tensor: Tensor) -> Row | Tensor | None:
         return None
     try:
         return _row(*_numbers(tensor))
-    except (RuntimeError, TypeError, NotImplementedError):  # a subclass without numbers, or bits that are not numbers
+    except (RuntimeError, TypeError, NotImplementedError):  # no numbers, or bits that are not numbers
         return None
 
 
 def why_unread(tensor: Tensor) -> GapCode:
-    """Why a floating-point tensor has no row."""
+    """Return the reason why a floating-point tensor has no row."""
     return GapCode.PARTIAL if is_partial(tensor) else GapCode.UNREADABLE
 
 
 def _row(numbers: Tensor, zeros: int) -> Row | Tensor:
-    # The row for these numbers and a number of zeros, which a sparse tensor does not store.
+    # Return the row of these numbers together with ``zeros`` further zeros, which a sparse tensor does not store.
     if not numbers.is_cpu:
         return masked(numbers, zeros) if numbers.numel() else repeated(ZERO, zeros) if zeros else NOTHING
     once, times = _once(numbers)
@@ -58,7 +61,7 @@ def _row(numbers: Tensor, zeros: int) -> Row | Tensor:
 
 
 def _summed(parts: Iterable[Tensor]) -> Row:
-    # The combined row of all chunks.
+    # Return the combined row of all chunks.
     row = NOTHING
     for chunk in parts:
         row = merged(row, measured(chunk.numpy(), float(chunk.sum())))
@@ -66,7 +69,7 @@ def _summed(parts: Iterable[Tensor]) -> Row:
 
 
 def _readable(numbers: Tensor) -> Iterator[Tensor]:
-    # Chunks that NumPy can read where they lie in memory. Others are copied in small parts.
+    # Yield chunks that NumPy can read. A chunk that needs a conversion or a copy is split into small parts.
     for chunk in chunks(numbers, CHUNK):
         if chunk.dtype in PLAIN and chunk.is_contiguous():
             yield chunk
@@ -79,7 +82,7 @@ ZERO: Row = (1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def _numbers(tensor: Tensor) -> tuple[Tensor, int]:
-    # The real numbers that a tensor holds in this process, and the number of zeros that it omits.
+    # Return the real numbers that a tensor stores in this process, and the number of zeros that it does not store.
     own = here(tensor)
     if own.is_quantized:
         own = own.dequantize()
@@ -92,7 +95,7 @@ def _numbers(tensor: Tensor) -> tuple[Tensor, int]:
     else:
         try:
             held = own.values()
-        except (RuntimeError, NotImplementedError):  # a special layout, such as MKL-DNN's
+        except (RuntimeError, NotImplementedError):  # a special layout, such as that of MKL-DNN
             held = own.to_dense()
     zeros = max(size - held.numel(), 0)
     held = held.resolve_conj().resolve_neg()
@@ -102,7 +105,7 @@ def _numbers(tensor: Tensor) -> tuple[Tensor, int]:
 
 
 def _once(numbers: Tensor) -> tuple[Tensor, int]:
-    # Each number of an expanded tensor once, and how often it occurs.
+    # Return each number of an expanded tensor once, and the number of times that it occurs.
     steps = numbers.stride()
     if 0 not in steps or not numbers.numel():
         return numbers, 1
@@ -111,7 +114,7 @@ def _once(numbers: Tensor) -> tuple[Tensor, int]:
 
 
 def exponents_of(tensor: Tensor) -> Exponents | None:
-    """The histogram of a tensor; None if it has no readable numbers, or if they are on a device."""
+    """Return the histogram of a tensor; None if it has no readable numbers, or if they are on a device."""
     if tensor.is_meta or not is_floating(tensor) or not is_there(tensor) or is_partial(tensor):
         return None
     try:
@@ -123,17 +126,17 @@ def exponents_of(tensor: Tensor) -> Exponents | None:
         for chunk in _readable(once):
             found = merged_exponents(found, exponents(chunk.numpy()))
         return found.times(times)
-    except (RuntimeError, TypeError, NotImplementedError):  # as in ``row_of``
+    except (RuntimeError, TypeError, NotImplementedError):  # the same errors as in ``row_of``
         return None
 
 
-# on a device
+# statistics on a device
 
 
 def masked(numbers: Tensor, left_out: int = 0) -> Tensor:
-    """The same statistics as a tensor, in double precision if the device has it, without waiting.
+    """Return the statistics of numbers on a device as a tensor, without waiting for the device.
 
-    ``left_out`` is the number of zeros that are not stored.
+    They are in double precision if the device supports it. ``left_out`` is the number of zeros that are not stored.
     """
     wide = torch.float32 if numbers.device.type == "mps" else torch.float64
     if numbers.dtype not in PLAIN:
@@ -154,7 +157,7 @@ def masked(numbers: Tensor, left_out: int = 0) -> Tensor:
 
 
 def fetched(rows: Mapping[int, list[Tensor]]) -> Callable[[], Mapping[int, Row]]:
-    """A function that waits for rows on devices, and returns them. One transfer from each device starts now."""
+    """Start one transfer from each device, and return a function that waits for the transfers and returns the rows."""
     places = [place for place, held in rows.items() for _ in held]
     together: dict[torch.device, list[int]] = {}
     tensors = [one for held in rows.values() for one in held]
@@ -174,7 +177,7 @@ def fetched(rows: Mapping[int, list[Tensor]]) -> Callable[[], Mapping[int, Row]]
 
 
 def _transfer(numbers: Tensor) -> tuple[Tensor, Callable[[], object]]:
-    # A copy in this machine's memory, and a function that waits for it.
+    # Return a copy in this machine's memory, and a function that waits until the copy is complete.
     if numbers.is_cpu:
         return numbers, tuple
     copy = numbers.to("cpu", non_blocking=True)

@@ -1,4 +1,5 @@
-"""Four ways to get the gradients of captured values. They agree wherever the last three are correct.
+"""Four strategies for the gradients of captured values. They give equal gradients unless one of the last three is
+incorrect.
 
 ``edges``: one ``autograd.grad`` over the gradient edges. ``retain_grad``: ``retain_grad`` on each value, then one
 ``backward``. ``hooks``: a hook on each value, then one ``backward``. ``separate``: one ``autograd.grad`` per value.
@@ -34,10 +35,12 @@ HOOKED = Reason("hooked")
 
 
 Missing = tuple[GradStatus, Reason, Source | None]
-"""Why a value with a history got no gradient, and the line that caused it, if known."""
+"""The status and the reason of a value that has a history but got no gradient, and the line that caused it, if
+known.
+"""
 
 Hooked = dict[Capture, Tensor]
-"""What the hooks of the strategy ``hooks`` received, in the order in which they were called."""
+"""The gradients that the hooks of the strategy ``hooks`` received, in the order of the calls."""
 
 
 def differentiate(
@@ -48,8 +51,9 @@ def differentiate(
     captures: Sequence[Capture],
     flow: Callable[[int, Any], Any] | None = None,
 ) -> Backward:
-    """Run backward with the tape's strategy. Returns what each capture received, and the order in which backward visits
-    them.
+    """Run backward with the strategy in ``options``.
+
+    Returns the outcome of each capture, and the order in which backward reaches the captures.
     """
     root = get_gradient_edge(output)
     _refuse_reentrant(output)
@@ -106,10 +110,10 @@ def with_leaves(
     reached: Sequence[Node],
     spared: Set[int] = frozenset(),
 ) -> dict[int, Outcome]:
-    """Adds to each missing outcome whether backward from ``reached`` came to all leaves before the value, and which
-    functions returned None on the way.
+    """Add facts to each missing outcome: whether backward from ``reached`` reached all leaves before the value, and
+    which functions returned None on the path.
 
-    Leaves that were frozen after use do not count, nor do those in ``spared``, by id.
+    Leaves that were frozen after use do not count. Neither do leaves whose ids are in ``spared``.
     """
     missing = [at for at, found in outcomes.items() if found.status is GradStatus.NOT_CONNECTED]
     if missing and custom_functions.are_users():
@@ -119,7 +123,7 @@ def with_leaves(
     unmeant = {at for at, leaf in leaves if not leaf.requires_grad or id(leaf) in spared}
     told = {at: replace(found, leaves_reached=True) if at in unmeant else found for at, found in outcomes.items()}
     if made:
-        # without those that were named after a backward()
+        # leaves that got their names only after a ``backward()`` are left out
         unused = [leaf for at, leaf in leaves if not captures[at].calls]
         lost = graph.leading_to_lost(made.values(), reached, unused, spared)
         for at, node in made.items():
@@ -128,7 +132,7 @@ def with_leaves(
 
 
 def _silent(captures: Sequence[Capture], outcomes: Mapping[int, Outcome], givers: Givers) -> dict[int, Outcome]:
-    # The outcomes of values that lack a gradient because a custom backward returned None.
+    # Return the outcomes of values that lack a gradient because a custom backward returned None.
     found: dict[int, Outcome] = {}
     for at, one in outcomes.items():
         edge = captures[at].edge or gradient_edge(captures[at].tensor) if one.why is NO_PATH else None
@@ -141,7 +145,7 @@ def _silent(captures: Sequence[Capture], outcomes: Mapping[int, Outcome], givers
 def _zeros(
     captures: Sequence[Capture], there: Sequence[int], gradients: Mapping[int, Tensor], givers: Givers
 ) -> list[tuple[int, Reason]]:
-    # The leaves whose gradients are zero after passing custom backwards of the program.
+    # Return notes on leaves whose gradients are zero after they passed through custom backwards of the program.
     edges = [(at, captures[at].edge) for at in there]
     leaves = [(at, edge.node, gradients[at]) for at, edge in edges if edge is not None]
     found = custom_functions.zero_by_hand(leaves, givers)
@@ -149,7 +153,9 @@ def _zeros(
 
 
 def hooks_noted(captures: Sequence[Capture], there: Sequence[int], own: int = 0) -> list[tuple[int, Reason]]:
-    """Notes on captures that have hooks besides our own; a listened leaf has one of ours."""
+    """Return notes on captures whose tensors have hooks of the user. A leaf that is listened to also has a hook of
+    backprobe.
+    """
     return [
         (at, HOOKED)
         for at in there
@@ -165,7 +171,7 @@ def outcome(
     live: bool,
     missing: Missing = (GradStatus.NOT_CONNECTED, NO_PATH, None),
 ) -> Outcome:
-    """The outcome of a capture. ``missing`` says why one with a history got no gradient."""
+    """Return the outcome of a capture. ``missing`` is the reason for a capture that has a history but no gradient."""
     value, inputs = _value(capture, live), tuple(links)
     own = None if value is capture.snapshot or isinstance(value, Lost) else capture.version
     if not capture.is_followed:
@@ -174,7 +180,7 @@ def outcome(
         )
     if capture.opaque is not None:
         return Outcome(GradStatus.OPAQUE, capture.opaque, value, inputs=inputs, version=own)
-    # ``detach_()`` turns a computed tensor into a leaf
+    # ``detach_()`` turns a computed tensor into a leaf, so the node is also checked
     is_leaf = capture.tensor.is_leaf and (capture.edge is None or capture.edge.node.name() == LEAF)
     if gradient is None:
         status, why, cause = missing
@@ -183,7 +189,8 @@ def outcome(
 
 
 def _value(capture: Capture, live: bool) -> Any:
-    # The value, detached; if ``live``, the tensor with its history, so that gradients have histories too.
+    # Return the captured value, detached. If ``live``, return the tensor with its history, so that gradients have
+    # histories.
     if capture.snapshot is not None:
         return capture.snapshot
     if capture.alias is None:
@@ -201,7 +208,7 @@ def _value(capture: Capture, live: bool) -> Any:
 def _separate(
     options: Options, hooked: Hooked, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
 ) -> dict[int, Tensor | None]:
-    # As many passes as values. Kept in order to show the cost.
+    # Run one pass per value. This strategy exists to show its cost.
     return {
         at: torch.autograd.grad(
             [output],
@@ -219,7 +226,7 @@ def _separate(
 def _backward(
     options: Options, hooked: Hooked, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
 ) -> dict[int, Tensor | None]:
-    # One ``backward()``. It adds to the ``.grad`` of each leaf that it reaches, so these are restored.
+    # Run one ``backward()``. It adds to the ``.grad`` of each leaf that it reaches, so these are restored afterwards.
     leaves = graph.leaves(graph.nodes(output))
     held = [leaf.grad for leaf in leaves]
     for leaf in leaves:
@@ -236,7 +243,10 @@ def _backward(
 
 
 def _refuse_where_wrong(strategy: str, captures: Sequence[Capture]) -> None:
-    # Three strategies look at tensors rather than versions of them, and treat the user's hooks differently.
+    # Raise StrategyRefused if the strategy would return wrong gradients.
+    #
+    # The other three strategies read gradients of tensors rather than of versions of tensors, and they treat the user's
+    # hooks differently.
     differentiated = [c for c in captures if c.edge is not None]
     own_hooks = 1 if strategy == "hooks" else 0
     if any(c.version != version(c.tensor) or c.geometry for c in differentiated):

@@ -1,4 +1,4 @@
-"""Statistics of a tensor for display, read in chunks in memory order."""
+"""Statistics of a tensor for display, computed in chunks in memory order."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from backprobe.backends.facts import Summary
 from backprobe.backends.summaries import CHUNK, RunningSummary
 from backprobe.backends.torch.tensors import held, here, wide
 
-ON_DEVICE = 1 << 24  # elements of a chunk on a device, where each answer is a transfer
+ON_DEVICE = 1 << 24  # elements of a chunk on a device, where each result requires a transfer
 EASY = {torch.float32: (1e-10, 1e10), torch.float64: (1e-100, 1e100)}
-"""Magnitudes between which squares of this dtype, and their sums over a chunk, lose no digits that are shown."""
+"""Limits of the magnitudes for which squares of this dtype, and their sums over a chunk, lose no digits that are
+shown.
+"""
 
 
 def summarize(tensor: Tensor) -> Summary | None:
-    """Size, count of non-finite values, and rms and largest magnitude of the finite ones; None if it is not numeric."""
+    """Return size, count of non-finite values, and rms and largest magnitude of the finite values; None if the tensor
+    is not numeric.
+    """
     if tensor.is_meta:
         return None
     own = here(tensor)
@@ -27,13 +31,13 @@ def summarize(tensor: Tensor) -> Summary | None:
     try:
         for chunk in chunks(values, CHUNK if values.is_cpu else ON_DEVICE):
             _add(running, chunk)
-    except NotImplementedError:  # two numbers in one byte, or bits that are not numbers
+    except NotImplementedError:  # a dtype with two numbers in one byte, or with bits that are not numbers
         return None
     return running.summary(zeros=own.numel() - values.numel())
 
 
 def chunks(values: Tensor, most: int) -> Iterator[Tensor]:
-    """The numbers in memory order, if they are adjacent there."""
+    """Yield the numbers in chunks, in memory order if they are adjacent in memory."""
     order = sorted(range(values.ndim), key=values.stride().__getitem__, reverse=True)
     values = values.permute(order)
     if values.is_contiguous():
@@ -48,7 +52,7 @@ def chunks(values: Tensor, most: int) -> Iterator[Tensor]:
 
 
 def _add(running: RunningSummary, chunk: Tensor) -> None:
-    chunk = chunk.contiguous()  # otherwise norms are summed naively
+    chunk = chunk.contiguous()  # for tensors that are not contiguous, PyTorch's norm loses accuracy
     if chunk.dtype not in EASY:
         chunk = chunk.float() if chunk.dtype in (torch.float16, torch.bfloat16) else wide(chunk)
     parts = torch.view_as_real(chunk.resolve_conj()) if chunk.is_complex() else chunk
@@ -69,6 +73,6 @@ def _add(running: RunningSummary, chunk: Tensor) -> None:
 
 
 def _largest(parts: Tensor) -> float:
-    # The largest magnitude; NaN if there is one, as ``aminmax`` returns it.
+    # Return the largest magnitude, or NaN if there is a NaN, because ``aminmax`` returns NaN then.
     low, high = map(float, torch.aminmax(parts))
     return max(-low, high) if math.isfinite(low) else abs(low)

@@ -21,25 +21,27 @@ from backprobe.record.containers import by_key, leaves
 
 
 def opened(value: Any) -> Any:
-    """A mapping of a class that PyTorch itself takes apart, as a dict; anything else unchanged.
+    """Convert a mapping of a class that PyTorch itself traverses to a dict. Any other value is returned unchanged.
 
-    Other mappings are left alone, because reading an item may load it from a file.
+    Other mappings are not converted, because reading an item may load it from a file.
     """
     kind = type(value)
     return by_key(value) if kind in CONTAINERS and kind is not dict else value
 
 
 def here(tensor: Tensor) -> Tensor:
-    """The part of a tensor that lies in this process, detached; for a sharded tensor (DTensor) that is its own part."""
+    """Return the part of a tensor that this process holds, detached. Only a sharded tensor (DTensor) has parts in other
+    processes.
+    """
     own = tensor.detach()
     return own if type(own) is Tensor else getattr(own, "_local_tensor", own)
 
 
 def copied(tensor: Tensor) -> Tensor:
-    """A copy that needs no other process.
+    """Return a copy of a tensor, without communication between processes.
 
-    ``clone()`` of a ``DTensor`` adds up parts of a sum, for which all processes must take part; if only one has a
-    probe, it would wait forever. A conversion to the same dtype keeps the parts as they are, and keeps the history.
+    ``clone()`` of a ``DTensor`` adds up partial sums, which requires all processes; if only one process has a probe, it
+    would wait forever. A conversion to the same dtype keeps partial sums and the history.
     """
     if not is_distributed(tensor):
         return tensor.clone()
@@ -47,7 +49,7 @@ def copied(tensor: Tensor) -> Tensor:
 
 
 def combined(operation: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Tensor) -> Tensor | None:
-    """A sum or difference that needs no other process; None if there is none."""
+    """Return a sum or difference, computed without communication between processes; None if that is impossible."""
     if not (is_distributed(one) or is_distributed(other)):
         return operation(one, other)
     if not _lie_alike(one, other):
@@ -57,12 +59,12 @@ def combined(operation: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: 
 
 
 def is_distributed(tensor: Tensor) -> bool:
-    """Is it a ``DTensor``, of which a part lies in this process?"""
+    """Is the tensor a ``DTensor``, of which this process holds only a part?"""
     return type(tensor) not in ORDINARY and hasattr(tensor, "_local_tensor")
 
 
 def _lie_alike(one: Any, other: Any) -> bool:
-    # Do the processes hold matching parts of both that can be added part by part? Parts of a maximum cannot.
+    # Do the processes hold matching parts of both tensors that can be added part by part? Partial maxima cannot.
     if not (is_distributed(one) and is_distributed(other)) or one.placements != other.placements:
         return False
     return one.device_mesh == other.device_mesh and all(
@@ -71,19 +73,19 @@ def _lie_alike(one: Any, other: Any) -> bool:
 
 
 def _here_alone(operation: Callable[..., Tensor], *tensors: Any) -> Tensor:
-    # Apply an operation to the parts in this process, and wrap the result as the tensors are wrapped.
+    # Apply an operation to the parts in this process, and wrap the result like the first tensor.
     first = tensors[0].detach()
     own = {}
     for name in (found := first.__tensor_flatten__())[0]:
         parts = [getattr(one, name) for one in tensors]
-        is_part = isinstance(parts[0], Tensor)  # newer releases also list the mesh
+        is_part = isinstance(parts[0], Tensor)  # newer releases also list the device mesh
         own[name] = operation(*[part.detach() for part in parts]) if is_part else parts[0]
     made: Tensor = type(first).__tensor_unflatten__(own, found[1], first.shape, first.stride())
     return made
 
 
 def held(tensor: Tensor) -> Tensor:
-    """The numbers that it holds here, without the zeros that a sparse one omits."""
+    """Return the numbers that a tensor stores in this process, without the zeros that a sparse tensor omits."""
     values = _unpacked(tensor)
     if values.layout is torch.sparse_coo:
         return values._values()
@@ -93,7 +95,7 @@ def held(tensor: Tensor) -> Tensor:
 
 
 def dense(tensor: Tensor) -> Tensor:
-    """All of its numbers here."""
+    """Return all numbers of the part of a tensor in this process."""
     values = _unpacked(tensor)
     if values.is_nested:
         return values.values()
@@ -101,25 +103,28 @@ def dense(tensor: Tensor) -> Tensor:
 
 
 def _unpacked(tensor: Tensor) -> Tensor:
-    # The numbers of a tensor; if it stores integers in their place, as some libraries' classes do, what these stand
-    # for.
+    # Return the numbers of a tensor. If the tensor's class stores integers instead, the numbers are decoded.
     own = here(tensor)
     is_packed = own.is_quantized or type(own).dequantize is not Tensor.dequantize
     return own.dequantize() if is_packed else own
 
 
 def wide(values: Tensor) -> Tensor:
-    """In double precision. Raises NotImplementedError for two numbers in one byte, or bits that are not numbers."""
+    """Return the numbers in double precision.
+
+    Raises NotImplementedError for dtypes with two numbers in one byte, or with bits that are not numbers.
+    """
     return values.to(torch.complex128 if values.is_complex() else torch.float64)
 
 
 ORDINARY: frozenset[type] = frozenset({Tensor, torch.nn.Parameter})
-"""Plain tensor types. Other types may define their own behaviour."""
+"""Plain tensor types. Subclasses may change what operations do."""
 
 
 def is_there(tensor: Tensor) -> bool:
-    """Does its storage have the bytes that it reaches? A program may free them (``resize_(0)``), and reading would
-    crash.
+    """Does the tensor's storage contain all bytes of the tensor?
+
+    A program may free them (``resize_(0)``), and reading them would crash.
     """
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_meta or not tensor.numel():
         return True
@@ -128,20 +133,23 @@ def is_there(tensor: Tensor) -> bool:
         return is_there(part)
     try:
         return tensor.untyped_storage().nbytes() >= _end(tensor)
-    except (RuntimeError, NotImplementedError):  # a tensor without storage of its own
+    except (RuntimeError, NotImplementedError):  # the tensor has no storage of its own
         return True
 
 
 def grad_of(tensor: Tensor) -> Tensor | None:
-    """Its ``.grad``; None for a result that does not retain it, because PyTorch warns about reading that.
+    """Return the ``.grad`` of a tensor. None for a computed tensor that does not retain it, because PyTorch warns when
+    it is read.
 
-    A module may hold results in place of its parameters, for example after a step that is differentiated.
+    A module may hold computed tensors instead of its parameters, for example after a step that is differentiated.
     """
     return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
 
 
 def is_zero(tensor: Tensor) -> bool:
-    """Is it known to be 0 everywhere? False for parts in several processes, or if a mode would see the check."""
+    """Is the tensor known to be 0 everywhere? False if several processes hold parts of it, or if a mode would observe
+    the check.
+    """
     if type(tensor) not in ORDINARY or tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested:
         return False
     if own_modes.dispatch_modes() > own_modes.count or (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
@@ -149,12 +157,12 @@ def is_zero(tensor: Tensor) -> bool:
     try:
         with DisableTorchFunction():
             return tensor.untyped_storage().nbytes() > 0 and not bool(tensor.any())
-    except (RuntimeError, NotImplementedError):  # a dtype without that operation, or under vmap
+    except (RuntimeError, NotImplementedError):  # the dtype lacks the operation, or the tensor is inside ``vmap``
         return False
 
 
 def floating(result: Any) -> list[Tensor]:
-    """The floating-point tensors in a value."""
+    """Return the floating-point tensors in a value."""
     return [leaf for _, leaf in leaves(result) if isinstance(leaf, Tensor) and is_floating(leaf)]
 
 
@@ -163,7 +171,8 @@ def is_floating(tensor: Tensor) -> bool:
 
 
 def describe(tensor: Tensor) -> Description:
-    """The shape (None for a nested tensor, which has no single one), the dtype without its prefix, and the device.
+    """Return the shape (None for a nested tensor, which has no single shape), the dtype without ``torch.``, and the
+    device.
 
     >>> describe(torch.zeros(2, 3)).dtype
     'float32'
@@ -179,13 +188,13 @@ def _text(kind: torch.dtype | torch.device | torch.layout) -> str:
 
 @dataclass(frozen=True)
 class Geometry:
-    """Where a view lies within its base's memory."""
+    """The position of a view within its base's memory."""
 
     base_size: tuple[int, ...]
     base_stride: tuple[int, ...]
     size: tuple[int, ...]
     stride: tuple[int, ...]
-    offset: int  # from the base's first element
+    offset: int  # in elements, from the base's first element
 
     @classmethod
     def of(cls, view: Tensor, base: Tensor) -> Geometry:
@@ -198,11 +207,13 @@ class Geometry:
         )
 
     def restrict(self, base_grad: Tensor) -> Tensor:
-        """The part of the base's gradient that falls on the view."""
+        """Return the part of the base's gradient that belongs to the view."""
         return self._laid_out(base_grad).as_strided(self.size, self.stride, self.offset)
 
     def carry(self, base_grad: Tensor, to: Geometry) -> Tensor:
-        """The part of the base's gradient that falls on this view, as another view sees it."""
+        """Return the part of the base's gradient that belongs to this view, in the layout of another view. Elements
+        that only the other view has are 0.
+        """
         only = torch.zeros_like(self._laid_out(base_grad))
         only.as_strided(self.size, self.stride, self.offset).copy_(self.restrict(base_grad))
         return only.as_strided(to.size, to.stride, to.offset).clone()
@@ -213,7 +224,7 @@ class Geometry:
 
 
 def same_content(a: Tensor, b: Tensor) -> bool:
-    """Equal bit for bit, with NaN equal to NaN."""
+    """Are the tensors equal bit for bit? NaN counts as equal to NaN."""
     if a.dtype != b.dtype or a.shape != b.shape or a.layout is not torch.strided:
         return a is b or (a.dtype == b.dtype and a.shape == b.shape)
     if is_floating(a):
@@ -222,7 +233,7 @@ def same_content(a: Tensor, b: Tensor) -> bool:
 
 
 def numbers(tensor: Tensor) -> Any:
-    """The numbers as a NumPy array in double precision; None if they cannot be read."""
+    """Return the numbers as a NumPy array in double precision; None if they cannot be read."""
     if not is_there(tensor) or tensor.is_meta or tensor.is_nested:
         return None
     try:
@@ -232,7 +243,7 @@ def numbers(tensor: Tensor) -> Any:
 
 
 def sample(tensor: Tensor, most: int) -> Any:
-    """At most ``most`` of the numbers, evenly spaced, without copying the others; None for a sparse tensor."""
+    """Return at most ``most`` of the numbers, evenly spaced, without copying the others; None for a sparse tensor."""
     if not is_there(tensor) or tensor.is_nested or tensor.layout is not torch.strided:
         return None
     values = here(tensor)
@@ -241,38 +252,40 @@ def sample(tensor: Tensor, most: int) -> Any:
 
 
 def to_text(tensor: Tensor) -> str:
-    """A small tensor's numbers in full, to six significant digits."""
+    """Return all numbers of a small tensor as text, with six significant digits."""
     if tensor.is_meta:
         return "(meta: no values)"
     try:
         return nested_text(dense(tensor).resolve_conj().resolve_neg().cpu().tolist())
-    except RuntimeError:  # PyTorch itself cannot print them
+    except RuntimeError:  # PyTorch cannot convert the numbers either
         return f"({describe(tensor).dtype}: not shown)"
 
 
-# saving: dense bytes by storage, layout as plain data
+# saving: dense bytes for each storage, and layouts as plain data
 
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
-ALIGNED = 16  # bytes: a multiple of every dtype's size
+ALIGNED = 16  # bytes: a multiple of the size of every dtype
 
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """One storage and the tensors of the recording that lie in it, with their layouts. It keeps the storage alive."""
+    """One storage, with the recorded tensors in it and their layouts. The object keeps the storage alive."""
 
     storage: torch.UntypedStorage
     device: torch.device
     users: list[tuple[Tensor, dict[str, Any]]] = field(default_factory=list)
 
     def bytes(self) -> Any:
-        """The bytes that the tensors cover, and little else. Their layouts are adjusted to these bytes."""
+        """Return the bytes from the first to the last one that the tensors use. Their layouts are adjusted to these
+        bytes.
+        """
         users = [(tensor, layout) for tensor, layout in self.users if tensor.numel()]
         ranges = [_covered(tensor) for tensor, _ in users]
         first = min((first for first, _ in ranges), default=0) // ALIGNED * ALIGNED
         last = max((last for _, last in ranges), default=0)
         distinct = {(t.dtype, tuple(t.shape), t.stride(), t.storage_offset()) for t, _ in users}
         if len(distinct) == 1 and last - first > max(4 * users[0][0].nbytes, 4096):
-            alone = users[0][0].contiguous()  # a column of a large matrix that nothing else needs: save only the column
+            alone = users[0][0].contiguous()  # for example a column of a large matrix: save only the column
             for _, layout in users:
                 layout["stride"], layout["offset"] = list(alone.stride()), 0
             return _flat(alone.untyped_storage(), self.device).cpu().numpy()
@@ -282,15 +295,15 @@ class Memory:
 
 
 def _covered(tensor: Tensor) -> tuple[int, int]:
-    # The bytes of its storage that a tensor reaches: the first one, and the one after the last.
+    # Return the range of bytes of its storage that a tensor uses: the first byte, and the one after the last.
     first = int(tensor.storage_offset())
     last = first + sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
     return first * tensor.element_size(), (last + 1) * tensor.element_size()
 
 
 def _end(tensor: Tensor) -> int:
-    # The end of the bytes of its storage that a tensor reaches.
-    if tensor.is_contiguous():  # most are, and then there is nothing to sum
+    # Return the end of the bytes of its storage that a tensor uses.
+    if tensor.is_contiguous():  # true for most tensors, and faster than summing over dimensions
         return (int(tensor.storage_offset()) + tensor.numel()) * tensor.element_size()
     return _covered(tensor)[1]
 
@@ -300,10 +313,9 @@ def _flat(storage: torch.UntypedStorage, device: torch.device) -> Tensor:
 
 
 def encode(tensor: Tensor, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
-    """Describe a tensor as plain data, and add the memory in which it lies to ``blobs``, once for tensors that share
-    it.
+    """Describe a tensor as plain data, and add its memory to ``blobs``. Tensors that share memory add it once.
 
-    Raises NotSaved for a tensor that has no bytes of its own, or that means more than its numbers.
+    Raises NotSaved for a tensor that has no bytes of its own, or whose numbers alone do not determine it.
     """
     tensor = here(tensor)
     dtype = _text(tensor.dtype)
@@ -357,7 +369,7 @@ def _compressed_parts(tensor: Tensor) -> dict[str, Tensor]:
 
 
 def decode(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Tensor:
-    """The tensor that ``encode`` described, on the CPU. Tensors that shared memory share it again."""
+    """Return the tensor that ``encode`` described, on the CPU. Tensors that shared memory share memory again."""
     dtype = getattr(torch, layout["dtype"], None)
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"a dtype {layout['dtype']!r}")
@@ -374,7 +386,7 @@ def decode(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Tensor:
     kind = getattr(torch, layout["layout"], None)
     if kind not in COMPRESSED:
         raise ValueError(f"a layout {layout['layout']!r}")
-    with warnings.catch_warnings():  # whoever made this tensor knows that compressed layouts are new
+    with warnings.catch_warnings():  # PyTorch warns that compressed layouts are new
         warnings.simplefilter("ignore", UserWarning)
         return torch.sparse_compressed_tensor(
             parts["compressed"], parts["plain"], parts["values"], shape, layout=kind, check_invariants=True
@@ -382,11 +394,11 @@ def decode(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Tensor:
 
 
 def is_partial(tensor: Tensor) -> bool:
-    """Does each process hold a part of a sum that has not been computed yet? A ``DTensor`` says so."""
+    """Does each process hold a partial sum that has not been added up yet? Only a ``DTensor`` can be partial."""
     return any(one.is_partial() for one in getattr(tensor, "placements", ()))
 
 
 def is_replicated(tensor: Tensor) -> bool:
-    """Does each process hold all of it? A ``DTensor`` says so."""
+    """Does each process hold the whole tensor? False for a tensor that is not a ``DTensor``."""
     placements = getattr(tensor, "placements", ())
     return bool(placements) and all(one.is_replicate() for one in placements)

@@ -1,4 +1,4 @@
-"""Names of parameters in the user's code: the variable that holds the model, and the path in it."""
+"""Names of parameters in the user's code: the variable that holds the model, and the path within the model."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from backprobe.backends.user_lines import users_frames
 
 
 class HeldParameter(NamedTuple):
-    """A tensor that a module had as its parameter when it ran: its own, or one from a functional call.
+    """A tensor that a module used as its parameter when it ran: its own parameter, or one from a functional call.
 
-    Inside a transform such as ``vmap`` it is a part of another tensor, the ``whole``.
+    Inside a transform such as ``vmap`` the tensor is a part of another tensor, the ``whole``.
     """
 
     tensor: ref[Tensor]
@@ -31,9 +31,10 @@ class HeldParameter(NamedTuple):
 
 
 class TrainedNames:
-    """The names of parameters of the modules that ran, and of what running frames hold.
+    """Finds names of parameters in the modules that ran, and in the variables of running frames.
 
-    Frames are read only if a name is needed, because before Python 3.13 what was read from one stays alive with it.
+    Frames are read only if a name is needed: before Python 3.13 the values read from a frame stay alive as long as the
+    frame.
     """
 
     def __init__(self, ran: Iterable[Module], held: Mapping[int, HeldParameter]) -> None:
@@ -41,24 +42,26 @@ class TrainedNames:
 
     @cached_property
     def variables(self) -> list[tuple[str, Any]]:
-        """The variables of the program's running functions, the innermost first."""
+        """The variables of the program's running functions, the innermost function first."""
         return [*variables([*users_frames(sys._getframe(1))])]
 
     @cached_property
     def globals(self) -> list[tuple[str, Any]]:
-        """The global variables of these functions."""
+        """The global variables of the program's running functions."""
         modules = {id(frame.f_globals): frame.f_globals for frame in users_frames(sys._getframe(1))}
         return [pair for each in modules.values() for pair in [*each.items()]]
 
     @cached_property
     def models(self) -> list[Module]:
-        """The modules that ran and are not part of another one that ran."""
+        """The modules that ran and are not inside another module that ran."""
         inside = {id(part) for one in self.ran for part in one.modules() if part is not one}
         return [one for one in self.ran if id(one) not in inside]
 
     @cached_property
     def roots(self) -> list[tuple[str, Module]]:
-        """Models with the program's names for them: variables, or else their class. Parts of other models come last."""
+        """Models and their names: the variable that holds the model, or else its class. Modules inside other models
+        come last.
+        """
         named = [(name, held) for name, held in self.variables if isinstance(held, Module)]
         known = {id(held) for _, held in named}
         others = [(type(one).__name__, one) for one in self.models if id(one) not in known]
@@ -67,7 +70,7 @@ class TrainedNames:
 
     @cached_property
     def modules(self) -> dict[int, tuple[str, Module, tuple[Module, ...]]]:
-        """By id: the path of each module, the module, and the modules around it, from inside to outside."""
+        """By the id of a module: its path, the module, and the modules that contain it, from inside to outside."""
         found: dict[int, tuple[str, Module, tuple[Module, ...]]] = {}
         for name, root in self.roots:
             by_path = dict(parts(root))
@@ -79,7 +82,7 @@ class TrainedNames:
 
     @cached_property
     def owners(self) -> dict[int, tuple[str, Module]]:
-        """By the id of a parameter: its name, and the module that holds it."""
+        """By the id of a parameter: the parameter's name, and the module that holds it."""
         found: dict[int, tuple[str, Module]] = {}
         for path, module, _ in self.modules.values():
             for own, parameter in named(module.named_parameters, recurse=False):
@@ -87,12 +90,14 @@ class TrainedNames:
         return found
 
     def parameters(self) -> Iterator[Tensor]:
-        """The parameters of the models that ran."""
+        """Return the parameters of the models that ran."""
         return (one for model in self.models for one in model.parameters())
 
     def only_passed(self, is_reached: Callable[[Iterable[Tensor]], bool]) -> set[int]:
-        """The ids of model parameters that no optimizer owns, if some variable holds an optimizer that owns a leaf
-        which backward reached. An example are candidates that are optimized through a surrogate model.
+        """Return the ids of model parameters that no optimizer owns, if a variable holds an optimizer that owns a leaf
+        which backward reached.
+
+        This happens, for example, if candidates are optimized through a surrogate model.
         """
         held = [[*parameters(one)] for _, one in self.variables if isinstance(one, Optimizer)]
         given = {id(one) for own in held for one in own}
@@ -102,7 +107,9 @@ class TrainedNames:
         return {one for own in every if given.isdisjoint(own) for one in own}
 
     def of(self, parameter: Tensor) -> str:
-        """The name of a parameter. If no model holds it: the name of a variable or of an item of a dict, its name in a
+        """Return the name of a parameter.
+
+        If no model holds the parameter, this is the name of a variable or of an item of a dict, its name in a
         functional call, or its place in its optimizer.
         """
         known = self.owners.get(id(parameter))
@@ -111,7 +118,7 @@ class TrainedNames:
         return next(self._other_names(parameter), f"a parameter of shape {tuple(parameter.shape)}")
 
     def _other_names(self, parameter: Tensor) -> Iterator[str]:
-        # The program's names for a parameter that no model holds, the plainest first.
+        # Yield the program's names for a parameter that no model holds, the simplest first.
         yield from (name for name, value in (*self.variables, *self.globals) if value is parameter)
         yield from (
             f"{name}[{key!r}]"
@@ -133,12 +140,12 @@ class TrainedNames:
         )
 
     def owner(self, parameter: Tensor) -> Module | None:
-        """The module that holds it, or that ran with it in place of its own parameter."""
+        """Return the module that holds the parameter, or that ran with it instead of its own parameter."""
         known, called = self.owners.get(id(parameter)), self._called_with(parameter)
         return known[1] if known is not None else called.module if called is not None else None
 
     def _called_with(self, parameter: Tensor) -> HeldParameter | None:
-        # The functional call that used it, if its module has a name.
+        # Return the functional call that used the parameter, if its module has a name.
         found = self.held.get(id(parameter))
         is_it = found is not None and found.tensor() is parameter and id(found.module) in self.modules
         return found if is_it else None
@@ -150,7 +157,7 @@ class TrainedNames:
         return self.modules[id(module)][2]
 
     def held_by(self, parameter: Tensor, optimizers: Iterable[Optimizer]) -> str:
-        """The optimizer that owns a parameter: its class, and the program's name for it."""
+        """Return the optimizer that owns a parameter: its class, and the program's name for it."""
         for one in optimizers:
             if any(own is parameter for own in parameters(one)):
                 names = [name for name, held in self.variables if held is one]
@@ -159,7 +166,7 @@ class TrainedNames:
 
 
 def inside(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Tensor]]:
-    """The parameters in a container, with their names."""
+    """Yield the parameters in a container, with their names."""
     if isinstance(value, Tensor):
         yield name, value
     elif isinstance(value, Module):

@@ -1,7 +1,7 @@
-"""Parameters that a block was meant to train, and those of them that got no gradient.
+"""Parameters that a block was expected to train, and those that got no gradient.
 
 A parameter got no gradient if its ``.grad`` was None at each step of the optimizer that owns it (or at the end of the
-block, if no optimizer stepped), and if no graph that ``backward()`` went through leads to it.
+block, if no optimizer stepped), and if no graph that ``backward()`` traversed leads to it.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ from backprobe.record.source import Source
 from backprobe.record.training import ModuleCall, ModuleRan, Training, Untrained
 from backprobe.source.user_code import package
 
-MOST = 8  # calls that are kept for one module, and entries that lead back to one parameter
+MOST = 8  # calls that are kept for one module, and entries that are kept for one parameter
 
 
 class Reached:
-    """The leaves that calls of ``backward()`` reached, computed on demand."""
+    """The leaves that calls of ``backward()`` reached. They are computed when they are needed."""
 
     def __init__(self, calls: Sequence[BackwardCall]) -> None:
         self.calls = calls
-        self.is_whole = bool(calls) and not any(call.is_limited for call in calls)  # not limited to ``inputs=``
+        self.is_whole = bool(calls) and not any(call.is_limited for call in calls)  # is no call limited to ``inputs=``?
 
     @cached_property
     def leaves(self) -> dict[int, Tensor]:
-        """The leaves by id."""
+        """The leaves that were reached, by id."""
         nodes = graph.all_nodes(node for call in self.calls if not call.is_limited for node in call.nodes)
         return {id(leaf): leaf for leaf in graph.leaves(nodes)}
 
     @cached_property
     def sure(self) -> set[int]:
-        """The ids of those that some path reaches without passing a custom backward."""
+        """The ids of the leaves that some path reaches without passing through a custom backward."""
         pending = [node for call in self.calls if not call.is_limited for node in call.nodes]
         seen = set(pending)
         while pending:
@@ -78,42 +78,46 @@ class Reached:
 
 @dataclass(frozen=True)
 class Judged:
-    """The parameters that were meant to be trained, by id."""
+    """The parameters that were expected to be trained, by id, and what is known of their names and of the leaves that
+    were reached.
+    """
 
     parameters: Mapping[int, Tensor]
     names: TrainedNames
     reached: Reached
 
     def spared(self) -> set[int]:
-        """The other parameters of models that ran, such as a teacher's, or those of an optimizer that did not step."""
+        """Return the ids of the other parameters of models that ran, such as those of a teacher, or of an optimizer
+        that did not step.
+        """
         return {id(one) for one in self.names.parameters()}.difference(self.parameters)
 
 
 class Census:
-    """The optimizers that step while a block is open, and what they find in ``.grad``."""
+    """Observes the optimizers that step while a block is open, and the gradients that they find in ``.grad``."""
 
     def __init__(self, passing: Passing | None = None) -> None:
         self.passing = passing  # the calls of ``backward()`` so far
         self.runs = ModuleRuns()
-        self.stepped: dict[Optimizer, Source | None] = {}  # each with the line of its step
+        self.stepped: dict[Optimizer, Source | None] = {}  # by optimizer: the line of its first step
         self.empty: dict[int, Tensor] = {}  # by id: the parameters without a gradient when a step started
-        self.before: dict[int, int] = {}  # how many calls of ``backward()`` had started by then
+        self.before: dict[int, int] = {}  # by id: the number of calls of ``backward()`` that had started by then
         self.filled = Seen()
         self.zero: dict[int, Tensor] = {}  # by id: parameters whose gradient was exactly 0 when a step started
         self.has_moving = False  # was any gradient not 0, or is that unknown?
 
     def listen(self) -> list[Any]:
-        """Observe every step from now on. The returned handles end that."""
+        """Observe every step from now on. The returned handles remove the hooks."""
         return [register_optimizer_step_pre_hook(self._look), register_optimizer_step_post_hook(self._look)]
 
     def _look(self, optimizer: Optimizer, *_: Any) -> None:
-        # Also runs after the step, because its closure may have called ``backward()``.
+        # This also runs after the step, because the step's closure may have called ``backward()``.
         if torch.compiler.is_compiling():
             return
         if self.stepped.get(optimizer) is None:
             self.stepped[optimizer] = users_line(sys._getframe(1))
         for tensor in parameters(optimizer):
-            if not tensor.is_leaf:  # nor is its gradient read: see ``grad_of``
+            if not tensor.is_leaf:  # the gradient of a computed tensor is not read either: see ``grad_of``
                 continue
             if tensor.grad is not None:
                 self.filled.add(tensor)
@@ -125,8 +129,8 @@ class Census:
                 self.before[id(tensor)] = 0 if self.passing is None else len(self.passing.calls)
 
     def judged(self, calls: Sequence[BackwardCall]) -> Judged | None:
-        """The parameters that were meant to be trained: those of the optimizers that stepped, or if none did, those of
-        models that ran with gradients on. None if that is unknown.
+        """Return the parameters that were expected to be trained: those of the optimizers that stepped. If none
+        stepped, those of the models that ran with gradients enabled. None if neither is known.
         """
         if not self.stepped and not self.runs.modules:
             return None
@@ -139,11 +143,11 @@ class Census:
         return Judged(found, names, reached) if found else None
 
     def zeros(self, calls: Sequence[BackwardCall]) -> Sequence[Reason]:
-        """Notes on gradients that are 0 everywhere: those of all parameters, and those behind custom backwards of the
-        program.
+        """Return notes on gradients that are 0 everywhere: on those of all parameters, and on those that passed through
+        custom backwards of the program. Also return notes on unrecorded calls in a custom backward.
 
-        Gradients are taken from when the optimizers stepped; if none did, they are those of now, unless something has
-        written to them since the engine made them. Also notes on what a custom backward calls.
+        The gradients are those at the optimizers' steps. If no optimizer stepped, they are the current ones, except
+        gradients that something has written to since the engine made them.
         """
         for one in () if self.stepped or self.has_moving else self.runs.held.values():
             tensor = one.tensor()
@@ -172,7 +176,8 @@ class Census:
         return [*found, *zeros, *givers.unrecorded()]
 
     def _leaves(self, one: Tensor, names: TrainedNames) -> Iterable[Tensor]:
-        # The parameter itself, or if the program replaced it by a result, those that its module used before.
+        # Return the parameter itself. If the program replaced it by a computed tensor, return the leaves that its
+        # module used before.
         if one.is_leaf:
             return (one,)
         name, owner = names.owners.get(id(one), ("", None))
@@ -187,7 +192,7 @@ class Census:
     def found(
         self, judged: Judged, captures: Sequence[Capture], inputs: Sequence[Sequence[int]], compiled: bool
     ) -> Training | None:
-        """What happened to the parameters; None if none was meant to be trained after all."""
+        """Return the outcome for these parameters; None if it turns out that none was expected to be trained."""
         names, reached = judged.names, judged.reached
         trainable = [one for one in judged.parameters.values() if one.requires_grad or one in self.filled]
         cleared, unsent = self._without_at_step(trainable, reached.calls)
@@ -222,7 +227,8 @@ class Census:
         )
 
     def _cut_short(self, trainable: Sequence[Tensor], names: TrainedNames, reached: Reached) -> dict[int, Tensor]:
-        # By id: parameters that a failed ``backward()`` would have reached, perhaps through a checkpoint.
+        # Return, by id, the parameters that a ``backward()`` that raised an error would have reached, perhaps through a
+        # checkpoint.
         if all(call.is_over for call in reached.calls):
             return {}
         owners = ((one, names.owner(one)) for one in trainable if self._lacks(one))
@@ -235,8 +241,10 @@ class Census:
     def _without_at_step(
         self, trainable: Sequence[Tensor], calls: Sequence[BackwardCall]
     ) -> tuple[list[Tensor], set[int]]:
-        # The parameters before calls of ``backward()`` that had no gradient at any later step: those whose gradients
-        # were cleared, and the ids of those for which a custom backward returned none.
+        # Return the parameters that ``backward()`` reached before a step, but that had no gradient at any step.
+        #
+        # The first list holds those whose gradients were cleared. If a custom backward returned none for them, their
+        # ids are returned instead.
         lacking = [one for one in trainable if id(one) in self.before and one not in self.filled]
         reached = {count: Reached(calls[:count]) for count in {self.before[id(one)] for one in lacking}}
         behind = [one for one in lacking if reached[self.before[id(one)]].any_of([one])]
@@ -293,30 +301,32 @@ class Census:
                 continue
             calls = [*self._calls(module)] if ran is ModuleRan.CALLED else []
             code = forward_code(owner)
-            is_off = bool(calls) and all(one.mode for one in calls)  # whatever the module does
+            is_off = bool(calls) and all(one.mode for one in calls)  # each call ran with gradients disabled
             if module is owner and package(code.co_filename) is None and not is_off:
                 calls, ran = [*mentioned_by(owner, name.rpartition(".")[2])], ModuleRan.OWN
             path = names.path(module)
             yield Untrained(name, path, type(module).__name__, ran, held, tuple(calls), at, own)
 
     def _in_its_place(self, one: Tensor, owner: Module, name: str, ran: ModuleRan) -> list[Tensor] | None:
-        # What its module used in place of a parameter, or another tensor with its numbers; None if there was none.
+        # Return the tensors that the module used instead of a parameter, or another tensor with the same numbers; None
+        # if there are none.
         if self.runs.ran_with_others(owner, one):
             return self.runs.instead_of(owner, name.rpartition(".")[2])
         return (self.runs.holding(one) if ran is ModuleRan.NOT_CALLED else None) or None
 
     def _steps_of(self, one: Tensor) -> tuple[ModuleCall, ...]:
-        # The line of the optimizer step, for a parameter that belongs to no model.
+        # Return the line of the optimizer step, for a parameter that belongs to no model.
         own = (line for optimizer, line in self.stepped.items() if any(each is one for each in parameters(optimizer)))
         return tuple([ModuleCall(line, line.text) for line in own if line is not None][:1])
 
     def _ran(self, owner: Module, names: TrainedNames, reached: Reached, compiled: bool) -> tuple[ModuleRan, Module]:
-        # Did the module of a parameter run? Also returns the module for which this is known, perhaps one around it.
+        # Did the module of a parameter run? Also returns the module to which the answer applies, which may contain the
+        # parameter's module.
         chain = [owner, *names.around(owner)]  # from inside to outside
         at = next((at for at, one in enumerate(chain) if id(one) in self.runs.modules), None)
         if compiled or not self.runs.modules or any(_is_opaque(one) for one in chain):
             return ModuleRan.UNKNOWN, owner
-        idle = [one for one in chain[:at] if forward_code(one) is not IDLE]  # a ModuleList has none
+        idle = [one for one in chain[:at] if forward_code(one) is not IDLE]  # a ModuleList has no forward
         if idle and (at is None or package(forward_code(chain[at]).co_filename) is None):
             return ModuleRan.NOT_CALLED, idle[-1]
         if at is None:
@@ -333,26 +343,26 @@ class Census:
 
 
 def _positions(tensors: Sequence[Tensor], captures: Sequence[Capture]) -> tuple[int, ...]:
-    # The first capture of each of these tensors, if it has one.
+    # Return the position of the first capture of each of these tensors, if it has a capture.
     firsts = {id(capture.tensor): at for at, capture in reversed([*enumerate(captures)])}
     return tuple([firsts[id(one)] for one in tensors if id(one) in firsts])
 
 
 def _is_of_no_model(one: Untrained) -> bool:
-    # Does an optimizer own a parameter that belongs to no model that ran?
+    # Does an optimizer own the parameter, although it belongs to no model that ran?
     is_root = one.ran is ModuleRan.NOT_CALLED and "." not in one.module
     return bool(one.held_by) and (is_root or (not one.module and one.ran is ModuleRan.UNKNOWN))
 
 
 def _silent(parameter: Tensor, givers: Givers) -> tuple[ModuleCall, ...]:
-    # The lines of the custom backwards that returned None in place of its gradient.
+    # Return the lines of the custom backwards that returned None instead of a gradient of the parameter.
     edge = gradient_edge(parameter)
     functions = () if edge is None else givers.by_hand(edge.node)
     return tuple([ModuleCall(one.line, f"{one.name}()") for one in functions if one.line is not None])
 
 
 def _is_opaque(module: Module) -> bool:
-    # May it run without its forward being entered in this thread?
+    # Can the module run without entering its forward in this thread?
     own = vars(module)
     return isinstance(module, torch.jit.ScriptModule | torch.nn.DataParallel) or (
         own.get("_compiled_call_impl") is not None or type(module).__name__ == "OptimizedModule"
@@ -362,7 +372,8 @@ def _is_opaque(module: Module) -> bool:
 def _carriers(
     lacking: Sequence[Tensor], captures: Sequence[Capture], inputs: Sequence[Sequence[int]]
 ) -> dict[int, tuple[int, ...]]:
-    # By the id of a parameter: the captures that lead back to it, without those that lead to another such capture.
+    # Return, by the id of a parameter, the positions of the captures that lead back to it and have no input capture
+    # that leads back to it, too.
     wanted = {id(one) for one in lacking}
     leads: dict[Any, frozenset[int]] = {}
     found: dict[int, list[int]] = {at: [] for at in wanted}
@@ -377,7 +388,7 @@ def _carriers(
 
 
 def _leading(root: Any, wanted: set[int], known: dict[Any, frozenset[int]]) -> frozenset[int]:
-    # The wanted leaves to which a node leads.
+    # Return the wanted leaves to which a node leads.
     pending = [root]
     while pending:
         node = pending[-1]

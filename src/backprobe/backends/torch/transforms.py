@@ -1,4 +1,4 @@
-"""Transforms of ``torch.func`` in which no probe can run."""
+"""Transforms of ``torch.func`` inside which no probe can run."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ from backprobe.backends.torch.private import (
 from backprobe.errors import Unsupported
 
 WITHOUT_LEAVES = {"Vmap": "vmap", "Jvp": "jvp", "Functionalize": "functionalize"}
-"""Transforms in which PyTorch lets no tensor require a gradient, by PyTorch's names. ``grad`` and ``vjp`` are fine."""
+"""The transforms inside which PyTorch lets no tensor require a gradient, with PyTorch's names for them as keys.
+``grad`` and ``vjp`` are not among them.
+"""
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor of which a tensor inside a transform, such as ``vmap``, is a part; outside, the tensor itself."""
+    """Return the tensor of which a tensor inside a transform, such as ``vmap``, is a part. Outside of transforms,
+    return the tensor itself.
+    """
     while is_wrapped(tensor):
         tensor = unwrapped(tensor)
     return tensor
 
 
 def is_traced() -> bool:
-    """Is AOTAutograd or ``make_fx`` tracing here? Tensors are then placeholders without numbers.
+    """Is AOTAutograd or ``make_fx`` tracing the running code? Tensors are then placeholders without numbers.
 
     Dynamo also traces, but has its own check: ``torch.compiler.is_dynamo_compiling()``.
     """
@@ -34,7 +38,7 @@ def is_traced() -> bool:
 
 
 def refuse_inside(asked: str) -> None:
-    """Raise Unsupported if the probed code would run inside such a transform."""
+    """Raise Unsupported if the running code is inside a transform in which no probe can run."""
     running = innermost_transform()
     name = None if running is None else WITHOUT_LEAVES.get(running.key().name)
     if name is not None:

@@ -1,4 +1,6 @@
-"""Runs a PyTorch program again for trials, with other arguments and other parameters of the modules that it calls."""
+"""Runs a PyTorch program again for trials, with other arguments and with other parameters of the modules that it
+calls.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from backprobe.record.containers import leaves
 
 
 class TorchTrials(Trials):
-    """PyTorch's ``Trials``. Modules are those that the first run calls, wherever the program gets them from."""
+    """Implements ``Trials`` for PyTorch. The modules are those that the first run calls, even if they are not
+    arguments.
+    """
 
     def __init__(self) -> None:
         self.modules: dict[int, Module] = {}
@@ -59,7 +63,7 @@ class TorchTrials(Trials):
 
     @contextmanager
     def _noticing(self) -> Iterator[None]:
-        # The first run shows which modules there are.
+        # The first run shows which modules the program calls.
         thread = threading.get_ident()
 
         def called(module: Module, _: Any) -> None:

@@ -1,4 +1,4 @@
-"""The nodes of autograd's graph that a run made outside of the calls that are accounted for."""
+"""The nodes of autograd's graph that a run created outside of the recorded calls."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from backprobe.backends.torch.private import nodes_made
 
 
 def now() -> int:
-    """The number that the next node of this thread will get: nodes are numbered in order of creation."""
+    """Return the number that the next node of this thread will get. Nodes are numbered in order of creation."""
     return int(nodes_made())
 
 
 class Coverage:
-    """The nodes that lead to the arguments of calls, by number; no node is kept alive."""
+    """The numbers of the nodes that lead to the arguments of calls. The nodes themselves are not kept alive."""
 
     def __init__(self) -> None:
         self.start = now()
-        self.accounted: list[tuple[int, int]] = []  # consecutive ranges of numbers
-        self.differentiated: set[int] = set()  # nodes through which gradients with a graph were computed
-        self.derivatives: list[tuple[int, int]] = []  # ranges of numbers in which such gradients were computed
+        self.accounted: list[tuple[int, int]] = []  # ranges of the numbers of nodes that recorded calls made
+        self.differentiated: set[int] = set()  # numbers of nodes through which gradients with a graph were computed
+        self.derivatives: list[tuple[int, int]] = []  # ranges of the numbers of nodes that such gradients consist of
         self.differentiating = -1  # the start of the last of these ranges
-        self.seen: dict[int, tuple[str, bool]] = {}  # its name, and whether its derivative is handwritten
+        self.seen: dict[int, tuple[str, bool]] = {}  # by number: operation, and whether its derivative is handwritten
 
     def account_for(self, since: int) -> None:
-        """Nodes made since ``since`` belong to a call that is accounted for."""
+        """Nodes made since ``since`` belong to a recorded call."""
         while self.accounted and self.accounted[-1][0] >= since:
             self.accounted.pop()
         self.accounted.append((since, now()))
@@ -46,10 +46,10 @@ class Coverage:
                 pending += [follower for follower, _ in node.next_functions if follower is not None]
 
     def differentiate(self, outputs: Iterable[Tensor], inputs: Iterable[Tensor]) -> bool:
-        """Note all nodes between these inputs and the outputs, or all nodes before the outputs. Was any of them a
-        derivative?
+        """Note all nodes between the inputs and the outputs; if there are no inputs, all nodes that lead to the
+        outputs.
 
-        Nodes made from now on belong to a derivative.
+        Nodes made from now on belong to a derivative. Returns whether a noted node belongs to a derivative already.
         """
         ends, seen = {one.grad_fn for one in inputs}, set[int]()
         pending = [node for tensor in outputs if (node := tensor.grad_fn) is not None]
@@ -65,7 +65,9 @@ class Coverage:
         return is_again
 
     def unaccounted(self) -> list[tuple[str, bool]]:
-        """The noted nodes that are not accounted for."""
+        """Return the operations of the noted nodes that no recorded call created, and whether their derivatives are
+        handwritten.
+        """
         return [self.seen[at] for at in sorted(self.seen) if not self._is_accounted_for(at)]
 
     def _is_accounted_for(self, number: int) -> bool:

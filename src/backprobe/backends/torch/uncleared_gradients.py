@@ -1,9 +1,9 @@
-"""Gradients that are added to those of the step before, because nobody has cleared these.
+"""Finds gradients that are added to those of the previous step, because the program did not clear them.
 
 At the end of a step each ``.grad`` is remembered by id and version. If it is unchanged when a pass of ``backward()``
-starts, and changed when the pass ends, the pass has added to it. This does not count if it is cleared before its
-optimizer steps, as for a critic through which the generator's loss went. Whatever changes a gradient between two passes
-is taken as clearing it; clipping and unscaling come only after the last pass.
+starts, and changed when the pass ends, the pass has added to it. This does not count if the gradient is cleared before
+its optimizer steps, as that of a GAN's critic to which the generator's loss has added. Any other change of a gradient
+between two passes counts as clearing; clipping and unscaling happen only after the last pass.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from backprobe.backends.torch.tensors import grad_of
 
 State = tuple[int, int]
 """The id and version of a gradient."""
-FEW = 3  # gradients that are read, because ``.grad.data.zero_()`` clears without a new version
+FEW = 3  # gradients that are read, because ``.grad.data.zero_()`` does not change the version
 
 
 class UnclearedGradients:
-    """The uncleared gradients of one training, from step to step."""
+    """The gradients that one training did not clear, from step to step."""
 
     def __init__(self) -> None:
-        self.left: dict[Tensor, State] = {}  # by parameter: what the step before left
-        self.found: dict[Tensor, State] = {}  # gradients that something has been added to since
+        self.left: dict[Tensor, State] = {}  # by parameter: the gradients that the previous step left
+        self.found: dict[Tensor, State] = {}  # gradients that a pass has added to since
 
     def step_ended(self, parameters: Iterable[Tensor]) -> None:
-        """The step has ended and leaves the gradients of these parameters to the next step."""
+        """The step has ended, and leaves the gradients of these parameters to the next step."""
         states = [(one, _state(one)) for one in parameters]
         self.left = {one: state for one, state in states if state is not None}
         self.found = {}
 
     def pass_began(self) -> None:
-        """A pass of ``backward()`` starts, and has not added to anything yet."""
+        """A pass of ``backward()`` starts, and has not changed any gradient yet."""
         self.found = {one: state for one, state in self.found.items() if _state(one) == state}
         self.left = {one: state for one, state in self.left.items() if _state(one) == state}
         if self.left and _are_zero(self.left):
@@ -54,7 +54,7 @@ class UnclearedGradients:
                 self.found |= {} if state is None else {one: state}
 
     def count(self) -> int:
-        """The number of parameters whose gradients are such sums when the step ends."""
+        """Return the number of parameters whose gradients include those of the previous step when the step ends."""
         states = [(_state(one), known) for one, known in self.found.items()]
         return sum(state is not None and state[0] == known[0] for state, known in states)
 
@@ -65,7 +65,7 @@ def _state(parameter: Tensor) -> State | None:
 
 
 def _are_zero(parameters: Iterable[Tensor]) -> bool:
-    # Were they cleared in a way that leaves the version unchanged?
+    # Were the gradients cleared in a way that leaves the version unchanged?
     smallest = sorted(parameters, key=lambda one: one.numel())[:FEW]
     gradients = [gradient for one in smallest if (gradient := grad_of(one)) is not None and not gradient.is_sparse]
     with quiet(), torch.no_grad():

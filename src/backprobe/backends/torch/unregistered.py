@@ -1,6 +1,6 @@
-"""Tensors that modules compute with but no optimizer owns, because they are not registered as parameters.
+"""Tensors that modules use in computations but that no optimizer owns, because they are not registered as parameters.
 
-They lie in plain lists and dicts, or are plain tensors and buffers used like parameters.
+Modules hold them in plain lists and dicts, or as plain tensors and buffers that are used like parameters.
 """
 
 from __future__ import annotations
@@ -26,15 +26,19 @@ from backprobe.record.training import Stray, Unregistered
 from backprobe.source.user_code import innermost, package
 
 OWN_USE = re.compile(r"(?:-=|sub_|add_|=.*-).*\.grad\b|\bgrad\(|\bjacobian\(|\bhessian\(")
-"""Matches a handwritten step of gradient descent, or a derivative that the program takes itself: tensors that require a
-gradient may be meant for these.
+"""Matches a handwritten step of gradient descent, or a derivative that the program computes itself. In such code,
+tensors that require a gradient may not be meant for an optimizer.
 """
 
 
 def unregistered(
     names: TrainedNames, leaves: Mapping[int, Tensor], stepped: Iterable[Optimizer]
 ) -> Iterator[Unregistered]:
-    """What lies in attributes of modules that ran, but in no optimizer. ``leaves`` are those that got gradients."""
+    """Yield the tensors in attributes of modules that ran, if no optimizer owns them: leaves that got gradients, and
+    constants.
+
+    ``leaves`` are all leaves that got gradients, by id.
+    """
     held = _held(stepped)
     stray = {at: one for at, one in leaves.items() if at not in held}
     found = [*_in_containers(names.ran, stray), *_tensors(names.ran, stray, names.owners)] if stray else []
@@ -52,7 +56,7 @@ def unregistered(
 
 
 def not_held(names: TrainedNames, leaves: Mapping[int, Tensor]) -> Iterator[Unregistered]:
-    """The parameters of modules that ran and got gradients, but that no optimizer owns."""
+    """Yield the parameters of modules that ran and got gradients, but that no optimizer owns."""
     held = _held(_all_optimizers())
     for at in leaves:
         if at in names.owners and at not in held:
@@ -63,9 +67,11 @@ def not_held(names: TrainedNames, leaves: Mapping[int, Tensor]) -> Iterator[Unre
 def twins(
     names: TrainedNames, leaves: Mapping[int, Tensor], lacking: Sequence[Tensor]
 ) -> Sequence[tuple[Tensor, Tensor]]:
-    """What an optimizer has and no model that ran, each with the parameter that ran and that no optimizer has.
+    """Return pairs of parameters: one that an optimizer owns but that belongs to no model that ran, and one that ran
+    but that no optimizer owns.
 
-    They are pairs where all have the same shapes in the same order: those of two modules that were made alike.
+    Parameters are paired only if all have the same shapes in the same order. They then probably belong to two modules
+    that were created in the same way.
     """
     held = _held(_all_optimizers())
     ran = [one for one in names.parameters() if id(one) in leaves and id(one) not in held]
@@ -74,17 +80,19 @@ def twins(
 
 
 def _held(optimizers: Iterable[Optimizer]) -> set[int]:
-    # The ids of tensors that optimizers own.
+    # Return the ids of tensors that optimizers own.
     return {id(one) for optimizer in optimizers for one in parameters(optimizer)}
 
 
 def _all_optimizers() -> list[Optimizer]:
-    # All optimizers that are alive, wherever the program keeps them.
+    # Return all optimizers that are alive, wherever the program keeps them.
     return [one for one in gc.get_objects() if issubclass(type(one), Optimizer) and hasattr(one, "param_groups")]
 
 
 Found = tuple[Module, str, str, list[tuple[str, Tensor]]]
-"""A module, one of its attributes, the kind of attribute, and the tensors in it with the rest of their names."""
+"""A module, the name and the kind of one of its attributes, and the tensors in the attribute, each with the rest of its
+name.
+"""
 
 
 def _in_containers(ran: Iterable[Module], stray: Collection[int]) -> Iterator[Found]:
@@ -101,7 +109,8 @@ def _in_containers(ran: Iterable[Module], stray: Collection[int]) -> Iterator[Fo
 
 
 def _tensors(ran: Iterable[Module], stray: Collection[int], owners: Collection[int]) -> Iterator[Found]:
-    # Plain tensors that got a gradient, and those that were computed once from a tensor that belongs to no model.
+    # Yield plain tensors that got a gradient, and tensors that were computed once from a tensor that belongs to no
+    # model.
     for module in ran:
         for attribute, value in [*vars(module).items(), *module._buffers.items()]:
             if not isinstance(value, Tensor) or not value.requires_grad or not _is_kept(module, attribute):
@@ -115,7 +124,7 @@ def _tensors(ran: Iterable[Module], stray: Collection[int], owners: Collection[i
 
 
 def _constants(module: Module) -> Iterator[tuple[str, str]]:
-    # The floating-point tensors that the program's own forward reads, and that nothing trains or writes to.
+    # Yield the floating-point tensors that the program's own forward reads, and that nothing trains or writes to.
     if package(forward_code(module).co_filename) is not None:
         return
     for kind, held in ((Stray.CONSTANT, vars(module)), (Stray.BUFFER, module._buffers)):
@@ -128,9 +137,9 @@ def _constants(module: Module) -> Iterator[tuple[str, str]]:
 
 
 def _is_kept(module: Module, attribute: str) -> bool:
-    # Is it set only by ``__init__``, in a file that does not use gradients itself?
+    # Is the attribute set only by ``__init__``, in a file that does not use gradients itself?
     #
-    # What other methods set may be data, such as an input that requires a gradient.
+    # An attribute that other methods set may hold data, such as an input that requires a gradient.
     kind = type(module)
     codes = [code for base in kind.__mro__[: kind.__mro__.index(Module)] for code in _codes(base)]
     writers = {code.co_name for code in codes if attribute in _stored(code)}
@@ -150,5 +159,5 @@ def _codes(kind: type[Any]) -> Iterator[CodeType]:
 
 @lru_cache(1024)
 def _stored(code: CodeType) -> frozenset[str]:
-    # The attributes that a function sets.
+    # Return the attributes that a function sets.
     return frozenset(one.argval for one in dis.get_instructions(code) if one.opname == "STORE_ATTR")

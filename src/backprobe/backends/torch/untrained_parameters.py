@@ -1,4 +1,6 @@
-"""Parameters that are not trained at the start of a training, stored in the run besides its statistics."""
+"""Parameters that are not trained at the start of a training. Their names are stored in the run, next to its
+statistics.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from backprobe.record.names import quote_path
 
 
 def untrained(model: Module, optimizers: Sequence[Any]) -> dict[str, list[str]]:
-    """The names of parameters that require no gradient (``frozen``), and of others that no optimizer owns."""
+    """Return the names of parameters that require no gradient (``frozen``), and of others that no optimizer owns
+    (``left_out``).
+    """
     names = {parameter: quote_path(path) for path, parameter in reversed(watched_parameters(unwrapped(model)))}
     held = {parameter for optimizer in optimizers for parameter in optimizer_steps.parameters(optimizer)}
     trained = [(one, name) for one, name in reversed(names.items()) if one.requires_grad]

@@ -1,4 +1,4 @@
-"""Names of parameters that PyTorch's errors mention by number, or not at all."""
+"""Names of parameters that PyTorch's errors identify by a number or not at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ INDICES = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
 
 
 def of_reduction(error: BaseException) -> str | None:
-    """The note on DDP's error that some parameters got no gradient in the previous iteration."""
+    """Return a note on DDP's error that some parameters got no gradient in the previous iteration; None for other
+    errors.
+    """
     said = INDICES.search(str(error))
     model = next((one for one in _modules(error) if isinstance(one, DistributedDataParallel)), None)
     if said is None or model is None:
@@ -35,8 +37,10 @@ def of_reduction(error: BaseException) -> str | None:
 
 
 def ready_twice(error: BaseException) -> str | None:
-    """The note on DDP's error that a parameter got its gradient twice. DDP first took it for unused, because the graph
-    that it walks does not show what is inside a reentrant checkpoint.
+    """Return a note on DDP's error that a parameter got its gradient twice; None for other errors.
+
+    DDP first considered the parameter unused, because the graph that it traverses does not contain the operations
+    inside a reentrant checkpoint.
     """
     said, frames = TWICE.search(str(error)), [*_frames(error)]
     places = [
@@ -56,14 +60,14 @@ def ready_twice(error: BaseException) -> str | None:
 
 
 def named(tensors: Sequence[Tensor], error: BaseException) -> str:
-    """The names of parameters that were not used in a graph; empty if they have none."""
+    """Return the names of parameters that were not used in a graph; an empty text if they have none."""
     names = TrainedNames(_modules(error), {})
     found = [name for one in tensors if not (name := names.of(one)).startswith("a parameter of shape")]
     return listed(found, 20) if found else ""
 
 
 def _modules(error: BaseException) -> Iterator[Module]:
-    # The modules whose methods an error passed through.
+    # Yield the modules whose methods an error passed through.
     return (own for frame in _frames(error) if isinstance(own := frame.f_locals.get("self"), Module))
 
 

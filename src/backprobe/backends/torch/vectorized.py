@@ -14,7 +14,7 @@ from backprobe.backends.vectorized import Gradients, SampleProgram, Vectorized
 
 
 class TorchVectorized(Vectorized):
-    """PyTorch's ``Vectorized``."""
+    """Implements ``Vectorized`` for PyTorch."""
 
     title = "torch.func.vmap"
 
@@ -25,7 +25,7 @@ class TorchVectorized(Vectorized):
 
         shifts = {name: torch.zeros_like(value) for name, value in program.shifted.items()}
         every = vmap(grad(loss, has_aux=True), in_dims=(None, *[0] * len(samples)), randomness="different")
-        # outside of ``grad``, parameters that require a gradient would keep a second graph
+        # ``no_grad``, because outside of ``grad`` parameters that require a gradient would create a second graph
         with torch.no_grad(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "There is a performance drop because", UserWarning)
             gradients, losses = every(shifts, *samples)
@@ -73,5 +73,5 @@ class TorchVectorized(Vectorized):
 
 
 def _wide(tensor: Tensor) -> torch.dtype:
-    # A dtype that is wide enough for adding up.
+    # Return a dtype that is precise enough for summation.
     return torch.promote_types(tensor.dtype, torch.float32)

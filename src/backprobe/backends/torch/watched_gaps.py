@@ -1,4 +1,4 @@
-"""Names without a row in a step that had a backward, and why they have none."""
+"""Names without a row in a step that had a backward pass, and the reasons."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class WatchedGaps:
 
     def __init__(self, model: Module, options: WatchOptions, listener: StepListener) -> None:
         self.model, self.options, self.listener = model, options, listener
-        self.called: set[int] = set()  # ids of modules
-        self.came: set[int] = set()  # places of tensors that existed, whether they have a row or not
-        self.unread: dict[int, GapCode] = {}  # by place: why it has no row
+        self.called: set[int] = set()  # ids of modules that ran
+        self.came: set[int] = set()  # places of tensors that existed in this step, with or without a row
+        self.unread: dict[int, GapCode] = {}  # by place: the reason why a tensor has no row
         self.without_grad: weakref.WeakSet[Module] = weakref.WeakSet()
         self.elsewhere: weakref.WeakSet[Module] = weakref.WeakSet()
         self.last: dict[Key, None] = {}
@@ -49,8 +49,9 @@ class WatchedGaps:
         locals: WatchedLocals,
         written: Container[int],
     ) -> None:
-        """Report everything that has no row to the listener. ``written``: places of gradients of views that were
-        written to.
+        """Report all names without a row to the listener.
+
+        ``written`` holds the places of gradients of views that were written to.
         """
         self.written, self.steps = written, steps
         self.forwards = {quote_path(one.path): one for one in locals.forwards.values()}
@@ -71,7 +72,7 @@ class WatchedGaps:
     def _never(
         self, heard: Mapping[Module, Any], names: Mapping[Tensor, str], wants: Callable[[str], bool]
     ) -> Iterator[Key]:
-        # What was selected and has had no row so far.
+        # Yield the names that were selected and have had no row so far.
         kinds = self._kinds()
         for module, one in heard.items():
             if not one.places and type(module).forward is not NO_FORWARD and wants(one.path):
@@ -116,12 +117,12 @@ class WatchedGaps:
 
     def _came(self, name: str, missing: Container[Key]) -> bool:
         # Did the tensor, whose gradient is missing, exist in this step?
-        has_row = self.options.values and (name, VALUE) not in missing  # for example from compiled code
+        has_row = self.options.values and (name, VALUE) not in missing  # compiled code adds rows, too
         place = self._place(name, GRADIENT)
         return has_row or (place != NONE and place in self.came)
 
     def _why_local(self, path: str, has_no_gradient: bool, is_called: bool) -> GapCode | None:
-        # Why a local of a forward has no row; None if the forward did not run.
+        # Return the reason why a local of a forward has no row; None if the forward did not run.
         forward = self.forwards.get(path)
         if forward is None:
             return GapCode.REMOVED

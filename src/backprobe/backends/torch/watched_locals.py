@@ -1,4 +1,4 @@
-"""Watched locals of forwards: which there are, and the forwards that report them in measured steps."""
+"""Watched local variables of forwards, and the forwards that report their locals in measured steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backprobe.record.names import quote_path
 
 NO_FORWARD = Module.forward
 Take = Callable[["WatchedForward", str, Any, Bound], None]
-"""Receives what a local of a forward is bound to."""
+"""Called when a local of a forward is bound to a value."""
 
 
 @dataclass(eq=False)
@@ -31,10 +31,10 @@ class WatchedForward:
     forward: BindingForward
     hearer: Hearer
     names: list[str]
-    """Its selected locals."""
+    """The selected locals of the forward."""
 
     places: dict[str, Any] = field(default_factory=dict)
-    """As for a module, by ``:local`` and the path of a tensor in its value."""
+    """The places of rows, by ``:local`` followed by the path of a tensor in the local's value."""
 
     bound: set[str] = field(default_factory=set)
     """The locals that have been bound."""
@@ -43,18 +43,18 @@ class WatchedForward:
 
 
 class WatchedLocals:
-    """The forwards of one model whose locals are selected, in the thread that watches it."""
+    """The forwards of one model whose locals are selected. It belongs to the thread that watches the model."""
 
     def __init__(self, selection: WatchedSelection, take: Take) -> None:
         self.selection, self.take = selection, take
         self.forwards: dict[Module, WatchedForward] = {}
         self.aliases: dict[str, str] = {}
-        self.unread: dict[str, str] = {}  # paths of modules whose source cannot be read, and why
+        self.unread: dict[str, str] = {}  # by the path of a module whose source cannot be read: the reason
         self.compiled: set[int] = set()  # ids of modules that have run in compiled code
         self.made: dict[Module, BindingForward | None] = {}
 
     def look(self, parts: Sequence[tuple[str, Module]]) -> Mapping[str, str]:
-        """Walk the modules of a model to find new ones. Returns the other names of shared modules."""
+        """Walk the modules of a model to find new ones. Returns the additional names of locals in shared modules."""
         for path, module in parts:
             known = self.forwards.get(module)
             if (known is not None and known.path == path) or not self.selection.wants_locals(path):
@@ -88,7 +88,7 @@ class WatchedLocals:
         return self.made[module]
 
     def every_name(self, parts: Sequence[tuple[str, Module]]) -> list[str]:
-        """The names of all locals that the forwards of a model bind, selected or not."""
+        """Return the names of all locals that the forwards of a model bind, selected or not."""
         found = ((path, self._forward(path, module)) for path, module in parts)
         return [_named(path, one) for path, forward in found if forward is not None for one in _locals(forward)]
 
@@ -104,7 +104,9 @@ class WatchedLocals:
                 self._refuse(one, asked, f"{around[-1]!r} is compiled" if around[-1] else "the model is compiled")
 
     def refuse_seen(self, asked: str) -> None:
-        """The same for parts that have run in compiled code since."""
+        """Raise Unsupported if selected locals are in a module that has run in compiled code since the watch
+        started.
+        """
         for one in self.forwards.values():
             if id(one.module) in self.compiled:
                 self._refuse(one, asked, f"{one.path or 'the model'!r} has run in a function that is compiled")
@@ -122,7 +124,7 @@ class WatchedLocals:
     # during a training
 
     def wake(self) -> None:
-        """A measured step starts: let the forwards report."""
+        """A measured step starts: make the forwards report their locals."""
         for one in self.forwards.values():
             one.hearer.entered = False
             if not one.is_heard:
@@ -131,13 +133,13 @@ class WatchedLocals:
                 hear(one.forward, one.hearer)
 
     def _renew(self, one: WatchedForward) -> None:
-        # Make the reporting forward again if the program has given the module or its class another forward.
+        # Create the reporting forward again if the program has assigned another forward to the module or its class.
         if one.forward.made_from != definition(one.module):
             with suppress(NoSource):
                 one.forward = self.made[one.module] = BindingForward(one.module, self.selection.asks_operations)
 
     def rest(self) -> None:
-        """Let no forward report until ``wake``."""
+        """Stop the forwards from reporting until ``wake`` is called."""
         for one in self.forwards.values():
             self._ignore(one)
 
@@ -147,7 +149,7 @@ class WatchedLocals:
             ignore(one.forward, one.hearer)
 
     def never_bound(self) -> Iterator[tuple[WatchedForward, str]]:
-        """The selected locals that have not been bound so far."""
+        """Yield the selected locals that have not been bound so far."""
         for one in self.forwards.values():
             for name in one.names:
                 if name not in one.bound:
@@ -155,7 +157,7 @@ class WatchedLocals:
 
 
 def _locals(forward: BindingForward) -> list[str]:
-    # The locals that a forward binds. Its return value is left out, because that is observed from outside.
+    # Return the locals that a forward binds. The return value is left out, because a module hook measures it.
     return [one for one in dict.fromkeys(site.local for site in forward.sites) if one not in ("", "return", "self")]
 
 

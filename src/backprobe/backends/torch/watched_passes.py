@@ -1,7 +1,7 @@
-"""Passes of ``autograd.grad`` in one step of a watched training. They count if the step runs no ``backward()``.
+"""Passes of ``autograd.grad`` in one step of a watched training. They count only if the step runs no ``backward()``.
 
-Whether it does is known only at the end of the step, so the statistics of such passes are kept until then. Tensors are
-not kept: graphs live no longer than without a watch.
+This is known only at the end of the step, so the statistics of such passes are kept until then. Tensors are not kept,
+so a watch does not keep graphs alive.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from backprobe.backends.torch.backward_call import BackwardCall
 
 Held = ReferenceType[Tensor] | None
 Kept = dict[int, list[Any]]
-"""Statistics by place, of one pass."""
+"""The statistics of one pass, by place."""
 
 
 class GradPasses:
-    """The passes of the current step."""
+    """The passes of ``autograd.grad`` in the current step."""
 
     def __init__(self) -> None:
         self.rows: dict[int, Kept] = {}  # by the engine's number of the pass
         self.counts: dict[int, Kept] = {}
-        self.first: tuple[tuple[Held, ...], tuple[Held, ...]] | None = None  # the outputs and inputs of the first call
+        self.first: tuple[tuple[Held, ...], tuple[Held, ...]] | None = None  # the first call's outputs and cotangents
         self.are_of_one = True
 
     def begin(self, running: int, frame: FrameType) -> None:
-        """A call of ``grad()`` runs in this frame. One inside another pass is part of that."""
+        """A call of ``grad()`` runs in this frame. A call inside another pass belongs to that pass."""
         call = BackwardCall.of(frame)
         if call.is_nested or call.is_ours or call.is_transformed or call.is_batched:
             return
@@ -48,17 +48,18 @@ class GradPasses:
         return are_there and BackwardCall(roots, seeds).asks_as(call)
 
     def add(self, running: int, place: int, row: Any, counted: Any) -> None:
-        """Record what a pass brought to a place, and its histogram if one is taken."""
+        """Record the statistics that a pass measured for a place, and the histogram if there is one."""
         if running in self.rows:
             self.rows[running].setdefault(place, []).append(row)
             if counted is not None:
                 self.counts[running].setdefault(place, []).append(counted)
 
     def of_one_output(self) -> tuple[Kept, Kept]:
-        """What arrived at each place, if all calls differentiated the same output.
+        """Return the statistics and histograms for each place, if all calls differentiated the same output; otherwise
+        nothing.
 
-        Calls that ask the same output for other inputs bring the same gradients to shared places, so the first one is
-        kept.
+        Calls that differentiate the same output with respect to other inputs measure the same gradients at common
+        places, so those of the first call are kept.
         """
         return (_first(self.rows), _first(self.counts)) if self.are_of_one else ({}, {})
 

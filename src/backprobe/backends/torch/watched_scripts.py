@@ -1,7 +1,8 @@
-"""Watches a script of which nothing is known: finds the models that it calls, and the optimizers that it made for them.
+"""Watches a script about which nothing is known: finds the models that it calls, and the optimizers that it created for
+them.
 
-PyTorch's hooks on all modules show which module is called from outside of all others, before it computes, so the first
-step is complete. A model's optimizers are those that hold one of its parameters.
+PyTorch's hooks on all modules show which module is called from outside of all other modules, before it computes, so the
+first step is measured completely. The optimizers of a model are those that own one of its parameters.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from backprobe.source.frames import name_in
 T = TypeVar("T")
 
 HOOKS: dict[int, Callable[..., Any]] = getattr(module_file, "_global_forward_pre_hooks", {})
-"""PyTorch's hooks before the forwards of all modules. A call runs those that existed when it started."""
+"""PyTorch's hooks before the forwards of all modules. A call runs the hooks that existed when it started."""
 
 
 class WatchedScript:
@@ -50,7 +51,7 @@ class WatchedScript:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Inside this context its models are observed."""
+        """Inside this context the models of the script are observed."""
         with ExitStack() as installed:
             installed.enter_context(without_warning_of_hooks())
             for kind, made in ((Optimizer, self.optimizers), (GradScaler, self.scalers)):
@@ -69,7 +70,7 @@ class WatchedScript:
         self.is_open = False
 
     def _compiled(self, following: Callable[..., Any], module: Module, *args: Any, **kwargs: Any) -> None:
-        # After ``module.compile()``, calls run only hooks that were compiled, so the calls are observed from outside.
+        # After ``module.compile()``, a call runs only hooks that were compiled, so the call itself is wrapped.
         following(module, *args, **kwargs)
         call = getattr(module, "_compiled_call_impl", None)
         if call is None:
@@ -93,7 +94,7 @@ class WatchedScript:
         if len(self.running) == 1 and torch.is_grad_enabled() and module not in self.known:
             before = {*HOOKS}
             self._look(module)
-            # if these hooks were only added now, for example by a guard of the model, they missed this call
+            # hooks that were added only now, for example by a guard of the model, do not run in this call
             for hook in [hook for number, hook in HOOKS.items() if number not in before]:
                 _called(hook, module, args, name_in(sys._getframe(1), "kwargs"))
 
@@ -104,7 +105,8 @@ class WatchedScript:
             pass
 
     def _look(self, module: Module) -> None:
-        # Is it a model that an optimizer owns? If no optimizer does so far, one may still be created for it.
+        # Does an optimizer own this model? If none does so far, the model is examined again, because an optimizer may
+        # be created later.
         wrapper, module = module, _without_wrapper(module)
         own = set(module.parameters())
         held = [optimizer for optimizer in _there(self.optimizers) if not own.isdisjoint(parameters(optimizer))]
@@ -124,14 +126,14 @@ class WatchedScript:
 
 
 def _without_wrapper(module: Module) -> Module:
-    # The program's own model, without wrappers that compile it or average its gradients between processes.
+    # Return the program's own model, without wrappers that compile it or average its gradients between processes.
     while isinstance(module, OptimizedModule | DistributedDataParallel):
         module = unwrapped(module) if isinstance(module, OptimizedModule) else module.module
     return module
 
 
 def _called(hook: Callable[..., Any], module: Module, args: Any, kwargs: Any) -> None:
-    # Calls a hook as PyTorch does, because a guard reads the call's arguments from the frame that calls its hook.
+    # Call a hook as PyTorch does, because a guard reads the call's arguments from the frame that calls its hook.
     hook(module, args)
 
 
@@ -140,7 +142,7 @@ def _there(made: Iterable[weakref.ref[T]]) -> list[T]:
 
 
 def _remembering(made: list[weakref.ref[Any]]) -> Callable[..., Any]:
-    # What replaces ``__init__``.
+    # Return the function that replaces ``__init__``. It remembers each object that is created.
     def init(following: Callable[..., Any], instance: Any, *args: Any, **kwargs: Any) -> Any:
         made.append(weakref.ref(instance))
         return following(instance, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""The modules and parameters of a watched model, named as if none of it was compiled."""
+"""The modules and parameters of a watched model, named as if no module was compiled."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ WRAPPED = "_orig_mod"
 
 
 def unwrapped(model: Module) -> Module:
-    """The module that ``torch.compile(module)`` wraps; any other module itself."""
+    """Return the module that ``torch.compile(module)`` wraps. Any other module is returned unchanged."""
     return model._orig_mod if isinstance(model, OptimizedModule) else model
 
 
 def watched_parts(model: Module) -> list[tuple[str, Module]]:
-    """The modules of a model by path, as if none was compiled."""
+    """Return the modules of a model by path, as if no module was compiled."""
     return [(bare(path), part) for path, part in structure(model).parts if not isinstance(part, OptimizedModule)]
 
 
 def watched_parameters(model: Module) -> list[tuple[str, Parameter]]:
-    """The parameters of a model by path, as if none was compiled."""
+    """Return the parameters of a model by path, as if no module was compiled."""
     return [(bare(path), parameter) for path, parameter in structure(model).parameters]
 
 
 def bare(path: str) -> str:
-    """A path without the wrappers of compiled modules."""
+    """Return a path without the wrappers of compiled modules."""
     return ".".join(key for key in path.split(".") if key != WRAPPED) if WRAPPED in path else path

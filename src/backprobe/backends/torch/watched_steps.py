@@ -1,7 +1,8 @@
-"""The ends of a training's steps, and what is read there: gradients before an optimizer uses them, parameters after.
+"""The ends of a training's steps, and the numbers that are read then: gradients before an optimizer uses them,
+parameters afterwards.
 
-A step ends when the last of its optimizers has stepped. With a ``GradScaler`` it ends when the scaler is updated: if it
-found an overflow, no optimizer has stepped.
+A step ends when the last of its optimizers has stepped. With a ``GradScaler`` it ends when the scaler is updated,
+because no optimizer steps if the scaler has found an overflow.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ OPTIMIZER = Option(
 )
 SCALER = Option("scaler", GradScaler, None, "torch.amp.GradScaler()", or_none=True, says="a torch.amp.GradScaler")
 FUSED = ("grad_scale", "found_inf")
-"""What a scaler sets on an optimizer that divides by the scale itself; such an optimizer may also skip a step."""
+"""Attributes that a scaler sets on an optimizer which divides by the scale itself. Such an optimizer may also skip a
+step.
+"""
 
 
 class OptimizerSteps:
@@ -45,15 +48,15 @@ class OptimizerSteps:
         options: WatchOptions,
         listener: StepListener,
         names: Mapping[Tensor, str],
-        ending: Callable[[], None],  # at the end of a measured step
-        ended: Callable[[], None],  # when the next step has started
+        ending: Callable[[], None],  # called at the end of a measured step
+        ended: Callable[[], None],  # called when the next step has started
     ) -> None:
         self.options, self.listener, self.names, self.ending, self.ended = options, listener, names, ending, ended
-        self.before: dict[Tensor, Tensor] = {}  # copies of parameters, for computing updates
+        self.before: dict[Tensor, Tensor] = {}  # copies of parameters, from which updates are computed
         self.uncleared = UnclearedGradients()
         self.stepped = False
         self.stepped_parameters: set[int] = set()  # in this step, by id
-        self.unread: dict[tuple[str, str], GapCode] = {}  # in this step: what existed, by name and kind
+        self.unread: dict[tuple[str, str], GapCode] = {}  # by name and kind: why a tensor of this step has no row
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -74,7 +77,7 @@ class OptimizerSteps:
                 self.before.clear()
 
     def end_by_hand(self) -> None:
-        """The program says that a step is over."""
+        """The program reports that a step is over."""
         if self.listener.is_measured:
             self.measure_gradients(self.names, GRADIENT)
             self._measure_parameters(self.names)
@@ -144,7 +147,7 @@ class OptimizerSteps:
 
     def _difference(self, parameter: Tensor) -> Tensor:
         before = self.before[parameter]
-        if parameter.dtype.itemsize < 4:  # in float32, because a difference may have more digits than its dtype
+        if parameter.dtype.itemsize < 4:  # in float32, because a difference may need more digits than the dtype has
             return here(parameter).float() - before.float()
         return torch.sub(here(parameter), before, out=before)
 
@@ -170,12 +173,12 @@ def _itself(parameter: Tensor) -> Tensor:
 
 
 def _is_sharded(parameter: Tensor) -> bool:
-    # Does each process hold a part of it?
+    # Does each process hold only a part of the parameter?
     return any(one.is_shard() for one in getattr(parameter, "placements", ()))
 
 
 def _closure(args: Any, kwargs: Mapping[str, Any]) -> bool:
-    # Did ``step`` receive a closure? The hooks' arguments start with the optimizer.
+    # Did ``step`` receive a closure? The arguments of the hooks start with the optimizer.
     given = kwargs.get("closure", args[1] if len(args) > 1 else args[0] if args else None)
     return callable(given) and not isinstance(given, Optimizer)
 
@@ -191,9 +194,10 @@ def _found_overflow(optimizer: Optimizer) -> bool:
 
 
 def without_wrapper(options: WatchOptions, asked: str) -> WatchOptions:
-    """The options with the original optimizers and scaler, if others have wrapped them, as Accelerate does.
+    """Return the options with the original optimizers and scaler, if another library has wrapped them, as Accelerate
+    does.
 
-    A wrapper whose ``__init__`` did not call that of ``Optimizer`` has no hooks, or they never run.
+    A wrapper whose ``__init__`` did not call ``Optimizer.__init__`` has no hooks, or hooks that never run.
     """
     scaler, found = options.scaler, []
     for optimizer in options.optimizers:
@@ -206,7 +210,7 @@ def without_wrapper(options: WatchOptions, asked: str) -> WatchOptions:
 
 
 def _only_inside(wrapper: Optimizer, asked: str) -> Optimizer:
-    # The optimizer inside another one. Raises BadOption if there is not exactly one.
+    # Return the optimizer that a wrapper holds. Raises BadOption if there is not exactly one.
     held = {name: one for name, one in vars(wrapper).items() if isinstance(one, Optimizer)}
     if len({*map(id, held.values())}) == 1:
         return next(iter(held.values()))
@@ -224,7 +228,9 @@ def _only_inside(wrapper: Optimizer, asked: str) -> Optimizer:
 
 
 def refuse_others(options: WatchOptions, asked: str) -> None:
-    """Raise BadOption for objects that are not optimizers or scalers, and for options that need one."""
+    """Raise BadOption for objects that are not optimizers or scalers, and for options that need an optimizer if there
+    is none.
+    """
     if len({*map(id, options.optimizers)}) < len(options.optimizers):
         raise BadOption(
             "an optimizer is given twice",

@@ -20,7 +20,7 @@ from backprobe.record.statistics import Row
 
 
 class TorchWatches(Watches):
-    """PyTorch's ``Watches``."""
+    """Implements ``Watches`` for PyTorch."""
 
     def watching(self, model: Module, options: WatchOptions, listener: StepListener, asked: str) -> Watching:
         return TorchWatching(model, options, listener, asked)

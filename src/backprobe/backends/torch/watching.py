@@ -1,6 +1,7 @@
 """Watches a model while it trains. Module hooks measure return values, and hooks on autograd nodes measure gradients.
 
-No tensors of a step are kept: a node's hook only knows the places of its rows, and disappears with the graph.
+No tensors of a step are kept: the hook of a node only knows the places of its rows, and is freed together with the
+graph.
 """
 
 from __future__ import annotations
@@ -71,13 +72,13 @@ class MeasuredTensor:
     version: int
     row: Any
     gradient_places: list[int]
-    is_awaited: bool = False  # does a hook on its node await its gradient?
+    is_awaited: bool = False  # is there a hook for the tensor's gradient?
     counter: Tensor | None = None  # for a view: a tensor that shares the version counter but holds no memory
     has_come: bool = False
 
     @property
     def is_written(self) -> bool:
-        """Is the tensor a view that was written to after it was measured? Then its gradient bypasses it."""
+        """Is the tensor a view that was written to after it was measured? Then its gradient bypasses the tensor."""
         return self.counter is not None and self.counter._version != self.version
 
 
@@ -87,12 +88,12 @@ class WatchedModule:
 
     path: str
     places: dict[str, Places | None] = field(default_factory=dict)  # None for a tensor that is not selected
-    has_line: bool = False  # has its line been searched for?
+    has_line: bool = False  # has the line of the module been searched for?
     others: list[str] = field(default_factory=list)  # for a shared module, its other selected names
 
 
 class TorchWatching(ModelWatching):
-    """PyTorch's ``Watching``."""
+    """Implements ``Watching`` for PyTorch."""
 
     def __init__(self, model: Module, options: WatchOptions, listener: StepListener, asked: str) -> None:
         refuse_others(options, asked)
@@ -107,7 +108,7 @@ class TorchWatching(ModelWatching):
         self.has_looked = False  # has this step already looked for modules that the program has added?
         self.parameters: dict[Tensor, str] = {}
         self.seen: dict[int, MeasuredTensor] = {}  # by the id of the tensor
-        self.passes: dict[int, bool] = {}  # by the engine's number: does the pass belong to backward()?
+        self.passes: dict[int, bool] = {}  # by the engine's number of a pass: does the pass belong to backward()?
         self.grad_passes = GradPasses()
         self.by_identity: dict[int, WatchedModule] = {}
         self.run_after = compiler.disable(self._run_after)
@@ -117,9 +118,9 @@ class TorchWatching(ModelWatching):
         self.hook, self.own_calls = ModuleHook(self._after), OwnCalls()
         self.schedules = schedules(added=self._half_over)
         self.hook.may_rest &= not self.before.codes
-        self.is_left_out = self.is_idle = False  # the step is not measured; the step has not started
+        self.is_left_out = self.is_idle = False  # the step is not measured; no hook is needed until the next step
         self.gaps = WatchedGaps(model, options, listener)
-        self.written: set[int] = set()  # rows of views whose gradient does not count, because the view was written to
+        self.written: set[int] = set()  # places of gradients that do not count, because the view was written to
         self.views: list[MeasuredTensor] = []
         self.leaf_hooks = ExitStack()
         self.installed = ExitStack()
@@ -156,7 +157,7 @@ class TorchWatching(ModelWatching):
 
     def stop(self) -> None:
         self.installed.close()
-        self.listener.is_measured = False  # checked by the hooks of graphs that still exist
+        self.listener.is_measured = False  # the hooks of graphs that still exist check this
         self.seen.clear()
         self.views.clear()
 
@@ -169,7 +170,7 @@ class TorchWatching(ModelWatching):
         self._add_compiled(self.compiled.values.take())
         gradients = self.compiled.gradients.take()
         if gradients and not any(self.passes.values()):
-            self.listener.passed()  # for a function that was compiled together with the whole model
+            self.listener.passed()  # a function compiled together with the model adds gradients without a pass
         elif not any(self.passes.values()):
             self._add_of_grad()
         self.grad_passes.clear()
@@ -185,7 +186,7 @@ class TorchWatching(ModelWatching):
         self.leaf_hooks.close()
 
     def _add_of_grad(self) -> None:
-        # If the step has run no ``backward()``, its gradients are those that ``autograd.grad`` took of one output.
+        # Use the gradients that ``autograd.grad`` computed for one output, if the step has run no ``backward()``.
         rows, counts = self.grad_passes.of_one_output()
         if rows:
             self.listener.passed()
@@ -197,8 +198,8 @@ class TorchWatching(ModelWatching):
                 self.listener.count(place, counted)
 
     def _leave_out_written(self) -> None:
-        # If a view was written to after it was measured, its gradient belongs to the measured value only in part, or
-        # not at all.
+        # Leave out the gradients of views that were written to after they were measured. Such a gradient belongs to the
+        # measured value only in part, or not at all.
         for one in self.views:
             if not one.has_come and one.is_written:
                 self.written.update(one.gradient_places)
@@ -231,7 +232,7 @@ class TorchWatching(ModelWatching):
             )
 
     def _look(self) -> None:
-        # Walk the model to find parts that the program has added.
+        # Walk the model to find modules and parameters that the program has added.
         parts = watched_parts(self.model)
         for alias, name in self.locals.look(parts).items():
             self.listener.alias(alias, name)
@@ -266,7 +267,7 @@ class TorchWatching(ModelWatching):
 
     @leave_alone
     def _after(self, module: Module, args: Any, output: Any) -> None:
-        # Runs after each call of each module. Dynamo traces this together with the code that it compiles.
+        # Runs after each call of each module. Dynamo traces this function together with the code that it compiles.
         if not torch.is_grad_enabled():
             if not torch.compiler.is_compiling() and self.listener.is_measured:
                 self.gaps.without_grad.add(module)
@@ -312,7 +313,8 @@ class TorchWatching(ModelWatching):
         # Is the running code measured?
         if not self.listener.is_measured or self.schedules.is_inferring or not _has_numbers():
             return False
-        # inside a backward pass, a checkpoint recomputes values that were measured in its first run
+        # in a backward pass, only a reentrant checkpoint is measured: other checkpoints recompute values that were
+        # measured in their first run
         return current_pass() < 0 or computing_again() is not None
 
     def _bound(self, forward: WatchedForward, local: str, value: Any, held: Bound) -> None:
@@ -341,7 +343,7 @@ class TorchWatching(ModelWatching):
         return self.modules.get(module)
 
     def _known(self, module: int) -> bool:
-        # Called while code is compiled: is this a module of the model, and will it run with real numbers?
+        # Called while code is compiled. Does the module belong to the model, and will it run with real numbers?
         if is_exporting() or not _has_numbers():
             return False
         if module not in self.by_identity:
@@ -387,7 +389,7 @@ class TorchWatching(ModelWatching):
             seen.gradient_places.append(places[1])
 
     def _await(self, seen: MeasuredTensor, tensor: Tensor) -> None:
-        # Observe the gradient that comes back to a tensor.
+        # Observe the gradient of a tensor.
         if tensor.grad_fn is not None:
             seen.is_awaited = True
             if type(tensor) is Tensor and tensor._is_view():
@@ -408,7 +410,8 @@ class TorchWatching(ModelWatching):
         return place(VALUE) if options.values else NONE, place(GRADIENT, is_scaled=True) if options.gradients else NONE
 
     def _name(self, watched: WatchedModule | WatchedForward, path: str) -> str | None:
-        # The first selected name of a local variable, or of a part of a module's output; None if none is selected.
+        # Return the first selected name of a local variable, or of a part of a module's output; None if none is
+        # selected.
         if not isinstance(watched, WatchedModule):
             name = f"{quote_path(watched.path)}{path}"
             return name if self.selection.wants(name) else None
@@ -418,7 +421,8 @@ class TorchWatching(ModelWatching):
     # backward
 
     def _arrive(self, seen: MeasuredTensor, number: int, gradients: Sequence[Tensor | None]) -> None:
-        # A backward pass has reached a return value of a module. The pass's root is noted even if the value has no row.
+        # A backward pass has reached a measured tensor. The pass is registered even if the tensor's gradient has no
+        # row.
         if not self.listener.is_measured:
             return
         running = current_pass()
@@ -448,7 +452,7 @@ class TorchWatching(ModelWatching):
                 self.grad_passes.add(running, place, row, counted)
 
     def _count(self, places: Sequence[int], tensor: Tensor) -> None:
-        # Take a histogram in steps that need one.
+        # Add a histogram in steps that need one.
         counted = exponents_of(tensor.detach()) if self.listener.is_counted else None
         for place in places if counted is not None else ():
             self.listener.count(place, counted)
@@ -458,7 +462,7 @@ class TorchWatching(ModelWatching):
         frame = innermost_call(sys._getframe(1)) or innermost_call(sys._current_frames().get(self.thread))
         half = self.schedules.half
         if half == "inputs" or frame is None or frame.f_code.co_name != "grad":
-            # a pass inside another one does not count: a checkpoint runs it
+            # a pass inside another pass does not count: a checkpoint runs it
             if frame is None or innermost_call(frame.f_back) is None:
                 self.listener.passed()
                 self.steps.uncleared.pass_began()
@@ -473,16 +477,16 @@ class TorchWatching(ModelWatching):
         return False
 
     def _drop_repeated(self) -> None:
-        # A pass is over. Compiled code ran in it only to recompute checkpoints, so its measurements are dropped.
+        # A pass is over. Compiled code ran in it only to recompute checkpoints, so its measurements are discarded.
         self.compiled.values.take()
 
     def _half_over(self) -> None:
-        # One half of a backward pass that is split in two has added to ``.grad`` after its pass was over.
+        # One half of a split backward pass has added to ``.grad`` after its pass was over.
         if self.options.clipping:
             self._left(False)
 
     def _left(self, again: bool) -> None:
-        # A pass is over: measure the gradients in ``.grad``, after callbacks that other code has queued.
+        # A pass is over: measure the gradients in ``.grad``, after the callbacks that other code has queued.
         if again:
             queue_callback(partial(self._left, False))
         elif self.listener.is_measured:
@@ -490,5 +494,6 @@ class TorchWatching(ModelWatching):
 
 
 def _has_numbers() -> bool:
-    # Do the tensors of a call have real numbers? Not inside transforms such as ``vmap``, and not while tracing.
+    # Do the tensors of a call have real numbers? They do not inside transforms such as ``vmap``, or while code is
+    # traced.
     return innermost_transform() is None and tracing_state() is None and not (dispatch_modes() and is_traced())

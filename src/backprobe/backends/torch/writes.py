@@ -1,6 +1,6 @@
-"""Writes into tensors that have names: what a call will write to, and what a write has done to captures.
+"""Writes into tensors that have names: the tensors that a call will write to, and the effect of a write on captures.
 
-A value is copied just before a write that is seen. Writes that were not seen are found by comparing contents.
+A value is copied just before a write that is observed. Other writes are found by comparing contents.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ CALL = torch.nn.Module.__call__
 
 
 class TorchWrites(Versions, Writes):
-    """PyTorch's ``Writes``, and what calls write to."""
+    """Implements ``Writes`` for PyTorch, and finds the tensors that calls write to."""
 
     refused: Sequence[models.Refusal]
     modules: dict[torch.nn.Module, Effect]
-    """The effect of calling each module, from one walk over it."""
+    """The effect of calling each module, from one walk over its submodules."""
     reporting: dict[int, torch.nn.Module]
-    """By id: modules whose own forward reports what it writes."""
+    """By id: the modules whose forward is instrumented and reports its writes itself."""
     unplaced: list[Capture]
     by_memory: dict[int, list[Capture]]
     """Current captures by storage."""
     known_versions: dict[int, int]
-    """By storage of captures: the version after the last observed write."""
+    """The version after the last observed write, by the storage of captures."""
     pending: list[tuple[Tensor, list[Node], list[Capture]]]
     exposed: dict[Capture, None]
     exposed_now: list[Capture]
-    """Exposed by the running statement."""
+    """Captures that the running statement has exposed."""
     saved: set[int]
-    """By storage: what operations saved for backward, as far as that was examined."""
+    """The storages of the tensors that operations saved for backward, as far as they were examined."""
     begun: bool
-    """Whether that was examined."""
+    """Whether saved tensors were examined."""
     found_overwritten: list[Capture]
     found_detached: list[Capture]
     together: list[tuple[Capture, Capture]]
-    """Before and after a write while gradients are off."""
+    """Pairs of captures of the same tensor, before and after a write while gradients were disabled."""
 
     @abstractmethod
     def quiet(self) -> AbstractContextManager[Any]:
@@ -114,7 +114,7 @@ class TorchWrites(Versions, Writes):
         for capture in current:
             if is_written_past(capture):
                 self._overwritten_unseen(capture)
-            if capture.edge is not None and not capture.tensor.requires_grad:  # detach_()
+            if capture.edge is not None and not capture.tensor.requires_grad:  # after detach_()
                 self.found_detached.append(capture)
                 self.has_found = True
         base = tensor._base
@@ -134,7 +134,9 @@ class TorchWrites(Versions, Writes):
         self.has_found = True
 
     def overwritten(self) -> Sequence[Capture]:
-        """Only captures exposed by the running statement are examined; the others at the end of the program."""
+        """Only captures that the running statement has exposed are examined. The others are examined at the end of the
+        program.
+        """
         self.look_at_exposed()
         if self.together and torch.is_grad_enabled():
             self._look_at_together()
@@ -163,7 +165,9 @@ class TorchWrites(Versions, Writes):
         self.has_found = True
 
     def look_at_saved(self, roots: Sequence[Node]) -> None:
-        """Backward starts here. An unseen write makes gradients wrong if an operation has saved the value."""
+        """Called when backward starts. An unobserved write makes gradients wrong if an operation has saved the
+        value.
+        """
         written = [one for one in self.exposed if one.leaf is None and one.edge is not None]
         if written:
             self.saved |= {*map(memory, graph.saved(roots))}
@@ -180,7 +184,8 @@ class TorchWrites(Versions, Writes):
         return found
 
     def _kept(self, tensor: Tensor) -> list[Capture]:
-        # The captures whose value currently lies in this tensor's memory and will be copied, whatever is written.
+        # Return the captures whose current value is in this tensor's memory. Their values are copied first, whatever
+        # the write changes.
         self.place()
         held = self.by_memory.get(memory(tensor), [])
         held[:] = [capture for capture in held if self.version(capture.tensor) == capture.version]
@@ -190,7 +195,7 @@ class TorchWrites(Versions, Writes):
         return list(held)
 
     def place(self) -> None:
-        # Sort the captures by their memory. This matters only if something is written.
+        # Sort the captures by their memory. This is delayed until something is written.
         for capture in self.unplaced:
             place = memory(capture.tensor)
             self.by_memory.setdefault(place, []).append(capture)
@@ -198,16 +203,17 @@ class TorchWrites(Versions, Writes):
         self.unplaced.clear()
 
     def _lead_around(self, write: ViewWrite) -> None:
-        """Part of a capture's gradient will be led around it because of this write."""
+        """Called when part of a capture's gradient will bypass the capture because of this write."""
 
 
 def is_copy_slices(base: Tensor) -> bool:
-    """Was a view of this tensor written to, in a way that autograd has noticed?"""
+    """Was a view of this tensor written to, and did autograd record the write?"""
     return base.grad_fn is not None and base.grad_fn.name().endswith("CopySlices")
 
 
 def _view_nodes(tensor: Tensor) -> list[Node]:
-    # The nodes of a view and of the views between it and its base. A write through the view goes around them.
+    # Return the nodes of a view and of the views between it and its base. A write through the view bypasses these
+    # nodes.
     base = tensor._base if tensor._is_view() else None
     if base is None or not tensor.requires_grad or tensor.grad_fn is None:
         return []
@@ -220,7 +226,9 @@ def _view_nodes(tensor: Tensor) -> list[Node]:
 
 
 def is_written_past(capture: Capture) -> bool:
-    """Does it have other contents with the same version? Freed memory does not count as changed."""
+    """Does the captured tensor have other contents although its version is unchanged? Freed memory does not count as
+    changed.
+    """
     if version(capture.tensor) != capture.version or capture.snapshot is None or capture.alias is None:
         return False
     return is_there(capture.alias) and not same_content(capture.alias, capture.snapshot)

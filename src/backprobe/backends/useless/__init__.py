@@ -17,37 +17,41 @@ from backprobe.record.source import Source
 from backprobe.source.user_code import innermost
 
 FLAT, TIMES_ZERO, CANCELS = "zero_flat", "zero_times_zero", "cancels"
-"""On parameters: exactly 0 behind a flat operation, or times a 0 that is not trained; contributions that cancel."""
+"""Codes for parameters: the gradient is exactly 0 behind a flat operation, it is multiplied by a 0 that is not trained,
+or its contributions cancel.
+"""
 
 OUTER, TWICE, UNNORMALISED = "outer_product", "distribution_twice", "not_log_probabilities"
-"""On an operation: more elements than intended, softmax of a distribution, picks of numbers that are no
-log-probabilities.
+"""Codes for an operation: it makes more elements than intended, it applies softmax to a distribution, or it picks from
+numbers that are not log-probabilities.
 """
 
 DROPPED = "result_dropped"
-"""On an operation: nothing uses its result, which does not even get a name."""
+"""Code for an operation: nothing uses its result, and no variable holds it."""
 
 STILL = "step_without_effect"
-"""On an optimizer: its steps change next to none of the numbers that have a gradient."""
+"""Code for an optimizer: its steps change next to none of the numbers that have a gradient."""
 
 USELESS = (OUTER, TWICE, UNNORMALISED, DROPPED, FLAT, TIMES_ZERO, CANCELS, STILL)
-"""All of them. Errors in the loss itself come first, because others may follow from them."""
+"""All codes. Errors in the loss itself come first, because other errors may follow from them."""
 
 FAR_BELOW = 1e-4
-"""A share of the largest number of all gradients: a gradient that is entirely below it is examined further."""
+"""A gradient is examined further if all its numbers are below this share of the largest number of all gradients."""
 COARSE, COARSE_ROUNDING, COARSE_ELEMENTS = 1e-4, 2, 8
-"""In a dtype whose rounding unit exceeds the first number, such as those of 16 bits, contributions cancel if their sum
-is at most so many units of the sum of their norms, and the array has at least so many elements: two numbers with three
-digits may be equal by chance.
+"""Limits for coarse dtypes, such as those of 16 bits, whose rounding unit exceeds the first number. Contributions
+cancel if their sum is at most the second number of units times the sum of their norms. The array must have at least the
+third number of elements, because two numbers with three digits may be equal by chance.
 """
 
 
 COARSE_FAR_BELOW = 16
-"""In such a dtype, so many units are far below: the remainder of cancelling numbers may be divided by a small one."""
+"""``FAR_BELOW`` for a coarse dtype, in units of rounding. It is larger, because the remainder of cancelling numbers may
+be divided by a small number.
+"""
 
 
 def far_below(unit: float) -> float:
-    """``FAR_BELOW`` in a dtype with this unit of rounding.
+    """Return ``FAR_BELOW`` for a dtype with this unit of rounding.
 
     >>> far_below(1.2e-7), far_below(0.0078125)
     (0.0001, 0.125)
@@ -57,9 +61,11 @@ def far_below(unit: float) -> float:
 
 @dataclass(frozen=True)
 class End:
-    """Where the gradients of a leaf vanish: the code of the reason; the operation, its place in the program's order,
-    and its line as the backend has it; whether the operation gives the same result for any input; and whether the
-    gradient is exactly 0, or may be rounding.
+    """The place where the gradients of a leaf vanish.
+
+    It has the code of the reason, the operation, the operation's place in the program's order, and its line in the
+    backend's own form. ``is_constant`` says that the operation gives the same result for any input. ``is_zero`` says
+    that the gradient is exactly 0, not just rounding.
     """
 
     code: str
@@ -72,9 +78,10 @@ class End:
 
 @dataclass(frozen=True)
 class Observed:
-    """What was found in one gradient of a function: notes on its operations, and the end of each parameter by name.
+    """The useless gradients found in one gradient of a function: notes on operations, and by name of a parameter the
+    place where its gradient vanishes.
 
-    ``is_open`` says that the next gradient may show what the numbers of this one could not.
+    ``is_open`` says that the numbers of this gradient were not sufficient, and that the next gradient may show more.
     """
 
     notes: Sequence[Note] = ()
@@ -82,7 +89,7 @@ class Observed:
     is_open: bool = False
 
     def of_zero(self, names: Collection[str]) -> Observed:
-        """The same, with exactly 0 as the gradients of these names."""
+        """Return a copy in which the gradients with these names are marked as exactly 0."""
         return replace(self, endings={name: replace(end, is_zero=name in names) for name, end in self.endings.items()})
 
 
@@ -94,13 +101,13 @@ class RepeatedCall:
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     wrt: frozenset[str] | None
-    """The differentiated arguments, if only some were requested."""
+    """The names of the arguments to differentiate, if only some were requested."""
 
     output: Callable[[Any, Tensors], tuple[Any, Any]]
-    """(what it returned, the framework's tensors) -> the differentiated output, and its cotangent"""
+    """(result of the call, the framework's tensors) -> the differentiated output, and its cotangent."""
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments by the names of the parameters, positional ones first."""
+        """Return the arguments by the names of the parameters, positional arguments first."""
         inner = innermost(self.target)
         names = () if inner is None else inner.__code__.co_varnames[: inner.__code__.co_argcount]
         known = names[1:] if names[:1] == ("self",) else names
@@ -108,14 +115,14 @@ class RepeatedCall:
         return {**dict(zip(given, self.args, strict=False)), **self.kwargs}
 
     def make(self, arguments: Mapping[str, Any]) -> Any:
-        """Make the call with these arguments instead of its own. Returns its result."""
+        """Make the call with these arguments instead of the original ones. Returns its result."""
         values = list(arguments.values())
         named = {name: arguments[name] for name in self.kwargs}
         return self.target(*values[: len(self.args)], **named)
 
 
 def found_again(before: Mapping[str, End], now: Mapping[str, End]) -> list[Note]:
-    """The notes on parameters whose gradients come to nothing for the same reason in two gradients of one function.
+    """Return the notes on parameters whose gradients vanish for the same reason in two gradients of one function.
 
     >>> [str(note) for note in found_again({"w": End(FLAT, "clip", 1)}, {"w": End(FLAT, "clip", 1)})]
     ['the gradients of w are exactly 0: clip is flat there']
@@ -127,7 +134,7 @@ def found_again(before: Mapping[str, End], now: Mapping[str, End]) -> list[Note]
 
 
 def once(now: Mapping[str, End]) -> list[Note]:
-    """The notes on parameters whose gradients come to nothing in the one gradient that was looked at.
+    """Return the notes on parameters whose gradients vanish in the only gradient that was examined.
 
     >>> [note.fields["iterations"] for note in once({"w": End(FLAT, "clip", 1)})]
     ['1']
@@ -136,7 +143,7 @@ def once(now: Mapping[str, End]) -> list[Note]:
 
 
 def of_ends(ends: Mapping[str, End]) -> list[Note]:
-    """The notes on parameters whose gradients come to nothing in one call.
+    """Return the notes on parameters whose gradients vanish in one call.
 
     >>> [note.fields["iterations"] for note in of_ends({"w": End(CANCELS, "sub", 1)})]
     ['call']
@@ -157,7 +164,9 @@ def _by_operation(ends: Mapping[str, End], iterations: int) -> list[Note]:
 
 
 class UselessGradients(ABC):
-    """Observes the iterations of one program; the tape of each block that records one has it as ``useless``."""
+    """Observes the iterations of one program. The tape of each block that records an iteration has it as
+    ``useless``.
+    """
 
     @property
     def is_undecided(self) -> bool:
@@ -170,7 +179,7 @@ class UselessGradients(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop observing, and release all that is held."""
+        """Stop observing, and release everything that is held."""
 
 
 def of_parameters(
@@ -183,8 +192,10 @@ def of_parameters(
     *,
     is_zero: bool = False,
 ) -> Note:
-    """The note on parameters whose gradients come to nothing at one operation, in each of so many iterations; the
-    operation may give the same whatever it is given, and exactly 0 may be left of all of them.
+    """Return the note on parameters whose gradients vanish at one operation, in each of ``iterations`` iterations.
+
+    ``is_constant`` says that the operation gives the same result for any input, ``is_zero`` that all gradients are
+    exactly 0.
 
     >>> note = of_parameters(FLAT, ["scale"], "clamp", None, 2)
     >>> note.code, note.fields["names"], note.fields["operation"]
@@ -197,7 +208,7 @@ def of_parameters(
 
 
 def outer_product(shapes: Sequence[Sequence[int]], result: Sequence[int], at: Source | None) -> Note:
-    """The note on an operation whose operands were stretched to a result that is larger than each of them.
+    """Return the note on an operation whose result is larger than each operand, because the operands were broadcast.
 
     >>> str(outer_product([(16,), (16, 1)], (16, 16), None))
     'operands of the shapes [16] and [16, 1] were broadcast to [16, 16]'
@@ -207,12 +218,12 @@ def outer_product(shapes: Sequence[Sequence[int]], result: Sequence[int], at: So
 
 
 def of_operation(code: str, at: Source | None, **fields: str) -> Note:
-    """The note on an operation that receives something for which it is not meant."""
+    """Return the note on an operation that receives values for which it is not meant."""
     return Note(code, {**fields, **placed(at)})
 
 
 def step_without_effect(optimizer: str, rate: float, dtype: str, share: float, at: Source | None) -> Note:
-    """The note on an optimizer whose steps leave nearly all numbers as they were.
+    """Return the note on an optimizer whose steps leave nearly all numbers unchanged.
 
     >>> str(step_without_effect("SGD", 1e-5, "bfloat16", 0.0, None))
     'steps of SGD with lr 1e-05 change 0 % of the bfloat16 numbers that have a gradient'
@@ -222,7 +233,8 @@ def step_without_effect(optimizer: str, rate: float, dtype: str, share: float, a
 
 
 def update_without_effect(names: Sequence[str], dtype: str, share: float, at: Source | None) -> Note:
-    """The note on additions that leave nearly all numbers of some arrays as they were, where no optimizer is known.
+    """Return the note on additions that leave nearly all numbers of some arrays unchanged, in a program without an
+    optimizer object.
 
     >>> str(update_without_effect(["p.w"], "bfloat16", 0.0, None))
     'updates of p.w change 0 % of the bfloat16 numbers that have a gradient'
@@ -233,19 +245,19 @@ def update_without_effect(names: Sequence[str], dtype: str, share: float, at: So
 
 
 ONE_CALL = "call"
-"""Used in place of the number of iterations: found with the arguments of one call alone."""
+"""Used instead of the number of iterations, for notes on a single call."""
 
 
 def in_one_call(note: Note) -> Note:
-    """The note, as found in one call, however often that call was repeated."""
+    """Return the note as one on a single call, however often the call was repeated."""
     return Note(note.code, {**note.fields, "iterations": ONE_CALL}) if "iterations" in note.fields else note
 
 
 def is_lasting(note: Note) -> bool:
-    """Does it hold for more than the one iteration that was examined? A gradient may be 0 for a single batch.
+    """Does the note hold for more than the examined iteration? A gradient may be 0 for a single batch.
 
-    For a call it does if the operation gives the same result for any input; in a training the next iteration may have
-    another shape.
+    For a call it holds if the operation gives the same result for any input. In a training, the next iteration may have
+    other shapes, so a second iteration must confirm it.
     """
     if note.code not in (FLAT, TIMES_ZERO):
         return True
@@ -254,22 +266,23 @@ def is_lasting(note: Note) -> bool:
 
 
 def line_of(note: Note) -> Source | None:
-    """The line of a note."""
+    """Return the line of a note."""
     file, _, line = note.fields.get("at", "").rpartition(":")
     return Source(file, int(line), note.fields.get("text", "")) if file else None
 
 
 @dataclass(frozen=True, repr=False)
 class InPart(Source):
-    """A line that runs much else, as Keras's ``fit`` does, with the part in which an operation ran: a layer's path and
-    class, or a loss's name without a class.
+    """A line that runs much other code, such as Keras's ``fit``, with the part that ran the operation.
+
+    The part is a layer's path and class, or a loss's name without a class.
     """
 
     part: tuple[str, str] = ("", "")
 
 
 def placed(at: Source | None) -> Mapping[str, str]:
-    """The line of a note as fields of it.
+    """Return the fields of a note that contain its line.
 
     >>> placed(InPart("train.py", 5, "model.fit(x, y)", part=("gate", "Dense")))
     {'at': 'train.py:5', 'text': 'model.fit(x, y)', 'part': 'gate', 'class': 'Dense'}

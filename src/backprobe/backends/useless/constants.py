@@ -1,4 +1,4 @@
-"""Operations with the same result for any input, such as softmax along a dimension of size 1: found by trying."""
+"""Tests whether an operation has the same result for any input, such as softmax along a dimension of size 1."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import numpy
 
 ROUNDED = 4
-"""Results that differ by at most so many rounding units count as the same."""
+"""Results that differ by at most this many rounding units count as the same."""
 TRIED = 16
-"""How many times an operation is tried, so that each element of its operands takes each size and sign."""
+"""The number of tests of an operation. With so many, each element of its operands takes each size and sign."""
 
 
 def is_constant(make: Callable[[Sequence[Any]], Any], shapes: Sequence[Sequence[int]], unit: float = 0.0) -> bool:
-    """Is what an operation makes always the same? It takes arrays of these shapes, and gives one, in a dtype with this
-    unit of rounding.
+    """Is the result of an operation always the same? ``make`` takes arrays of these shapes, and returns an array of a
+    dtype with this unit of rounding.
 
     >>> is_constant(lambda given: given[0] / given[0].sum(-1, keepdims=True), [(4, 1)])
     True
@@ -33,7 +33,8 @@ def _is_same(one: Any, other: Any, unit: float) -> bool:
 
 
 def _numbers(shape: Sequence[int], at: int, place: int) -> Any:
-    # From a thousandth to ten thousand, of both signs: an operation that is flat only in places is not flat everywhere.
+    # Return numbers from a thousandth to ten thousand, of both signs, because an operation may be flat only in some
+    # ranges.
     count = int(numpy.prod(shape))
     step = (numpy.arange(count) + at * (2 * place + 1)) % TRIED
     drawn = numpy.random.default_rng([at, place]).uniform(1, 2, count)

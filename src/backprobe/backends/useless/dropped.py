@@ -1,4 +1,6 @@
-"""Results of operations that no name keeps, found by the instruction of the program's own code that ran each."""
+"""Finds results of operations that no variable keeps, by the instruction of the program's own code that ran each
+operation.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from backprobe.source.user_code import package
 
 
 def dropped_by(running: Iterable[Instruction], home: Collection[str]) -> Instruction | None:
-    """Of the running instructions, the innermost first, the one in the program's own code, if it drops its result.
+    """Return the innermost running instruction of the program's own code, if it discards its result.
 
-    None if a package other than those of ``home`` is in between: it may be called for its other effects.
+    Return None if code of a package outside ``home`` runs in between, because it may be called for its side effects.
     """
     for code, at in running:
         by = package(code.co_filename)
@@ -27,7 +29,7 @@ def dropped_by(running: Iterable[Instruction], home: Collection[str]) -> Instruc
 
 
 def notes_on_dropped(instructions: Iterable[Instruction]) -> Iterator[Note]:
-    """A note on each statement that drops the result of an operation."""
+    """Yield a note on each statement that discards the result of an operation."""
     for code, at in dict.fromkeys(instructions):
         site = site_at(code, at, ast.expr)
         if site is not None:

@@ -1,7 +1,8 @@
-"""Numbers that are taken for log-probabilities: one is picked from each row, and minus their mean or sum is the loss.
+"""Finds numbers that are treated as log-probabilities: one is picked from each row, and their negative mean or sum is
+the loss.
 
-How they are picked does not matter: by an index, or times a one-hot row. All further steps must be linear and use these
-numbers alone. If something from the same model is added, such as a logsumexp, this is a proper loss.
+They may be picked by an index, or by a product with a one-hot row. All further operations must be linear and use these
+numbers alone. If another value of the same model is added, such as a logsumexp, the result is a proper loss.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ Numbers = Sequence[int]
 
 @dataclass(frozen=True)
 class Pick:
-    """Picked numbers times a factor, and the line that picked them, as the backend has it."""
+    """Picked numbers times a factor, and the line that picked them, in the backend's own form."""
 
     place: Any
     factor: float
-    is_masked: bool = False  # are the other numbers still there, times 0?
+    is_masked: bool = False  # are the other numbers still present, multiplied by 0?
 
 
 class Picks(ABC, Generic[Operation]):
-    """The picks of one iteration, by the number of the value that is computed from them alone.
+    """The picks of one iteration, by the number of the value that is computed from picked numbers alone.
 
-    The backend tells the operands and the single result of an operation.
+    The backend provides the operands and the single result of an operation.
     """
 
     def __init__(self) -> None:
@@ -41,51 +42,51 @@ class Picks(ABC, Generic[Operation]):
 
     @abstractmethod
     def given(self, one: Operation) -> Sequence[Any]:
-        """The operands of an operation."""
+        """Return the operands of an operation."""
 
     @abstractmethod
     def made(self, one: Operation) -> Any:
-        """The result of an operation."""
+        """Return the result of an operation."""
 
     @abstractmethod
     def number(self, one: Operation) -> int:
-        """The number of its result."""
+        """Return the number that identifies the result of an operation."""
 
     @abstractmethod
     def place(self, one: Operation) -> Any:
-        """Its line."""
+        """Return the line of an operation."""
 
     @abstractmethod
     def is_reduction(self, one: Operation) -> bool:
-        """Does it reduce its operand along dimensions?"""
+        """Does the operation reduce its operand along dimensions?"""
 
     @abstractmethod
     def slopes(self, one: Operation, at: int) -> Any:
-        """The gradient of its result for a cotangent of ones, with respect to one operand, in double precision, or
-        None.
+        """Return the gradient of the result with respect to one operand, for a cotangent of ones and in double
+        precision, or None.
         """
 
     @abstractmethod
     def is_trained(self, number: int) -> bool:
-        """Is this value computed from trained values?"""
+        """Is the value with this number computed from trained values?"""
 
     @abstractmethod
     def is_float(self, array: Any) -> bool:
-        """Can it be differentiated?"""
+        """Can the array be differentiated?"""
 
     @abstractmethod
     def shape(self, array: Any) -> Shape: ...
 
     @abstractmethod
     def wide(self, array: Any) -> Any:
-        """Its numbers in double precision, in NumPy."""
+        """Return the array's numbers in double precision, as a NumPy array."""
 
     @abstractmethod
     def near(self, array: Any) -> float:
-        """How far the sum of probabilities may be from 1 in its dtype."""
+        """Return how far the sum of probabilities may be from 1 in the array's dtype."""
 
     def look(self, one: Operation, numbers: Numbers) -> None:
-        """An operation has run on operands with these numbers."""
+        """Called when an operation has run on operands with these numbers."""
         at = next((at for at, number in enumerate(numbers) if number in self.known), None)
         if at is not None:
             self._follow(one, numbers, at)
@@ -145,7 +146,7 @@ class Picks(ABC, Generic[Operation]):
             self.known[self.number(one)] = Pick(known.place, known.factor * slope, is_masked=False)
 
     def losses(self, targets: Sequence[int]) -> list[Any]:
-        """The lines that picked the numbers of which these targets are minus the sum or mean."""
+        """Return the lines that picked numbers whose negative sum or mean is one of these targets."""
         found = [self.known[target] for target in targets if target in self.known]
         return [one.place for one in found if one.factor < 0 and not one.is_masked]
 

@@ -1,4 +1,4 @@
-"""Operands that broadcasting has stretched to more elements than the program asked for, as [N] - [N, 1] is [N, N]."""
+"""Operands that broadcasting has stretched to more elements than intended, such as [N] - [N, 1], which gives [N, N]."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ Shape = tuple[int, ...]
 
 @dataclass(eq=False)
 class Stretched:
-    """A result that is larger than its operands, and what became of it."""
+    """A result that is larger than its operands, and how it is used."""
 
     shapes: Sequence[Shape]
     result: Shape
-    number: int  # of the operation, or of its result, as the backend counts
-    place: Any = None  # its line, as the backend has it
-    is_reduced: bool = False  # to one number
-    is_used: bool = False  # other than elementwise, or with another array that is as large
+    number: int  # the backend's number of the operation or of its result
+    place: Any = None  # the line of the operation, in the backend's own form
+    is_reduced: bool = False  # is the result reduced to one number?
+    is_used: bool = False  # is the result used other than elementwise, or together with another array of this size?
 
     @property
     def is_accident(self) -> bool:
-        """Are all of its elements reduced to one number, with only elementwise operations in between?"""
+        """Are all elements reduced to one number, with only elementwise operations in between?"""
         return self.is_reduced and not self.is_used
 
 
 def use_beside(given: Sequence[tuple[Shape, Sequence[Stretched]]]) -> None:
-    """Operands of one operation, each with its shape and with what it was computed from that was stretched.
+    """Mark broadcast results that one operation combines with another array of the full shape.
 
-    What is used with another array of its whole shape was meant to have that, as a table of rows and columns.
+    Each operand is given with its shape, and with the broadcast results from which it is computed. If another operand
+    has the full shape, that shape was intended, as in a table of rows and columns.
 
     >>> table = Stretched([(2, 1), (2,)], (2, 2), 0)
     >>> use_beside([((2, 2), [table]), ((2, 2), [])])
@@ -42,7 +43,7 @@ def use_beside(given: Sequence[tuple[Shape, Sequence[Stretched]]]) -> None:
 
 
 def meet_elsewhere(shapes: Sequence[Shape], rank: int) -> bool:
-    """Do two shapes have a dimension of the same size, each where the other has 1?
+    """Do two shapes each have a dimension in which the other has size 1, both of the same size?
 
     >>> meet_elsewhere([(16, 1), (16,)], 2), meet_elsewhere([(16, 1), (8,)], 2)
     (True, False)

@@ -1,4 +1,6 @@
-"""Steps that change next to nothing, for example because the learning rate is below the rounding of the dtype."""
+"""Detects steps that change next to nothing, for example because the learning rate is below the rounding of the
+dtype.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,19 @@ from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 
 SAMPLE = 4096
-"""How many elements of each parameter are compared."""
+"""The number of elements of each parameter that are compared."""
 LEAST = 0.01
-"""A step that changes a smaller share of the elements with a gradient counts as one without effect."""
+"""A step has no effect if it changes less than this share of the elements that have a gradient."""
 
 
 def spread(size: int) -> slice:
-    """A selection of so many elements, evenly spread."""
+    """Return a slice that selects about ``SAMPLE`` of so many elements, evenly spread."""
     return slice(None, None, max(1, size // SAMPLE))
 
 
 @dataclass(frozen=True)
 class SampledStep:
-    """One step: how many of the sampled elements have a gradient, and how many of these it changed."""
+    """One step: how many of the sampled elements have a gradient, and how many of these the step changed."""
 
     rate: float
     moved: int
@@ -51,8 +53,9 @@ class SampledSteps:
         self.steps.setdefault(optimizer, []).append(step)
 
     def without_effect(self) -> list[tuple[Any, SampledStep]]:
-        """The optimizers whose steps all had no effect so far, at least two of them, and whose learning rate does not
-        grow as in a warm-up; with the last step.
+        """Return each optimizer whose steps had no effect, with its last step.
+
+        The optimizer must have made at least two steps, and its steps must not grow as in a warm-up.
         """
         return [
             (optimizer, steps[-1])
@@ -70,5 +73,5 @@ class SampledSteps:
 
     @property
     def are_undecided(self) -> bool:
-        """Has an optimizer made only one step so far, which had no effect?"""
+        """Has an optimizer made exactly one step so far, which had no effect?"""
         return any(len(steps) == 1 and steps[0].has_no_effect for steps in self.steps.values())

@@ -1,7 +1,7 @@
-"""The backward path of gradients that vanish: exactly 0 at one operation, or cancelled.
+"""The path of gradients that vanish in backward: exactly 0 at one operation, or cancelled.
 
-A backend goes backward through the steps of a program, and reports the gradient that each operand received. These are
-the rules for judging that. Any hashable object can be a value or a step.
+A backend goes backward through the steps of a program, and reports the gradient that each operand received. This file
+has the rules for evaluating these gradients. Any hashable object can be a value or a step.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 
 FAINT = 1e-3
-"""An operation that passes on less than this share of the gradient it receives is tried with other numbers."""
+"""An operation that passes on less than this share of the received gradient is tested with other numbers."""
 ROUNDING = 64
-"""Contributions cancel if their sum is at most so many units of rounding of the sum of their norms.
+"""Contributions cancel if their sum is at most this many units of rounding times the sum of their norms.
 
-In healthy trainings it is above 5e5: see docs/useless.md.
+In healthy trainings the sum is above 5e5 such units: see docs/useless.md.
 """
 BY_CHANCE = "trained"
-"""A reason for 0 that is not reported: a trained factor is 0 now, or the parts of one sum cancel."""
+"""A reason for 0 that is not reported: a trained factor happens to be 0, or the parts of one sum cancel."""
 
 Value = TypeVar("Value", bound=Hashable)
 Step = TypeVar("Step", bound=Hashable)
@@ -33,7 +33,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def is_rounding(left: float, unit: float, norms: float) -> bool:
-    """Is the norm of what is left of numbers with these norms at most their rounding, in a dtype with this unit?
+    """Is the remaining norm ``left`` at most the rounding error of numbers with these norms, in a dtype with this unit?
 
     >>> is_rounding(1e-7, 1.2e-7, 1.0), is_rounding(1e-2, 1.2e-7, 1.0)
     (True, False)
@@ -42,11 +42,11 @@ def is_rounding(left: float, unit: float, norms: float) -> bool:
 
 
 class Sum:
-    """The contributions to the gradient of one value.
+    """The sum of the contributions to the gradient of one value.
 
-    ``norm`` and ``unit`` come from the framework: the norm of an array, and the rounding unit of its dtype. If it is
-    known how many contributions are still to come (``left``), their sum is kept until the last of them. ``is_exact``
-    means that the sum only cancels if nothing at all remains.
+    ``norm`` and ``unit`` are functions of the framework: the norm of an array, and the rounding unit of its dtype.
+    ``left`` is the number of contributions still to come, if known; the sum is released after the last one.
+    ``is_exact`` means that the sum only counts as cancelled if it is exactly 0.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Sum:
         self.total: Any = None
         self.norms = 0.0
         self.count = 0
-        self.last = -1  # the place in the program's order of the last step that contributed
+        self.last = -1  # the position in the program of the last step that contributed
         self.is_over = False
 
     def add(self, gradient: Any, order: int) -> None:
@@ -66,7 +66,7 @@ class Sum:
         self.last = max(self.last, order)
 
     def end(self) -> None:
-        """One of the expected contributions is over."""
+        """Note that one of the expected contributions has arrived or is known to be missing."""
         self.left -= 1
         if not self.left and self.total is not None:
             self.is_over, self.total = self.cancels, None
@@ -87,7 +87,8 @@ class Sum:
 
 
 def decisive(ends: Collection[End]) -> End | None:
-    """Of all ends of one leaf, the one that is named; None where there are none, or one of them is by chance.
+    """Return the one end that is reported for a leaf. Return None if there are no ends, or if one of them occurs by
+    chance.
 
     >>> decisive({End("zero_flat", "clamp", 1), End("zero_flat", "relu", 2)}).operation
     'relu'
@@ -106,10 +107,10 @@ def notes_on_leaves(
     line: Callable[[End], Source | None],
     iterations: int,
 ) -> Iterator[Note]:
-    """The notes on leaves with these ends, one for each operation at which some come to nothing.
+    """Yield a note for each operation at which the gradients of some of these leaves vanish.
 
-    ``is_zero`` says of a leaf whether exactly 0 came to it in each of so many iterations: it has to, but where what
-    comes cancels to rounding.
+    ``leaves`` are the leaves with their ends. ``is_zero`` says whether the gradient of a leaf was exactly 0 in each of
+    these iterations. This is required, unless contributions cancel to rounding.
     """
     places: dict[tuple[str, str, Source | None, bool], list[Key]] = defaultdict(list)
     for leaf, ends in leaves:
@@ -122,8 +123,8 @@ def notes_on_leaves(
 
 
 class Ways(ABC, Generic[Value, Step]):
-    """One backward pass, as a backend has seen it. A step sends gradients to its operands, which are numbered places;
-    each of them goes to the value that is the operand.
+    """One backward pass, as a backend has observed it. A step sends a gradient to each of its operands, which have
+    numbered places. The gradient of an operand goes to the value that is the operand.
     """
 
     @property
@@ -133,38 +134,40 @@ class Ways(ABC, Generic[Value, Step]):
 
     @abstractmethod
     def maker(self, value: Value) -> Step | None:
-        """The step that computed a value."""
+        """Return the step that computed a value."""
 
     @abstractmethod
     def made(self, step: Step) -> Iterable[Value]:
-        """The values that a step computed."""
+        """Return the values that a step computed."""
 
     @abstractmethod
     def operands(self, step: Step) -> Mapping[int, tuple[Value, bool | None]]:
-        """By place, the values to which a step sends gradients, each with whether what it sends is 0 or rounding; None
-        if that is not known.
+        """Return, by place, the values to which a step sends gradients, each with whether its gradient is 0 or
+        rounding; None if that is not known.
         """
 
     @abstractmethod
     def has_come(self, step: Step) -> bool:
-        """Did a step receive any gradient that is not 0?"""
+        """Did the step receive a gradient other than 0?"""
 
     @abstractmethod
     def why(self, step: Step, at: int) -> str:
-        """The code of the reason why a step sends nothing to one of its operands, though it received a gradient; "" for
-        none.
+        """Return the code of the reason why a step sends nothing to one of its operands although it received a
+        gradient; "" if there is none.
         """
 
     @abstractmethod
     def end(self, code: str, step: Step) -> End:
-        """The end of a path at a step, for the reason with this code."""
+        """Return the end of a path at a step, for the reason with this code."""
 
     @abstractmethod
     def cancelling(self, value: Value) -> End:
-        """The end of a path at a value at which the incoming gradients cancel."""
+        """Return the end of a path at a value at which the incoming gradients cancel."""
 
     def reached(self, roots: Iterable[Value]) -> set[Value]:
-        """The values that receive from these roots a gradient that is neither 0 nor rounding."""
+        """Return the values that receive a gradient from these roots, without those whose gradient is 0 or only
+        rounding error.
+        """
         cancelled, pending = self.cancelled, [*roots]
         found = set(pending)
         while pending:
@@ -176,7 +179,7 @@ class Ways(ABC, Generic[Value, Step]):
         return found
 
     def users(self, steps: Iterable[Step]) -> dict[Value, list[tuple[Step, int]]]:
-        """For each value, those of the steps, with the place, that send a gradient to it."""
+        """Return, for each value, the steps that send a gradient to the value, with the place of the operand."""
         found: dict[Value, list[tuple[Step, int]]] = defaultdict(list)
         for step in steps:
             for at, (value, _) in self.operands(step).items():
@@ -184,7 +187,7 @@ class Ways(ABC, Generic[Value, Step]):
         return found
 
     def ends(self, leaf: Value, users: Mapping[Value, Collection[tuple[Step, int]]]) -> set[End]:
-        """The ends of all paths to a value on which the gradients vanish."""
+        """Return the ends of all paths to a value along which gradients vanish."""
         cancelled, found, pending, visited = self.cancelled, set[End](), [leaf], {leaf}
         while pending:
             value = pending.pop()

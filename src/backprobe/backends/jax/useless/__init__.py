@@ -18,11 +18,13 @@ from backprobe.backends.useless import TWICE, UNNORMALISED, Observed, of_operati
 from backprobe.backends.useless.dropped import notes_on_dropped
 
 MOST = 20_000
-"""The most equations of a function that is examined."""
+"""A function with more equations than this is not examined."""
 
 
 def observed(closed: ClosedJaxpr, inputs: Sequence[Any], names: Sequence[str], suspicious: Collection[str]) -> Observed:
-    """What is found in a function of these named inputs: where the gradients of suspicious inputs come to nothing."""
+    """Return the useless gradients found in a function of these named inputs, and the places where suspicious gradients
+    vanish.
+    """
     if sum(1 for _ in private.equations(closed.jaxpr)) > MOST:
         return Observed()
     program = RecordedProgram.run(closed, inputs)

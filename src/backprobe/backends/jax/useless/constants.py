@@ -1,7 +1,7 @@
 """Finds calls in a JAX program whose result does not depend on their input, such as softmax along a dimension of size
 1.
 
-JAX splits a call into several equations. The equations of one call are run again together, on other numbers.
+JAX splits a call into several equations. The equations of one call are run together again, on other numbers.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from backprobe.backends.useless.ways import FAINT
 def constants(
     program: RecordedProgram, steps: Sequence[EquationStep], norms: Mapping[int, float]
 ) -> Iterator[tuple[int, EquationStep]]:
-    """The values that are used only by such calls, each with the call's last step.
+    """Yield the values that are used only by such calls, each with the call's last step.
 
-    ``norms`` are those of the gradients that arrived at values. Only calls that pass on almost nothing are tried.
+    ``norms`` are the norms of the gradients that arrived at each value. Only calls that pass on almost nothing are
+    tested.
     """
     uses: dict[int, set[EquationStep]] = {}
     for step in steps:
@@ -45,7 +46,7 @@ def constants(
 
 
 def _call(step: EquationStep) -> object:
-    # Identifies the call: where the program calls the function that made this step, and which function that is.
+    # Return a key of the call: the place where the program calls the function that made this step, and that function.
     places: list[CodePlace] = step.places
     users = max((at for at, one in enumerate(places) if one.package is None), default=-1)
     return tuple(places[: users + 2])
@@ -54,7 +55,7 @@ def _call(step: EquationStep) -> object:
 def _gives_the_same(
     program: RecordedProgram, call: Sequence[EquationStep], given: Sequence[int], results: Sequence[int]
 ) -> bool:
-    kept = {at for at in given if _is_infinite(program.values[at])}  # a maximum starts from such a number
+    kept = {at for at in given if _is_infinite(program.values[at])}  # not exchanged, because a maximum starts from -inf
     changed = [at for at in given if at not in kept]
     if any(step.equation.effects for step in call) or not results:
         return False

@@ -1,7 +1,7 @@
-"""Finds probabilities that are passed to softmax, by their numbers and without looking at names of operations.
+"""Finds probabilities that are passed to softmax. It compares numbers, and ignores the names of operations.
 
-A value counts as the softmax, log-softmax or logsumexp of another one if it has the numbers of that. A cross-entropy
-uses logsumexp, from which it subtracts the picked logits.
+A value counts as the softmax, log-softmax or logsumexp of another value if the numbers agree. A cross-entropy uses
+logsumexp, from which it subtracts the picked logits.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from backprobe.backends.jax.useless.program import EquationStep, RecordedProgram
 from backprobe.backends.useless.distributions import EXACT, MOST, axes, near_of
 
 APART, APART_COARSE = 10, 2
-"""Equal probabilities are their own softmax. A distribution is told apart from its softmax if the two differ by more
-than this many times the tolerance; the second number is for 16 bits.
+"""Equal probabilities are their own softmax. A distribution can be distinguished from its softmax if the two differ by
+more than this many times the tolerance. The second number is for 16-bit dtypes.
 """
 
 CHANCE = 1e-7
-"""The accepted probability that rows of one number each agree with others by chance."""
+"""The accepted probability that single numbers of rows agree with other numbers by chance."""
 
 
 class AxisDistribution(NamedTuple):
-    """A value that is a distribution along an axis, and the results of softmax and similar functions for it."""
+    """A value that is a distribution along an axis, and the expected results of softmax and similar functions of it."""
 
     value: int
     far: float
@@ -33,7 +33,9 @@ class AxisDistribution(NamedTuple):
 
 
 class Twice(NamedTuple):
-    """An operation that applies softmax to a distribution, or may do so if all probabilities are equal."""
+    """An operation that applies softmax to a distribution. If all probabilities are equal, the numbers cannot confirm
+    this, and ``is_told_apart`` is False.
+    """
 
     step: EquationStep
     applied: str
@@ -41,11 +43,11 @@ class Twice(NamedTuple):
 
 
 def twice(program: RecordedProgram) -> list[Twice]:
-    """Operations on the way to the output whose result is the softmax of a distribution, at most one for each
-    distribution.
+    """Return operations that the output depends on and whose result is the softmax of a distribution, at most one for
+    each distribution.
     """
     known: list[AxisDistribution] = []
-    derived: dict[int, set[int]] = {}  # by value: the distributions from which it is computed
+    derived: dict[int, set[int]] = {}  # by value: the distributions from which the value is computed
     found: dict[int, Twice] = {}
     for step in program.live():
         sources = set().union(*(derived.get(at, ()) for at in step.given))
@@ -67,7 +69,7 @@ def _numbers(program: RecordedProgram, at: int) -> Any:
 
 
 def _distribution(program: RecordedProgram, at: int) -> Iterator[AxisDistribution]:
-    # The distributions that a value is, one for each axis.
+    # Yield the distributions that a value is, one for each axis along which it is a distribution.
     if program.size(at) < 2:
         return
     held, x = numpy.asarray(program.values[at]), _numbers(program, at)
@@ -84,7 +86,7 @@ def _distribution(program: RecordedProgram, at: int) -> Iterator[AxisDistributio
 
 
 def _applied(program: RecordedProgram, at: int, one: AxisDistribution) -> str:
-    # The function that was applied, if a value has the numbers of its result.
+    # Return the name of the function whose expected result equals a value; empty if there is none.
     shape, y = program.shape(at), None
     for name, wanted in one.wanted.items():
         if shape != wanted.shape and (name in ("softmax", "log-softmax") or program.size(at) != wanted.size):

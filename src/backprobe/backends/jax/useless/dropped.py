@@ -1,4 +1,4 @@
-"""Finds results in a function of a JAX program that nothing uses and no name holds."""
+"""Finds results in a function of a JAX program that nothing uses and that no variable holds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backprobe.source.user_code import package
 
 
 def dropped(program: RecordedProgram) -> Iterator[Instruction]:
-    """The instructions that drop what they compute from differentiated values."""
+    """Yield the instructions that discard a result computed from differentiated values."""
     used = {at for step in program.steps for at in step.given} | {program.output}
     for step in program.steps:
         if used.isdisjoint(step.made) and _is_new(program, step):
@@ -26,13 +26,13 @@ def dropped(program: RecordedProgram) -> Iterator[Instruction]:
 
 
 def _own(equations: Iterable[Any]) -> set[CodeType]:
-    # The code of the program's own functions that made these equations.
+    # Return the code objects of the program's own functions that made these equations.
     codes = (code for one in equations for code, _ in private.instructions(one))
     return {code for code in codes if package(code.co_filename) is None}
 
 
 def _is_new(program: RecordedProgram, step: EquationStep) -> bool:
-    # Does it compute a new array, different from its inputs and without side effects?
+    # Does the step compute a new array that differs from its inputs, without side effects?
     if len(step.made) != 1 or step.equation.effects:
         return False
     (at,) = step.made

@@ -1,4 +1,6 @@
-"""The backward path of gradients that come to nothing: exactly 0 after one operation, or cancelled."""
+"""Goes backward through a JAX program to find where a gradient vanishes: exactly 0 after one operation, or
+cancelled.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +24,18 @@ from backprobe.backends.useless.ways import BY_CHANCE, Sum, Ways, decisive
 
 @dataclass
 class Passed:
-    """What one step received and passed on during backward."""
+    """The cotangents that one step received, and what it passed on during backward."""
 
     cotangents: Sequence[Any]
-    gave: dict[int, bool] = field(default_factory=dict)  # by the place of the operand: is it exactly 0?
+    gave: dict[int, bool] = field(default_factory=dict)  # by the place of the operand: is the cotangent exactly 0?
 
 
 class BackwardThroughSteps(Ways[int, EquationStep]):
-    """Backward through the steps of a program."""
+    """The backward pass through the steps of a program."""
 
     def __init__(self, program: RecordedProgram) -> None:
         self.program, self.steps = program, program.live()
-        self.passed: dict[EquationStep, Passed] = {}  # the steps that received something other than 0
+        self.passed: dict[EquationStep, Passed] = {}  # the steps whose cotangents are not all 0
         output = program.values[program.output]
         ones = jnp.ones(jnp.shape(output), output.dtype)
         self.makers = {at: step for step in self.steps for at in step.made}
@@ -44,7 +46,9 @@ class BackwardThroughSteps(Ways[int, EquationStep]):
             self._through(step)
 
     def endings(self, inputs: Collection[int]) -> dict[int, End]:
-        """For each input position without a gradient: where on its path the gradient becomes zero."""
+        """Return, for each input position without a gradient, the operation on its path at which the gradient becomes
+        zero.
+        """
         arriving, users = self.reached([self.program.output]), self.users(self.steps)
         ended = {position: at for position in inputs if (at := self.program.inputs[position]) not in arriving}
         found = {position: decisive(self.ends(at, users)) for position, at in ended.items()}
@@ -104,12 +108,12 @@ class BackwardThroughSteps(Ways[int, EquationStep]):
         self.sums[at].add(gradient, step.number)
 
     def _places(self, step: EquationStep) -> list[int]:
-        # The operands through which a derivative may continue.
+        # Return the places of the operands that may be differentiated.
         program = self.program
         return [place for place, at in enumerate(step.given) if program.moving[at] and program.is_floating(at)]
 
     def _back(self, step: EquationStep, cotangents: Sequence[Any], instead: Mapping[int, Any]) -> dict[int, Any]:
-        # What a step passes back to each operand, by place, optionally with some operands exchanged.
+        # Return the gradient that a step passes to each operand, by place. ``instead`` replaces some operands.
         places, program = self._places(step), self.program
         values = [program.values[at] for at in step.given]
         for place, value in instead.items():
@@ -129,7 +133,9 @@ class BackwardThroughSteps(Ways[int, EquationStep]):
         return dict(zip(places, pull(seeds), strict=True))
 
     def why(self, step: EquationStep, at: int) -> str:
-        """The reason why a step passes nothing back to an operand; empty if it never passes anything back."""
+        """Return the reason why a step passes nothing to an operand; empty if it never passes anything to that
+        operand.
+        """
         program, name, place, passed = self.program, step.equation.primitive.name, at, self.passed[step]
         if is_flat(step.equation, [at == place for at in range(len(step.given))]):
             return ""
@@ -137,14 +143,14 @@ class BackwardThroughSteps(Ways[int, EquationStep]):
             return BY_CHANCE  # the function inside is unknown
         is_chosen = not all(is_zero for other, is_zero in passed.gave.items() if other != place)
         if is_chosen or self._gives(step, place, _drawn(passed.cotangents), {}):
-            return BY_CHANCE  # it goes to another operand, or nothing had arrived
+            return BY_CHANCE  # the gradient goes to another operand, or nothing had arrived
         zeros = [other for other in range(len(step.given)) if self._is_factor(step, place, other, passed.cotangents)]
         if any(program.moving[step.given[other]] for other in zeros):
             return BY_CHANCE
         return TIMES_ZERO if zeros else FLAT
 
     def _is_factor(self, step: EquationStep, place: int, other: int, cotangents: Sequence[Any]) -> bool:
-        # Is one operand 0 everywhere, and would more flow to the other if it were larger?
+        # Is the operand ``other`` 0 everywhere, and would a larger one let a larger gradient flow to ``place``?
         value = jnp.asarray(self.program.values[step.given[other]])
         is_number = value.dtype == bool or jnp.issubdtype(value.dtype, jnp.inexact)
         if not is_number or _is_any(value):
@@ -162,7 +168,7 @@ class BackwardThroughSteps(Ways[int, EquationStep]):
 
 
 def _drawn(cotangents: Sequence[Any]) -> list[Any]:
-    # Random numbers, none of which is 0.
+    # Return random cotangents without any 0.
     drawn = numpy.random.default_rng(0)
     return [None if one is None else jnp.asarray(_away_from_zero(drawn, one.shape), one.dtype) for one in cotangents]
 
@@ -172,7 +178,7 @@ def _away_from_zero(drawn: numpy.random.Generator, shape: Sequence[int]) -> Any:
 
 
 def _is_any(array: Any) -> bool:
-    # Is any number in it not 0?
+    # Does the array contain a number other than 0?
     return bool(numpy.asarray(array).any())
 
 

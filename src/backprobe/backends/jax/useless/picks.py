@@ -1,4 +1,4 @@
-"""Finds numbers that a function of a JAX program uses as log-probabilities although they are not."""
+"""Finds numbers that a function of a JAX program treats as log-probabilities although they are not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from backprobe.record.source import Source
 
 
 def unnormalised(program: RecordedProgram) -> list[Source | None]:
-    """The lines that picked the numbers whose negative sum or mean is the output, if they are not log-probabilities."""
+    """Return the lines that picked numbers whose negative sum or mean is the output, if the numbers are not
+    log-probabilities.
+    """
     found = Picks(program)
     for step in program.live():
         if len(step.made) == 1 and program.is_floating(step.made[0]):
@@ -26,7 +28,7 @@ def unnormalised(program: RecordedProgram) -> list[Source | None]:
 
 
 class Picks(picks.Picks[EquationStep]):
-    """The picks in one function."""
+    """The picked numbers in one function."""
 
     def __init__(self, program: RecordedProgram) -> None:
         super().__init__()
@@ -70,7 +72,8 @@ class Picks(picks.Picks[EquationStep]):
             super()._by_mask(one, numbers)
 
     def _has_weights(self, number: int) -> bool:
-        # Are the scores computed with trained weights? In an attack or a generator, only samples are trained.
+        # Are the scores computed with trained weights? In an adversarial attack or a generator only the samples are
+        # trained.
         program = self.program
         first, pending = program.shape(number)[:1], [number]
         while pending:
@@ -83,7 +86,7 @@ class Picks(picks.Picks[EquationStep]):
         return False
 
     def _narrow(self, at: int) -> int:
-        # An array before it was broadcast.
+        # Return the array that was broadcast to this one, or the array itself.
         step = self.makers.get(at)
         while step is not None and len(step.given) == 1 and self.program.size(step.given[0]) < self.program.size(at):
             at = step.given[0]

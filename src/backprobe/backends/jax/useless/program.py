@@ -1,4 +1,6 @@
-"""Runs a function's equations one by one, with calls, checkpoints and branches replaced by their contents."""
+"""Runs a function's equations one by one. The contents of calls, checkpoints and branches are run as separate
+equations.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
 HOMES = (jnp, jax.nn)
-"""Where JAX's functions live that a program calls."""
+"""The modules that contain the JAX functions that programs call."""
 
 
 @dataclass(frozen=True)
 class CodePlace:
-    """A line of code that made an equation, and the function that contains it."""
+    """A line of code that made an equation, and the name of the function that contains the line."""
 
     file: str
     function: str
@@ -35,14 +37,14 @@ class CodePlace:
 
     @property
     def is_bind(self) -> bool:
-        """Is it the frame that binds a primitive to its operands?"""
+        """Is this the frame that binds a primitive to its operands?"""
         bind = Primitive.bind.__code__
         return (self.file, self.function) == (bind.co_filename, bind.co_name)
 
 
 @dataclass(eq=False)
 class EquationStep:
-    """One equation, and the numbers of the values that it reads and makes."""
+    """One equation, and the numbers of the values that it reads and computes."""
 
     number: int
     equation: Any
@@ -51,7 +53,7 @@ class EquationStep:
 
     @property
     def places(self) -> list[CodePlace]:
-        """The frames in which it was made, the outermost first."""
+        """The places of the frames that made the equation, outermost first."""
         traceback = self.equation.source_info.traceback
         step, found = None if traceback is None else traceback.as_python_traceback(), list[CodePlace]()
         while step is not None:
@@ -62,13 +64,15 @@ class EquationStep:
 
     @property
     def line(self) -> Source | None:
-        """The program's line that made it."""
+        """The program's line that made the equation."""
         users = [one for one in self.places if one.package is None]
         return source_at(users[-1].file, users[-1].line) if users else None
 
     @property
     def operation(self) -> str:
-        """The name under which the program knows it: the JAX function that its line calls, or its own function."""
+        """The name of the operation in the program: the JAX function that the program's line calls, or the program's
+        own function.
+        """
         places = self.places
         users = max((at for at, one in enumerate(places) if one.package is None), default=-1)
         called = [one.function for one in places[users + 1 :]]
@@ -80,7 +84,9 @@ class EquationStep:
 
 @dataclass(eq=False)
 class RecordedProgram:
-    """The steps of one run. ``values`` are those of all variables; ``moving`` says which depend on the inputs."""
+    """The steps of one run. ``values`` has the values of all variables; ``moving`` says which of them depend on the
+    inputs.
+    """
 
     inputs: Sequence[int] = ()
     output: int = -1
@@ -90,7 +96,7 @@ class RecordedProgram:
 
     @classmethod
     def run(cls, closed: ClosedJaxpr, inputs: Sequence[Any]) -> RecordedProgram:
-        """Run a function of one output."""
+        """Run a function with one output."""
         made = cls()
         made.inputs = [made._new(value, True) for value in inputs]
         outputs = made._through(closed.jaxpr, closed.consts, made.inputs)
@@ -108,7 +114,7 @@ class RecordedProgram:
         return int(numpy.prod(self.shape(at), dtype=int))
 
     def live(self) -> list[EquationStep]:
-        """The steps from which the output is computed, in order."""
+        """Return the steps that the output depends on, in order."""
         needed, found = {self.output}, []
         for step in reversed(self.steps):
             if not needed.isdisjoint(step.made):
@@ -136,7 +142,7 @@ class RecordedProgram:
         return [*map(read, jaxpr.outvars)]
 
     def _inside(self, equation: Any, given: list[int]) -> tuple[Any, Sequence[Any], list[int]] | None:
-        # The jaxpr that an equation runs directly, with its constants and operands.
+        # Return the jaxpr that an equation calls, with its constants and operands; None if the equation is no call.
         name, inner = equation.primitive.name, private.inner_jaxprs(equation)
         if name == "cond":
             taken = numpy.clip(int(self.values[given[0]]), 0, len(inner) - 1)

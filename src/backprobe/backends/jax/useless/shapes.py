@@ -1,8 +1,8 @@
-"""Finds operands that broadcasting stretched beyond what the program meant, as [N, 1] - [N] gives [N, N].
+"""Finds accidental broadcasting, such as [N, 1] - [N], which gives [N, N].
 
-JAX's NumPy inserts dimensions by itself to give an operand the rank of another. If the program inserted a dimension of
-size 1 itself, it wants broadcasting. If the dimension came with the value, as from a layer with one output, and all
-elements of the result are then reduced to one number, the broadcasting is an accident.
+JAX's NumPy inserts dimensions by itself to give two operands the same rank. If the program itself inserted a dimension
+of size 1, broadcasting is intended. If the value already had the dimension, for example from a layer with one output,
+and all elements of the result are reduced to one number, the broadcasting is an accident.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ PRIMES = (2, 3, 5, 7, 11, 13, 17)
 
 
 class KnownShape(NamedTuple):
-    """What is known about a value."""
+    """The facts about a value."""
 
-    is_asked: bool = False  # did the program ask for its dimensions of size 1?
-    stretched: tuple[Stretched, ...] = ()  # stretched operations from which it is computed, element by element
+    is_asked: bool = False  # did the program insert the value's dimensions of size 1?
+    stretched: tuple[Stretched, ...] = ()  # broadcast operations from which the value is computed elementwise
 
 
 def stretched(program: RecordedProgram) -> list[Stretched]:
-    """Operations that make the output from more elements than any operand has, and whose result nothing else reads."""
+    """Return the broadcast operations that the output depends on, whose result is larger than any operand and used for
+    nothing else.
+    """
     shapes = _Shapes(program)
     for step in program.live():
         shapes.look(step)
@@ -65,16 +67,16 @@ class _Shapes:
             self.known[made] = KnownShape(asked or bool(new), kept)
 
     def _is_one_number(self, at: int) -> bool:
-        # Is it a single number that was broadcast for this operation?
+        # Is the value a single number that was broadcast for this operation?
         maker = self.made_by.get(at)
         return maker is not None and all(self.program.size(one) == 1 for one in maker.given)
 
     def _is_asked(self, step: EquationStep, given: int, known: KnownShape) -> bool:
-        # For a result of one array: did the program ask for its dimensions of size 1?
+        # For an operation on one array: did the program insert the dimensions of size 1 in the result?
         made = step.made[0]
         before, after = self.program.shape(given), self.program.shape(made)
         if 1 not in after:
-            return self.program.size(made) > self.program.size(given)  # it was expanded
+            return self.program.size(made) > self.program.size(given)  # the operation expanded its operand
         is_same = self.program.size(made) == self.program.size(given)
         is_own = not _is_of_another(step)
         is_inserted = (
@@ -83,7 +85,7 @@ class _Shapes:
         return is_inserted or (known.is_asked and len(after) == len(before))
 
     def _stretched(self, given: Sequence[int], step: EquationStep) -> tuple[Stretched, ...]:
-        # The operation, if it stretches two operands without the program having asked for a dimension.
+        # Return the operation if it broadcasts two operands although the program inserted no dimension.
         program, result = self.program, self.program.shape(step.made[0])
         operands = [one for at in given if program.shape(one := self._before(at, step)) != result]
         shapes = [*dict.fromkeys(map(program.shape, operands))]
@@ -96,7 +98,7 @@ class _Shapes:
         return (found,)
 
     def _before(self, at: int, user: EquationStep) -> int:
-        # The operand before JAX's NumPy gave it the rank or shape of another one for this operation.
+        # Return the operand before JAX's NumPy changed its rank or shape to those of another operand.
         maker = self.made_by.get(at)
         if maker is None or len(maker.made) != 1:
             return at
@@ -107,7 +109,7 @@ class _Shapes:
 
 
 def _is_of_another(step: EquationStep) -> bool:
-    # Is it part of another operation, like a transposition that vmap adds to a product?
+    # Is the step part of another operation, such as a transposition that vmap adds to a product?
     outside = max((at for at, one in enumerate(step.places) if one.package != "jax"), default=-1)
     inside = step.places[outside + 1 :]
     first = next((at for at, one in enumerate(inside) if one.is_bind), 0)
@@ -115,7 +117,7 @@ def _is_of_another(step: EquationStep) -> bool:
 
 
 def _is_promotion(maker: EquationStep, user: EquationStep) -> bool:
-    # Was it made by the same call of a JAX function that then runs the operation itself?
+    # Was the array made by the call of a JAX function that also runs the operation ``user`` itself?
     first, then = maker.places, user.places
     common = 0
     for one, other in zip(first, then, strict=False):
@@ -132,7 +134,7 @@ def _is_promotion(maker: EquationStep, user: EquationStep) -> bool:
 
 
 def _is_elementwise(step: EquationStep, shapes: Sequence[Shape]) -> bool:
-    # Does it take operands of one common shape and return that shape?
+    # Does the operation take operands of one common shape, and return an array of that shape?
     if len(step.made) != 1:
         return False
     dtypes = [getattr(var.aval, "dtype", None) for var in step.equation.invars]
@@ -144,7 +146,7 @@ def _is_elementwise(step: EquationStep, shapes: Sequence[Shape]) -> bool:
 
 
 class _Once:
-    # An equation that equals any other with the same primitive and parameters.
+    # An equation that compares equal to any equation with the same primitive and parameters.
     def __init__(self, equation: Any) -> None:
         self.equation = equation
         self.key = equation.primitive, str(equation.params)

@@ -1,10 +1,10 @@
-"""Follows the operations between one gradient of a function and the next, in a JAX program.
+"""Follows the operations between two gradients of the same function in a JAX program.
 
-There is no optimizer to observe: parameters become new ones by some operations. Each operation is judged by its
-numbers: it adds something, or it keeps the numbers, as a conversion does. If something nonzero was added and the next
-gradient is taken at exactly the same numbers, the addition was below the rounding of the dtype.
+JAX has no optimizer object to observe: operations compute new parameters from old ones. Each operation is classified by
+its numbers: it adds something, or it keeps the numbers, as a conversion does. If something nonzero was added, but the
+next gradient is computed at exactly the same numbers, the addition was below the rounding of the dtype.
 
-A program that also uses new and old numbers together may recover what is lost, as in a compensated sum. Then nothing is
+A program that also combines new and old numbers, as in a compensated sum, may recover the lost part. Then nothing is
 reported.
 """
 
@@ -29,16 +29,16 @@ from backprobe.backends.user_lines import source_at, users_frames
 from backprobe.record.reasons import Note
 
 LONGEST, MOST = 16, 10_000
-"""The most operations between an array and the next one, and the most arrays that are followed."""
+"""The most operations between an array and its next version, and the most arrays that are followed."""
 GROWN = 1.5
-"""Updates count as growing, as in a warm-up, from this factor on."""
+"""An update counts as growing, as in a warm-up, if it is at least this factor larger."""
 
 Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
 class RanOperation:
-    """An operation that ran on the followed array and others, and the line that called it."""
+    """An operation that ran on the followed array and other operands, and the line that called it."""
 
     primitive: Any
     params: Mapping[str, Any]
@@ -48,14 +48,14 @@ class RanOperation:
     place: Place | None
 
     def on(self, array: Any) -> Any:
-        """Its result with another array in place of the followed one."""
+        """Return the result of the operation if ``array`` replaces the followed array."""
         given = [array if place == self.at else one for place, one in enumerate(self.given)]
         return private.run(self.primitive, given, self.params)
 
 
 @dataclass(frozen=True)
 class Followed:
-    """An array at which the program differentiated a function, and what has become of it."""
+    """An array at which the program differentiated a function, and the operations that ran on it since."""
 
     origin: Any
     held: Any
@@ -64,22 +64,24 @@ class Followed:
 
 @dataclass(frozen=True)
 class SmallUpdate(SampledStep):
-    """A step from one gradient of a function to the next. ``rate`` is the update's size relative to the gradient."""
+    """The update between two successive gradients of a function. ``rate`` is the update's size relative to the
+    gradient.
+    """
 
     size: float = 0.0  # of the update
-    names: tuple[str, ...] = ()  # of the arrays to which it was added
+    names: tuple[str, ...] = ()  # of the updated arrays
 
 
 class Function:
-    """A function that is differentiated repeatedly, so that it has steps like an optimizer."""
+    """A function that is differentiated repeatedly. Like an optimizer, it has steps."""
 
     def __init__(self) -> None:
-        self.arrays: Mapping[str, Any] = {}  # where it was differentiated, by name
+        self.arrays: Mapping[str, Any] = {}  # the arguments of the last gradient, by name
         self.gradients: Mapping[str, Any] = {}
 
 
 class JaxSteps(SampledSteps):
-    """The steps from one gradient to the next, for each function."""
+    """The updates between successive gradients, for each function."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,12 +91,12 @@ class JaxSteps(SampledSteps):
         self.is_off = False
 
     def listening(self) -> AbstractContextManager[None]:
-        """Inside this context, operations outside of transformations are followed."""
+        """Inside this context, operations outside of transformations are observed."""
         return private.hearing_evaluations(self._ran)
 
     @contextmanager
     def resting(self) -> Iterator[None]:
-        """What runs inside this context is not a step of the program."""
+        """Operations inside this context are not steps of the program, and are ignored."""
         was, self.is_off = self.is_off, True
         try:
             yield
@@ -124,8 +126,8 @@ class JaxSteps(SampledSteps):
         return known if known is not None and known.held is array else None
 
     def gradient(self, function: Any, arrays: Mapping[str, Any], gradients: Mapping[str, Any]) -> None:
-        """The program has differentiated a function at these arrays. After the first error nothing is followed any
-        more.
+        """Called when the program has differentiated a function at these arrays. After the first error, nothing is
+        followed any more.
         """
         try:
             with self.resting():
@@ -147,8 +149,8 @@ class JaxSteps(SampledSteps):
         self.known |= {id(array): Followed(array, array) for array in one.arrays.values()}
 
     def _update(self, one: Function, arrays: Mapping[str, Any]) -> SmallUpdate | None:
-        # The update between the arrays of the last gradient and these; None if it is unknown or there was no last
-        # gradient.
+        # Return the update from the arrays of the previous gradient to these arrays; None if it is unknown or there was
+        # no previous gradient.
         pairs = {name: (old, arrays[name]) for name, old in one.arrays.items() if name in arrays}
         pairs = {
             name: (old, new)
@@ -182,7 +184,7 @@ class JaxSteps(SampledSteps):
         live: Mapping[str, Any],
         moved: Mapping[str, Any],
     ) -> SmallUpdate | None:
-        # A step that changes almost nothing, if anything was added at all.
+        # Return the update if something was added but almost no numbers changed.
         there = {name: live[name] & (_sample(more) != 0) for name, (more, _) in added.items()}
         names = [name for name, each in there.items() if each.any()]
         if not names:
@@ -207,19 +209,19 @@ class JaxSteps(SampledSteps):
         return bool(last.rate > GROWN * first.rate or last.size > GROWN * first.size)
 
     def is_open(self, function: Any) -> bool:
-        """Has a function had a single step so far, and did that have no effect?"""
+        """Has the function had exactly one step so far, and did that step have no effect?"""
         steps = self.steps.get(self.functions.get(function), ())
         return len(steps) == 1 and steps[0].has_no_effect
 
     def notes_on(self, function: Any) -> list[Note]:
-        """The note on the steps of a function."""
+        """Return the note on the steps of a function without effect, if there is one."""
         own = self.functions.get(function)
         found = [step for one, step in self.without_effect() if one is own and isinstance(step, SmallUpdate)]
         return [update_without_effect(step.names, step.dtype, step.share, step.at) for step in found]
 
 
 def _compared(given: Sequence[Followed]) -> Iterator[int]:
-    # Ids of arrays whose old and new versions, with almost equal numbers, are inputs of the same operation.
+    # Yield the ids of arrays whose old and new versions, with almost equal numbers, are inputs of the same operation.
     for one, other in combinations(given, 2):
         is_of_one = one.origin is other.origin and one.held is not other.held
         if is_of_one and all(_is_left(each.origin, each.held) for each in (one, other)):
@@ -227,7 +229,8 @@ def _compared(given: Sequence[Followed]) -> Iterator[int]:
 
 
 def _added(known: Followed) -> tuple[Any, Place | None] | None:
-    # What was added to an array, and the first line that did so; None if anything else was done with it.
+    # Return the sum of what was added to an array, and the first line that added something. Return None if any other
+    # operation changed the array.
     total, place = numpy.zeros(known.origin.shape), None
     for ran in known.ran:
         before = ran.given[ran.at]
@@ -245,7 +248,7 @@ def _added(known: Followed) -> tuple[Any, Place | None] | None:
 
 
 def _is_twice(one: Any, other: Any) -> bool:
-    # Is one result twice the other? For an operation that adds a number, twice the number gives twice the change.
+    # Is one result twice the other? If an operation adds a number, twice the number gives twice the change.
     return bool((abs(one - 2 * other) <= 0.05 * abs(other)).mean() >= 1 - LEAST)
 
 
@@ -269,7 +272,7 @@ def _wide(array: Any) -> Any:
 
 
 def _sample(array: Any) -> Any:
-    # Some of the elements, spread over the whole array.
+    # Return some of the elements, spread over the whole array.
     return numpy.asarray(array).reshape(-1)[spread(array.size)]
 
 

@@ -21,13 +21,13 @@ from backprobe.record.reasons import Note
 
 
 class TensorflowUselessGradients(UselessGradients):
-    """TensorFlow's ``UselessGradients``."""
+    """Finds useless gradients in the iterations of a TensorFlow program."""
 
     def __init__(self) -> None:
         self.operations, self.passes, self.steps = Operations(), Passes(), TensorflowSteps()
 
     def listen(self) -> None:
-        """Nothing to do: each block reports what runs in it, see ``observing``."""
+        """Do nothing, because each block reports its operations: see ``observing``."""
 
     def stop(self) -> None:
         self.operations, self.passes, self.steps = Operations(), Passes(), TensorflowSteps()
@@ -38,7 +38,7 @@ class TensorflowUselessGradients(UselessGradients):
 
     @contextmanager
     def observing(self, log: OperationLog) -> Iterator[None]:
-        """Inside this context an iteration runs and is logged."""
+        """Inside this context one iteration runs, and its operations are logged."""
         self.operations.begin(log, self.passes.suspicious())
         with self.operations.listening():
             yield
@@ -53,7 +53,9 @@ class TensorflowUselessGradients(UselessGradients):
             self.operations.is_backward = was
 
     def gave(self, targets: Sequence[tuple[Any, Any]], sources: Any, gradients: Any) -> None:
-        """A tape of the program returned gradients of these targets, each paired with its initial gradient."""
+        """Called when a tape of the program has returned gradients of these targets, each paired with its initial
+        gradient.
+        """
         operations = self.operations
         with operations.looking():
             begun = {identity(one): tf.ones_like(one) if seed is None else seed for one, seed in targets}
@@ -61,7 +63,9 @@ class TensorflowUselessGradients(UselessGradients):
             self.passes.gave(begun, [(one, by) for one, by in pairs if is_tensor(one)], operations)
 
     def updating(self, pairs: Sequence[tuple[Any, Any]], optimizer: Any, rate: Any, update: Callable[[], Any]) -> Any:
-        """An optimizer updates Variables with these gradients."""
+        """Run ``update``, in which an optimizer updates Variables with these gradients, and record whether the
+        Variables change.
+        """
         sampled = []
         with self.operations.looking():
             sampled = self.steps.before([(one, by) for one, by in pairs if is_eager(by)])
@@ -75,12 +79,12 @@ class TensorflowUselessGradients(UselessGradients):
         return updated
 
     def found(self, label: Callable[[Any], str]) -> Sequence[Note]:
-        """The iteration is over: return what was found. ``label`` names a Variable."""
+        """Return the notes on the iteration, which has ended. ``label`` returns the name of a Variable."""
         loss = self.operations.log.before(self.passes.targets)
         return [*self._of_operations(loss), *self._of_parameters(label), *self.steps.notes()]
 
     def _of_operations(self, loss: Collection[int]) -> Iterator[Note]:
-        # Notes on operations from which the loss was computed, at most one for each line, because of loops.
+        # Yield notes on operations that the loss depends on, at most one for each line, because a loop repeats them.
         seen, said = self.operations, set[tuple[str, Spot | None]]()
 
         def is_new(number: int, code: str, place: Spot | None) -> bool:

@@ -17,7 +17,7 @@ from backprobe.record.reasons import Note
 
 
 def of_call(call: RepeatedCall) -> Sequence[Note]:
-    """What is found in one call. The Variables are those that it reads."""
+    """Return the useless gradients of one call. Those of the Variables that the call reads are included."""
     observer, tensors, undo = TensorflowUselessGradients(), list[Any](), list[Callable[[], None]]()
 
     def own(tensor: Any) -> Any:
@@ -27,7 +27,7 @@ def of_call(call: RepeatedCall) -> Sequence[Note]:
     try:
         given = lift(call.arguments(), call.wrt, undo, own)
         found = _found(observer, call, given, tensors)
-        if observer.passes.suspicious():  # these are examined in a second run
+        if observer.passes.suspicious():  # these Variables are examined in a second run
             found = _found(observer, call, given, tensors)
     finally:
         for put_back in reversed(undo):
@@ -38,7 +38,7 @@ def of_call(call: RepeatedCall) -> Sequence[Note]:
 def _found(
     observer: TensorflowUselessGradients, call: RepeatedCall, given: Mapping[str, Any], tensors: Sequence[Any]
 ) -> Sequence[Note]:
-    # What is found if the call runs with these tensors in place of its floating-point arguments.
+    # Return the notes of one run, in which these tensors replace the floating-point arguments.
     tape = TensorflowTape(Options())
     held = [(f"{name}{path}", leaf) for name, value in given.items() for path, leaf in leaves(value)]
     names = {identity(leaf): name for name, leaf in held if is_tensor(leaf)}

@@ -18,25 +18,25 @@ from backprobe.backends.tensorflow.useless.spots import Spot, spot
 from backprobe.backends.useless.distributions import EXACT, MOST, axes, near_of
 
 OUTSIDE = 0.25
-"""Clipped numbers are not probabilities if more than this share of them lies outside [0, 1]."""
+"""Clipped numbers do not count as probabilities if more than this share of them lies outside [0, 1]."""
 RECENT = 32
-"""The most clipped values that are remembered."""
+"""The number of clipped values that are remembered."""
 
 
 class Distributions:
-    """The distributions of one iteration. Tensors are identified by numbers."""
+    """The distributions of one iteration. Tensors are identified by their numbers in the log."""
 
     def __init__(self, is_computed: Callable[[int], bool], is_undone: Callable[[str], bool]) -> None:
         self.is_computed = is_computed  # is a tensor differentiated, and not the value of a Variable?
         self.is_undone = is_undone  # would the running loss drop such an operation in compiled code?
-        self.twice: dict[int, tuple[str, Spot | None]] = {}  # softmax applied to a distribution
+        self.twice: dict[int, tuple[str, Spot | None]] = {}  # by result: softmax applied to a distribution
         self.outside: dict[int, tuple[float, Spot | None]] = {}  # the share of numbers outside [0, 1]
         self.again: set[int] = set()  # distributions to which softmax is applied
-        self.kinds: dict[int, str] = {}  # by tensor: the kind of operation that made it from one other tensor
+        self.kinds: dict[int, str] = {}  # by tensor: the kind of operation that computed it from one other tensor
         self.clipped: deque[tuple[int, Operation]] = deque(maxlen=RECENT)
 
     def look(self, one: Operation, numbers: Sequence[int]) -> None:
-        """An operation has run on the input tensors with these ``numbers``."""
+        """Called when an operation has run. ``numbers`` are the numbers of its input tensors in the log."""
         if not one.inputs or not is_float(one.inputs[0]) or not is_float(one.outputs[0]):
             return
         given, made = one.inputs[0], one.outputs[0]
@@ -57,8 +57,8 @@ class Distributions:
             self.clipped.append((identity_of(made), one))
 
     def _is_run(self, number: int) -> bool:
-        # Is softmax really applied to the distribution? In compiled code, a Keras loss drops a softmax that made its
-        # input, but it drops only one.
+        # Is softmax really applied to the distribution? In compiled code a Keras loss drops the softmax that made its
+        # input, but it drops only one softmax.
         return number in self.again or number not in self.kinds or not self.is_undone(self.kinds[number])
 
     def _look_at_logarithm(self, one: Operation, number: int) -> None:
@@ -78,7 +78,7 @@ class Distributions:
 
 
 def _clipped_from(number: int, made_by: dict[int, Operation]) -> Iterator[tuple[Any, list[float]]]:
-    # The tensors from which a tensor may have been clipped, each with the bounds used so far.
+    # Yield the tensors from which a tensor may have been clipped, each with the bounds found up to there.
     bounds: list[float] = []
     while number in made_by:
         one = made_by[number]
@@ -93,7 +93,7 @@ def _is_near(one: Any, other: Any, far: float) -> bool:
 
 
 def _axes(tensor: Any) -> list[int]:
-    # The dimensions along which the tensor is a distribution.
+    # Return the dimensions along which the tensor is a distribution.
     if tensor.dtype.is_complex or not 1 < tensor.shape.num_elements() <= MOST:
         return []
     numbers = tensor.numpy()
@@ -106,7 +106,8 @@ def _softmax(x: Any, axis: int) -> Any:
 
 
 def _softmax_of_distribution(given: Any, made: Any) -> str:
-    # "softmax" or "log-softmax", if one was applied along a dimension along which the input is a distribution.
+    # Return "softmax" or "log-softmax" if this function was applied along a dimension along which the input is a
+    # distribution.
     for axis in _axes(given):
         wanted, y, far = _softmax(wide(given), axis), wide(made), 10 * near(given)
         for name, each in (("softmax", wanted), ("log-softmax", numpy.log(wanted))):
@@ -116,7 +117,7 @@ def _softmax_of_distribution(given: Any, made: Any) -> str:
 
 
 def _is_cross_entropy(given: Any, labels: Any, gradient: Any) -> bool:
-    # Is this the gradient of a cross-entropy that applies softmax to an input that is already a distribution?
+    # Is ``gradient`` that of a cross-entropy that applies softmax to an input that is already a distribution?
     last = len(shape_of(given)) - 1
     if last not in _axes(given):
         return False

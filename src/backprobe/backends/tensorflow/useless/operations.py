@@ -1,4 +1,4 @@
-"""The operations of a program as TensorFlow reports them, one iteration after another."""
+"""Observes the operations that TensorFlow reports, in one iteration of the program after another."""
 
 from __future__ import annotations
 
@@ -28,15 +28,17 @@ from backprobe.source.user_code import package
 MOST = 20_000
 """The most operations that are kept for one iteration."""
 SMALL, SMALL_ELEMENTS = 2_000, 5_000_000
-"""A small program has at most so many operations, and elements in their results. Examining it again is cheap."""
+"""The limits of a small program: the number of operations, and of elements in their results. It is cheap to examine
+again.
+"""
 HOMES = ("tensorflow", "backprobe")
-"""The packages whose frames may lie between the program's line and an operation that the line runs."""
+"""The packages whose frames may lie between the program's line and the operation that the line runs."""
 UNDONE = "Softmax"
 """The operation that Keras leaves out of a graph if its result is passed to a loss."""
 
 
 class Operations:
-    """Looks at each operation after it has run, and changes nothing."""
+    """Examines each operation after it has run, without changing anything."""
 
     def __init__(self) -> None:
         self.elementwise = Elementwise()
@@ -44,9 +46,10 @@ class Operations:
         self.begin(OperationLog(), ())
 
     def begin(self, log: OperationLog, suspicious: Collection[int] | None) -> None:
-        """An iteration begins. Operations that depend on ``suspicious`` Variables are kept.
+        """Begin an iteration. Operations that depend on ``suspicious`` Variables are kept.
 
-        In the first iteration these are not known (None). Then all operations are kept if the program is small.
+        In the first iteration the suspicious Variables are not known (None). Then all operations are kept if the
+        program is small.
         """
         self.log = log
         self.shapes = Shapes(self.elementwise, self._is_held)
@@ -56,7 +59,7 @@ class Operations:
         self.suspicious, self.leading = frozenset(suspicious or ()), set(suspicious or ())
         self.recorded: list[RecordedOperation] = []
         self.dropped: dict[int, Instruction] = {}  # by the number of a result: the instruction that discards it
-        self.trained: set[int] = set()  # differentiated tensors that are computed from followed Variables
+        self.trained: set[int] = set()  # differentiated tensors that are computed from watched Variables
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -66,8 +69,8 @@ class Operations:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Code that runs inside this context is not part of the program. Its first error is suppressed, and ends all
-        observation.
+        """Code inside this context is not part of the program and is not observed. The first error is suppressed, and
+        ends all observation.
         """
         try:
             with self.log.muted(), private.all_stopped():
@@ -102,8 +105,8 @@ class Operations:
                 self.picks.look(one, numbers)
 
     def _look_at_use(self, one: Operation, numbers: Sequence[int]) -> None:
-        # Note the instruction if the program discards the result at once. Another operation of the same call may still
-        # use the result.
+        # Store the instruction if the program discards the result immediately. It is removed again if another operation
+        # of the same call uses the result.
         if len(one.outputs) != 1 or identity_of(one.outputs[0]) not in self.trained:
             return
         running = ((frame.f_code, frame.f_lasti) for frame in callers(sys._getframe()))
@@ -112,7 +115,7 @@ class Operations:
             self.dropped[identity_of(one.outputs[0])] = at
 
     def _is_one_given(self, one: Operation) -> bool:
-        # Does the operation run for its side effect, like a check that returns its input?
+        # Does the operation run for its side effect, such as a check that returns its input?
         if private.is_stateful(one.kind) or any(dtype_number(given) == RESOURCE for given in one.inputs):
             return True
         made = one.outputs[0]
@@ -147,8 +150,8 @@ class Operations:
         return bool(given) and all(one in self.log.variables for one in given)
 
     def _is_computed(self, number: int) -> bool:
-        # Is the tensor computed from Variables, and not the value of one? A Variable may start as a distribution, with
-        # all elements 1/N.
+        # Is the tensor computed from Variables, without being the value of one? A Variable may by chance start as a
+        # distribution, with all elements 1/N.
         return number in self.trained and not self._is_held(number)
 
     def is_trained(self, tensor: Any) -> bool:
@@ -157,7 +160,7 @@ class Operations:
 
 
 def _is_undone(kind: str) -> bool:
-    # Is a Keras loss running that would drop this operation in compiled code? In eager mode it does not.
+    # Is a Keras loss running that would drop this operation in compiled code? In eager mode it keeps the operation.
     outside = (package(one.f_code.co_filename) for one in callers(sys._getframe()))
     by = next((one for one in outside if one not in ("backprobe", "tensorflow")), None)
     if kind != UNDONE or by != "keras":

@@ -1,4 +1,4 @@
-"""Facts about kinds of operations, found by running one again on other numbers."""
+"""Properties of operations, found by running them again on other numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backprobe.backends.useless.distributions import MOST
 
 
 class Operation(NamedTuple):
-    """An operation that has run."""
+    """An operation that has run: its kind, inputs, attributes and outputs."""
 
     kind: str
     inputs: Sequence[Any]
@@ -28,20 +28,20 @@ class Operation(NamedTuple):
 
     @property
     def floats(self) -> list[Any]:
-        """Its inputs that can be differentiated."""
+        """The inputs that can be differentiated."""
         return [one for one in self.inputs if is_float(one)]
 
     def keeps_dimensions(self) -> bool:
-        """Was it asked to keep the dimensions that it reduces?"""
+        """Does the operation have the option to keep the dimensions that it reduces?"""
         attrs = self.attrs or ()
         return any(name == "keep_dims" and bool(value) for name, value in zip(attrs[::2], attrs[1::2], strict=True))
 
     def is_reduction(self) -> bool:
-        """Does it reduce a single input along dimensions?"""
+        """Does the operation reduce a single input along dimensions?"""
         return "keep_dims" in (self.attrs or ())[::2] and len(self.floats) == 1
 
     def is_constant(self) -> bool:
-        """Does it return the same for any other numbers, like softmax of single elements?"""
+        """Does the operation return the same result for any numbers, such as softmax of single elements?"""
         if (
             private.is_stateful(self.kind)
             or len(self.outputs) != 1
@@ -67,16 +67,18 @@ def is_float(tensor: Any) -> bool:
 
 
 class Elementwise:
-    """Whether an operation computes each element of its result from one element of each input, by kind of operation.
+    """Decides whether operations of a kind compute each element of the result from one element of each input.
 
-    The operation runs on numbers of ours, and then on the same numbers in another order and in one dimension.
+    The operation is run on random numbers, and once more on the same numbers, flattened and in reverse order.
     """
 
     def __init__(self) -> None:
         self.known: dict[str, bool] = {}
 
     def __call__(self, one: Operation) -> bool:
-        """Never raises. Operations with state, such as random generators, are not run."""
+        """Return whether the operation is elementwise. Never raises. Operations with state, such as random generators,
+        are not run.
+        """
         known = self.known.get(one.kind)
         if known is None:
             known = self.known[one.kind] = self._is(one)
@@ -106,7 +108,8 @@ class Elementwise:
 
 
 def _flat(numbers: Any, shape: Sequence[int]) -> Any:
-    # The elements of an input as they meet those of the result, in reverse order; None if it has another shape.
+    # Return the elements of an input in the order of the flattened and reversed result; None if its shape cannot be
+    # broadcast.
     try:
         return numpy.broadcast_to(numbers, shape).reshape(-1)[::-1]
     except ValueError:
@@ -118,6 +121,6 @@ def near(tensor: Any) -> float:
 
 
 def wide(tensor: Any) -> Any:
-    """The tensor's numbers in double precision."""
+    """Return the tensor's numbers in double precision."""
     numbers = tensor.numpy()
     return numbers if numpy.iscomplexobj(numbers) else numbers.astype(numpy.float64)

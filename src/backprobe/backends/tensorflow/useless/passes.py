@@ -1,7 +1,8 @@
-"""The gradients that arrive at each Variable, iteration after iteration, and where they come to nothing.
+"""The gradients that arrive at each Variable in each iteration, and the places where gradients vanish.
 
-If a Variable's gradient was exactly 0 or far smaller than the others, what is computed from it in the next iteration is
-recorded and differentiated again. In the first iteration this is done for all Variables if the program is small.
+If a Variable's gradient was exactly 0 or far smaller than the others, the operations that depend on the Variable are
+recorded in the next iteration and differentiated again. In the first iteration this is done for all Variables if the
+program is small.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from backprobe.backends.useless import End
 from backprobe.backends.useless.leaves import Leaves
 
 SMALL = 1e-5
-"""A gradient whose largest number is at most this is examined further."""
+"""If the largest number of a gradient is at most this, the gradient is examined further."""
 
 
 class Passes:
-    """The passes of all iterations, and the Variables that they reached, by number."""
+    """The backward passes of all iterations, and the Variables that they reached, by number."""
 
     def __init__(self) -> None:
         self.leaves: Leaves[int] = Leaves(SMALL)
-        self.endings: dict[int, list[set[End]]] = defaultdict(list)  # for each pass of this iteration
+        self.endings: dict[int, list[set[End]]] = defaultdict(list)  # one set for each pass of this iteration
         self.targets: set[int] = set()  # the targets of this iteration
 
     @property
@@ -36,13 +37,15 @@ class Passes:
         return self.leaves.iterations
 
     def suspicious(self) -> list[int] | None:
-        """The Variables that are examined further in this iteration, by number; None means all, in the first one."""
+        """The Variables that are examined further in this iteration, by number. None means all, in the first
+        iteration.
+        """
         if not self.iterations:
             return None
         return [number for number, known in self.leaves.known.items() if known.is_suspicious]
 
     def gave(self, targets: Mapping[int, Any], came: Sequence[tuple[Any, Any]], operations: Operations) -> None:
-        """A tape has returned gradients of these targets, given by number with their initial gradients."""
+        """Called when a tape has returned gradients of these targets, given by number with their initial gradients."""
         self.targets.update(targets)
         given = {}
         for source, gradient in came:
@@ -62,7 +65,9 @@ class Passes:
             self.endings.update({number: [set()] for number in wanted})
 
     def found(self) -> dict[int, set[End]]:
-        """The iteration is over. For each Variable, by number: where its gradients came to nothing in every pass."""
+        """End the iteration. Return, by the number of each Variable, the places where its gradients vanished in every
+        pass.
+        """
         came = self.leaves.reached()
         found = {number: each[0].union(*each) for number, each in self.endings.items() if all(each)}
         self.leaves.end_iteration()
@@ -72,7 +77,7 @@ class Passes:
 
 
 def _largest(gradient: Any) -> float:
-    # The largest magnitude in a gradient: 0 if it is 0 everywhere or empty.
+    # Return the largest magnitude in a gradient; 0 if the gradient is empty.
     held = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
     if not is_eager(held):
         return float("inf")

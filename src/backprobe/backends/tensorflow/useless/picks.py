@@ -1,4 +1,4 @@
-"""Finds numbers that a TensorFlow program uses as log-probabilities although they are not."""
+"""Finds numbers that a TensorFlow program treats as log-probabilities although they are not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backprobe.backends.useless.shapes import Shape
 
 
 class Picks(picks.Picks[Operation]):
-    """The picks of one iteration."""
+    """The picked numbers of one iteration."""
 
     def __init__(self, is_trained: Callable[[int], bool]) -> None:
         super().__init__()

@@ -1,8 +1,9 @@
-"""The backward path of gradients that come to nothing: exactly 0 after one operation, or cancelled.
+"""Goes backward through recorded operations to find where a gradient vanishes: exactly 0 after one operation, or
+cancelled.
 
-The operations between a loss and some Variables are differentiated again, one after another, by the same functions that
-a gradient tape calls. This shows what each operation receives, what it passes on to each input, and what it would pass
-on if it received other numbers.
+The operations between a loss and some Variables are differentiated again, one after another, by the functions that a
+gradient tape calls. This shows what each operation receives, what it passes to each input, and what it would pass on if
+it received other numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from backprobe.backends.useless.ways import BY_CHANCE, FAINT, Sum, Ways, is_roun
 
 @dataclass(frozen=True, eq=False)
 class RecordedOperation:
-    """An operation on the path from a Variable: the operation, the numbers of its inputs, its line, and its own
+    """An operation that depends on a Variable: the operation, the numbers of its inputs, its line, and its custom
     gradient function, if it has one.
     """
 
@@ -39,7 +40,9 @@ class RecordedOperation:
     own_gradient: Callable[..., Any] | None = None
 
     def gradients(self, given: Sequence[Any], inputs: Sequence[Any] | None = None) -> list[Any]:
-        """The gradients of its inputs (or of ``inputs`` in their place), given the gradients of its outputs."""
+        """Return the gradients of the inputs, given the gradients of the outputs. ``inputs`` replaces the recorded
+        inputs.
+        """
         if self.own_gradient is not None:
             found = self.own_gradient(*given)
         else:
@@ -52,18 +55,18 @@ class RecordedOperation:
 
 @dataclass
 class SeenByBackward:
-    """What an operation received and passed on during backward."""
+    """The gradients that an operation received during backward, and what it passed on."""
 
     given: Sequence[Any] = ()
-    came: bool = False  # was anything that it received not 0?
-    gave: dict[int, bool] = field(default_factory=dict)  # by the place of an input: is it exactly 0, or only rounding?
-    # places where it is only rounding, because the operation removes just what arrived
+    came: bool = False  # has the operation received a gradient other than 0?
+    gave: dict[int, bool] = field(default_factory=dict)  # by input: is the gradient 0, or only rounding error?
+    # places where only rounding errors remain, because the operation removes exactly the gradient that arrived
     hidden: set[int] = field(default_factory=set)
 
 
 class OperationReplay(Ways[int, RecordedOperation]):
-    """One pass over the recorded operations, which are in the order in which they ran. It leads from targets with their
-    gradients to Variables, all by number.
+    """One backward pass over the recorded operations, given in the order in which they ran. It leads from targets,
+    given with their gradients, to Variables. Both are identified by number.
     """
 
     def __init__(
@@ -105,8 +108,11 @@ class OperationReplay(Ways[int, RecordedOperation]):
                 self._add(number, gradient, one, counts=not is_nothing)
 
     def _takes_away(self, one: RecordedOperation, at: int, gradient: Any) -> bool:
-        # Does it pass on only rounding, although it would pass on other numbers of the same size? Then it removes just
-        # these. Or does it pass on only rounding for any numbers? A softmax of single elements does on some processors.
+        # Does the operation pass on only rounding?
+        #
+        # It does if it would pass on other numbers of the same size, because then it removes exactly these numbers. It
+        # also does if it passes on only rounding for any numbers, as a softmax of single elements does on some
+        # processors.
         given = [*filter(_is_gradient, self.seen[one].given)]
         size, largest = math.hypot(*map(_norm, given)), max(each.shape.num_elements() for each in given)
         if one.own_gradient is not None or gradient.shape.num_elements() < largest or _norm(gradient) > FAINT * size:
@@ -131,7 +137,7 @@ class OperationReplay(Ways[int, RecordedOperation]):
         self.gradients[number] = self.sums[number].total
 
     def endings(self, leaf: int) -> set[End]:
-        """Where the gradient comes to nothing on each path to a Variable; empty if some of it arrives."""
+        """Return the places where the gradient vanishes on each path to a Variable; empty if part of it arrives."""
         return set() if leaf in self.arriving else self.ends(leaf, self.giving)
 
     @cached_property
@@ -141,7 +147,7 @@ class OperationReplay(Ways[int, RecordedOperation]):
 
     @cached_property
     def giving(self) -> dict[int, list[tuple[RecordedOperation, int]]]:
-        """The operations that passed something back to each value, with the place of that input."""
+        """By value: the operations that passed something to the value in backward, with the place of that input."""
         return self.users(self.seen)
 
     @cached_property
@@ -170,13 +176,13 @@ class OperationReplay(Ways[int, RecordedOperation]):
         return End(CANCELS, _named(self.makers[value]), self.order[last], last.place)
 
     def _is_read(self, number: int) -> bool:
-        # Is it the value of a Variable?
+        # Is the tensor the value of a Variable?
         return all(each in self.leaves or each not in self.makers for each in self.makers[number].numbers) and any(
             each in self.leaves for each in self.makers[number].numbers
         )
 
     def why(self, step: RecordedOperation, at: int) -> str:
-        """The reason is found by asking the operation again with other numbers."""
+        """Find the reason by running the operation's gradient again with other numbers."""
         one = step
         if one.own_gradient is not None:
             return BY_CHANCE
@@ -209,7 +215,7 @@ def _is_gradient(given: Any) -> bool:
 
 
 def _drawn_like(gradient: Any, drawn: numpy.random.Generator, is_signed: bool = False) -> Any:
-    # Random numbers: an operation that passes some of them on is not flat.
+    # Return random numbers. An operation that passes some of them on is not flat.
     if not _is_gradient(gradient):
         return gradient
     numbers = drawn.normal(size=gradient.shape) if is_signed else drawn.uniform(0.5, 1.5, gradient.shape)
@@ -217,7 +223,7 @@ def _drawn_like(gradient: Any, drawn: numpy.random.Generator, is_signed: bool = 
 
 
 def _named(one: RecordedOperation) -> str:
-    # The name of an operation as a program may write it.
+    # Return the name of an operation as a program may write it.
     name = one.operation.kind.removesuffix("V2").removesuffix("V3")
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
@@ -229,7 +235,7 @@ def _dense(gradient: Any) -> Any:
 def _norm(gradient: Any) -> float:
     numbers = gradient.numpy().reshape(-1)
     if numbers.dtype != numpy.float32 or not (size := float(numpy.linalg.norm(numbers))):
-        # squares of tiny numbers would be 0 in single precision
+        # in single precision the squares of tiny numbers would be 0
         size = float(numpy.linalg.norm(numbers.astype(numpy.float64)))
     return size
 
@@ -239,5 +245,5 @@ def _rounding(tensor: Any) -> float:
 
 
 def unit(dtype: Any) -> float:
-    """The rounding unit of a dtype."""
+    """Return the rounding unit of a dtype."""
     return float(ml_dtypes.finfo(dtype.as_numpy_dtype).eps)

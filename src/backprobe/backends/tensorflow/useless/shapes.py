@@ -1,8 +1,8 @@
-"""Finds operands that broadcasting stretched beyond what the program meant, as [N] - [N, 1] gives [N, N].
+"""Finds accidental broadcasting, such as [N] - [N, 1], which gives [N, N].
 
-If the program inserted or kept a dimension of size 1 itself, it wants broadcasting. If the dimension came with the
-value, as from a layer with one output, and all elements of the result are then reduced to one number, the broadcasting
-is an accident: each element was meant to meet only one other.
+If the program itself inserted or kept a dimension of size 1, broadcasting is intended. If the value already had the
+dimension, for example from a layer with one output, and all elements of the result are reduced to one number, the
+broadcasting is an accident: each element was meant to be combined with only one other element.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from backprobe.backends.useless.shapes import Shape, Stretched, meet_elsewhere
 
 
 class StretchedPart(Enum):
-    """How much of a stretched result is left in a value that is computed from it."""
+    """The part of a broadcast result that is left in a value computed from it."""
 
-    ALL = 1  # one element for each of its elements
+    ALL = 1  # one element for each element of the result
     REDUCED = 2  # reduced along a dimension
 
 
@@ -29,13 +29,13 @@ class Shapes:
 
     def __init__(self, elementwise: Elementwise, is_held: Callable[[int], bool]) -> None:
         self.elementwise = elementwise
-        self.is_held = is_held  # is it the value of a Variable?
+        self.is_held = is_held  # is the tensor the value of a Variable?
         self.asked: set[int] = set()
         self.parts: dict[int, dict[Stretched, StretchedPart]] = {}
         self.found: list[Stretched] = []
 
     def look(self, one: Operation, numbers: Sequence[int]) -> None:
-        """An operation has run on inputs with these numbers."""
+        """Called when an operation has run on inputs with these numbers."""
         made = one.outputs[0]
         shape, number = shape_of(made), identity_of(made)
         if self.parts and not self.parts.keys().isdisjoint(numbers):
@@ -46,7 +46,8 @@ class Shapes:
             self._stretch(one, numbers, shape, number)
 
     def _is_asked(self, one: Operation, numbers: Sequence[int], shape: Shape) -> bool:
-        # Are dimensions of size 1 inserted, kept or moved here, or in an input that is used element by element?
+        # Does this operation insert, keep or move dimensions of size 1, or was that done to an input that is used
+        # element by element?
         given, is_first = shape_of(one.inputs[0]) if one.inputs else (), len(one.floats) < 2
         if (
             is_first
@@ -72,7 +73,7 @@ class Shapes:
             self.parts[number] = {found: StretchedPart.ALL}
 
     def _follow(self, one: Operation, numbers: Sequence[int], number: int, shape: Shape) -> None:
-        # Follow what is computed from stretched results.
+        # Update the state of broadcast results that this operation's inputs are computed from.
         for each in {each for known in numbers for each in self.parts.get(known, ())}:
             parts = {self.parts[known][each] for known in numbers if each in self.parts.get(known, ())}
             beside = [
@@ -92,7 +93,8 @@ class Shapes:
     def _part(
         self, one: Operation, parts: Collection[StretchedPart], shape: Shape, found: Stretched, beside: Sequence[int]
     ) -> StretchedPart | None:
-        # How much of a stretched result is left in an operation's result; None if it is no longer element by element.
+        # Return the part of a broadcast result that is left in the operation's result; None if the two no longer
+        # correspond element by element.
         if len(parts) > 1:
             return None
         (part,), largest = parts, max(beside, default=1)

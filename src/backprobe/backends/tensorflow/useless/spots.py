@@ -16,7 +16,7 @@ NO_PART = ("", "")
 
 
 class Spot(NamedTuple):
-    """A line, and the part that runs an operation there: a layer's path and class, or a loss's name."""
+    """The line of an operation, and the part that runs it there: a layer's path and class, or a loss's name."""
 
     place: Place
     part: tuple[str, str]
@@ -29,8 +29,8 @@ class Spot(NamedTuple):
 
 
 def spot() -> Spot | None:
-    """The spot of the operation that is running."""
-    running: dict[int, Any] = {}  # by id: Keras runs two methods of that name
+    """Return the line and part of the operation that is running."""
+    running: dict[int, Any] = {}  # by id: Keras has two nested methods ``__call__``
     for frame in callers(sys._getframe(1)):
         code = frame.f_code
         if package(code.co_filename) is None:
@@ -42,13 +42,13 @@ def spot() -> Spot | None:
 
 
 def source_of(one: Spot | None) -> Source | None:
-    """The line of a spot."""
+    """Return the line of a spot; None if there is no spot."""
     return None if one is None else one.source
 
 
 def _part(running: Sequence[Any]) -> tuple[str, str]:
-    # The innermost running callable, if it is a layer inside a model or a loss that was passed to compile(). What the
-    # line itself calls does not count.
+    # Return the path and class of the innermost running callable, if it is a layer inside a model or a loss that was
+    # passed to compile(). A callable that the program's line itself calls does not count.
     keras = sys.modules.get("keras")
     if keras is None:
         return NO_PART

@@ -17,14 +17,14 @@ from backprobe.backends.useless.steps import SampledStep, SampledSteps, spread
 from backprobe.backends.user_lines import users_line
 
 Sampled = tuple[Any, Any, Any]
-"""A Variable, some of its numbers, and which of them have a nonzero gradient."""
+"""A Variable, some of its numbers, and which of these numbers have a nonzero gradient."""
 
 
 class TensorflowSteps(SampledSteps):
-    """The steps of all optimizers."""
+    """The steps of all optimizers of a TensorFlow program."""
 
     def before(self, pairs: Sequence[tuple[Any, Any]]) -> list[Sampled]:
-        """A step is about to update these Variables with these gradients."""
+        """Sample the Variables before a step updates them with these gradients."""
         found = []
         for given, gradient in pairs:
             variable = variable_of(given)
@@ -33,7 +33,7 @@ class TensorflowSteps(SampledSteps):
         return found
 
     def after(self, optimizer: Any, sampled: Sequence[Sampled], rate: Any) -> None:
-        """The step is over."""
+        """Compare the samples with the Variables after the step."""
         number = _number(rate)
         if not sampled or not number:
             return
@@ -44,13 +44,13 @@ class TensorflowSteps(SampledSteps):
 
 
 def _sample(tensor: Any) -> Any:
-    # Some of the elements, spread over the whole tensor.
+    # Return some of the elements, spread over the whole tensor.
     flat = tf.reshape(tensor, [-1])
     return flat[spread(int(flat.shape[0]))].numpy()
 
 
 def _number(rate: Any) -> float:
-    # A learning rate; 0 if it is not a single number.
+    # Return a learning rate as a number; 0 if it is not a single number.
     variable = variable_of(rate)
     held = unrecorded(read, variable) if variable is not None else rate
     number = held.numpy() if is_eager(held) else held

@@ -41,9 +41,9 @@ from backprobe.record.reasons import Note
 
 
 class TorchUselessGradients(UselessGradients):
-    """PyTorch's ``UselessGradients``."""
+    """Finds useless gradients in the iterations of a PyTorch program."""
 
-    is_on = False  # is the mode on the stack?
+    is_on = False  # is the dispatch mode ``operations`` entered?
 
     def __init__(self) -> None:
         self._begin()
@@ -54,8 +54,8 @@ class TorchUselessGradients(UselessGradients):
         self.passes = Passes(self.operations.is_constant_in)
 
     def listen(self) -> None:
-        if dispatch_modes() == 0:  # otherwise the program's own mode would see our operations
-            mode: Any = self.operations  # it has no types
+        if dispatch_modes() == 0:  # otherwise a mode of the program would see our own operations
+            mode: Any = self.operations  # DispatchMode has no types
             mode.__enter__()
             own_modes.count += 1
             self.is_on = True
@@ -82,12 +82,12 @@ class TorchUselessGradients(UselessGradients):
         self._begin()
 
     def of_call(self, call: RepeatedCall) -> Sequence[Note]:
-        """What is found in one call."""
+        """Return the useless gradients of one call."""
         found: Sequence[Note] = ()
         self.operations.keeps_pointwise = True
         self.listen()
         try:
-            for _ in range(2):  # a large graph is examined again where the first run has shown something
+            for _ in range(2):  # a large graph may have to be examined in a second run
                 leaves = CallLeaves(call)
                 run_backward(
                     call, leaves, lambda output: self.passes.begins([node for node in [output.grad_fn] if node])
@@ -101,19 +101,19 @@ class TorchUselessGradients(UselessGradients):
         return [in_one_call(note) for note in found]
 
     def begins(self, call: BackwardCall) -> None:
-        """The program is about to run ``backward()`` or ``autograd.grad``."""
+        """Called when the program is about to run ``backward()`` or ``autograd.grad``."""
         if not (call.is_nested or call.is_batched) and current_pass() < 0 and not any(map(is_wrapped, call.roots)):
             self.passes.begins(call.nodes)
 
     def found(self, trained: Collection[Tensor], names: TrainedNames | CallLeaves) -> Sequence[Note]:
-        """The iteration is over: return what was found for the parameters that were meant to be trained."""
+        """Return the notes on the iteration, which has ended. ``trained`` are the parameters that should be trained."""
         numbers = self.passes.numbers
         found = [*self._of_operations(numbers), *self._of_parameters(trained, names), *self.steps.notes()]
         self.operations.begin()
         return found
 
     def _of_operations(self, numbers: Collection[int]) -> Iterator[Note]:
-        # Notes on operations from which the loss was computed.
+        # Yield notes on operations that the loss depends on.
         seen, line = self.operations, self.operations.line
         for one in seen.shapes.found:
             if one.number in numbers and one.is_accident:
@@ -145,7 +145,7 @@ class TorchUselessGradients(UselessGradients):
 
 
 def _take_off(mode: DispatchMode) -> None:
-    # Remove the mode, even from below modes that the program has entered and not left.
+    # Remove the mode, even if the program has entered other modes on top of it and not left them.
     above = []
     while dispatch_mode_at(dispatch_modes() - 1) is not mode:
         above.append(pop_mode())

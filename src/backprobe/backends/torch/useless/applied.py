@@ -1,4 +1,4 @@
-"""An operation that has run, kept without its numbers, so that it can run again on other numbers."""
+"""An operation that has run, stored without the numbers of its tensors, so that it can run again on other numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device)
 
 
 class Applied:
-    """A function that was called, with its arguments other than tensors. It holds no tensor."""
+    """A function that was called, with its arguments except tensors. No tensor is kept alive."""
 
     def __init__(self, function: Any, args: Sequence[Any], given: Sequence[Tensor], made: Tensor) -> None:
         self.function = function
@@ -38,7 +38,7 @@ class Applied:
         )
 
     def _has_numbers(self) -> bool:
-        # May a Python number be an operand, such as a factor, and not a dimension?
+        # May a Python number be an operand, such as a factor, rather than a dimension?
         kinds = [one.type.kind() for one in self.function._schema.arguments]
         return any(
             kind in ("TensorType", "NumberType") and isinstance(value, int | float)
@@ -46,16 +46,17 @@ class Applied:
         )
 
     def is_constant(self) -> bool:
-        """Does the operation return the same result for all numbers in its tensors?"""
+        """Does the operation return the same result for any numbers in its tensors?"""
         if not self.is_known:
             return False
         return self._is_same(self._make, [shape for shape, _, _ in self.kinds])
 
     def is_constant_in(self, nth: int) -> bool:
-        """Does the operation return the same result for all numbers in its ``nth`` tensor?
+        """Does the operation return the same result for any numbers in its ``nth`` tensor?
 
-        An example is a normalization over a single element. It is tested in double precision: after the mean is
-        subtracted, only a rounding error remains, which the operation may multiply by a large number.
+        An example is a normalization over a single element. The test runs in double precision. In single precision, a
+        rounding error would remain after the mean is subtracted, and the operation may multiply this error by a large
+        number.
         """
         if not self.is_known or nth >= len(self.kinds):
             return False
@@ -67,7 +68,7 @@ class Applied:
         with torch.no_grad():
             try:
                 return is_constant(make, shapes, self.unit)
-            except (RuntimeError, TypeError, ValueError, IndexError):  # an operation may reject the numbers tried
+            except (RuntimeError, TypeError, ValueError, IndexError):  # an operation may reject the numbers
                 return False
 
     def _make(self, given: Sequence[Any], precise: torch.dtype | None = None) -> Any:

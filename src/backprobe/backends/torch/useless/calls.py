@@ -22,7 +22,9 @@ from backprobe.source.user_code import innermost
 
 
 class Writable(torch.autograd.Function):
-    """The numbers of a leaf as a tensor that the program may write to, which PyTorch does not allow for a leaf."""
+    """Returns a copy of a leaf to which the program may write in place, because PyTorch does not allow writing to a
+    leaf.
+    """
 
     @staticmethod
     def forward(ctx: Any, leaf: Tensor) -> Tensor:
@@ -34,7 +36,7 @@ class Writable(torch.autograd.Function):
 
 
 class CallLeaves:
-    """The leaves of one call, as a script would have them, and their names."""
+    """The differentiated leaves of one call, as they would be in a script, and their names."""
 
     def __init__(self, call: RepeatedCall) -> None:
         self.call, self.names = call, dict[int, str]()
@@ -46,11 +48,11 @@ class CallLeaves:
             self._add(parameter, name)
 
     def arguments(self) -> dict[str, Any]:
-        """New arguments, in which each differentiated floating-point tensor is a leaf of its own."""
+        """Return new arguments, in which each differentiated floating-point tensor is a new leaf."""
         return {name: self._argument(name, one) for name, one in self.call.arguments().items()}
 
     def of(self, leaf: Tensor) -> str:
-        """The program's name for a leaf."""
+        """Return the program's name for a leaf."""
         return self.names.get(id(leaf), f"a parameter of shape {tuple(leaf.shape)}")
 
     def _argument(self, name: str, value: Any) -> Any:
@@ -78,7 +80,7 @@ class CallLeaves:
 
 
 def _parameters(target: Any) -> Iterator[tuple[str, Tensor]]:
-    # The parameters of a model, or of the models that a function uses, named as in a recording.
+    # Yield the parameters of a model, or of the models that a function uses, named as in a recording.
     if isinstance(target, Module):
         yield from ((".".join(map(quote, path.split("."))), one) for path, one in target.named_parameters())
         return
@@ -93,7 +95,7 @@ def _parameters(target: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def _variables(target: Any) -> Iterator[tuple[str, Any]]:
-    # The values that a function closes over or refers to by name.
+    # Yield the values that a function closes over or refers to by name.
     function = innermost(target)
     if function is None:
         return
@@ -108,7 +110,7 @@ def _variables(target: Any) -> Iterator[tuple[str, Any]]:
 
 
 def run_backward(call: RepeatedCall, leaves: CallLeaves, begins: Callable[[Tensor], None]) -> None:
-    """Make the call, and run backward from its output. ``begins`` is called with that output."""
+    """Make the call, and run backward from its output. ``begins`` is called with the output before backward."""
     with torch.enable_grad():
         output, cotangent = call.output(call.make(leaves.arguments()), TorchTape(Options()))
         begins(output)

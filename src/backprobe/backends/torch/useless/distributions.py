@@ -1,7 +1,7 @@
-"""Finds probabilities where logits are expected, and numbers used as log-probabilities, by their numbers.
+"""Finds probabilities that are used as logits, and numbers that are wrongly used as log-probabilities.
 
-Names of operations do not matter. An operation counts as softmax or log-softmax if it returns the same numbers, and as
-a negative log-likelihood if it returns minus the picked elements.
+It compares numbers, and ignores the names of operations. An operation counts as softmax or log-softmax if it returns
+the same numbers, and as a negative log-likelihood if it returns the picked elements with reversed sign.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from backprobe.backends.useless.distributions import MOST, is_rarely, near
 
 
 class Distributions:
-    """The distributions of one iteration, by the number of the operation's node."""
+    """The distributions of one iteration, by the number of the operation's node in the graph."""
 
     def __init__(self) -> None:
         self.twice: dict[int, str] = {}  # softmax applied to a distribution
         self.unnormalised: list[int] = []
 
     def look(self, given: Sequence[Tensor], made: Tensor, number: int) -> None:
-        """An operation that is not elementwise has made a tensor from others."""
+        """Called when an operation that is not elementwise has computed a tensor from others."""
         if not given or not 1 < given[0].numel() <= MOST or not _is_computed(given[0]):
             return
         first = given[0]
@@ -37,7 +37,8 @@ class Distributions:
 
 
 def _is_computed(tensor: Tensor) -> bool:
-    # Is it differentiated and not a leaf? A leaf may start as a distribution by chance, such as 1/N each.
+    # Is the tensor differentiated, and not a leaf? A leaf may by chance start as a distribution, such as 1/N
+    # everywhere.
     return tensor.is_floating_point() and tensor.requires_grad and not tensor.is_leaf
 
 
@@ -46,7 +47,8 @@ def _near(tensor: Tensor) -> float:
 
 
 def _normalised(given: Tensor, made: Tensor) -> str:
-    # "softmax" or "log-softmax", if one was applied along a dimension along which the input is a distribution.
+    # Return "softmax" or "log-softmax" if this function was applied along a dimension along which the input is a
+    # distribution.
     far = _near(given)
     x = given.detach().double()
     if bool((x < 0).any()) or bool((x > 1 + far).any()):
@@ -62,7 +64,8 @@ def _normalised(given: Tensor, made: Tensor) -> str:
 
 
 def _picks(given: Tensor, at: Tensor, others: Sequence[Tensor], made: Tensor) -> bool:
-    # Is the result minus the elements picked along the second dimension, their mean or sum, possibly weighted by class?
+    # Is the result the elements picked along the second dimension with reversed sign, or their mean or sum, possibly
+    # weighted by class?
     is_shaped = given.ndim >= 2 and given.shape[:1] + given.shape[2:] == at.shape and at.dtype == torch.int64
     if not is_shaped or (made.ndim and made.shape != at.shape):
         return False

@@ -1,4 +1,4 @@
-"""The operations of a program as PyTorch dispatches them: the line of each node, and unintended operands."""
+"""Observes the operations that PyTorch dispatches: the line of each graph node, and operands that are not intended."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ MOST = 200_000
 
 
 class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no types
-    """Looks at each operation that keeps a history when it runs, and changes nothing."""
+    """Examines each operation that keeps a history when it runs, without changing anything."""
 
     def __init__(self) -> None:
-        made: Any = super().__init__  # it has no types
+        made: Any = super().__init__  # ``__init__`` has no types
         made()
         self.lines: dict[int, tuple[str, int]] = {}  # by the number of a node
         self.pointwise: dict[Any, bool] = {}
-        self.calls: dict[int, Applied] = {}  # by the number of a node; pointwise ones only on request
+        self.calls: dict[int, Applied] = {}  # by the number of a node; pointwise operations only on request
         self.keeps_pointwise = False
         self.is_paused = False
         self.failed: Exception | None = None
@@ -41,13 +41,13 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # it would import the compiler, which takes a second or two, although nothing is compiled meanwhile
+        # skipping would import the compiler, which takes a second or two, although nothing is compiled here
         return False
 
     def begin(self) -> None:
-        """An iteration starts."""
+        """Begin an iteration."""
         self.shapes, self.distributions = Shapes(), Distributions()
-        self.dropped: dict[Instruction, None] = {}  # instructions that drop the result of an operation
+        self.dropped: dict[Instruction, None] = {}  # instructions that discard the result of an operation
         self.calls.clear()
         if len(self.lines) > MOST:
             self.lines.clear()
@@ -92,18 +92,18 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
             self.distributions.look(given, made, number)
 
     def line(self, number: int) -> Source | None:
-        """The program's line that made a node."""
+        """Return the program's line that made a node."""
         known = self.lines.get(number)
         return None if known is None else source_at(*known)
 
     def is_constant(self, number: int) -> bool:
-        """Does the operation of a node return the same for any numbers, like softmax of single elements?"""
+        """Does the operation of a node return the same result for any numbers, such as softmax of single elements?"""
         known = self.calls.get(number)
         with self._pausing():
             return known is not None and known.is_constant()
 
     def is_constant_in(self, number: int, nth: int, count: int) -> bool:
-        """Does it return the same whatever the nth of its ``count`` tensors is?"""
+        """Does the operation of a node return the same result for any numbers in the nth of its ``count`` tensors?"""
         known = self.calls.get(number)
         with self._pausing():
             return known is not None and len(known.kinds) == count and known.is_constant_in(nth)
@@ -126,7 +126,7 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 
 
 def _makes_another(function: Any, given: Sequence[Tensor], made: Tensor) -> bool:
-    # Does it make a tensor with a history in new memory, without writing to any other?
+    # Does the operation make a tensor with a history in new memory, without writing to other tensors?
     is_new = not function._schema.is_mutable and made.data_ptr() not in map(Tensor.data_ptr, given)
     return is_new and any(one.requires_grad for one in given)
 
@@ -136,8 +136,9 @@ def _is_number(value: Any) -> bool:
 
 
 def _with_tensors(function: Any, args: Sequence[Any]) -> list[Any]:
-    # The arguments, with tensors where the operation takes tensors only. PyTorch passes a mode the number from which a
-    # tensor was made, and does not always accept it back.
+    # Return the arguments, in which tensors replace numbers if the operation takes only tensors.
+    #
+    # PyTorch passes to a mode the number from which a tensor was made, but the operation may not accept this number.
     kinds = [one.type.kind() for one in function._schema.arguments]
     return [
         torch.tensor(value) if kind == "TensorType" and _is_number(value) else value
@@ -146,5 +147,5 @@ def _with_tensors(function: Any, args: Sequence[Any]) -> list[Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    # May its numbers be read? Not if that would involve other processes, or if there are none.
+    # May the tensor's numbers be read? Not if there are none, or if reading would involve other processes.
     return type(value) in ORDINARY and value.layout is torch.strided and not (value.is_meta or value.is_nested)

@@ -1,7 +1,7 @@
-"""Finds where in backward a gradient is lost: it is exactly 0 after one operation, or its parts cancel.
+"""Finds the place in backward at which a gradient is lost: it is exactly 0 after one operation, or its parts cancel.
 
-Each node between the loss and the leaves is examined. For a large graph this is done from the second iteration on, and
-only for leaves whose gradient was exactly 0 before, or far smaller than the others.
+Each node between the loss and the leaves is examined. In a large graph this begins with the second iteration, and
+includes only leaves whose gradient was exactly 0 before, or far smaller than the others.
 """
 
 from __future__ import annotations
@@ -28,44 +28,46 @@ from backprobe.backends.useless.leaves import Leaves
 from backprobe.backends.useless.ways import BY_CHANCE, FAINT, Sum, Ways, is_rounding
 
 SQUARED = 1e15
-"""Numbers up to this one, and their inverses, can be squared in single precision."""
+"""Numbers up to this limit, and their inverses, can be squared in single precision."""
 GIVEN = "WritableBackward"
-"""The node of the tensor that replaces a leaf in a single call: see ``calls``."""
+"""The node of the writable copy that replaces a leaf in a single call: see ``calls``."""
 MOST = 20_000
-"""The most nodes of a graph that is examined."""
+"""A graph with more nodes than this is not examined."""
 SMALL, SMALL_NODES = 1_000_000, 2_000
-"""A graph with at most so many elements in its leaves, and so many nodes, is examined fully in each iteration."""
+"""A graph with at most this many elements in its leaves, and this many nodes, is examined fully in each iteration."""
 
 
 DoesWithout = Callable[[int, int, int], bool]
-"""Does an operation's result not depend on one of its tensors? (the number of its node, which tensor, how many)"""
+"""(number of a node, index of one of its tensors, number of tensors) -> is the operation's result independent of that
+tensor?
+"""
 
 
 @dataclass
 class SeenByBackward:
-    """What one node received and passed on during backward."""
+    """The gradients that one node received during backward, and what it passed on."""
 
-    came: bool = False  # did it receive a number other than 0?
-    size: int = 0  # how many elements it received
-    gave: dict[int, bool] = field(default_factory=dict)  # by the place of the edge: is it exactly 0?
+    came: bool = False  # has the node received a number other than 0?
+    size: int = 0  # the number of elements that the node has received
+    gave: dict[int, bool] = field(default_factory=dict)  # by edge: is the gradient 0?
     smaller: set[int] = field(default_factory=set)  # places of edges with fewer elements
-    has_zero: bool = False  # does it multiply by a saved tensor that is 0 and is not trained?
+    has_zero: bool = False  # does the node multiply by a saved tensor that is 0 and is not trained?
     has_trained_zero: bool = False
-    norm: float = 0.0  # of the gradient that it received
-    is_tiny: bool = False  # is this norm so small that a part may be 0 in this dtype?
-    gains: Mapping[int, float] = field(default_factory=dict)  # by place, for random numbers: see ``_tried``
-    faint: set[int] = field(default_factory=set)  # places where it passed on almost nothing of the gradient
-    # places where the rest is only rounding, because the operation removes exactly what arrived
+    norm: float = 0.0  # the norm of the gradient that the node has received
+    is_tiny: bool = False  # is this norm so small that part of the gradient may underflow to 0?
+    gains: Mapping[int, float] = field(default_factory=dict)  # by place: share of the norm passed on
+    faint: set[int] = field(default_factory=set)  # places where almost nothing of the gradient was passed on
+    # places where only rounding errors remain, because the operation removes exactly the gradient that arrived
     hidden: set[int] = field(default_factory=set)
-    without: set[int] = field(default_factory=set)  # places of inputs on which its result does not depend
+    without: set[int] = field(default_factory=set)  # places of inputs on which the result does not depend
 
     def is_over(self, at: int) -> bool | None:
-        """Is the gradient that it passed on at this place 0, or only rounding? None if it passed on none."""
+        """Is the gradient that was passed on at this place 0, or only rounding? None if no gradient was passed on."""
         return self.gave[at] or at in self.hidden or at in self.without if at in self.gave else None
 
 
 class ObservedPass(Ways[Key, Node]):
-    """One call of ``backward()`` or ``autograd.grad``."""
+    """One call of ``backward()`` or ``autograd.grad``, whose nodes are observed by hooks."""
 
     def __init__(
         self, roots: Sequence[Node], does_without: DoesWithout, faint: Collection[tuple[int, str]] = ()
@@ -90,7 +92,9 @@ class ObservedPass(Ways[Key, Node]):
         self.handles: list[Any] = []
 
     def listen(self, arrived: Callable[[Tensor, Tensor], None], leaves: Iterable[Tensor] | None) -> None:
-        """Measure the gradients that arrive at leaves, and examine each node on a path to ``leaves`` (None: to all)."""
+        """Measure the gradients that arrive at leaves, and examine each node on a path to ``leaves`` (None means all
+        leaves).
+        """
         for node, leaf in self.leaves.items():
             self.handles.append(node.register_prehook(self._guarded(partial(_take, arrived, leaf))))
         wanted = {*map(id, self.leaves.values() if leaves is None else leaves)}
@@ -116,7 +120,9 @@ class ObservedPass(Ways[Key, Node]):
     is_spoiled = False
 
     def faint(self) -> set[tuple[int, str]]:
-        """The places in the graph of nodes that pass on almost nothing of what they receive, with their names."""
+        """Return the nodes that pass on almost nothing of what they receive, as their places in the graph and their
+        names.
+        """
         return {(at, node.name()) for at, node in enumerate(self.nodes) if node in self.seen and self.seen[node].faint}
 
     def _leading(self, ends: set[Node]) -> list[Node]:
@@ -133,7 +139,8 @@ class ObservedPass(Ways[Key, Node]):
         return [node for node in self.nodes if node in found]
 
     def _given(self, node: Node, is_tried: bool, gradients: Sequence[Tensor | None]) -> None:
-        # The node is about to run. Its saved tensors are read now, because they are freed when it has run.
+        # Called when the node is about to run. Its saved tensors are read now, because they are freed after the node
+        # has run.
         seen = self.seen[node]
         plain = [one for one in gradients if one is not None and _is_plain(one)]
         seen.came = any(map(_largest, plain))
@@ -170,7 +177,7 @@ class ObservedPass(Ways[Key, Node]):
                 seen.without.add(at)
             one = self.sums.get((follower, place))
             if one is not None and one.is_exact and not any(_is_like(gradient, each) for each in given):
-                # there a batch is summed, as for a bias, and its parts may cancel without a fault
+                # a sum over the batch, as for a bias, in which parts may cancel without a mistake
                 del self.sums[follower, place]
             elif one is not None and not seen.gave[at] and gradient.is_floating_point():
                 one.add(gradient.detach(), node._sequence_nr())
@@ -188,7 +195,9 @@ class ObservedPass(Ways[Key, Node]):
         self.handles.clear()
 
     def endings(self) -> dict[int, set[End]]:
-        """By the id of each leaf without a gradient: the places where the gradient ends, on each path to it."""
+        """Return, by the id of each leaf without a gradient, the places where the gradient ends on each path to the
+        leaf.
+        """
         arriving, users = self.reached((root, 0) for root in self.roots), self.users(self.seen)
         ended = {id(leaf): (node, 0) for node, leaf in self.leaves.items() if (node, 0) not in arriving}
         return {leaf: self.ends(key, users) for leaf, key in ended.items() if key in users}
@@ -227,14 +236,16 @@ class ObservedPass(Ways[Key, Node]):
 
 
 def _factors(node: Node) -> Iterator[Tensor]:
-    # The inputs that a node has saved, except its own result, and unless a hook of the program would unpack them.
+    # Yield the inputs that a node has saved. Its own result is left out, and so are tensors that a hook of the program
+    # would unpack.
     for one in saved_tensors.tensors(node):
         if one.grad_fn is not node and one.is_floating_point() and _is_plain(one):
             yield one
 
 
 def _tried(node: Node, gradients: Sequence[Tensor | None]) -> Mapping[int, float]:
-    # An experiment: which share of the norm does a node pass on for random numbers? Backward is linear in the gradient.
+    # Return the share of the norm that a node passes on for random numbers. Backward is linear in the gradient, so the
+    # node can simply be called again.
     with torch.no_grad(), DisableTorchDispatch():
         given = [None if one is None else _random(one) for one in gradients]
         size = math.hypot(*(_norm(one) for one in given if one is not None))
@@ -245,18 +256,18 @@ def _tried(node: Node, gradients: Sequence[Tensor | None]) -> Mapping[int, float
 
 
 def _random(like: Tensor) -> Tensor:
-    # From a generator of its own, so that the program's random numbers are not affected.
+    # Return random numbers from a separate generator, so that the program's random numbers are not affected.
     generator = torch.Generator(like.device).manual_seed(0)
     return torch.randn(like.shape, generator=generator, device=like.device).to(like.dtype)
 
 
 def _operation(node: Node) -> str:
-    # The name of the operation as a program may write it.
+    # Return the name of the operation as a program may write it.
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", graph.operation(node)).lower()
 
 
 def _why(seen: SeenByBackward, at: int) -> str:
-    # Why does a node pass on exactly 0 at one of its edges?
+    # Return the reason why a node passes on exactly 0 at one of its edges.
     if at in seen.without:
         return CANCELS
     if seen.has_trained_zero:
@@ -264,7 +275,7 @@ def _why(seen: SeenByBackward, at: int) -> str:
     if at in seen.hidden:
         return CANCELS
     if seen.has_zero:
-        return TIMES_ZERO  # no matter how small the other factor is
+        return TIMES_ZERO  # whatever the other factor is, even if it is small
     return BY_CHANCE if at in seen.smaller or seen.is_tiny else FLAT
 
 
@@ -278,20 +289,20 @@ def _take(arrived: Callable[[Tensor, Tensor], None], leaf: Tensor, gradients: Se
 
 
 class Passes:
-    """The passes of all iterations, and the leaves that they reached."""
+    """The backward passes of all iterations, and the leaves that they reached."""
 
     def __init__(self, does_without: DoesWithout) -> None:
         self.does_without = does_without
         self.leaves: Leaves[int] = Leaves()  # by id
-        self.passes: list[ObservedPass] = []  # of this iteration
-        self.faint: dict[int, set[tuple[int, str]]] = {}  # for each pass of the last iteration, in order
+        self.passes: list[ObservedPass] = []  # the passes of this iteration
+        self.faint: dict[int, set[tuple[int, str]]] = {}  # by the index of the pass, from the last iteration
 
     @property
     def iterations(self) -> int:
         return self.leaves.iterations
 
     def begins(self, roots: Sequence[Node]) -> None:
-        """Backward is about to run."""
+        """Called when backward is about to run."""
         faint = self.faint.get(len(self.passes), ())
         self.passes.append(one := ObservedPass(roots, self.does_without, faint))
         suspicious = (known.held() for known in self.leaves.known.values() if known.is_suspicious)
@@ -305,7 +316,7 @@ class Passes:
         self.leaves.came(id(leaf), ref(leaf), largest, _unit(leaf))
 
     def found(self) -> dict[int, set[End]]:
-        """The iteration is over. By the id of a leaf: where its gradients came to nothing, in every pass."""
+        """End the iteration. Return, by the id of each leaf, the places where its gradients vanished in every pass."""
         for one in self.passes:
             one.stop()
         came = self.leaves.reached()
@@ -323,7 +334,7 @@ class Passes:
 
     @property
     def are_whole(self) -> bool:
-        """Was each node of the passes of this iteration examined?"""
+        """Was every node of the passes of this iteration examined?"""
         return all(one.is_small for one in self.passes)
 
     def is_zero(self, leaf: Tensor) -> bool:
@@ -337,7 +348,7 @@ def _unit(tensor: Tensor) -> float:
 
 
 def _least(tensor: Tensor) -> float:
-    # Below this number, the product with the rounding unit is no longer a normal number.
+    # Return the limit below which the product with the rounding unit is no longer a normal number.
     known = torch.finfo(tensor.dtype)
     return known.tiny / known.eps
 
@@ -347,7 +358,7 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 def _largest(tensor: Tensor) -> float:
-    # The largest magnitude in a tensor; 0 if it is 0 everywhere.
+    # Return the largest magnitude in a tensor; 0 if the tensor is empty.
     if not tensor.numel():
         return 0.0
     with torch.no_grad(), DisableTorchDispatch():
@@ -357,7 +368,7 @@ def _largest(tensor: Tensor) -> float:
 
 
 def _norm_behind(gradient: Tensor, given: Sequence[Tensor | None], norm: float) -> float:
-    # The norm of the received gradient, without the places where exactly 0 is passed on, as by a ReLU.
+    # Return the norm of the received gradient, without the elements at which exactly 0 is passed on, as by a ReLU.
     came = [one for one in given if one is not None]
     if len(came) != 1 or came[0].shape != gradient.shape or not _is_plain(came[0]):
         return norm
@@ -365,8 +376,8 @@ def _norm_behind(gradient: Tensor, given: Sequence[Tensor | None], norm: float) 
 
 
 def _norm(tensor: Tensor) -> float:
-    # The norm in the tensor's own precision, which is ten times faster, unless squares may have been too small or too
-    # large.
+    # Return the norm, computed in the tensor's own precision, which is ten times faster. If squares may have
+    # underflowed or overflowed, compute it in double precision.
     with torch.no_grad(), DisableTorchDispatch():
         if tensor.dtype in (torch.float32, torch.float64):
             found = float(torch.linalg.vector_norm(tensor))

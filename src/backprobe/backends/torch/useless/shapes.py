@@ -1,8 +1,8 @@
-"""Finds operands that broadcasting stretched beyond what the program meant, as [N] - [N, 1] gives [N, N].
+"""Finds accidental broadcasting, such as [N] - [N, 1], which gives [N, N].
 
-If the program inserted, kept or moved a dimension of size 1 itself, it wants broadcasting. If the dimension came with
-the value, as from a layer with one output, and all elements of the result are then reduced to one number, the
-broadcasting is an accident: each element was meant to meet only one other.
+If the program itself inserted, kept or moved a dimension of size 1, broadcasting is intended. If the value already had
+the dimension, for example from a layer with one output, and all elements of the result are reduced to one number, the
+broadcasting is an accident: each element was meant to be combined with only one other element.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from backprobe.backends.useless.shapes import Shape, Stretched, meet_elsewhere, 
 
 
 class KnownShape(NamedTuple):
-    """What is known about a tensor."""
+    """The facts about a tensor."""
 
     tensor: ref[Tensor]
-    is_asked: bool  # did the program ask for its dimensions of size 1?
-    rank: int  # how many dimensions it had before it was expanded
-    stretched: tuple[Stretched, ...] = ()  # stretched operations from which it is computed, element by element
+    is_asked: bool  # did the program insert the tensor's dimensions of size 1?
+    rank: int  # the number of dimensions before the tensor was expanded
+    stretched: tuple[Stretched, ...] = ()  # broadcast operations from which the tensor is computed elementwise
 
 
 class Shapes:
@@ -33,7 +33,7 @@ class Shapes:
         self.found: list[Stretched] = []
 
     def look(self, is_pointwise: bool, given: Sequence[Tensor], made: Tensor, number: int) -> None:
-        """An operation has made a tensor from some others."""
+        """Called when an operation has computed a tensor from some others."""
         own = [self._of(one) for one in given]
         asked, rank = is_pointwise and any(one.is_asked for one in own if one), made.ndim
         if len(given) == 1 and not is_pointwise:
@@ -61,9 +61,9 @@ class Shapes:
     def _stretched(
         self, is_pointwise: bool, given: Sequence[Tensor], own: Sequence[KnownShape | None], made: Tensor, number: int
     ) -> tuple[Stretched, ...]:
-        # The operation, if it stretches two operands without the program having asked for a dimension.
+        # Return the operation if it broadcasts two operands although the program inserted no dimension.
         pairs = [(one, known) for one, known in zip(given, own, strict=True) if one.numel() > 1]
-        if not is_pointwise:  # such as a loss, whose operands were expanded to one shape before
+        if not is_pointwise:  # such as a loss, whose operands have been expanded to one shape before
             pairs = pairs[:2] if pairs and all(one.shape == pairs[0][0].shape for one, _ in pairs[:2]) else []
         if len(pairs) != 2 or any(known is not None and known.is_asked for _, known in pairs):
             return ()
@@ -79,12 +79,13 @@ class Shapes:
 
 
 def _of_one(given: Tensor, made: Tensor, known: KnownShape | None) -> tuple[bool, int]:
-    # For a tensor made from one other: did the program ask for its dimensions of size 1, and its rank before expansion.
+    # For a tensor made from one other tensor, return whether the program inserted its dimensions of size 1, and its
+    # rank before expansion.
     is_same, ones = made.numel() == given.numel(), made.shape.count(1)
     was_asked, rank = (known.is_asked, known.rank) if known else (False, given.ndim)
     is_view = made._is_view() or made.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
     if made.numel() > given.numel() and is_view:
-        return was_asked, rank  # it was expanded
+        return was_asked, rank  # the tensor was expanded
     if not ones:
         return False, made.ndim
     is_inserted = is_same and (ones > given.shape.count(1) or (made.ndim == given.ndim and made.shape != given.shape))
@@ -93,6 +94,6 @@ def _of_one(given: Tensor, made: Tensor, known: KnownShape | None) -> tuple[bool
 
 
 def _true_shape(tensor: Tensor) -> Shape:
-    # Its shape before it was expanded.
+    # Return the tensor's shape before it was expanded.
     strides: Any = tensor.stride()
     return tuple([1 if stride == 0 else size for size, stride in zip(tensor.shape, strides, strict=True)])

@@ -18,14 +18,14 @@ from backprobe.backends.user_lines import users_line
 
 
 class TorchSteps(SampledSteps):
-    """The steps of all optimizers."""
+    """The steps of all optimizers of a PyTorch program."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.before: dict[Optimizer, list[tuple[Tensor, Tensor, Tensor]]] = {}  # while an optimizer steps
+        self.before: dict[Optimizer, list[tuple[Tensor, Tensor, Tensor]]] = {}  # filled while an optimizer steps
 
     def listen(self) -> list[Any]:
-        """Observe every step from now on. The returned handles end that."""
+        """Observe every step from now on, until the returned handles are removed."""
         return [register_optimizer_step_pre_hook(self._begin), register_optimizer_step_post_hook(self._end)]
 
     def _begin(self, optimizer: Optimizer, *_: Any) -> None:
@@ -52,13 +52,13 @@ class TorchSteps(SampledSteps):
 
 
 def _rate(group: dict[str, Any]) -> float:
-    # The learning rate of a group; 0 if it has none.
+    # Return the learning rate of a parameter group; 0 if it has none.
     rate = group.get("lr", 0.0)
     return float(rate) if isinstance(rate, int | float) or (isinstance(rate, Tensor) and rate.numel() == 1) else 0.0
 
 
 def _sample(tensor: Tensor) -> Tensor:
-    # Some of the elements, spread over the whole tensor.
+    # Return some of the elements, spread over the whole tensor.
     flat = tensor.detach().flatten()
     return flat[spread(flat.numel())]
 
