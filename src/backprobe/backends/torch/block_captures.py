@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, count, repeat
 from operator import attrgetter
+from types import MethodType
 from typing import Any
 
 from torch import Tensor
@@ -67,11 +68,10 @@ class BlockCaptures(BlockOutcomes):
         alias = None if own_modes.dispatch_modes() > own_modes.count else tensor.detach()
         if alias is None or is_wrapped(alias):
             return super().capture(tensor, around)
-        capture = Capture(tensor, tensor._version, alias)
         at = tensor.output_nr
-        capture.edge, capture.calls = make(GradientEdge, (node, at, *TOKENS)), self.passing.begun
-        number = self.numbers.get((node, at))
-        capture.number = self._listen_at(tensor, node, at, False) if number is None else number
+        number = self.numbers.get((node, at)) or self._listen_at(tensor, node, at, False)
+        edge = make(GradientEdge, (node, at, *TOKENS))
+        capture = Capture(tensor, tensor._version, alias, self.passing.begun, edge, number)
         if type(tensor) not in self.ordinary:
             self.has_subclasses = True
         self.unplaced.append(capture)
@@ -102,10 +102,8 @@ class BlockCaptures(BlockOutcomes):
         aliases = [*map(Tensor.detach, tensors)]
         if any(map(is_wrapped, aliases)):
             return super().captures(tensors)
-        made, before = [*map(Capture, tensors, versions, aliases)], len(self.unplaced)
-        begun = self.passing.begun
-        for capture in made if begun else ():
-            capture.calls = begun
+        made = [*map(Capture, tensors, versions, aliases, repeat(self.passing.begun))]
+        before = len(self.unplaced)
         edges, leaves = list[tuple[Capture, Node]](), list[Capture]()
         for at, (capture, node, needs, is_leaf) in enumerate(
             zip(made, map(GRAD_FN, tensors), map(REQUIRES_GRAD, tensors), map(IS_LEAF, tensors), strict=True)
@@ -154,7 +152,7 @@ class BlockCaptures(BlockOutcomes):
         tensors = [capture.tensor for capture in captures]
         leaves: Any = [capture.leaf for capture in captures]
         self.listened.update(zip(map(id, tensors), leaves, strict=True))
-        hooks, first = put_hooks(tensors, map(partial, repeat(self.take_of_leaf), leaves))
+        hooks, first = put_hooks(tensors, map(MethodType, repeat(self.take_of_leaf), leaves))
         self.hooks += chain.from_iterable(zip(hooks, count(first), strict=False))
         self.leaf_hooks.update(zip(count(first), tensors, strict=False))
 
@@ -197,7 +195,7 @@ class BlockCaptures(BlockOutcomes):
         tensor = capture.tensor
         capture.number = number = self._number()
         capture.leaf = self.listened[id(tensor)] = leaf = ListenedLeaf(number, capture.version)
-        take: Callable[..., None] = partial(self.take_of_leaf, leaf)
+        take: Callable[..., None] = MethodType(self.take_of_leaf, leaf)
         if self.is_shared:
             self.leaves.append(SharedLeaf(leaf.number, tensor))
             take = partial(self.passing.take_of_shared_leaf, leaf)
@@ -235,7 +233,7 @@ class BlockCaptures(BlockOutcomes):
         # A node that is not the tensor's own, such as that of a view that was written, gets a prehook: it may belong to
         # a tensor on which the user has hooks. Nodes of leaves run no other hooks.
         self.count = number = self.numbers[node, at] = self.count + 1
-        take = partial(self.take_early, number)
+        take = MethodType(self.take_early, number)  # as ``partial``, which needs another object
         if is_users or not is_own or not self.edge_hooks.put(tensor, node, at, number, take):
             self.prehooked.add(number)
             self._put_prehook(node, partial(self.take, number, at, is_users))

@@ -29,7 +29,25 @@ def rare(name: str) -> Any:
     return property(attrgetter(f"_{name}"), put)
 
 
-class Capture:
+class _Fields:
+    # The attributes of every capture. With slots, setting one never makes a dictionary: Python makes one for each
+    # instance of a class that got an attribute which its first instances had not.
+    __slots__ = (
+        "alias",
+        "calls",
+        "edge",
+        "is_rare",
+        "leaf",
+        "number",
+        "status",
+        "tensor",
+        "unfollowed",
+        "version",
+        "why",
+    )
+
+
+class Capture(_Fields):
     """One tensor at one version."""
 
     opaque: Reason | None = rare("opaque")  # the reason if the gradient at the edge does not belong to this version
@@ -41,20 +59,28 @@ class Capture:
     geometry: Geometry | None = rare("geometry")  # set if the tensor is a view, and the edge is that of its base
     writes: tuple[ViewWrite, ...] = rare("writes")
     is_changed: bool = rare("is_changed")  # does a hook of ours change its gradient?
-    is_rare = False
     _opaque = _snapshot = _part = _again = _in_vain = _unasked = _geometry = None
     _writes, _is_changed = (), False
 
-    edge: GradientEdge | None = None
-    leaf: ListenedLeaf | None = None  # set if no edge is kept, because the tensor itself has a hook
-    number = -1  # the number under which gradients for this version arrive
-    unfollowed: Unfollowed | None = None
-    calls = 0  # how many backward() calls came before the tensor was named
-    status = GradStatus.OK  # why there is no edge; decided at the end of the program
-    why: Reason | None = None
-
-    def __init__(self, tensor: Tensor, version: int, alias: Tensor | None) -> None:
+    def __init__(
+        self,
+        tensor: Tensor,
+        version: int,
+        alias: Tensor | None,
+        calls: int = 0,
+        edge: GradientEdge | None = None,
+        number: int = -1,
+    ) -> None:
+        """``calls`` is how many backward() calls came before the tensor was named, and ``number`` the number under
+        which gradients for this version arrive.
+        """
         self.tensor, self.version, self.alias = tensor, version, alias
+        self.calls, self.edge, self.number = calls, edge, number
+        self.leaf: ListenedLeaf | None = None  # set if no edge is kept, because the tensor itself has a hook
+        self.unfollowed: Unfollowed | None = None
+        self.status = GradStatus.OK  # why there is no edge; decided at the end of the program
+        self.why: Reason | None = None
+        self.is_rare = False
 
     @property
     def is_followed(self) -> bool:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, compress
+from itertools import chain, compress, repeat
 from operator import attrgetter
+from types import MethodType
 from typing import Any
 
 import torch
@@ -155,7 +156,7 @@ class EdgeHooks:
         self, tensors: Sequence[Tensor], places: Sequence[Key], numbers: Sequence[int], hook: Callable[..., Any]
     ) -> None:
         """``put`` for several tensors whose outputs have carriers. ``hook`` is called with the number first."""
-        held: list[Any] = [{0: partial(hook, number)} for number in numbers]
+        held: list[Any] = [{0: one} for one in map(MethodType, repeat(hook), numbers)]
         carriers = self.carriers
         for (node, at), one in zip(places, held, strict=True):
             carrier = carriers[at]
