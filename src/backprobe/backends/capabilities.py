@@ -427,7 +427,8 @@ class ModuleObserver:
     """The callbacks of the model form. They provide reporting forwards, and receive the results of modules."""
 
     parameter: Callable[[str, Any], Any]  # (path, parameter) -> the object that replaces it, or the parameter itself
-    parameters: Callable[[Sequence[tuple[str, Any]]], Sequence[Any]]  # ``parameter`` for several parameters in one call
+    # (paths, parameters) -> the same for several parameters in one call
+    parameters: Callable[[Sequence[str], Sequence[Any]], Sequence[Any]]
     wants_output: Callable[[str], bool]
     wants_locals: Callable[[str], bool]
     rewritten: Callable[[str, Any], Any]  # (path, forward) -> a forward that reports its values, or None

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import repeat
-from operator import is_
-from types import MethodType
+from operator import attrgetter, is_
+from types import FunctionType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -111,30 +111,51 @@ class Patched:
 
 
 class Exchanged(Patched):
-    """The only patch of an instance's inherited function; it becomes a ``Patched`` when another patch is put on."""
+    """The only patch of a method that an instance inherits. It becomes a ``Patched`` when another patch is added.
+
+    ``given`` is called with the instance, in place of ``function``, the method of its class.
+    """
 
     own = None
 
     def __init__(
-        self, owner: Any, name: str, given: Callable[..., Any], live: set[int], aside: Callable[[], bool] | None
+        self,
+        owner: Any,
+        name: str,
+        function: Callable[..., Any],
+        given: Callable[..., Any],
+        live: set[int],
+        aside: Callable[[], bool] | None,
     ) -> None:
-        """``live`` is shared by all that are put on together: the thread in which they are, until they are removed."""
-        self.owner, self.name, self.given, self.live, self.aside = owner, name, given, live, aside
-        self.original = original = getattr(owner, name)
-        self.__module__, self.__doc__ = getattr(original, "__module__", ""), original.__doc__
-        self.__wrapped__ = original
+        """``live`` is shared by all patches added together: it holds their thread until they are removed."""
+        self.owner, self.name, self.function, self.given, self.live, self.aside = (
+            owner,
+            name,
+            function,
+            given,
+            live,
+            aside,
+        )
+        self.__module__, self.__doc__ = function.__module__, function.__doc__
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() not in self.live or (self.aside is not None and self.aside()):
-            return self.original(*args, **kwargs)
-        return self.given(*args, **kwargs)
+            return self.function(self.owner, *args, **kwargs)
+        return self.given(self.owner, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        # The original is a new object each time, so none is made before it is needed.
+        original = MethodType(self.function, self.owner)
+        return original if name in ("original", "__wrapped__") else getattr(original, name)
 
     def put_on(self, thread: int, given: Callable[..., Any], replaces: bool) -> None:
-        self.own, self.wraps = None, [(own, self.given, True) for own in self.live]
-        self.calls = dict.fromkeys(self.live, self.given)
         changed: Any = self
-        changed.__class__ = Patched  # it has all its attributes now
-        self.put_on(thread, given, replaces)
+        first = MethodType(self.given, self.owner)
+        changed.own, changed.given, changed.original = None, first, self.original
+        changed.wraps = [(own, first, True) for own in self.live]
+        changed.calls = dict.fromkeys(self.live, first)
+        changed.__wrapped__, changed.__class__ = self.original, Patched
+        changed.put_on(thread, given, replaces)
 
 
 Patches = Sequence[tuple[Any, str, Callable[..., Any]]]
@@ -177,49 +198,50 @@ def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], b
 
 @contextmanager
 def exchanged(
-    functions: Sequence[tuple[Any, Callable[..., Any]]], name: str, aside: Callable[[], bool] | None = None
+    owners: Sequence[Any], name: str, given: Sequence[FunctionType], aside: Callable[[], bool] | None = None
 ) -> Iterator[None]:
-    """``replaced`` for one inherited method of many instances, such as the forwards of a model's modules.
+    """Like ``replaced``, for one method of many instances, such as the forwards of a model's modules.
 
-    ``functions`` has the instances, and what is called in place of their ``name``. All are put on, and removed,
-    together; only instances that have a function of their own, such as another patch, are patched one by one.
+    ``given`` are the functions that are called, with the instance, in place of the plain functions that the instances
+    inherit under this name. All patches are added, and removed, together. Only instances that have a function of their
+    own, such as another patch, are patched one by one.
     """
     thread = threading.get_ident()
     live = {thread}
-    made, held, others = list[Exchanged](), list[Any](), list[tuple[Any, str, Callable[..., Any]]]()
+    with LOCK:
+        held: Any = [*map(vars, owners)]
+        own = [at for at, one in enumerate(held) if name in one]
+        others = [(owners[at], name, MethodType(given[at], owners[at])) for at in own]
+        if own:
+            rest = [at for at in range(len(owners)) if at not in own]
+            owners, given, held = ([*map(each.__getitem__, rest)] for each in (owners, given, held))
+        functions = map(attrgetter(name), map(type, owners))
+        made = [*map(Exchanged, owners, repeat(name), functions, given, repeat(live), repeat(aside))]
     try:
         with LOCK:
-            for owner, given in functions:
-                own = vars(owner)
-                if name in own:
-                    others.append((owner, name, given))
-                else:
-                    made.append(Exchanged(owner, name, given, live, aside))
-                    held.append(own)
             exhaust(map(dict.__setitem__, held, repeat(name), made))
         with replaced(others, aside) if others else nullcontext():
             yield
     finally:
         with LOCK:
             try:
-                _remove(made, held, thread)
+                _remove(made, held, name, thread)
             except BaseException:
-                _remove(made, held, thread)  # if the first call was interrupted
+                _remove(made, held, name, thread)  # if the first call was interrupted
                 raise
             finally:
                 live.clear()
 
 
-def _remove(made: Sequence[Exchanged], held: Sequence[Any], thread: int) -> None:
-    names = [one.name for one in made]
-    if all(map(is_, map(dict.get, held, names), made)) and {*map(type, made)} <= {Exchanged}:
-        exhaust(map(dict.pop, held, names))
+def _remove(made: Sequence[Exchanged], held: Sequence[Any], name: str, thread: int) -> None:
+    if all(map(is_, map(dict.get, held, repeat(name)), made)) and {*map(type, made)} <= {Exchanged}:
+        exhaust(map(dict.pop, held, repeat(name)))
         return
     for one, own in zip(made, held, strict=True):
         if type(one) is not Exchanged:
             one.take_off(thread, one.given)
-        elif own.get(one.name) is one:
-            del own[one.name]
+        elif own.get(name) is one:
+            del own[name]
 
 
 def listening(owner: Any, name: str, listener: Callable[..., Any]) -> AbstractContextManager[None]:

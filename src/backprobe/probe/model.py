@@ -82,10 +82,10 @@ class Modules:
             self.versions[quote_path(path)] = tensor, self.trace.versions.version(tensor)
         return self.trace.name_path(quote_path(path), tensor)
 
-    def _parameters(self, found: Sequence[tuple[str, Any]]) -> Sequence[Any]:
+    def _parameters(self, paths: Sequence[str], tensors: Sequence[Any]) -> Sequence[Any]:
         if self.versions is not None:
-            return [self._parameter(path, tensor) for path, tensor in found]
-        return self.trace.name_paths([(quote_path(path), tensor) for path, tensor in found])
+            return [*map(self._parameter, paths, tensors)]
+        return self.trace.name_paths([*map(quote_path, paths)], tensors)
 
     def _rewritten(self, path: str, forward: Any) -> Any:
         try:

@@ -100,8 +100,8 @@ class Courses:
 
     def take_back(self, lent: LentCopies) -> None:
         """A journal no longer uses these copies."""
+        lent.journal = None
         if self.lent is None:
-            lent.rest()
             self.lent = lent
         else:
             lent.give_back()

@@ -22,14 +22,13 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from backprobe.backends.capabilities import Journals
-from backprobe.source.copies import Copy
 from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
 from backprobe.tracing import course
-from backprobe.tracing.course import FAILED, OF_MODULE, Segment
+from backprobe.tracing.course import FAILED, Segment
 from backprobe.tracing.journal_calls import CHANGEABLE, JournalCalls
 from backprobe.tracing.journal_reading import Reading
-from backprobe.tracing.lent_copies import Known, known_calls
+from backprobe.tracing.lent_copies import Known
 from backprobe.tracing.live_scope import Live
 from backprobe.tracing.log import CALLED, DONE, ENTER, LEAVE, ScopeKind
 from backprobe.tracing.scope import PLAIN_TYPES, Scope
@@ -47,8 +46,9 @@ class Journal(JournalCalls):
         self.awaited: Any = None  # the reporting function that was called last
         self.reads, self.functions = courses.reads, courses.functions
         self.lent = courses.borrow()
-        self.lent.lend(self._open_forward, self._open)
-        self.known: dict[int, Known] = {**courses.functions, **self.lent.known}  # also modules of this call
+        self.lent.journal = self
+        self.known: dict[int, Known] = {**courses.functions, **self.lent.known}
+        self.of_modules: dict[int, tuple[Any, ...]] = {}
         # for fast access by journalling code
         self.words: tuple[Any, ...] = (self.extend, self.reads.get, type, courses.readers.get, id)
         self.mode = True  # is history on?
@@ -94,15 +94,20 @@ class Journal(JournalCalls):
 
     # Methods that open scopes.
 
-    def forwards(self, asked: Mapping[Any, str]) -> list[tuple[Any, Any]] | None:
-        """Modules with their journalling forwards; None if the modules differ from those of the last call."""
-        found = self.lent.forwards_of(asked)
-        if found is None:
+    def knows(self, asked: Mapping[Any, str]) -> bool:
+        """Are the forwards of these modules those of the last call?"""
+        return self.lent.knows(asked)
+
+    def forwards(self, asked: Mapping[Any, str]) -> list[Any] | None:
+        """The journalling forwards of modules, without the modules; None if the last call had other modules."""
+        known = self.lent.forwards
+        if known is None or not self.lent.knows(asked):
             return None
-        patches, plain = found
+        plain = [*compress(asked, known.are_plain)]
         self.trace.versions.counted.report(plain)
-        self.known.update(known_calls(plain, self.courses.of_modules, self.reading.paths, OF_MODULE))
-        return patches
+        said = [*map(self.courses.of_modules.get, map(self.reading.paths.__getitem__, plain))]
+        self.of_modules.update([(id(module), items) for module, items in zip(plain, said, strict=True) if items])
+        return known.instead
 
     def know_forwards(self, asked: Mapping[Any, str]) -> None:
         """Remember the forwards of these modules for the next call."""
@@ -113,7 +118,7 @@ class Journal(JournalCalls):
         if not self.is_begun or type(forward) is not MethodType:
             return None
         function = forward.__func__
-        copy = self._copy(function, True) if type(function) is FunctionType else None
+        copy = self.lent.copy(function, True) if type(function) is FunctionType else None
         if copy is None:
             return reporting(forward, self._forward_opener(path), operations=self.trace.operations, journals=True)
         if path not in copy.kinds:
@@ -127,7 +132,7 @@ class Journal(JournalCalls):
         # The journalling version of a function that is about to be called; None if the function is not followed.
         plain = function.__func__ if type(function) is MethodType else function
         if type(plain) is FunctionType and not plain.__dict__ and id(plain.__code__) in self.trace.own:
-            copy = self._copy(plain, False)
+            copy = self.lent.copy(plain, False)
             if copy is not None:
                 self.awaited = copy
                 if plain is not function:  # a bound method is a new object each time
@@ -136,41 +141,28 @@ class Journal(JournalCalls):
                 return copy.function
         return self.trace.following.follow(self, function)
 
-    def _copy(self, function: FunctionType, is_forward: bool) -> Copy | None:
-        return self.lent.copy(function, is_forward, self.trace.plan.copies, self.trace.operations)
-
-    def _open_forward(self, copy: Copy, module: Any) -> Any:
-        return self._entered(copy.kinds[self.reading.paths[module]], module, module)
-
     def _forward_opener(self, path: str) -> Any:
         def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[Any], Any]:
-            return functools.partial(self._entered, self.trace.plan.kind(path, "", file, sites))
+            return functools.partial(self.entered, self.trace.plan.kind(path, "", file, sites))
 
         return open_with
-
-    def _open(self, copy: Copy, _: Any) -> Any:
-        caller = self._caller()
-        kind = copy.kinds.get(caller)
-        if kind is None:
-            kind = copy.kinds[caller] = self._kind(caller, copy.name, copy.file, copy.sites)
-        return self._entered(kind, None, copy)
 
     def opener(self, label: str) -> Any:
         """The opener for a followed function that gets a copy of its own."""
 
         def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[Any], Any]:
-            return lambda _: self._entered(self._kind(self._caller(), label or name, file, sites), None)
+            return lambda _: self.entered(self.kind(self.caller(), label or name, file, sites), None)
 
         return open_with
 
-    def _caller(self) -> ScopeKind:
+    def caller(self) -> ScopeKind:
         return self.kinds[-1] if self.kinds else self.trace.root.kind
 
-    def _kind(self, caller: ScopeKind, name: str, file: str, sites: Sequence[Site]) -> ScopeKind:
+    def kind(self, caller: ScopeKind, name: str, file: str, sites: Sequence[Site]) -> ScopeKind:
         kind: ScopeKind = self.trace.kind_of_function(caller, name, file, sites)
         return kind
 
-    def _entered(self, kind: ScopeKind, module: Any, who: Any = None) -> Any:
+    def entered(self, kind: ScopeKind, module: Any, who: Any = None) -> Any:
         now = tuple(map(call, self.circumstances))
         mode = self.mode if now == self.usual else self.tape.gives_history(self.mode)
         if self.is_live or mode is None or get_ident() != self.thread:
@@ -395,6 +387,7 @@ class Journal(JournalCalls):
         self._forget()
         self.reading.release()
         self.known.clear()
+        self.of_modules.clear()
         self.kinds.clear()
         self.is_live = self.is_over = True
         self.is_begun, self.previous, self.listen, self.words = False, None, tuple, ()

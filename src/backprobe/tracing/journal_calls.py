@@ -43,6 +43,9 @@ class JournalCalls(list[Any]):
     reads: dict[tuple[type, str], tuple[int, str]]
     functions: dict[int, Known]
     known: dict[int, Known]
+    of_modules: dict[int, tuple[Any, ...]]
+    """The items for calls of modules that write nothing unobserved, by the identity of the module."""
+
     lent: LentCopies
     is_live: bool
     hooks_of: Callable[[Any], Sequence[Any]]
@@ -68,15 +71,14 @@ class JournalCalls(list[Any]):
         if self.is_live:
             return self._scope().call(function, flagged, at)
         self.awaited = None
-        known = None if flagged else self.known.get(id(function))
-        if known is not None:
-            _, said, how = known
-            if how is OF_MODULE and not any(self.hooks_of(function)):
+        if not flagged:
+            said = self.of_modules.get(id(function))
+            if said is not None and not any(self.hooks_of(function)):
                 self.awaited = function
                 self.extend(said)
                 return function
-            instead = self._call_known(function, said, how)
-            if instead is not None:
+            known = self.known.get(id(function))
+            if known is not None and (instead := self._call_known(*known)) is not None:
                 return instead
         trace, kind, follows = self.trace, type(function), self.kinds[-1].follows
         if kind is MethodType and follows and (followed := self._follow_method(function)) is not None:
@@ -123,8 +125,6 @@ class JournalCalls(list[Any]):
             if not self.kinds[-1].follows:
                 return None
             self.awaited, function = how, how.function
-        elif how is OF_MODULE:
-            return None
         elif how is Effect.UNKNOWN:
             self._stamp()
         elif how is Effect.AS_ASKED:
@@ -158,7 +158,7 @@ class JournalCalls(list[Any]):
         if effect is Effect.READS and function in self.reading.paths:
             path = self.reading.paths[function]
             said = self.courses.of_modules[path] = CALLED, known[0], OF_MODULE, path
-            self.known[id(function)] = function, said, OF_MODULE
+            self.of_modules[id(function)] = said
             self.extend(said)
             self.awaited = function
             return function

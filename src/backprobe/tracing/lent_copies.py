@@ -5,18 +5,17 @@ A function is known by its copy from one call of the model to the next. Between 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from itertools import compress
 from operator import attrgetter
-from types import FunctionType, MethodType
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from backprobe.errors import NoSource
-from backprobe.source.copies import Copies, Copy, are_current, nobody
+from backprobe.source.copies import Copy, are_current, nobody
 
 Known = tuple[Any, tuple[Any, ...], Any]
-"""A called object, the journal's items for the call, and the object's effect, its copy, or ``OF_MODULE``."""
+"""A called object, the journal's items for the call, and the object's effect or its copy."""
 
 FORWARD = attrgetter("forward")
 
@@ -37,32 +36,42 @@ class LentCopies:
         self.copies: dict[tuple[FunctionType, bool], Copy] = {}  # by function, and whether it is a module's forward
         self.known: dict[int, Known] = {}  # the followed functions that are called by name, by identity
         self.forwards: Forwards | None = None
-        self.open_forward: Callable[..., Any] = nobody
-        self.open: Callable[..., Any] = nobody
+        self.journal: Any = None  # the journal that uses the copies
 
     @property
     def are_current(self) -> bool:
         """Are the originals of all copies unchanged?"""
         return are_current([*self.copies.values()])
 
-    def lend(self, open_forward: Callable[..., Any], open_function: Callable[..., Any]) -> None:
-        """From now on, copies of forwards and of functions call these with the copy and their first argument."""
-        self.open_forward, self.open = open_forward, open_function
-        for (_, is_forward), copy in self.copies.items():
-            copy.cell.cell_contents = partial(open_forward if is_forward else open_function, copy)
-
-    def copy(self, function: FunctionType, is_forward: bool, copies: Copies, operations: bool) -> Copy | None:
-        """The copy of a function. None if the function has no source, or no copies are kept of it."""
+    def copy(self, function: FunctionType, is_forward: bool) -> Copy | None:
+        """Return the journalling copy of a function; None if it has no source, or if no copies are kept of it."""
         copy = self.copies.get((function, is_forward))
         if copy is None:
+            trace = self.journal.trace
             try:
-                copy = copies.lend(function, operations, journals=True)
+                copy = trace.plan.copies.lend(function, trace.operations, journals=True)
             except NoSource:
                 return None
             if copy is not None:
                 self.copies[function, is_forward] = copy
-                copy.cell.cell_contents = partial(self.open_forward if is_forward else self.open, copy)
+                copy.cell.cell_contents = partial(self._open_forward if is_forward else self._open, copy)
         return copy
+
+    def _open_forward(self, copy: Copy, module: Any) -> Any:
+        journal = self.journal
+        if journal is None:
+            return nobody()
+        return journal.entered(copy.kinds[journal.reading.paths[module]], module, module)
+
+    def _open(self, copy: Copy, _: Any) -> Any:
+        journal = self.journal
+        if journal is None:
+            return nobody()
+        caller = journal.caller()
+        kind = copy.kinds.get(caller)
+        if kind is None:
+            kind = copy.kinds[caller] = journal.kind(caller, copy.name, copy.file, copy.sites)
+        return journal.entered(kind, None, copy)
 
     def know_forwards(self, asked: Mapping[Any, str]) -> None:
         """Remember the forwards of these modules for the next call, if each of them has a copy now."""
@@ -75,32 +84,16 @@ class LentCopies:
             are_plain = [copy.function is copy.inner for copy in copies]
             self.forwards = Forwards([*asked.values()], functions, [copy.function for copy in copies], are_plain)
 
-    def forwards_of(self, asked: Mapping[Any, str]) -> tuple[list[tuple[Any, Any]], list[Any]] | None:
-        """The copies for the forwards of modules, as patches, and the modules whose forwards have no decorator.
-
-        None if they are not the forwards of the last call.
-        """
-        modules, known = [*asked], self.forwards
-        if known is None or [*asked.values()] != known.paths or [*map(FORWARD, map(type, modules))] != known.functions:
-            return None
-        methods = map(MethodType, known.instead, modules)
-        return [*zip(modules, methods, strict=True)], [*compress(modules, known.are_plain)]
-
-    def rest(self) -> None:
-        """The copies report to nobody until they are lent again."""
-        self.open_forward = self.open = nobody
-        for copy in self.copies.values():
-            copy.cell.cell_contents = nobody
+    def knows(self, asked: Mapping[Any, str]) -> bool:
+        """Are the forwards of these modules those of the last call?"""
+        known = self.forwards
+        return (
+            known is not None
+            and [*asked.values()] == known.paths
+            and [*map(FORWARD, map(type, asked))] == known.functions
+        )
 
     def give_back(self) -> None:
         """Release all copies."""
         for copy in self.copies.values():
             copy.give_back()
-
-
-def known_calls(
-    modules: Sequence[Any], said: Mapping[str, Any], paths: Mapping[Any, str], how: Any
-) -> dict[int, Known]:
-    """What is known of calls of these modules, by identity; only of those that were called before."""
-    found = zip(modules, map(said.get, map(paths.__getitem__, modules)), strict=True)
-    return {id(module): (module, items, how) for module, items in found if items is not None}

@@ -31,6 +31,8 @@ class Plan:
         self.courses: dict[Any, Courses] = {}  # by a key that distinguishes programs
         self.followed: dict[Any, tuple[Known, Known, dict[Any, Any]]] = {}  # see ``codes``
         self.chosen: dict[Any, Any] = {}  # a backend's cache, by shape of a model
+        # the paths of the parameters of the last model, their numbers, and the events that name them
+        self.parameters: tuple[Sequence[str], Sequence[int], Sequence[Any]] | None = None
         self.bare: dict[type, set[type]] = {}  # by class of tape: types that are neither its tensors nor containers
         self.copies = Copies()
         self.wants_output = Decisions(lambda path: selection.wants_return(quote_path(path)))

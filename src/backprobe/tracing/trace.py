@@ -459,14 +459,17 @@ class Trace:
             self._say(0, REPLACED, marks)
         return tensor
 
-    def name_paths(self, found: Sequence[tuple[str, Any]]) -> Sequence[Any]:
+    def name_paths(self, paths: Sequence[str], tensors: Sequence[Any]) -> Sequence[Any]:
         """Name several parameters of a model by their paths, at the beginning of a run."""
-        tensors = [tensor for _, tensor in found]
         is_usual = self.takes_all and self.replaced is None and self.ordinary.issuperset(map(type, tensors))
         if not is_usual or self.disturbed() or self.writes is None or not self.versions.add_all(self.writes, tensors):
-            return [self.name_path(path, tensor) for path, tensor in found]
-        numbers, identity = self.versions.numbers, self.tape.identity
-        self.say([one for path, tensor in found for one in (0, PARAMETER, (path, numbers[identity(tensor)]))])
+            return [*map(self.name_path, paths, tensors)]
+        numbers = [*map(self.versions.numbers.__getitem__, map(self.tape.identity, tensors))]
+        known = self.plan.parameters
+        if known is None or known[:2] != (paths, numbers):  # nearly always the same
+            events = [one for path, at in zip(paths, numbers, strict=True) for one in (0, PARAMETER, (path, at))]
+            self.plan.parameters = known = paths, numbers, events
+        self.say(known[2])
         return tensors
 
     def _name_path(self, path: str, tensor: Any) -> None:

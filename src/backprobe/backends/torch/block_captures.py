@@ -29,6 +29,7 @@ from backprobe.backends.torch.tensors import ORDINARY
 
 VERSION, GRAD_FN, OUTPUT = attrgetter("_version"), attrgetter("grad_fn"), attrgetter("output_nr")
 IS_LEAF, REQUIRES_GRAD = attrgetter("is_leaf"), attrgetter("requires_grad")
+PARAMETER = True, True, False, False  # requires a gradient, is a leaf, has no node, is no view
 
 
 class BlockCaptures(BlockOutcomes):
@@ -102,24 +103,38 @@ class BlockCaptures(BlockOutcomes):
         aliases = [*map(Tensor.detach, tensors)]
         if any(map(is_wrapped, aliases)):
             return super().captures(tensors)
+        needs, are_leaves, nodes = map(REQUIRES_GRAD, tensors), map(IS_LEAF, tensors), [*map(GRAD_FN, tensors)]
+        kinds = [*zip(needs, are_leaves, map(bool, nodes), map(Tensor._is_view, tensors), strict=True)]
+        if {*kinds} == {PARAMETER} and self.listened.keys().isdisjoint(map(id, tensors)):
+            made = self._of_leaves(tensors, versions, aliases)
+            self.unplaced += made
+            return made
         made = [*map(Capture, tensors, versions, aliases, repeat(self.passing.begun))]
-        before = len(self.unplaced)
-        edges, leaves = list[tuple[Capture, Node]](), list[Capture]()
-        for at, (capture, node, needs, is_leaf) in enumerate(
-            zip(made, map(GRAD_FN, tensors), map(REQUIRES_GRAD, tensors), map(IS_LEAF, tensors), strict=True)
-        ):
-            if not needs:
+        before, edges = len(self.unplaced), list[tuple[Capture, Node]]()
+        for at, (capture, (needs_grad, _, _, _), node) in enumerate(zip(made, kinds, nodes, strict=True)):
+            if not needs_grad:
                 self._note_without_history(capture)
             elif node is not None and not isinstance(node, WRITTEN_IN_PYTHON):
                 edges.append((capture, node))
-            elif node is None and is_leaf and id(capture.tensor) not in self.listened and not capture.tensor._is_view():
-                leaves.append(capture)
             else:
                 made[at] = self.capture(capture.tensor, None)
         self._hook_edges(edges)
-        self._hook_leaves(leaves)
         self.unplaced[before:] = made
         return made
+
+    def _of_leaves(
+        self, tensors: Sequence[Tensor], versions: Sequence[int], aliases: Sequence[Tensor]
+    ) -> list[Capture]:
+        # The captures of leaves, which get a hook now.
+        numbers = range(self.count + 1, self.count + 1 + len(tensors))
+        self.count += len(tensors)
+        leaves = [*map(ListenedLeaf, numbers, versions)]
+        self.listened.update(zip(map(id, tensors), leaves, strict=True))
+        hooks, first = put_hooks(tensors, map(MethodType, repeat(self.take_of_leaf), leaves))
+        self.hooks += chain.from_iterable(zip(hooks, count(first), strict=False))
+        self.leaf_hooks.update(zip(count(first), tensors, strict=False))
+        calls = repeat(self.passing.begun)
+        return [*map(Capture, tensors, versions, aliases, calls, repeat(None), numbers, leaves)]
 
     def _hook_edges(self, found: Sequence[tuple[Capture, Node]]) -> None:
         # The edges of ordinary tensors with a history, and hooks at those that have none so far.
@@ -141,20 +156,6 @@ class BlockCaptures(BlockOutcomes):
             self.edge_hooks.put_all(tensors, places, numbers, self.take_early)
         for capture, (node, at), number in zip(captures, places, numbers, strict=True):
             capture.edge, capture.number = make(GradientEdge, (node, at, *TOKENS)), number
-
-    def _hook_leaves(self, captures: Sequence[Capture]) -> None:
-        # Leaves that get a hook now.
-        if not captures:
-            return
-        for number, capture in enumerate(captures, self.count + 1):
-            capture.leaf, capture.number = ListenedLeaf(number, capture.version), number
-        self.count += len(captures)
-        tensors = [capture.tensor for capture in captures]
-        leaves: Any = [capture.leaf for capture in captures]
-        self.listened.update(zip(map(id, tensors), leaves, strict=True))
-        hooks, first = put_hooks(tensors, map(MethodType, repeat(self.take_of_leaf), leaves))
-        self.hooks += chain.from_iterable(zip(hooks, count(first), strict=False))
-        self.leaf_hooks.update(zip(count(first), tensors, strict=False))
 
     # single edges and leaves
 

@@ -70,13 +70,14 @@ class Capture(_Fields):
         calls: int = 0,
         edge: GradientEdge | None = None,
         number: int = -1,
+        leaf: ListenedLeaf | None = None,
     ) -> None:
         """``calls`` is how many backward() calls came before the tensor was named, and ``number`` the number under
-        which gradients for this version arrive.
+        which gradients for this version arrive. ``leaf`` is set if no edge is kept, because the tensor itself has a
+        hook.
         """
         self.tensor, self.version, self.alias = tensor, version, alias
-        self.calls, self.edge, self.number = calls, edge, number
-        self.leaf: ListenedLeaf | None = None  # set if no edge is kept, because the tensor itself has a hook
+        self.calls, self.edge, self.number, self.leaf = calls, edge, number, leaf
         self.unfollowed: Unfollowed | None = None
         self.status = GradStatus.OK  # why there is no edge; decided at the end of the program
         self.why: Reason | None = None
@@ -152,6 +153,14 @@ def memory(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
+def memories(tensors: Sequence[Tensor]) -> list[int]:
+    """``memory`` of several tensors."""
+    if {*map(FORMAT, tensors)} <= {(torch.strided, False)}:
+        return [*map(PLACE, map(Tensor.untyped_storage, tensors))]
+    return [*map(memory, tensors)]
+
+
+FORMAT, PLACE = attrgetter("layout", "is_nested"), attrgetter("_cdata")
 TOKENS = (None,) * (len(GradientEdge._fields) - 2)  # newer releases have fields for objects that keep the node alive
 make = tuple.__new__
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, compress, repeat
-from operator import and_, attrgetter, contains, methodcaller, not_, or_
+from operator import and_, attrgetter, contains, eq, methodcaller, not_, or_
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakSet
@@ -41,6 +41,7 @@ BETWEEN = frozenset({CALLED_IN, own_calls.__file__, patching.__file__})
 BASES, HOOKS, PRE_HOOKS = attrgetter("__mro__"), attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
 IN_CALL = frozenset({CALLED_IN, patching.__file__})
 CALL, INPLACE = Module.__call__, methodcaller("get", "inplace")
+COMPILED_CALL = attrgetter("_compiled_call_impl")
 ALL_HOOKS = attrgetter("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 MADE_FROM = "_torchdynamo_orig_callable"  # on what torch.compile returns
 
@@ -116,7 +117,7 @@ class _Chosen:
     # What of the models of one shape a selection asks for: paths, and which of the modules they are of.
     outputs: Sequence[int]
     paths: Sequence[tuple[str]]  # of these, each alone
-    locals: Sequence[tuple[int, str]]
+    locals: tuple[Sequence[int], Sequence[str]]
     parameters: Sequence[tuple[int, str, str]]
 
     @classmethod
@@ -127,10 +128,11 @@ class _Chosen:
                 observer.known.clear()
             paths = [*enumerate(shape.paths)]
             outputs = [(at, path) for at, path in paths if observer.wants_output(path)]
+            locals_ = [(at, path) for at, path in paths if observer.wants_locals(path)]
             found = observer.known[shape] = cls(
                 [at for at, _ in outputs],
                 [(path,) for _, path in outputs],
-                [(at, path) for at, path in paths if observer.wants_locals(path)],
+                ([at for at, _ in locals_], [path for _, path in locals_]),
                 [held for held in shape.parameters if observer.wants_parameter(held[2])],
             )
         return found
@@ -157,9 +159,10 @@ def observing(
             reporter.keep(journal)
     if journal is not None and reporter.is_kept:
         rewritten = journal.forwards(asked)
+    together: tuple[list[Module], list[Any]] = ([], []) if rewritten is None else ([*asked], rewritten)
     while rewritten is None:
         rewritten = [
-            (module, reporting)
+            (module, "forward", reporting)
             for module, path in asked.items()
             if (reporting := observer.rewritten(path, original(module, "forward"))) is not None
         ]
@@ -170,9 +173,12 @@ def observing(
                 reporter.is_kept, rewritten = False, None
                 journal.refuse()
     with ExitStack() as installed:
-        installed.enter_context(
-            exchanged(rewritten, "forward", is_dynamo_compiling if reporter.schedules is NONE else reporter.is_aside)
-        )
+        aside = is_dynamo_compiling if reporter.schedules is NONE else reporter.is_aside
+        one_by_one = [] if together[0] else [one for one in rewritten if not _joins(together, *one)]
+        if together[0]:
+            installed.enter_context(exchanged(together[0], "forward", together[1], aside))
+        if one_by_one:
+            installed.enter_context(replaced(one_by_one, aside))
         if own_calls.has_own_calls(reporter.known):
             installed.enter_context(reporter.own_calls.listening(reporter.known, reporter.called))
         for module in [module for module in reporter.paths if module._forward_hooks]:
@@ -184,6 +190,16 @@ def observing(
         if reporter.schedules is not NONE:
             installed.enter_context(reporter.schedules.listening())
         yield
+
+
+def _joins(together: tuple[list[Module], list[Any]], module: Module, name: str, reporting: Any) -> bool:
+    # Can the forward of a module be exchanged together with others? Then it is added to these.
+    is_bound = type(reporting) is MethodType and reporting.__self__ is module
+    if is_bound and type(getattr(type(module), name, None)) is FunctionType:
+        together[0].append(module)
+        together[1].append(reporting.__func__)
+        return True
+    return False
 
 
 class _Reporter:
@@ -210,19 +226,20 @@ class _Reporter:
     def keep(self, journal: Any) -> None:
         """Let a journal hear the modules, where each of them is called as PyTorch does it, and none has hooks."""
         modules = self.call.structure.modules
-        held = [*map(vars, modules)]
+        held, kinds = [*map(vars, modules)], {*map(type, modules)}
         if (
             len({*modules}) == len(modules)
             and not has_hooks_on_all()
             and not any(chain.from_iterable(map(ALL_HOOKS, modules)))
             and not any(map(contains, held, repeat("forward")))
             and not any(map(INPLACE, held))
-            and not any(map(is_compiled_module, modules))
+            and not any(map(COMPILED_CALL, modules))
+            and "OptimizedModule" not in {kind.__name__ for kind in kinds}
             and self.paths.keys() <= self.exchanged.keys()
-            and not own_calls.has_own_calls(self.known)
+            and not own_calls.has_own_calls(modules)
             and Module.__call__ is CALL
             and self.schedules is NONE
-            and not any(map(_runs_later, {*map(type, modules)}))
+            and (journal.knows(self.exchanged) or not any(map(_runs_later, kinds)))
         ):
             self.is_kept = True
             journal.begin(self.known, self.executed, (self.instructions, IN_CALL), self.listen)
@@ -297,11 +314,13 @@ class _Reporter:
         modules, paths = now.modules, now.shape.paths
         chosen = _Chosen.of(now.shape, observer)
         self.known = dict(zip(reversed(modules), reversed(paths), strict=True)) | before
-        found = now.held([one for one in chosen.parameters if modules[one[0]] not in before])
-        for (path, parameter), instead in zip(found, observer.parameters(found) if found else (), strict=True):
-            if instead is not parameter:
-                self.exchange(path, parameter, instead)
-        held = [modules[at] for at in now.shape.holders]
+        wanted = [one for one in chosen.parameters if modules[one[0]] not in before] if before else chosen.parameters
+        names, parameters = now.held(wanted)
+        instead = observer.parameters(names, parameters) if names else parameters
+        for path, parameter, other in zip(names, parameters, instead, strict=True) if instead is not parameters else ():
+            if other is not parameter:
+                self.exchange(path, parameter, other)
+        held = [*map(modules.__getitem__, now.shape.holders)]
         kinds = zip(map(paths.__getitem__, now.shape.holders), map(type, held), strict=True)
         has_usual = map(not_, map(contains, map(vars, held), repeat("forward")))
         is_new = map(not_, map(contains, repeat(before), held))
@@ -309,7 +328,7 @@ class _Reporter:
         for module in {*compress(modules, map(HOOKS, modules)), *compress(modules, map(PRE_HOOKS, modules))}:
             if module not in before:
                 observer.hooks[self.known[module]] = [*_codes(module)]
-        heard = [modules[at] for at in chosen.outputs]
+        heard = [*map(modules.__getitem__, chosen.outputs)]
         if before or len({*heard}) < len(heard):
             for module, own in zip(heard, chosen.paths, strict=True):
                 if module not in before:
@@ -317,7 +336,10 @@ class _Reporter:
         else:
             self.paths.update(zip(heard, chosen.paths, strict=True))
         if not before:  # a forward that runs already is not exchanged
-            self.exchanged = {modules[at]: path for at, path in chosen.locals if self.known[modules[at]] == path}
+            places, reporting = chosen.locals
+            asked = [*map(modules.__getitem__, places)]
+            are_first = map(eq, map(self.known.__getitem__, asked), reporting)
+            self.exchanged = dict(compress(zip(asked, reporting, strict=True), are_first))
 
     def _stand_aside(self, compiled: Module) -> None:
         # While a compiled module runs: hooks on all modules would have Dynamo compile it once more, with them.

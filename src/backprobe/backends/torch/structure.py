@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter, call, is_, methodcaller
+from operator import attrgetter, call, is_, itemgetter, methodcaller
 from typing import Any, TypeVar
 from weakref import ReferenceType, ref
 
@@ -19,6 +19,7 @@ CHILDREN, PARAMETERS = attrgetter("_modules"), attrgetter("_parameters")
 NAMES, VALUES = methodcaller("keys"), methodcaller("values")
 MOST_SHAPES = 1024
 NONE = type(None)
+PATH = itemgetter(2)
 T = TypeVar("T")
 
 Names = tuple[tuple[str, ...], ...]
@@ -62,14 +63,17 @@ class Structure:
     @property
     def parameters(self) -> list[tuple[str, Parameter]]:
         """``named_parameters(remove_duplicate=False)``."""
-        return self.held(self.shape.parameters)
+        return [*zip(*self.held(self.shape.parameters), strict=True)]
 
-    def held(self, wanted: Sequence[tuple[int, str, str]]) -> list[tuple[str, Parameter]]:
-        """Some parameters with their paths. A parameter is left out if its module now holds None under its name."""
+    def held(self, wanted: Sequence[tuple[int, str, str]]) -> tuple[list[str], list[Parameter]]:
+        """The paths of some parameters, and these. One is left out if its module now holds None under its name."""
         modules = self.modules
-        return [
-            (path, parameter) for at, name, path in wanted if (parameter := modules[at]._parameters[name]) is not None
-        ]
+        found: list[Any] = [modules[at]._parameters[name] for at, name, _ in wanted]
+        paths = [*map(PATH, wanted)]
+        if NONE in map(type, found):
+            there = [at for at, parameter in enumerate(found) if parameter is not None]
+            return [paths[at] for at in there], [found[at] for at in there]
+        return paths, found
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +81,9 @@ class _OwnStructure(Structure):
     # The structure of a model whose class overrides ``named_modules`` or ``named_parameters``.
     given: Mapping[str, Parameter]
 
-    def held(self, wanted: Sequence[tuple[int, str, str]]) -> list[tuple[str, Parameter]]:
-        return [(path, self.given[path]) for _, _, path in wanted]
+    def held(self, wanted: Sequence[tuple[int, str, str]]) -> tuple[list[str], list[Parameter]]:
+        paths = [path for _, _, path in wanted]
+        return paths, [self.given[path] for path in paths]
 
 
 @dataclass(frozen=True, eq=False)

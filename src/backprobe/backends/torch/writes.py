@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from backprobe.backends.capabilities import Versions, Writes
 from backprobe.backends.facts import Effect
 from backprobe.backends.patching import original
 from backprobe.backends.torch import effects, graph, models
-from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, memory, version
+from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, memories, memory, version
 from backprobe.backends.torch.graph import key
 from backprobe.backends.torch.tensors import Geometry, copied, is_there, same_content
 from backprobe.record.reasons import Reason
@@ -28,7 +29,7 @@ TOGETHER, WITHIN = Reason("versions_share_gradient"), Reason("written_within_fun
 BEHIND_AUTOGRAD, UNSAVED = Reason("written_past_autograd"), Reason("written_past_unsaved")
 OTHER_DTYPE = Reason("view_of_other_dtype")
 UNSEEN = -1  # not the version of any tensor: it is unknown what was written to this memory
-CALL = torch.nn.Module.__call__
+CALL, TENSOR = torch.nn.Module.__call__, attrgetter("tensor")
 
 
 class TorchWrites(Versions, Writes):
@@ -75,8 +76,11 @@ class TorchWrites(Versions, Writes):
 
     def report(self, owners: Sequence[Any]) -> None:
         if not models.has_hooks_on_all():
-            usual = {kind for kind in {*map(type, owners)} if kind.__call__ is CALL}
-            self.reporting.update([(id(owner), owner) for owner in owners if type(owner) in usual])
+            kinds = {*map(type, owners)}
+            usual = {kind for kind in kinds if kind.__call__ is CALL}
+            if usual != kinds:
+                owners = [owner for owner in owners if type(owner) in usual]
+            self.reporting.update(zip(map(id, owners), owners, strict=True))
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         if not (modules_too and isinstance(function, torch.nn.Module)):
@@ -196,10 +200,15 @@ class TorchWrites(Versions, Writes):
 
     def place(self) -> None:
         # Sort the captures by their memory. This is delayed until something is written.
-        for capture in self.unplaced:
-            place = memory(capture.tensor)
-            self.by_memory.setdefault(place, []).append(capture)
-            self.known_versions.setdefault(place, capture.version)
+        if not self.unplaced:
+            return
+        for place, capture in zip(memories([*map(TENSOR, self.unplaced)]), self.unplaced, strict=True):
+            held = self.by_memory.get(place)
+            if held is None:
+                self.by_memory[place] = [capture]
+                self.known_versions.setdefault(place, capture.version)
+            else:
+                held.append(capture)
         self.unplaced.clear()
 
     def _lead_around(self, write: ViewWrite) -> None:
