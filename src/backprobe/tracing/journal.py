@@ -26,7 +26,7 @@ from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
 from backprobe.tracing import course
 from backprobe.tracing.course import FAILED, Segment
-from backprobe.tracing.journal_calls import CHANGEABLE, JournalCalls
+from backprobe.tracing.journal_calls import CHANGEABLE, NOBODY, JournalCalls
 from backprobe.tracing.journal_reading import Reading
 from backprobe.tracing.lent_copies import Known
 from backprobe.tracing.live_scope import Live
@@ -43,7 +43,7 @@ class Journal(JournalCalls):
         self.reading = Reading(trace)
         self.kinds: list[ScopeKind] = []  # of the open scopes
         self.modes: list[tuple[bool, bool]] = []  # for each: was history on when it was entered; was it awaited
-        self.awaited: Any = None  # the reporting function that was called last
+        self.awaited: Any = NOBODY  # the reporting function that was called last
         self.reads, self.functions = courses.reads, courses.functions
         self.lent = courses.borrow()
         self.lent.journal = self
@@ -52,7 +52,7 @@ class Journal(JournalCalls):
         # for fast access by journalling code
         self.words: tuple[Any, ...] = (self.extend, self.reads.get, type, courses.readers.get, id)
         self.mode = True  # is history on?
-        self.circumstances, self.hooks_of = tape.circumstances, tape.hooks_of
+        self.circumstances, self.hooks_of = (get_ident, *tape.circumstances), tape.hooks_of
         self.usual: tuple[Any, ...] = ()  # the circumstances in which histories are on or off, as ``mode`` says
         self.early: list[Any] = []  # tensors that were bound before a call that may write unobserved
         self.versions: list[int] = []  # the versions of these tensors before the call
@@ -163,20 +163,27 @@ class Journal(JournalCalls):
         return kind
 
     def entered(self, kind: ScopeKind, module: Any, who: Any = None) -> Any:
-        now = tuple(map(call, self.circumstances))
-        mode = self.mode if now == self.usual else self.tape.gives_history(self.mode)
-        if self.is_live or mode is None or get_ident() != self.thread:
+        """A journalling function begins to run, for a module or as the called function ``who``. Returns its scope."""
+        mode = self.mode
+        if tuple(map(call, self.circumstances)) != self.usual and not self._adapt():
             return self._enter_live(kind, module)
         if module is not None and self.called_from is not None:
             self._note_caller(kind.path)
-        self.modes.append((self.mode, who is not None and who is self.awaited))
-        self.awaited = None
-        if mode is not self.mode:
-            self._change(mode)
-        self.usual = now
+        self.modes.append((mode, who is self.awaited))
+        self.awaited = NOBODY
         self.kinds.append(kind)
         self.extend((ENTER, kind, module))
         return self
+
+    def _adapt(self) -> bool:
+        # Can the journal go on in these circumstances?
+        now, mode = tuple(map(call, self.circumstances)), self.tape.gives_history(self.mode)
+        if self.is_live or mode is None or get_ident() != self.thread:
+            return False
+        if mode is not self.mode:
+            self._change(mode)
+        self.usual = now
+        return True
 
     def _enter_live(self, kind: ScopeKind, module: Any) -> Live:
         was_live = self.is_live
@@ -204,7 +211,7 @@ class Journal(JournalCalls):
         self.append(LEAVE if kind is None else FAILED)
         self.kinds.pop()
         mode, was_awaited = self.modes.pop()
-        self.awaited = None
+        self.awaited = NOBODY
         if kind is not None:
             self.go_live()
         elif self.is_live:
@@ -218,11 +225,8 @@ class Journal(JournalCalls):
 
     def within(self) -> None:
         """A statement that may switch gradient recording off or on begins or ends."""
-        if not self.is_live and (mode := self.tape.gives_history(self.mode)) is not self.mode:
-            if mode is None:
-                self.go_live()
-            else:
-                self._change(mode)
+        if not self.is_live and tuple(map(call, self.circumstances)) != self.usual and not self._adapt():
+            self.go_live()
 
     def bind(self, at: int, value: Any) -> Any:
         self.extend((at, value))
@@ -281,9 +285,9 @@ class Journal(JournalCalls):
         # of containers.
         start, new = self.stamped, self[self.stamped :]
         self.stamped = len(self)
-        kinds = [*map(type, new)]
-        if WORDS.issuperset(kinds):
+        if WORDS.issuperset(map(type, new)):
             return
+        kinds = [*map(type, new)]
         if not CHANGEABLE.isdisjoint(kinds):
             places = compress(count(start), map(CHANGEABLE.__contains__, kinds))
             self.contents += [(at, self[at].copy()) for at in places]
@@ -351,7 +355,7 @@ class Journal(JournalCalls):
             return
         self.settle()
         if not self.is_live and self.kinds:
-            self.is_live = True
+            self.is_live, self.usual = True, ()
             self.listen()
 
     def _read(self) -> None:
@@ -374,7 +378,7 @@ class Journal(JournalCalls):
         self.settle()
         if not self.is_live:
             self.listen()
-        self.is_live = self.is_over = True
+        self.is_live, self.is_over, self.usual = True, True, ()
         frame, self.reading.last = self.reading.last, None
         if frame is not None and frame.module is not None and not has_failed:
             self.reading.name_returned(frame.module, frame.returned)
@@ -389,7 +393,7 @@ class Journal(JournalCalls):
         self.known.clear()
         self.of_modules.clear()
         self.kinds.clear()
-        self.is_live = self.is_over = True
+        self.is_live, self.is_over, self.usual = True, True, ()
         self.is_begun, self.previous, self.listen, self.words = False, None, tuple, ()
         vars(self).pop("by_path", None)
 

@@ -28,6 +28,9 @@ from backprobe.tracing.lent_copies import Known, LentCopies
 from backprobe.tracing.log import CALLED, MENTIONED, ScopeKind
 from backprobe.tracing.scope import HOMES, Scope
 
+NOBODY = object()
+"""Called by no journalling function."""
+
 CHANGEABLE = frozenset({list, set, *MAPPINGS})
 """Types of containers that can be changed."""
 
@@ -70,7 +73,7 @@ class JournalCalls(list[Any]):
         """The function to call in place of ``function``, like ``Scope.call``."""
         if self.is_live:
             return self._scope().call(function, flagged, at)
-        self.awaited = None
+        self.awaited = NOBODY
         if not flagged:
             said = self.of_modules.get(id(function))
             if said is not None and not any(self.hooks_of(function)):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain, count, repeat
-from operator import attrgetter
+from itertools import chain, compress, count, repeat
+from operator import attrgetter, gt, not_
 from types import MethodType
 from typing import Any
 
@@ -29,7 +29,7 @@ from backprobe.backends.torch.tensors import ORDINARY
 
 VERSION, GRAD_FN, OUTPUT = attrgetter("_version"), attrgetter("grad_fn"), attrgetter("output_nr")
 IS_LEAF, REQUIRES_GRAD = attrgetter("is_leaf"), attrgetter("requires_grad")
-PARAMETER = True, True, False, False  # requires a gradient, is a leaf, has no node, is no view
+IS_VIEW = Tensor._is_view
 
 
 class BlockCaptures(BlockOutcomes):
@@ -103,22 +103,23 @@ class BlockCaptures(BlockOutcomes):
         aliases = [*map(Tensor.detach, tensors)]
         if any(map(is_wrapped, aliases)):
             return super().captures(tensors)
-        needs, are_leaves, nodes = map(REQUIRES_GRAD, tensors), map(IS_LEAF, tensors), [*map(GRAD_FN, tensors)]
-        kinds = [*zip(needs, are_leaves, map(bool, nodes), map(Tensor._is_view, tensors), strict=True)]
-        if {*kinds} == {PARAMETER} and self.listened.keys().isdisjoint(map(id, tensors)):
+        needs, nodes = [*map(REQUIRES_GRAD, tensors)], [*map(GRAD_FN, tensors)]
+        are_leaves = all(needs) and not any(nodes) and all(map(IS_LEAF, tensors))
+        if are_leaves and not any(map(IS_VIEW, tensors)) and self.listened.keys().isdisjoint(map(id, tensors)):
             made = self._of_leaves(tensors, versions, aliases)
             self.unplaced += made
             return made
         made = [*map(Capture, tensors, versions, aliases, repeat(self.passing.begun))]
-        before, edges = len(self.unplaced), list[tuple[Capture, Node]]()
-        for at, (capture, (needs_grad, _, _, _), node) in enumerate(zip(made, kinds, nodes, strict=True)):
-            if not needs_grad:
-                self._note_without_history(capture)
-            elif node is not None and not isinstance(node, WRITTEN_IN_PYTHON):
-                edges.append((capture, node))
-            else:
-                made[at] = self.capture(capture.tensor, None)
-        self._hook_edges(edges)
+        before, places = len(self.unplaced), range(len(tensors))
+        for at in compress(places, map(not_, needs)):
+            self._note_without_history(made[at])
+        others = {*compress(places, map(gt, needs, map(bool, nodes)))}
+        if any(issubclass(kind, WRITTEN_IN_PYTHON) for kind in {*map(type, nodes)}):
+            others |= {at for at in places if isinstance(nodes[at], WRITTEN_IN_PYTHON)}
+        for at in others:
+            made[at] = self.capture(tensors[at], None)
+            nodes[at] = None
+        self._hook_edges([*compress(made, nodes)])
         self.unplaced[before:] = made
         return made
 
@@ -136,15 +137,14 @@ class BlockCaptures(BlockOutcomes):
         calls = repeat(self.passing.begun)
         return [*map(Capture, tensors, versions, aliases, calls, repeat(None), numbers, leaves)]
 
-    def _hook_edges(self, found: Sequence[tuple[Capture, Node]]) -> None:
+    def _hook_edges(self, captures: Sequence[Capture]) -> None:
         # The edges of ordinary tensors with a history, and hooks at those that have none so far.
-        if not found:
+        if not captures:
             return
-        captures, nodes = zip(*found, strict=True)
         tensors = [capture.tensor for capture in captures]
-        places = [*zip(nodes, map(OUTPUT, tensors), strict=True)]
+        places = [*zip(map(GRAD_FN, tensors), map(OUTPUT, tensors), strict=True)]
         numbers: list[Any] = [*map(self.numbers.get, places)]
-        if any(numbers) or len({*places}) < len(places) or not self.edge_hooks.has_carriers({at for _, at in places}):
+        if any(numbers) or len({*places}) < len(places) or not self.edge_hooks.has_carriers(map(OUTPUT, tensors)):
             numbers = [
                 self.numbers.get(place) or self._listen_at(tensor, *place, False)
                 for tensor, place in zip(tensors, places, strict=True)
@@ -154,8 +154,10 @@ class BlockCaptures(BlockOutcomes):
             self.count = numbers[-1]
             self.numbers.update(zip(places, numbers, strict=True))
             self.edge_hooks.put_all(tensors, places, numbers, self.take_early)
-        for capture, (node, at), number in zip(captures, places, numbers, strict=True):
-            capture.edge, capture.number = make(GradientEdge, (node, at, *TOKENS)), number
+        columns: Any = (*zip(*places, strict=True), *map(repeat, TOKENS))
+        edges = map(make, repeat(GradientEdge), zip(*columns, strict=False))
+        for capture, edge, number in zip(captures, edges, numbers, strict=True):
+            capture.edge, capture.number = edge, number
 
     # single edges and leaves
 
