@@ -135,8 +135,7 @@ class Attribution(Printed):
         return (self.sum - self.change) / self.change if self.change else math.nan
 
     def exact(self, k: int = FEW) -> Sweep:
-        """Measure the change of the output when each of the ``k`` largest values is replaced alone: one run for each
-        value.
+        """Measure how much the output changes if each of the ``k`` largest values is replaced alone: one run for each.
 
         In the corrupt run, one value at a time is replaced by its value from the clean run, as in ``bp.sweep(model,
         names, replace=clean)(*corrupt)``. The ``approximations`` of the sweep are the attributions, and its

@@ -41,7 +41,7 @@ class RunSide:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The results of both forward runs, and the backward runs to do: for which values, at which point between the runs."""
+    """The results of both forward runs, and the backward runs to do: for which values, at which point."""
 
     record: Record
     outputs: tuple[float, float]
@@ -279,7 +279,7 @@ class AttributionRuns:
 
 
 class _Towards:
-    # A replacement function that moves a value towards its value of the clean run, by a given fraction.
+    # A replacement function that moves a value a given fraction of the way to its value of the clean run.
     def __init__(self, clean: Any, point: float) -> None:
         self.clean, self.point = clean, point
 

@@ -15,7 +15,7 @@ SINGLE = 4  # bytes of single precision: narrower numbers are widened, otherwise
 
 
 class Sums:
-    """Sums over several runs; indices along ``axes`` are kept apart, and ``asked`` is the option as the user wrote it."""
+    """Sums over several runs. Indices along ``axes`` are kept apart; ``asked`` is that option as the user wrote it."""
 
     def __init__(self, arrays: Arrays, asked: Any, axes: Sequence[int]) -> None:
         self.arrays, self.asked, self.axes = arrays, asked, axes
