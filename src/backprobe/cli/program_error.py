@@ -1,4 +1,4 @@
-"""Prints errors of the user's program as Python would, without stack frames of backprobe."""
+"""Prints errors of a user program as Python would, without stack frames of backprobe."""
 
 from __future__ import annotations
 

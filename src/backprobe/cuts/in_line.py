@@ -1,4 +1,4 @@
-"""The calls and names in the text of a line."""
+"""The calls and names in the text of a line of code."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from backprobe.cuts.cutting_operations import last_name, parsed
 
 
 def calls_in(line: str) -> list[ast.Call]:
-    """The calls on a line."""
+    """Return the calls on a line."""
     tree = parsed(line)
     return [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
 
 
 def called_in(line: str, names: Collection[str]) -> str:
-    """The text of the only call of one of these functions on a line; empty where there is none, or several.
+    """Return the text of a line's only call of one of these functions; empty if there is none, or several.
 
     >>> called_in("kept = net.state.assign(out) * 2", {"assign"})
     'net.state.assign(out)'
@@ -25,7 +25,7 @@ def called_in(line: str, names: Collection[str]) -> str:
 
 
 def argument_of(call: str) -> str:
-    """The text of the first argument of a call; empty where it has none.
+    """Return the text of a call's first argument; empty if the call has none.
 
     >>> argument_of("tf.Variable(model(x), trainable=False)")
     'model(x)'
@@ -35,12 +35,12 @@ def argument_of(call: str) -> str:
 
 
 def names_in(statement: str) -> set[str]:
-    """The names that a statement reads."""
+    """Return the names that a statement reads."""
     return _named(statement, ast.Load)
 
 
 def names_bound(statement: str) -> set[str]:
-    """The names that a statement binds.
+    """Return the names that a statement binds.
 
     >>> sorted(names_bound("w, b = layer.get_weights()"))
     ['b', 'w']

@@ -1,4 +1,4 @@
-"""Finds cuts in a recording: places where an expression mentions a recorded value, and no edge leads back to it.
+"""Finds cuts in a recording: places where an expression mentions a recorded value, but no edge leads back to it.
 
 Gradients flow along the edges of the framework's graph. The program's text shows which values each expression mentions.
 If an expression mentions a value with a history, and no edge leads from its result back to that value, the derivative
@@ -30,7 +30,11 @@ MATERIALIZED = "materialize_grads"
 
 @dataclass(frozen=True)
 class Cut:
-    """A mention of a value with a history, from which no edge leads back to the value.
+    """A mention of a value with a history, although no edge leads from the result back to the value.
+
+    - ``is_silent``: there is an edge, but backward passed no gradient along it.
+    - ``is_limited``: as ``is_silent``, because the call that computed gradients did not ask for this one.
+    - ``is_behind``: an earlier cut has already removed the value's history, and this cut would remove it again.
 
     - ``is_silent``: there is an edge, but backward passed no gradient along it.
     - ``is_limited``: the same, because the call of backward did not ask for that gradient.
