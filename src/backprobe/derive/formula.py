@@ -92,7 +92,7 @@ def _syntax(expression: str) -> ast.expr:
         raise Unwritten("the expression is too long to be written out")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings about the spelling of the user's code are not repeated
+            warnings.simplefilter("ignore")  # the same warnings were issued when Python compiled the program
             node = ast.parse(expression, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise Unwritten("the expression cannot be read") from None
