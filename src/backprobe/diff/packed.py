@@ -40,9 +40,7 @@ Slots = dict[tuple[str, str], tuple[int, int, int]]
 
 
 def recurrent(a: ModulePaths, path: Path, b: ModulePaths, other: Path) -> Iterator[Match]:
-    """Match the parameters of two recurrent cells, which pack all gates in some order or have one parameter for
-    each.
-    """
+    """Match the parameters of two recurrent cells, which pack all gates in some order or have one for each gate."""
     slots = _slots(a, path), _slots(b, other)
     gates = [gate for role, gate in slots[0] if role == STATE + WEIGHT and (role, gate) in slots[1]]
     for role in (INPUT + WEIGHT, STATE + WEIGHT):

@@ -74,7 +74,8 @@ def draw(
     - ``open`` is a pattern, or several, of boxes that are opened at any depth: ``open="h.0"``.
     - ``roll`` draws three or more repeated modules, or bindings in a loop, as one node.
     - ``contributions`` writes upstream × local = contribution on the edges.
-    - ``apart``: a value that flows into so many others or more, such as a mask, is named beside each of them instead.
+    - ``apart`` is a number of consumers. A value with at least so many, such as a mask, is named beside each consumer
+      instead of drawn once.
     - ``direction`` is ``"right"`` or ``"down"``.
 
     An ``.html`` is a page to explore: boxes open and close, and a click on a value shows its line of code, histograms,
@@ -157,8 +158,7 @@ class Drawing:
         return pdf(self._drawn.circuit, self._drawn.direction)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an ``.svg``, ``.pdf``, ``.png`` or ``.html`` file, and replace an existing file only when the new
-        one is complete.
+        """Write an ``.svg``, ``.pdf``, ``.png`` or ``.html`` file. An existing file is replaced only by a complete one.
 
         Raises BadOption for another ending.
         """

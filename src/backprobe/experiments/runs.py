@@ -15,9 +15,7 @@ from backprobe.tracing.bridging import NamedBridges
 
 MOST_RUNS = 24  # the remaining runs are left for trying remedies
 SAME = 1e-5
-"""Relative to the largest number: differences from another order of computation are smaller, and those from a moved
-value larger.
-"""
+"""The tolerance relative to the largest number: above what reordered sums change, below what a moved value changes."""
 
 MOVES: Mapping[str, Callable[[Any], Any]] = {
     "a little": lambda value: value * (1 + 2**-8) + 2**-8,

@@ -1,6 +1,4 @@
-"""Exports a finished run as TensorBoard event files, with the content that ``TensorBoardSink`` writes during
-training.
-"""
+"""Exports a finished run as TensorBoard event files, with the same content that ``TensorBoardSink`` writes live."""
 
 from __future__ import annotations
 
