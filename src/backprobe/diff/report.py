@@ -90,8 +90,7 @@ class DiffReport(Report):
         return None if self.record is None else drawable(self.record, self.rows, self.heading, blamed, self.backend)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the report as a page: the circuit, shaded by error relative to the floor, with both values at each
-        node.
+        """Write the report as a page: the circuit, shaded by error relative to the floor, with both values of a node.
 
         It is one self-contained ``.html`` file. Raises BadOption for another ending.
         """

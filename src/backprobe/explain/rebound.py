@@ -1,4 +1,4 @@
-"""Errors because a name was bound to something new: what it meant before, which line rebound it, and a remedy."""
+"""Explains errors that arise because a name was rebound: its earlier meaning, the line that rebound it, a remedy."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from backprobe.source.scopes import COMPREHENSIONS, Binding, How, SourceScope
 
 CODE = "rebound"
 MOST = 3
-"""Lines that a note shows of those that may have taken a name."""
+"""Number of lines that may have rebound the name which a note shows."""
 LONGEST = 40  # characters of an expression in a headline
 FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType)
 
 
 def rebound_reason(error: BaseException) -> Reason | None:
-    """The facts about the rebound name behind an error, if there is one."""
+    """Return the facts about the rebound name behind an error, if there is one."""
     found = rebound_name(error)
     if found is None:
         return None
@@ -56,7 +56,7 @@ def rebound_reason(error: BaseException) -> Reason | None:
 
 
 def rebound_note(error: BaseException) -> str | None:
-    """The note on an error because a name was bound to something new."""
+    """Return the note on an error that arose because a name was rebound."""
     reason = rebound_reason(error)
     if reason is None:
         return None
@@ -67,7 +67,7 @@ def rebound_note(error: BaseException) -> str | None:
 
 
 def rebound_finding(reason: Reason, framework: str, *after: str) -> Finding:
-    """The finding of such an error; ``after`` are further facts."""
+    """Make the finding of such an error; ``after`` are further facts."""
     said = reason.fields
     facts = [
         say("rebound_raised", error=said["error"], at=said["raised"]),
@@ -81,9 +81,7 @@ def rebound_finding(reason: Reason, framework: str, *after: str) -> Finding:
 
 
 def with_rebound(report: Report | None, error: BaseException) -> Report | None:
-    """The report on a script with the finding of such an error, even if nothing had been recorded when it was
-    raised.
-    """
+    """Add the finding of such an error to the report on a script, which may be None if nothing had been recorded."""
     reason = rebound_reason(error)
     if reason is None or (report is not None and report.of_kind(CODE)):
         return report
@@ -103,7 +101,7 @@ def _headline(found: Rebound) -> str:
 
 
 def _place(scope: SourceScope) -> str:
-    # The scope in which the name has another meaning than outside; empty for a module.
+    # Name the scope in which the name was rebound; empty for a module.
     node = scope.node
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return f"{node.name}()"
@@ -113,7 +111,7 @@ def _place(scope: SourceScope) -> str:
 
 
 def _meant(found: Rebound) -> str:
-    # What the program means by the name.
+    # Say what the program means by the name.
     value, one = found.means.value, found.defined
     kinds = {type: "class", ModuleType: "module", **dict.fromkeys(FUNCTIONS, "function")}
     kind = next((word for each, word in kinds.items() if issubclass(type(value), each)), "object")
@@ -131,7 +129,7 @@ def _meant(found: Rebound) -> str:
 
 
 def _remedy(found: Rebound) -> str:
-    # The remedy: another name in the line that rebound it, or a way to reach the definition that still works.
+    # Return the remedy: another name in the line that rebound it, or a way to reach the definition that still works.
     last = found.rebound[-1]
     line = uncommented(Source("", 1, renamed(last, found)))
     fields = {"line": line, "name": found.name, "meant": _meant(found), "scope": _place(found.scope)}
@@ -149,8 +147,8 @@ def _remedy(found: Rebound) -> str:
 
 
 def _is_unclear(found: Rebound, last: Binding) -> bool:
-    # Could the program mean the new value instead? It could for arguments and loop variables, and for values that the
-    # failing line does not call.
+    # Could the program mean the new value instead? This is possible for arguments and loop variables, and for values
+    # that the failing line does not call.
     is_of_data = found.failed.use is not BoundUse.CALL and not found.means.is_of_code
     if last.how in (How.ARGUMENT, How.COMPREHENSION) or is_of_data:
         return True
@@ -161,7 +159,7 @@ def _is_unclear(found: Rebound, last: Binding) -> bool:
 
 
 def _by_module(found: Rebound) -> str:
-    # The definition, spelled as an attribute of a module that the failing line can use; empty if there is none.
+    # Return the definition, spelled as an attribute of a module that the failing line can use; empty if there is none.
     one, failed = found.defined, found.failed
     if one is None or one.how is not How.IMPORT or failed.use is BoundUse.ITEM or failed.is_unbound:
         return ""
@@ -176,7 +174,7 @@ def _by_module(found: Rebound) -> str:
 
 
 def _of_held(found: Rebound) -> str:
-    # The definition as an attribute of the module that now has its name, as after ``import tqdm``.
+    # Return the definition as an attribute of the module that now has its name, as after ``import tqdm``.
     held, means, name = found.failed.held, found.means.value, found.name
     is_module = issubclass(type(held), ModuleType) and not found.failed.attribute
     is_there = is_module and vars(held).get(name) is means
@@ -184,7 +182,7 @@ def _of_held(found: Rebound) -> str:
 
 
 def _again(found: Rebound) -> str:
-    # In a notebook, the name stays rebound even after the line is repaired.
+    # Return a further remedy for notebooks, in which the name stays rebound even after the line is repaired.
     if found.scope.parent is not None or not is_cell(found.text.file) or "." in found.name:
         return ""
     if found.defined is None:
