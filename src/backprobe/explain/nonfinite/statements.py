@@ -1,4 +1,7 @@
-"""Values computed by a statement for which no expression in it stands.
+"""Finds the expression of a value that a statement computes without an expression of its own.
+
+Such values are in-place writes (``y[0] = torch.log(v)``, ``y[0] /= v``, ``v.div_(w)``) and items of a container that
+the statement builds, as in ``[torch.log(v) for v in x]``.
 
 These are in-place writes (``y[0] = torch.log(v)``, ``y[0] /= v``, ``v.div_(w)``) and items of a container that the
 statement builds, as in ``[torch.log(v) for v in x]``.
@@ -16,14 +19,12 @@ from backprobe.record.entries import Entry
 from backprobe.record.names import COUNT, split, strip
 
 ADDING = {"assign_add": ast.Add(), "assign_sub": ast.Sub()}
-"""What writes to a Variable of TensorFlow and reads it."""
+"""Methods that read and write a TensorFlow Variable."""
 
 
 @dataclass(frozen=True)
 class Computed:
-    """The expression that gives a value. For a write, also its ``target`` and the ``index`` into it, if there
-    is one.
-    """
+    """The expression that gives a value. For a write, also its ``target`` and the ``index`` into it, if any."""
 
     value: ast.expr
     target: ast.expr | None = None
@@ -31,13 +32,15 @@ class Computed:
 
     @property
     def names(self) -> set[str]:
-        """The names and attributes that the expression and target mention."""
+        """The names and attributes that the expression and the target mention."""
         trees = [tree for tree in (self.value, self.target) if tree is not None]
         return {ast.unparse(node) for tree in trees for node in ast.walk(tree) if is_dotted(node)}
 
 
 def computed(entry: Entry) -> Computed | None:
-    """What the statement of an entry computes for it, if the recording holds no expression for the entry itself."""
+    """Return the expression that a statement evaluates for an entry, if the recording has no expression for the
+    entry.
+    """
     source = entry.source
     tree = None if source is None or source.expression else parsed(source.statement.strip())
     if not isinstance(tree, ast.Module) or len(tree.body) != 1:
@@ -67,7 +70,7 @@ def _written(statement: ast.stmt) -> Computed | None:
 
 
 def _written_by(call: ast.Call) -> ast.expr:
-    # The target of an in-place call: ``v`` in ``v.mul_(w).log_()`` and in ``torch.log_(v)``.
+    # Return the target of an in-place call: ``v`` in ``v.mul_(w).log_()`` and in ``torch.log_(v)``.
     target: ast.expr = call
     while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
         is_of_module = ast.unparse(target.func.value).partition(".")[0] in MODULES and bool(target.args)
@@ -76,7 +79,7 @@ def _written_by(call: ast.Call) -> ast.expr:
 
 
 def _item(statement: ast.stmt, name: str) -> ast.expr | None:
-    # The expression of one item: of ``pair.0`` in ``pair = [u, v]``, or of ``u`` in ``u, v = v, w``.
+    # Return the expression of one item: of ``pair.0`` in ``pair = [u, v]``, or of ``u`` in ``u, v = v, w``.
     match statement:
         case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(values):
             pairs = zip(map(ast.unparse, targets), values, strict=True)
@@ -102,7 +105,9 @@ def _item(statement: ast.stmt, name: str) -> ast.expr | None:
 def parts_of(
     found: Computed, at: int, entries: Sequence[Entry], scopes: Sequence[str], inputs: Sequence[int]
 ) -> Mapping[str, int]:
-    """The entry for each name that the expression mentions: an input of the value, or the latest entry of that name.
+    """Return the entry for each name that an expression mentions: an input of the value, or the latest of that name.
+
+    A name is left out if its bindings happened in another order than the computation of their values.
 
     A name is left out if its bindings happened in another order than the computation of their values.
     """
@@ -122,18 +127,18 @@ def parts_of(
 
 
 def _scope(entry: Entry) -> str:
-    # The printed scope of an entry's name.
+    # Return the printed scope of an entry's name.
     scope, local = split(entry.name)
     return "" if local is None else scope
 
 
 def _called(entry: Entry) -> set[str]:
-    # The local names of an entry, without counts.
+    # Return the local names of an entry, without counts.
     return {strip(name).rpartition(":")[2] for name in (entry.name, *entry.aliases)}
 
 
 def is_dotted(node: ast.AST) -> bool:
-    """Is the node a name, or an attribute path that begins with one?"""
+    """Is the node a name, or an attribute path that begins with a name?"""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)

@@ -12,7 +12,7 @@ from backprobe.record.nonfinite import Nonfinite
 
 
 class Badness(IntEnum):
-    """A larger number is worse."""
+    """The states in order; a larger number is worse."""
 
     FINITE = 0
     UNKNOWN = 1
@@ -21,7 +21,7 @@ class Badness(IntEnum):
 
     @property
     def is_bad(self) -> bool:
-        """Is it certainly not finite?"""
+        """Is the value certainly not finite?"""
         return self >= Badness.INF
 
 
@@ -30,21 +30,21 @@ RECORDED = {"finite": Badness.FINITE, "inf": Badness.INF, "nan": Badness.NAN}
 
 
 def of_numbers(numbers: Any) -> Badness:
-    """How bad a NumPy array is."""
+    """Return how bad a NumPy array is."""
     return (
         Badness.NAN if numpy.isnan(numbers).any() else Badness.FINITE if numpy.isfinite(numbers).all() else Badness.INF
     )
 
 
 def of_count(count: Nonfinite | None) -> Badness:
-    """How bad a tensor is, judging by its counts of NaN and Inf."""
+    """Return how bad a tensor is, from its counts of NaN and Inf."""
     if count is None:
         return Badness.UNKNOWN
     return Badness.NAN if count.nan else Badness.INF if count.inf else Badness.FINITE
 
 
 def of_value(entry: Entry) -> Badness:
-    """How bad the value of an entry is."""
+    """Return how bad the value of an entry is."""
     if entry.status is GradStatus.NOT_TENSOR:  # a literal float("inf") within a line counts as part of the line
         held = None if entry.name.endswith("()") else number(entry.held)
         return Badness.FINITE if held is None else of_numbers(held)
@@ -54,14 +54,14 @@ def of_value(entry: Entry) -> Badness:
 
 
 def of_grad(entry: Entry) -> Badness:
-    """How bad the gradient of an entry is; finite if there is none."""
+    """Return how bad the gradient of an entry is; finite if there is none."""
     if entry.status is not GradStatus.OK or entry.finiteness is None:
         return Badness.FINITE
     return of_count(entry.finiteness.grad)
 
 
 def number(value: object) -> Any:
-    """A plain number as an array; None for anything else, and for integers beyond the range of floats."""
+    """Convert a plain number to an array; None for anything else, and for integers beyond the range of floats."""
     if not isinstance(value, int | float | complex):
         return None
     try:
