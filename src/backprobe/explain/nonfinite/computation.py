@@ -86,9 +86,7 @@ class Computation:
         return made.item() if is_plain and isinstance(made, numpy.generic) else made
 
     def widened(self, term: Term, moved: float) -> Array:
-        """Return the value of a part in a wider type, with its operands moved by ``moved``, or None if it is
-        unknown.
-        """
+        """Return the value of a part in a wider type, with its operands moved by ``moved``; None if it is unknown."""
         args = [self.value(one) for one in term.args]
         if any(one is None for one in args):
             return None
@@ -103,9 +101,7 @@ class Computation:
         return None if known is None or numpy.size(known) != 1 else one if known else other
 
     def state(self, term: Term) -> Badness:
-        """Return how bad a part is; UNKNOWN if it cannot be computed, or if only counts of NaN and Inf were
-        recorded.
-        """
+        """Return how bad a part is; UNKNOWN if it cannot be computed, or if only counts of NaN and Inf exist."""
         made = self.result if term is self.term else self.value(term)
         if term.op == "tuple":
             return max(map(self.state, term.args), default=Badness.FINITE)
@@ -218,8 +214,8 @@ class Computation:
         return own
 
     def born(self, term: Term) -> Badness:
-        """Return how bad a part is at elements with finite operands, if these are known; otherwise how bad it is as
-        a whole.
+        """Return how bad a part is at elements with finite operands, if these are known, else how bad it is in
+        total.
         """
         value = self.result if term is self.term else self.value(term)
         own = self._own(term, None, [*self._flowing(term, None)])

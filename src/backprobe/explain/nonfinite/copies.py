@@ -34,8 +34,7 @@ def with_copied(
 
 
 def copied_of(copy: Any, before: Iterable[tuple[int, Any]]) -> list[int]:
-    """Return the earlier arrays that contain, bit for bit, all rows of ``copy``, or at least all its rows with NaN
-    or Inf.
+    """Return the earlier arrays that contain, bit for bit, all rows of ``copy``, or at least its rows with NaN or Inf.
 
     >>> table = numpy.array([[1.0, numpy.nan], [2.0, 3.0]])
     >>> copied_of(table[::-1], [(4, table)]), copied_of(table, [(4, table + 1), (3, table[0])])

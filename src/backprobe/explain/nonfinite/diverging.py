@@ -26,8 +26,7 @@ Losses = Mapping[str, Sequence[float]]
 
 
 def losses(known: Evidence, until: int | None = None) -> dict[str, list[float]]:
-    """Return the losses of one recording in order, by name: all versions of an output, such as ``loss#0`` and
-    ``loss#1``.
+    """Return the losses of one recording in order, by name: all versions of an output, as ``loss#0`` and ``loss#1``.
 
     With ``until``, only losses before the entry at this position are returned.
 

@@ -1,4 +1,4 @@
-"""What earlier iterations left behind: NaN and Inf that had no effect yet, and growing losses."""
+"""Keeps what earlier iterations left: NaN and Inf that had no effect yet, and growing losses."""
 
 from __future__ import annotations
 

@@ -145,9 +145,7 @@ class Evidence:
         return self.entries[at].status is GradStatus.NOT_TENSOR
 
     def typed(self, at: int, numbers: Any) -> Any:
-        """Return the recorded numbers of an entry in their original dtype; a plain Python number is returned
-        unchanged.
-        """
+        """Return the recorded numbers of an entry in their original dtype; a Python number is returned unchanged."""
         entry = self.entries[at]
         if not self.is_number(at):
             return arithmetic.typed(numbers, entry.dtype)
@@ -211,9 +209,7 @@ class Evidence:
         return self.taken(self.numbers(one), one, at, self.example_of(at))
 
     def taken(self, numbers: Any, one: int, at: int, example: tuple[int, ...] | None) -> Any:
-        """Return the part of ``numbers`` that belongs to the example of another entry, if both have the same
-        examples.
-        """
+        """Return the part of ``numbers`` that belongs to another entry's example, if both have the same examples."""
         is_alike = numbers is not None and self.entries[one].axes == self.entries[at].axes
         return numbers[example] if is_alike and example and numbers.ndim >= len(example) else numbers
 
@@ -227,9 +223,7 @@ class Evidence:
         return self._examples.get(at)
 
     def example(self, at: int, beside: int | None = None) -> Computation:
-        """Return the computation of an entry; in a vmap or loop, for its first bad example, or for that of
-        ``beside``.
-        """
+        """Return the computation of an entry; in a vmap or loop, for its first bad example or that of ``beside``."""
         return self.computation(at, lambda one: self.in_example(one, at if beside is None else beside))
 
     def _evaluated(self, term: Term, numbers: Callable[[int], Any], result: Any) -> Computation:

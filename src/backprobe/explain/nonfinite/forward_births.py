@@ -457,9 +457,7 @@ class ForwardPass:
     # sentences
 
     def use(self, at: int) -> list[str]:
-        """For a value computed outside of the program's lines, such as a module's output, return where it is first
-        used.
-        """
+        """Return where a value is first used, if it was computed outside of the program's lines, as by a module."""
         if self._is_users(at) or self.entries[at].name in self.known.record.names:
             return []
         first = min(filter(self._is_users, reached([at], self.known.consumers.__getitem__)), default=None)

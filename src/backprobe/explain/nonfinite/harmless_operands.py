@@ -164,9 +164,7 @@ class _Condition:
     is_all: bool = True
 
     def fitted(self, computed: Computation, term: Term, operand: Term) -> tuple[str, Array] | None:
-        """Return the condition's text and the elements it excludes, in the shape of an operand; None if the shapes
-        differ.
-        """
+        """Return the condition's text and the elements it excludes, in an operand's shape; None if shapes differ."""
         if self.is_of_examples:
             return self.text, None  # inside a vmap, the line computes a single example
         made, value = (computed.result if term is computed.term else computed.value(term)), computed.value(operand)

@@ -37,9 +37,7 @@ def condition(text: str, numbers: Any, result: Any) -> Iterator[str]:
 
 
 def equal(text: str, numbers: Any, grad: Any) -> Iterator[str]:
-    """Yield sentences on which singular values or eigenvalues are equal, because their vectors then have no
-    derivative.
-    """
+    """Yield sentences on which singular values or eigenvalues are equal: their vectors then have no derivative."""
     matrix = _first(numbers, grad, is_square=False)
     if matrix is None:
         return

@@ -19,9 +19,7 @@ from backprobe.explain.nonfinite.text import Mechanism
 
 Array = Any
 Check = tuple[str, str, Callable[..., Array]]
-"""A code, the limit that its sentence names, and a function that returns a mask of the operands where the code
-applies.
-"""
+"""A code, the limit that its sentence names, and a function that returns a mask of where the code applies."""
 
 OVERFLOW = frozenset({"overflow", "overflow_of"})
 BY_SCALE = frozenset({"overflow_by_scale", "scale_not_finite"})

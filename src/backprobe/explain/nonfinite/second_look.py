@@ -36,9 +36,7 @@ def lacking_in_backward(report: Report) -> list[Finding]:
 
 
 def lacking_inside(report: Report) -> list[Finding]:
-    """Return the birth in backward if it is the only birth, because its line may call a function with lines of the
-    program.
-    """
+    """Return the birth in backward if it is the only birth: its line may call a function with lines of the program."""
     every = [one for one in report if one.kind in (*BORN, "born_backward") and not one.cause]
     return every if len(every) == 1 and every[0].kind == "born_backward" and every[0].source is not None else []
 

@@ -49,8 +49,9 @@ class Selections:
         self.known, self.followers = known, followers
 
     def that_leave_out(self, owner: int, wrt: int | None, part: Term | None) -> Iterator[SelectedBranch]:
-        """Yield selections after an entry, or around a part of it, that exclude elements with a bad gradient;
-        nearest first.
+        """Yield selections, nearest first, that exclude elements with a bad gradient.
+
+        They are applied after the entry, or around a part of it.
         """
         behind = reached([owner], self.followers.__getitem__)
         for at in sorted(behind):

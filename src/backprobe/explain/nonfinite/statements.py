@@ -38,9 +38,7 @@ class Computed:
 
 
 def computed(entry: Entry) -> Computed | None:
-    """Return the expression that a statement evaluates for an entry, if the recording has no expression for the
-    entry.
-    """
+    """Return the expression that a statement evaluates for an entry, if the recording has none for the entry."""
     source = entry.source
     tree = None if source is None or source.expression else parsed(source.statement.strip())
     if not isinstance(tree, ast.Module) or len(tree.body) != 1:

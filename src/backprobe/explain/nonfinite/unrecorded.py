@@ -19,9 +19,7 @@ from backprobe.record.nonfinite import BEFORE
 
 
 def unrecorded(known: Evidence, at: int) -> list[str]:
-    """Return the values and modules that an expression mentions but that have no entry, as the expression spells
-    them.
-    """
+    """Return the values and modules that an expression mentions but that have no entry, as spelled in it."""
     # names the parameter self.w as "w"
     paths = {split(name)[0].split(".")[-1] for name in known.names(known.direct[at])}
     values = [
