@@ -80,8 +80,8 @@ Said = tuple[int, Source | None, tuple[Use, ...] | None]
 
 
 def _said(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
-    # Yield the values that an entry's own expression mentions, and values that reached it through other names, such as
-    # a list. If such an object still has the history, the entry's own line may be the one that cuts it.
+    # Yield the values that an entry's own expression mentions, and values that reached it through another object, such
+    # as a list. A value in an object may keep its history until the entry's own line cuts it.
     for read in entry.reads:
         if not _is_of_other_key(entry, read.spelled):
             yield read.at, entry.source, _uses(entry.source, read.spelled, followed)

@@ -125,9 +125,8 @@ def _is_entry_alone(one: Untrained) -> bool:
 def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
     # Yield the causes that keep the gradient from one parameter: cuts on the paths back to it, or else what its module
     # did. A parameter with an entry of its own is explained together with the other entries.
-    # its gradient exists, but of another output
     if one.own is not None and flow.entries[one.own].status is GradStatus.OK:
-        return
+        return  # its gradient exists, but of another output
     yield from dropped_results(flow, one)
     if _is_entry_alone(one):
         return
@@ -144,8 +143,8 @@ def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Findi
 
 
 def _cutting(causes: Sequence[Finding]) -> list[Finding]:
-    # Return the causes with a line that cuts. If there is one, the other causes are ignored, because they also hold in
-    # iterations in which the gradient arrived.
+    # Return the causes with a line that cuts. If there is such a line, the other causes are not the reason, because
+    # they were also true in earlier iterations, in which the gradient arrived.
     return [cause for cause in causes if not cause.known & Known.NO_CUT]
 
 

@@ -442,7 +442,7 @@ def _requiring(context: FailureContext, leaves: Sequence[Entry], calls: Sequence
 def cut_note(record: Record) -> str | None:
     """Return the note for a result that depends on no differentiated value, with the lines that cut it off."""
     flow = Dataflow.of(record, has_run=False)
-    # the error is about something else then, such as the shape of the output
+    # the result has a history, so the error has another cause, such as the shape of the result
     if any(flow.has_history(at) for at in record.outputs):
         return None
     parts = _cuts_among(flow, flow.before(record.outputs), record.outputs)

@@ -106,7 +106,8 @@ def _unsaid(beside: Sequence[Mention], findings: Sequence[Finding], failed: Sequ
 
 
 def _in_vain(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding]:
-    # Return findings about checkpoints that record nothing, unless a finding already points to their line.
+    # Return findings about reentrant checkpoints without an input that requires a gradient: nothing inside them is
+    # recorded for backward. Lines that a finding already points to are left out.
     found = [each for each in flow.entries if each.is_because("reentrant_checkpoint")]
     return merged([by_status(flow, each) for each in found if not is_said(each.cause, findings)])
 

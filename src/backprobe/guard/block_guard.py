@@ -68,7 +68,7 @@ class GuardedBlock(LoopPart):
         return super()._began(tensors, beside)
 
     def _left(self, bad: Found, is_begun: bool) -> None:
-        # Called when a pass left NaN or Inf in gradients, or began with them.
+        # Called when a backward pass left NaN or Inf in gradients, or began with them.
         self._look(text.after_backward(bad, self.guards.backward, is_begun))
 
     def look(self) -> None:

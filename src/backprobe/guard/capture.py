@@ -21,7 +21,7 @@ from backprobe.storage import steps
 from backprobe.storage.step_writer import write
 
 PROCESS = secrets.token_hex(8)
-"""Identifies this process: a step that the same process has written may be overwritten."""
+"""Identifies this process: a folder with a step is rejected at the start, unless this process has written the step."""
 
 
 def check_path(path: Any, asked: str, instead: str) -> None:

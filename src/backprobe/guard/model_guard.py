@@ -59,7 +59,7 @@ class ModelGuard:
         return known if isinstance(known, Report) else text.unexplained_call(call, bad, known), record
 
     def differentiated(self, calls: Sequence[PassedCall], bad: Found) -> None:
-        """Handle a pass that left NaN or Inf in gradients."""
+        """Handle a backward pass that left NaN or Inf in gradients."""
         report, record = self.known_of_pass(calls, bad)
         if not self.allowed.has_all(report, calls[0].path):
             error = NotFinite(text.in_backward(calls[0], bad), report)

@@ -214,9 +214,7 @@ class Computation:
         return own
 
     def born(self, term: Term) -> Badness:
-        """Return how bad a part is at elements with finite operands, if these are known, else how bad it is in
-        total.
-        """
+        """Return how bad a part is at elements with finite operands, if these are known, else how bad it is overall."""
         value = self.result if term is self.term else self.value(term)
         own = self._own(term, None, [*self._flowing(term, None)])
         if own is None or not own.any() or numpy.shape(value) != own.shape:
