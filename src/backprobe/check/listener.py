@@ -231,8 +231,6 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         """Call a function that computes derivatives. Its result is right if the second derivatives inside are right.
 
         All operations after the last followed function has returned belong to the backward pass.
-
-        Whatever happens after the last of the program's own functions has returned is its backward pass.
         """
         since = self.left = self.calls.now()
         self.differentiating += depth

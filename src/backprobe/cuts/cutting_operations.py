@@ -145,9 +145,6 @@ def unseen_uses(
     These are results of calls, except of functions in ``library``, and named objects such as models. A value inside
     another such value is listed only with ``nested``.
 
-    So are the results of calls, but for those of the functions of a ``library``, and objects that are named. What lies
-    in another that is told is told only where ``nested`` is asked for.
-
     >>> [(text, use.kind) for text, use in unseen_uses("net(x).detach() + torch.sin(x)", frozenset("x"), frozenset())]
     [('net(x)', 'detach')]
     """

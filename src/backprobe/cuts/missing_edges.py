@@ -35,10 +35,6 @@ class Cut:
     - ``is_silent``: there is an edge, but backward passed no gradient along it.
     - ``is_limited``: as ``is_silent``, because the call that computed gradients did not ask for this one.
     - ``is_behind``: an earlier cut has already removed the value's history, and this cut would remove it again.
-
-    - ``is_silent``: there is an edge, but backward passed no gradient along it.
-    - ``is_limited``: the same, because the call of backward did not ask for that gradient.
-    - ``is_behind``: an earlier cut has already taken the value's history, and this one would cut it off again.
     """
 
     mention: Mention

@@ -1,8 +1,6 @@
 """Derivatives of formulas by sympy. Only this module imports sympy, and it is imported only when needed.
 
 Formulas are converted to sympy objects and back as trees, never as text, because sympy executes code from text.
-
-Trees become sympy objects and come back as trees; no text passes between the two, because sympy runs code from text.
 """
 
 from __future__ import annotations

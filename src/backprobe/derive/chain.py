@@ -121,9 +121,6 @@ def label(entries: Sequence[Entry], involved: Iterable[int]) -> dict[int, str]:
 
     If a value has several names, the first one that is a variable is used, such as ``y`` in ``return func2(z)``,
     although the value is printed as ``return``.
-
-    Of several names of one value the first is taken that is a variable: ``y`` in ``return func2(z)``, where the value
-    is printed as ``return``.
     """
     found = {at: _local(entries[at]) for at in involved}
     while True:

@@ -4,10 +4,6 @@ Each value carries its error bound: an operation is repeated with each operand s
 rounding of its own (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.3, running error). A
 formula such as 1 - tanh(x)² near saturation therefore may lose as many digits as the framework does, but a wrong
 formula is still detected.
-
-The error is carried along beside each value: an operation is done once more with each operand moved by its own error,
-and rounds once itself (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.3, running error). So 1
-- tanh(x)² near saturation may lose the digits that it loses in the framework, and a wrong formula may not.
 """
 
 from __future__ import annotations

@@ -208,8 +208,6 @@ def to_array(tensor: Any, shape: tuple[int, ...]) -> Any:
     """Return a tensor or number that is broadcast to a shape, as an array of doubles. Raises Unwritten.
 
     If the shape has too many elements, only evenly spaced ones along each axis are kept.
-
-    Where the shape is of many elements, these are evenly spaced ones along each of its axes.
     """
     wanted = int(WHOLE ** (1 / len(shape))) if math.prod(shape) > WHOLE else math.inf
     places = tuple(slice(None, None, max(1, math.ceil(length / wanted))) for length in shape)

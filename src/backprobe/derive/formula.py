@@ -72,10 +72,6 @@ def parse(
     in ``norm``. ``calls`` are the functions that were really called, as in ``Source.calls``: they resolve names in the
     text. Raises Unwritten.
 
-    ``members`` are the parameters and returned values of modules that flow into it, by their paths: a module's
-    ``self.scale`` is the one whose path ends in ``scale``, and so is ``self.norm(x)``. ``calls`` are the functions that
-    were called, as ``Source`` has them: what a name in the text stands for. Raises Unwritten.
-
     >>> parse("2 * x + b", [("x", 3), ("b", 0)]).symbols
     (3, 0)
     """

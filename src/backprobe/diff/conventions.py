@@ -67,8 +67,6 @@ class Convention:
 
     ``turned`` are the parameters stored as (input, output), by the last part of their names. ``is_channels_last`` says
     whether images have their channels last.
-
-    ``is_channels_last`` says whether images have their channels last.
     """
 
     name: str
@@ -111,8 +109,6 @@ def conventions_of(
 
     Returns None for two recordings of one framework without ``convention=``, because both then have the same
     convention. Raises BadOption.
-
-    None for two recordings of one framework without ``convention=``: they have the same one. Raises BadOption.
     """
     inferred = [inferred_from(set(each)) for each in leaves]
     if given is None:

@@ -33,10 +33,6 @@ class Match:
     ``is_shared`` is True if one of them already has another partner, because one program has two values and the other
     has only one. The gradients are then not compared, because the gradient of the single value is the sum over all its
     uses. ``readings`` say which part of each entry is compared.
-
-    ``is_shared`` says that one of them already has another partner: one program has two values where the other has one.
-    Their gradients are not compared, since the gradient of one value is the sum over all its uses. ``readings`` say
-    which part of each is compared.
     """
 
     a: int

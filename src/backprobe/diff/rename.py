@@ -99,8 +99,6 @@ def renames_of(
 
     ``what`` is the word for the object that has the names: a recording or a run.
 
-    ``what`` has these names: a recording or a run.
-
     Raises BadOption, BadName, and NothingMatched for a pattern that matches nothing.
     """
     if rename is None:
@@ -128,9 +126,6 @@ def renamed(
 
     If several renames match a name, they are applied one after another, the more specific first. If the result is not
     in ``others``, the most specific single rename whose result is in ``others`` is used instead.
-
-    If several apply to one name, they concern parts of it and are applied one after another, the more specific first.
-    If that gives no name in ``others``, the most specific one that does is used alone.
     """
     found: dict[str, tuple[str, Sequence[Rename]]] = {}
     order = sorted(renames, key=lambda one: one.specific, reverse=True)

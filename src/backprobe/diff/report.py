@@ -35,13 +35,6 @@ class Divergence(Finding):
     ``gradient``, ``shape``, ``dtype`` or ``status``. ``error`` is the relative error in the L2 norm, infinite if shapes
     differ or only one is finite. ``excess`` is the error in units of the floor, and ``floor`` says how the floor was
     determined. ``matched`` says how the two entries were matched. ``measure`` has more numbers, or is None.
-
-    ``name`` is its printed name in the first recording and ``other`` in the second; ``source`` is the second
-    recording's line that computes the value, or for a gradient the line that it flows back from. ``direction`` is
-    ``"forward"`` for a value and ``"backward"`` for a gradient. ``kind`` is ``argument``, ``parameter``, ``value``,
-    ``gradient``, ``shape``, ``dtype`` or ``status``. ``error`` is the relative error in the L2 norm, infinite if shapes
-    differ or only one is finite; ``excess`` is the error in units of the floor, and ``floor`` says where that comes
-    from. ``matched`` says how the two entries were matched. ``measure`` holds more numbers, or None.
     """
 
     other: str = ""

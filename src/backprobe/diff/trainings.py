@@ -47,9 +47,6 @@ class RowParting:
 
     ``excess`` is the error in units of the floor. ``before`` is the largest error of earlier steps in the same units,
     and ``later`` counts later steps that also differ.
-
-    ``before`` is the largest error of earlier steps in the same units, and ``later`` counts later steps that also
-    differ.
     """
 
     pair: Pair
@@ -65,9 +62,6 @@ class RowParting:
 @dataclass(frozen=True)
 class ComparedRows:
     """One pair of rows, and its result: in how many steps both have numbers, and where they part.
-
-    ``only_one`` counts the steps in which only one run has numbers. ``times`` is the ratio of the second run's counts
-    to the first's, if each process holds the whole value and counts it; else 1.
 
     ``only_one`` counts the steps in which only one run has numbers. ``times`` is the ratio of the second run's counts
     to the first's, if each process holds the whole value and counts it; else 1.

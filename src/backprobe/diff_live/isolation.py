@@ -22,8 +22,6 @@ class Isolation:
 
     Pairs that agree are not replaced. Arguments and parameters, from which the program starts, and its output are not
     replaced either.
-
-    What agrees is left alone, and so are arguments and parameters, from which the program begins, and its output.
     """
 
     def __init__(self, comparison: Comparison) -> None:

@@ -116,7 +116,7 @@ def draw(
 
 
 class Drawing:
-    """A drawn circuit:
+    """A drawn circuit as SVG, PNG, PDF, or an interactive page.
 
     ``svg`` is its text, ``png()`` and ``pdf()`` return pictures, and ``page`` is an interactive page.
 

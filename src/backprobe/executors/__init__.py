@@ -3,9 +3,6 @@
 The option ``executor=`` of these verbs accepts any ``concurrent.futures.Executor`` of processes, such as a
 ``ProcessPoolExecutor`` or Dask's ``client.get_executor()``. The two functions here make executors for libraries that
 have none.
-
-``executor=`` takes any ``concurrent.futures.Executor`` of processes, such as a ``ProcessPoolExecutor`` or Dask's
-``client.get_executor()``. The two functions here make executors for libraries that have none.
 """
 
 from __future__ import annotations

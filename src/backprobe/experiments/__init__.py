@@ -2,9 +2,6 @@
 
 They only add to what is known: if an experiment is impossible or shows nothing, nothing is reported. docs/explain.md
 explains the results.
-
-They only add to what is known: if an experiment is impossible, or shows nothing, nothing is reported. docs/explain.md
-explains what they show.
 """
 
 from __future__ import annotations
@@ -38,8 +35,6 @@ def experimented(record: Record, report: Report, asked: int | None, runs: Runs) 
     """Return a report with the results of experiments: on cuts, on unknown lines, and on gradients of 0.
 
     ``asked`` is the position of the value that the report is about, or None for a report on the whole record.
-
-    ``asked`` is the position of the value that the report is about, None where it is about all of the record.
     """
     flow = Dataflow.of(record)
     lost = {asked} if asked is not None else _leaves(flow, GradStatus.NOT_CONNECTED)

@@ -1,8 +1,6 @@
 """Bridges cuts: if the gradient then arrives, the bridged line was what blocked it.
 
 This works for any operation on the line: see ``backprobe/tracing/bridging.py``.
-
-This does not depend on what the line does: see ``backprobe/tracing/bridging.py``.
 """
 
 from __future__ import annotations
@@ -36,8 +34,6 @@ class Bridged:
         """Return a sentence about the gradients that the cuts of one line block, if an experiment shows it.
 
         If bridging that line alone brings no gradient, the cuts behind it are bridged too.
-
-        Where bridging that line alone brings none, those behind it are bridged as well.
         """
         lost = self.flow.before([cut.mention.source for cut in own]) & lost
         if arrived := self.arrived(own, lost):

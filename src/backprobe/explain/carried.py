@@ -65,8 +65,6 @@ def filled_lists(users: Sequence[Entry], values: Sequence[Entry]) -> list[str]:
     """Return the lists that the program appends to and these lines read, if all of the values are in them.
 
     The location of values without a name is unknown. For these, the line may read nothing else that could hold them.
-
-    It is not known where values without a name lie. For these, the line may read nothing else that could hold them.
     """
     read = {name: None for user in users for name in _kept_in(user, is_alone=not values)}
     holding = [ITEM.sub("", own_name(value.name)) for value in values]

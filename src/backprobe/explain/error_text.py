@@ -1,8 +1,6 @@
 """The texts of ``explain`` for errors, for rebound names, and for gradients that the program read as None.
 
 As in ``text.py``, each code has a headline, and a remedy under the same code with ``_next``.
-
-They are laid out as in ``text.py``: each code has a headline, and the remedy stands under the same code with ``_next``.
 """
 
 from __future__ import annotations

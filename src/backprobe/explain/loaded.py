@@ -36,8 +36,6 @@ def loaded_steps(flow: Dataflow, lost: Iterable[int]) -> list[Finding]:
     """Return findings at lines that load differentiated tensors into a module, one for each line.
 
     A loaded tensor that was not computed from gradients, such as a moving average, is no problem.
-
-    Loading a moving average in this way is fine: it needs no gradient.
     """
     found = [
         one for at in sorted(lost) if flow.has_history(at) and _is_of_gradients(flow, at) for one in loaded(flow, at)

@@ -54,8 +54,6 @@ def none_given(record: Record, name: str | None = None, findings: Sequence[Findi
     """Return findings about gradients that the program's own tapes did not give, for one entry or for all.
 
     With ``name=None`` each cause is reported once for all entries. Lines named in ``findings`` are not repeated.
-
-    Lines that one of ``findings`` already names are not repeated.
     """
     asked = [one for one in record.none_given if name in (None, one.name) and not _is_explained(record, one)]
     groups = grouped(asked, lambda one: (one.source, one.why, one.outside, _operations(one), one.targets))

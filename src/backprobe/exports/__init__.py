@@ -1,8 +1,6 @@
 """Exports runs for other tools: as data sets of Parquet or Arrow files, and as TensorBoard event files.
 
 A data set can be on any file system, can be opened as a run again, and can be queried by SQL.
-
-A data set lies on any file system, can be read back as a run, and queried by SQL.
 """
 
 from __future__ import annotations

@@ -34,20 +34,6 @@ class Finding:
     of the program's text with which gradients arrive and outputs stay the same. ``known`` are facts about the cause
     that no sentence states.
 
-    ``kind`` is a word of the answer that it belongs to (``detach``, ``born``, ``wrong_derivative``), for programs that
-    read it; ``headline`` says it in a sentence. ``name`` is the printed name of the entry that it is about, and
-    ``source`` the user's line that caused it, None where no line did. ``facts`` are what was seen, a sentence each.
-    ``chain`` are the printed names of entries along the way to the place, from the value that was asked about.
-    ``remedy`` is what to write instead and what that changes; it is empty where nothing is known to help. ``fields``
-    are the parts of the headline that come from the recording, by what they are. ``cause`` is the headline of the
-    finding beneath which this one is printed, because it follows from that. ``lost`` are the names of the parameters
-    that have no gradient because of it, and ``consequence`` is what follows from it in a few words, which are printed
-    behind the headline. ``lines`` are the lines of the entries in ``chain``, one for each, None where an entry has
-    none; they are there in reports on a recording. ``tried`` says what an experiment has shown, a sentence each: the
-    program ran again with something changed. It is empty where none did. ``edits`` are the changes of the program's
-    text with which gradients arrive and outputs stay as they are. ``known`` are facts about the cause that no sentence
-    has.
-
     >>> import torch, backprobe as bp
     >>> finding = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x").findings[0]
     >>> finding.kind, finding.name, finding.chain

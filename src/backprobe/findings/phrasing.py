@@ -75,8 +75,6 @@ def folded(names: Sequence[str]) -> list[tuple[str, int]]:
     The patterns are in the order of their first names. ``record.patterns.expanded`` reverses the folding. A name of a
     single part, such as ``u``, is not folded.
 
-    ``record.patterns.expanded`` gives the names back. Names of one part alone, such as ``u``, stay as they are.
-
     >>> folded(["h.0.q", "h.1.q", "h.0.k", "h.1.k", "wte", "h.2.q"])
     [('h.{0,1}.{q,k}', 4), ('wte', 1), ('h.2.q', 1)]
     """

@@ -36,10 +36,6 @@ class Report(Printed):
     that the verb judges was judged. A report is a collection of its findings: its length is their number, and it is
     true if there is one. Printing it shows each finding with the file and line of its cause.
 
-    ``heading`` is the answer in a sentence. ``ok`` is whether nothing was found, and ``complete`` whether all was
-    judged that the verb judges. A report is a collection of its findings: it has a length, and is true if there is one.
-    Printing it shows each finding with the file and line of its cause.
-
     >>> import torch, backprobe as bp
     >>> report = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "w")
     >>> report.ok, report.complete, report.heading, len(report)
@@ -153,8 +149,6 @@ def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str], wh
     """Return a report as text: causes, numbered if there are several, each with the findings that follow from it.
 
     With ``whole``, a report with more than ``FEW`` causes shows only so many in full, and the others in one line each.
-
-    With ``whole``, of more than ``FEW`` so many are shown in full, and the others in a line each.
     """
     found, roots, where = [], arranged(findings), places(findings)
     whole = len(roots) if whole is None or len(roots) <= FEW else whole

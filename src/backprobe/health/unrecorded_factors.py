@@ -87,8 +87,6 @@ def may_begin_at_zero(arrays: RecordArrays, at: int, consumer: int) -> bool:
     """May a consumer have another factor that is zero, trained, and not recorded?
 
     No if the consumer's derivative may be zero at this value, because that already explains a zero gradient.
-
-    No if its derivative is or may be zero at this value, because that already explains a zero gradient.
     """
     entry, value = arrays.entries[consumer], arrays.values[at]
     is_active = value is not None and bool(((value.real > 0) & (value.real < LARGE)).any())

@@ -33,9 +33,6 @@ def explain_nonfinite(record: Record, derivative: Derivative = not_asked) -> Rep
 
     A birth is an operation that makes NaN or Inf from finite numbers. A line that cannot be evaluated again is reported
     as such, and the report continues. ``derivative`` is called to ask the framework for a derivative.
-
-    A line that cannot be evaluated again is reported as such, and the report continues. ``derivative`` is called to ask
-    the framework for a derivative.
     """
     known = Evidence(record, load_arrays(record.backend), derivative)
     try:
@@ -82,9 +79,6 @@ def hung(births: Sequence[Finding]) -> list[Finding]:
 
     An Inf that the program writes itself, such as a mask, is harmless until it produces a NaN. In that case the NaN is
     the cause, and the Inf is placed below it.
-
-    An Inf that the program writes itself, such as a mask, is harmless until a NaN is born of it. Then the NaN is the
-    cause.
     """
     found = list(births)
     for at, one in enumerate(births):

@@ -21,9 +21,6 @@ def with_copied(
 
     The added sources are earlier bad entries from which rows were copied. Only entries without a line and without an
     incoming edge are compared, because two lines may compute the same numbers independently.
-
-    This is only done for entries that no line computes and no edge leads to, since two lines may compute the same
-    numbers.
     """
     found = list(direct)
     for at in sorted(bad):

@@ -29,8 +29,6 @@ def losses(known: Evidence, until: int | None = None) -> dict[str, list[float]]:
     """Return the losses of one recording in order, by name: all versions of an output, as ``loss#0`` and ``loss#1``.
 
     With ``until``, only losses before the entry at this position are returned.
-
-    With ``until``, only those before the entry at this position.
     """
     found: dict[str, list[float]] = {strip(known.entries[at].name): [] for at in known.record.outputs}
     for at, entry in enumerate(known.entries[:until]):

@@ -203,8 +203,6 @@ class Evidence:
         """Return a value's numbers in the example or step for which ``at`` was computed, if both were recorded for all.
 
         A line inside a vmap or a loop computes one example at a time, without the axis over all examples.
-
-        A line inside a vmap or loop computes one example at a time, and does not see the axis over all of them.
         """
         return self.taken(self.numbers(one), one, at, self.example_of(at))
 

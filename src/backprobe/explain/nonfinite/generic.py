@@ -46,8 +46,6 @@ def nudges(statement: str, dtype: str) -> Iterator[tuple[str, str, str]]:
     Only the outermost calls of a statement are changed. The change is so small that the results need no comparison with
     those that were finite before.
 
-    It moves the value by no more than that, so it needs no comparison with results that were finite before.
-
     >>> list(nudges("h = standardised(x, var, axis=1)", "float32"))[1]
     ('standardised(x, var, axis=1)', 'standardised(x, var + 1.19e-07, axis=1)', 'var')
     """

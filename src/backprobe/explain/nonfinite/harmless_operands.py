@@ -2,9 +2,6 @@
 
 ``torch.where(x > 0, torch.sqrt(x), 0.0)`` selects 0 where the derivative of the root is Inf, and the gradient there is
 0 times Inf, which is NaN. With ``torch.sqrt(torch.where(x > 0, x, 1.0))`` no infinite derivative is computed.
-
-``torch.where(x > 0, torch.sqrt(x), 0.0)`` selects 0 where the root's derivative is Inf, so that the gradient there is 0
-times Inf. With ``torch.sqrt(torch.where(x > 0, x, 1.0))`` no infinite derivative is ever computed.
 """
 
 from __future__ import annotations

@@ -56,8 +56,6 @@ def asked(known: Evidence, owner: int, wrt: int) -> Factors | None:
     """Run the program again to get the factors of an entry's gradient that the line of ``owner`` computed.
 
     None if the program cannot run again, or if the product of the factors is not the recorded gradient.
-
-    None if it cannot run again, or if the product of the factors is not the recorded gradient.
     """
     if known.entries[owner].axes or known.entries[wrt].axes:
         return None  # inside vmap and loops, one recorded element belongs to many examples or steps

@@ -111,8 +111,6 @@ def origins(loop: Loop, known: Evidence) -> tuple[dict[int, list[int]], set[int]
     """Return the entries of a loop where NaN or Inf begins, with the steps, and the entries that only pass it on.
 
     NaN or Inf begins at an entry if all its inputs are finite in the same step, even if earlier steps were bad.
-
-    It begins where all inputs of an entry are finite in the same step, even if earlier steps were bad.
     """
     begins, follows = {}, set()
     elsewhere = known.bad_values - loop.bad.keys()

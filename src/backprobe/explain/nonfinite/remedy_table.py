@@ -2,8 +2,6 @@
 
 ``formulas.py`` finds the formulas in a recording, and ``remedies.py`` writes the replacement in the framework's
 spelling.
-
-``formulas.py`` finds formulas in a recording; ``remedies.py`` writes the replacement in the framework's words.
 """
 
 from __future__ import annotations

@@ -46,8 +46,6 @@ def with_heard(report: Report, heard: Sequence[HeardBirth]) -> Report:
 
     The operation must have made the same kind, NaN or Inf. In backward, the first observed operation counts as the
     birth if the report has no other birth.
-
-    In backward, the first operation that was observed to do so is the birth, if the report has no other.
     """
     wanted = {id(one): fact for one in lacking(report) for fact in _facts(one, heard)[:1]}
     first = [one for one in heard if one.is_backward][:1]

@@ -2,9 +2,6 @@
 
 The graph shows only differentiable sources; the text of the line shows the rest. If a part of an expression has an
 entry of its own, like ``sub()`` in ``log(x - y)``, this part is the source, instead of the values that it reads.
-
-The graph only shows what is differentiated; the line shows the rest. If parts of an expression have entries of their
-own, like ``sub()`` in ``log(x - y)``, these parts are the sources, instead of the values that they read.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Such values are in-place writes (``y[0] = torch.log(v)``, ``y[0] /= v``, ``v.div_(w)``) and items of a container that
 the statement builds, as in ``[torch.log(v) for v in x]``.
-
-These are in-place writes (``y[0] = torch.log(v)``, ``y[0] /= v``, ``v.div_(w)``) and items of a container that the
-statement builds, as in ``[torch.log(v) for v in x]``.
 """
 
 from __future__ import annotations
@@ -104,8 +101,6 @@ def parts_of(
     found: Computed, at: int, entries: Sequence[Entry], scopes: Sequence[str], inputs: Sequence[int]
 ) -> Mapping[str, int]:
     """Return the entry for each name that an expression mentions: an input of the value, or the latest of that name.
-
-    A name is left out if its bindings happened in another order than the computation of their values.
 
     A name is left out if its bindings happened in another order than the computation of their values.
     """

@@ -47,8 +47,6 @@ def held(known: Evidence, at: int, names: Sequence[str], state: Badness) -> list
     """Return parameters and buffers of modules called on the line that were at least as bad.
 
     Only lines before the first ``backward()`` are considered, because the program may have written to parameters later.
-
-    For later lines nothing is concluded, since the program may have written to them.
     """
     if at > min(known.record.outputs, default=-1):
         return []
