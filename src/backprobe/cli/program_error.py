@@ -13,7 +13,10 @@ from backprobe.show.printing import echo
 from backprobe.source.tracebacks import is_mistake_of_ours, steps, without
 
 REFUSED, RAISED = 2, 3
-"""Exit statuses: REFUSED for bad input and bugs in backprobe, RAISED for errors of the program. Findings exit with 1."""
+"""Exit statuses:
+
+REFUSED for bad input or a bug in backprobe, RAISED for an error of the program. Findings exit with 1.
+"""
 OWN = tuple(str(Path(module.__file__ or "").parent) + "/" for module in (backprobe, click))
 
 

@@ -190,7 +190,7 @@ JOINING = frozenset({"asarray", "as_tensor"})
 LIKE_ARGUMENT = frozenset({"to", "type", "type_as", "view", "view_as", "expand_as", "reshape_as"})
 """Methods that use only the dtype, device or shape of their argument."""
 WITHOUT_HISTORY = frozenset({"detach", "data", "stop_gradient"})
-"""Kinds of use that return a tensor without history.
+"""Kinds of use whose result is still a tensor. If a later operation makes a number of it, that operation is the cut.
 
 A second cut may follow, whose result could have no history anyway.
 """

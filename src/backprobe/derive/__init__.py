@@ -26,8 +26,8 @@ def derive(recording: Recording, name: str, of: str | None = None) -> Derivation
     Arithmetic and the usual functions are differentiated by sympy; every formula is first checked against the recorded
     values, and every derivative against the recorded partials, to half the digits of their dtype. If there is no
     formula, or at a kink (relu at 0), the recorded partial is used, and ``notes`` gives the reason. Several paths are
-    listed with their sum. If there are more than 16 paths, only the last step of the chain rule is shown, at the value
-    itself. Between tensors the product is elementwise.
+    listed with their sum. If there are more than 16 paths, a single step is shown instead: one term for each direct
+    consumer of the value. Between tensors the product is elementwise.
 
     ``of`` names a value to differentiate instead of the output. All values on the paths must then be single numbers.
 
