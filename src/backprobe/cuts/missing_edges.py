@@ -141,9 +141,7 @@ class Dataflow:
 
     @cached_property
     def ends(self) -> set[int]:
-        """The values where paths end: the outputs, and members of ``modules_cut`` and ``loop_variables`` without a
-        consumer.
-        """
+        """The values where paths end: the outputs, and ``modules_cut`` and ``loop_variables`` that have no consumer."""
         ends = [at for at in (*self.modules_cut, *self.loop_variables) if not self.consumers[at]]
         return {*self.record.outputs, *ends}
 
@@ -285,9 +283,7 @@ class Dataflow:
         return (mention for target in sorted(values) for mention in self.mentions[target] if mention.source in values)
 
     def lost_beside(self, values: set[int]) -> list[Mention]:
-        """Return the mentions that pass no gradient back to a value, although the value has a gradient by another
-        path.
-        """
+        """Return the mentions that pass no gradient back to a value which has a gradient by another path."""
         found = []
         for mention in self._between(values):
             source, target = self.entries[mention.source], self.entries[mention.target]

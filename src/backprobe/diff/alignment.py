@@ -79,10 +79,10 @@ class _Aligning:
         self._rebound()
 
     def _named(self, full: str, to: str, *, is_renamed: bool) -> int | None:
-        # Return the entry of ``b`` with this name: the one with the same counts, or else at the same place. Names that
-        # one program binds more often are left to ``_rebound``. No entry is returned if one program calls a module more
-        # often, such as once for each micro-batch, because its values then have other shapes. Nor if an output occurs
-        # more often, because each occurrence then has its own loss.
+        # Return the entry of ``b`` with this name: the one with the same counts, or else at the same place. There is
+        # none for a name that one program binds more often; ``_rebound`` handles such names. There is none if one
+        # program calls a module more often, such as once for each micro-batch, because its values then have other
+        # shapes. There is none if an output occurs more often, because each occurrence then has its own loss.
         own, others = self.a.graph.calls[strip(full)], self.b.graph.calls.get(to, [])
         same = [other for other in others if counts(other) == counts(full)]
         if not same and len(own) == len(others) and is_renamed:

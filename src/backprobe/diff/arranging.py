@@ -33,7 +33,7 @@ class Arrangement:
         return array if self.after is None else array.reshape(self.after)
 
     def undone(self, array: Any, shape: Shape) -> Any:
-        """Bring an array of the first recording into the layout of the second, where it has this shape."""
+        """Bring an array of the first recording into the layout of the second, where its shape is ``shape``."""
         if self.axes is None:
             return array.reshape(shape)
         before = shape if self.before is None else self.before

@@ -82,7 +82,7 @@ def draw(
     partials and the chain rule. It needs no Graphviz, has no limit on the number of values, and uses only the option
     ``depth``.
 
-    A report of ``bp.diff`` is drawn as the circuit of the second recording: Each node shows the errors of its value and
+    A report of ``bp.diff`` is drawn as the circuit of the second recording. Each node shows the errors of its value and
     gradient relative to the first recording. A larger multiple of the floor gives a darker fill. Values named in the
     report have a thick border, and their boxes are open.
 

@@ -25,7 +25,7 @@ SHARED = Path("/dev/shm")  # a folder in shared memory, for all processes of a m
 
 
 def batches(count: int, most: int | None = None) -> list[range]:
-    """Split ``count`` tasks into batches that become smaller; with ``most``, into at most so many equal batches.
+    """Split ``count`` tasks into batches of decreasing size, or with ``most`` into at most ``most`` equal batches.
 
     >>> [len(one) for one in batches(130)][:3], [len(one) for one in batches(130)][-1], batches(5, 2)
     ([3, 2, 2], 1, [range(0, 3), range(3, 5)])

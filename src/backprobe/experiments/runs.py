@@ -13,7 +13,7 @@ from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.limits import Limit
 from backprobe.tracing.bridging import NamedBridges
 
-MOST_RUNS = 24  # the remaining runs are left for trying remedies
+MOST_RUNS = 24  # experiments use at most this many of the allowed runs; the others are left for trying remedies
 SAME = 1e-5
 """The tolerance relative to the largest number: above what reordered sums change, below what a moved value changes."""
 

@@ -74,9 +74,9 @@ def explain(
     says so.
 
     Parameters:
-        experiments: may the program run again?
-        seconds: not where the recorded run took longer than this.
-        runs: how often, at most.
+        experiments: False keeps the program from running again.
+        seconds: if the recorded run took longer than this, the program does not run again.
+        runs: the largest number of further runs.
 
     Given a loss and a PyTorch tensor instead of a recording, the report says what the graph alone shows. It then
     contains no line of code.

@@ -36,7 +36,7 @@ from backprobe.record.training import HOOK
 
 IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType, types.WrapperDescriptorType)
 PYTHONS = frozenset(f"builtins.{name}" for name in (*vars(builtins), *(kind.__name__ for kind in IN_C)))
-"""Names of Python's own functions, as a recording names calls."""
+"""Names of Python's own functions, in the form in which a recording names calls."""
 RECORDED = ("inside.recorded", "inside.handed")
 """Codes for functions whose lines are recorded: functions that are called, and functions passed to a caller."""
 

@@ -25,7 +25,7 @@ from backprobe.source.scopes import COMPREHENSIONS, Binding, How, SourceScope
 
 CODE = "rebound"
 MOST = 3
-"""Number of lines that may have rebound the name which a note shows."""
+"""A note shows at most this many of the lines that may have rebound the name."""
 LONGEST = 40  # characters of an expression in a headline
 FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType)
 

@@ -58,7 +58,7 @@ def _written_before(place: Place, reader: RunReader, format: str, fields: Any) -
 
 
 def _is_same(known: Any, index: FileIndex) -> bool:
-    # Does an earlier export come from the same run, by the facts about its start?
+    # Does an earlier export belong to the same run? It does if the facts about the start of the run are equal.
     before, now = known.get("attempts") or [{}], index.attempts
     return bool(now) and all(before[0].get(key) == value for key, value in now[0].facts.items() if key != "ended")
 

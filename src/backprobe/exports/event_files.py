@@ -19,7 +19,7 @@ from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader, logged
 NOT_FINITE = ("nan", "posinf", "neginf")
 FIELDS = ("value.rms", "grad.rms", "param.rms", RATIO, LOGGED)
 STATE = "backprobe.json"
-"""The file with what was written so far; event files can only be appended to."""
+"""The file that stores which steps were exported. It is needed because event files can only be appended to."""
 AT_ONCE = 1 << 18
 
 
@@ -85,7 +85,7 @@ def _kinds(field: str) -> set[str]:
 
 
 def _is_count(label: str) -> bool:
-    # Is this a count that is written only after it was first different from 0?
+    # Is this a count of NaN or Inf? Such a count is written only after it has been different from 0 once.
     return label.partition("/")[0].rpartition(".")[2] in NOT_FINITE
 
 

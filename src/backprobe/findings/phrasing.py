@@ -32,7 +32,7 @@ Where = Callable[[Source], str]
 """Writes a line as text, by its file and number."""
 
 Choices = tuple[tuple[str, ...], ...]
-"""A folded name: its parts, each with the texts that it stands for."""
+"""A folded name: for each of its parts, the alternatives."""
 
 
 class Placed(Protocol):

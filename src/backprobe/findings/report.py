@@ -20,7 +20,7 @@ from backprobe.markup import Printed, element, joined, numbered, shown
 
 T = TypeVar("T")
 FEW, WHOLE = 5, 2
-"""With at most this many causes, a printed report shows all in full; with more, only the first."""
+"""With at most this many causes, a printed report shows all in full; with more, only the first ones."""
 SCREEN = 48
 """The number of lines of a report with many causes: two causes are shown in full if they fit, else one."""
 LINE = 78

@@ -17,7 +17,10 @@ NONFINITE = Options(nonfinite=True)
 
 
 class Anything:
-    """Selects every name. A model of the framework's own layers has no local that a stricter pattern would match."""
+    """Selects every name.
+
+    A stricter pattern would match nothing in a model of framework layers, which has no locals.
+    """
 
     def refuse_missed(self, schema: Schema) -> None:
         return

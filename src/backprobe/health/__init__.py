@@ -16,7 +16,7 @@ RUNS = 2
 
 
 def health(recording: Recording, *, experiments: bool = True, seconds: float = 30.0) -> Report:
-    """Check a recording for missing and zero gradients, dead and saturated units, vanishing, exploding and underflow.
+    """Check a recording for missing, zero, vanishing, exploding or underflowing gradients, and for dead units.
 
     Kinds of findings: ``missing``, ``never_called``, ``dead``, ``dead_units``, ``saturated``, ``zero_gradient``,
     ``zero_derivative``, ``vanishing``, ``exploding``, ``large_gradients``, ``underflow``. Each finding states its

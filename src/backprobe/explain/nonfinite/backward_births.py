@@ -57,8 +57,8 @@ class BackwardPass:
         return [one for one in inside if one.wrt == birth.wrt] or [birth]
 
     def _between(self, order: Sequence[int], consumers: Sequence[Sequence[int]]) -> Iterator[Birth]:
-        # Yield births if only entries are observed, but no operations: entries whose gradient is worse than the
-        # gradients of all their consumers.
+        # Yield births if only entries are observed, but no operations: entries whose gradient is NaN or Inf although
+        # the gradients of all their consumers are better.
         for at in order:
             state, following = self._arrived(at, at), self._differentiated(consumers[at])
             given = max((self._arrived(one, at) for one in following), default=Badness.FINITE)
@@ -71,8 +71,8 @@ class BackwardPass:
         return loops.arrivals(self.known)
 
     def _arrived(self, one: int, at: int) -> Badness:
-        # Return how bad the gradient of ``one`` is, compared with ``at``. If both are in the same loop, only the first
-        # bad iteration counts.
+        # Return the state of the gradient of ``one`` (finite, Inf or NaN), for a comparison with ``at``. If both are in
+        # the same loop, only the first iteration with NaN or Inf counts.
         arrivals = self._arrivals
         is_beside = one in arrivals and at in arrivals and arrivals[one].loop == arrivals[at].loop
         return arrivals[one].state if is_beside else self.known.grads[one]
@@ -119,7 +119,7 @@ class BackwardPass:
         return [[one] for one in made] or [named or consumers]
 
     def _flow(self, consumer: int, at: int) -> Badness:
-        # Return how bad the gradient along an edge was, if it is known.
+        # Return the state of the gradient along an edge (finite, Inf or NaN), if it is known.
         flow = next((edge.contribution for edge in self.entries[consumer].inputs if edge.at == at), None)
         numbers = None if flow is None else self.known.arrays.numbers(flow)
         return Badness.FINITE if numbers is None else of_numbers(numbers)

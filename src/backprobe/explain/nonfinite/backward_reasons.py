@@ -23,7 +23,7 @@ WRITTEN_AS = {"reciprocal": ("div",), "pow": ("square",), "sigmoid": ("log_sigmo
 
 @dataclass(frozen=True)
 class Birth:
-    """An operation in the backward of the entry ``owner`` that returned a worse gradient than it received.
+    """An operation in the backward of the entry ``owner`` that made NaN or Inf from a better gradient.
 
     ``operation`` is empty if it is unknown which operation of the line or module it was. ``wrt`` is the entry whose
     gradient it computed.

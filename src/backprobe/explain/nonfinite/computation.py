@@ -101,7 +101,7 @@ class Computation:
         return None if known is None or numpy.size(known) != 1 else one if known else other
 
     def state(self, term: Term) -> Badness:
-        """Return how bad a part is; UNKNOWN if it cannot be computed, or if only counts of NaN and Inf exist."""
+        """Return the state of a part: NaN, Inf or finite; UNKNOWN if it cannot be computed."""
         made = self.result if term is self.term else self.value(term)
         if term.op == "tuple":
             return max(map(self.state, term.args), default=Badness.FINITE)
@@ -150,7 +150,7 @@ class Computation:
 
     @cached_property
     def births(self) -> Sequence[Term]:
-        """Parts that are worse than their operands, in the order of evaluation; empty if unknown."""
+        """Parts with NaN or Inf that their operands do not have, in the order of evaluation; empty if unknown."""
         if not self.is_reproduced and not any(map(self._absorbed, self.term.inputs)):
             return []
         found = list({one.text: one for one in reversed([*self._births(self.term, None)])}.values())[::-1]
@@ -214,7 +214,9 @@ class Computation:
         return own
 
     def born(self, term: Term) -> Badness:
-        """Return how bad a part is at elements with finite operands, if these are known, else how bad it is overall."""
+        """Return the state of a part (NaN, Inf, finite) where its operands are finite if that is known, else
+        overall.
+        """
         value = self.result if term is self.term else self.value(term)
         own = self._own(term, None, [*self._flowing(term, None)])
         if own is None or not own.any() or numpy.shape(value) != own.shape:

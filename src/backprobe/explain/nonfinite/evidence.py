@@ -1,4 +1,4 @@
-"""Everything known about NaN and Inf in one record: how bad each value and gradient is, and the dependencies.
+"""Everything known about NaN and Inf in one record: the state of each value and gradient, and the dependencies.
 
 Sources and consumers come from ``sources.py``: they follow the names that lines mention, in addition to the graph's
 edges.
@@ -56,7 +56,7 @@ def not_asked(owner: str, at: Index, wrt: str) -> None:
 
 
 class Evidence:
-    """One record, with how bad each value and gradient is, by position, and sentences about them.
+    """One record with the state of each value and gradient (finite, Inf or NaN), by position, and sentences about them.
 
     ``derivative`` is called to ask the framework for a derivative.
     """

@@ -1,4 +1,4 @@
-"""Finds where NaN and Inf arise in the forward pass: entries that are worse than everything they were computed from."""
+"""Finds where NaN and Inf arise in the forward pass: entries that contain them although their inputs do not."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Why:
     facts: tuple[str, ...] = ()
     is_certain: bool = False
     term: Term | None = None
-    state: Badness = Badness.UNKNOWN  # how bad the entry is where its operands are finite
+    state: Badness = Badness.UNKNOWN  # the state of the entry (finite, Inf or NaN) where its operands are finite
     is_of_finite: bool = False  # True if the operands are finite where NaN or Inf begins
 
     @property
@@ -242,7 +242,8 @@ class ForwardPass:
         return self._born_here(at, state, because, others, is_certain, facts, finding)
 
     def _states(self, at: int) -> list[str]:
-        # Return facts: how bad the value and its inputs are, the first bad step of a loop, and which inputs are masks.
+        # Return facts: the NaN and Inf in the value and its inputs, the first bad step of a loop, and which inputs are
+        # masks.
         known, entry = self.known, self.entries[at]
         facts = [*map(known.value, (at, *filter(known.may_matter, known.direct[at])))]
         if at in self._begun and entry.axes.count(loops.STEP) == 1:
@@ -451,7 +452,7 @@ class ForwardPass:
         return loop.at_step(found, self.entries[at].axes, steps[0])
 
     def _state_at_first(self, at: int) -> Badness:
-        # Return how bad an entry is where it first becomes bad: a loop may start with Inf and end with NaN.
+        # Return the state of an entry where it first becomes bad: a loop may start with Inf and end with NaN.
         return of_numbers(self._at_first(at, at)) if at in self._begun else self.known.values[at]
 
     # sentences

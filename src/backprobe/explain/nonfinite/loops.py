@@ -62,7 +62,7 @@ class LoopArrival:
 
 
 def arrivals(known: Evidence) -> dict[int, LoopArrival]:
-    """For each entry in a loop with a bad gradient, return how bad its gradient is at the first bad step."""
+    """For each entry in a loop with a bad gradient, return whether it is Inf or NaN at the first bad step."""
     found: dict[int, LoopArrival] = {}
     for nth, masks in enumerate(_bad_steps(known.entries, known.bad_grads, known.grad_numbers)):
         anywhere = numpy.any(list(masks.values()), axis=0)

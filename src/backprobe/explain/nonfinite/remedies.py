@@ -35,7 +35,7 @@ from backprobe.source.user_code import package
 OWNER, WORD = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\."), re.compile(r"[A-Za-z_]\w*")
 LONGEST = 80  # characters; a longer text is bound to a name first
 NEAR = 4
-"""How many values after the birth a formula may end that contains it."""
+"""A formula that contains the birth may end at most this many values after it."""
 
 
 class Remedies:

@@ -213,8 +213,8 @@ class _Reader:
         return Term(known_as(op), tuple(map(self.term, operands)), text=text)
 
     def _turns(self, each: ast.expr, turns: ast.comprehension, text: str) -> Term:
-        # Build a term for each iteration of a comprehension over recorded values: ``v#0`` is the variable ``v`` in the
-        # first.
+        # Build a term for each iteration of a comprehension over recorded values. The name ``v#0`` stands for the
+        # variable ``v`` in the first iteration.
         names = [node.id for node in ast.walk(turns.target) if isinstance(node, ast.Name)]
         counted = _counted(turns.iter) if isinstance(turns.target, ast.Name) and not turns.ifs else range(0)
         found = [_With(names[0], constant(number), self, each).term(each) for number in counted]
