@@ -1,4 +1,4 @@
-"""The option ``layout``: how the second recording stores values otherwise, such as transposed or channels last."""
+"""The option ``layout``: in which other layout the second recording stores values, such as transposed."""
 
 from __future__ import annotations
 

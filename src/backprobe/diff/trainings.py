@@ -43,7 +43,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class RowParting:
-    """The point at which two rows part: the first step, the statistic, both numbers, and their error.
+    """The point from which two rows differ: the first step, the statistic, both numbers, and their error.
 
     ``excess`` is the error in units of the floor. ``before`` is the largest error of earlier steps in the same units,
     and ``later`` counts later steps that also differ.
@@ -61,7 +61,7 @@ class RowParting:
 
 @dataclass(frozen=True)
 class ComparedRows:
-    """One pair of rows, and its result: in how many steps both have numbers, and where they part.
+    """One pair of rows, and its result: in how many steps both have numbers, and where they begin to differ.
 
     ``only_one`` counts the steps in which only one run has numbers. ``times`` is the ratio of the second run's counts
     to the first's, if each process holds the whole value and counts it; else 1.

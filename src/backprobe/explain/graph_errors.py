@@ -93,7 +93,7 @@ def spelling(record: Record, entry: Entry) -> str:
 
 
 def _expression(entry: Entry) -> str:
-    # Return the text that computes an unnamed value, if a dot may follow that text.
+    # Return the text of the expression that computes an unnamed value, if a method call can be appended to that text.
     text = expression_of(entry.source)
     tree = parsed(text) if text and len(text) <= LONGEST else None
     match tree:

@@ -433,7 +433,7 @@ def _hidden(
     # Yield calls on the path to an output that would cut off unrecorded values, each once, except those in ``said``.
     training = flow.record.training
     is_open = any(one.known & (Known.STATUS | Known.NOT_HOW) for one in findings)
-    # the census then says which parameters lack a gradient
+    # in this case the census reports the parameters that lack a gradient
     if training is not None and training.untrained and not is_open:
         return
     ways = [at for at in [*missing, *sorted(flow.to_outputs)] if at in flow.to_outputs]

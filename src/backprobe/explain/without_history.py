@@ -47,8 +47,8 @@ def hidden_findings(
 ) -> list[Finding]:
     """Return findings at lines that cut off unrecorded values, such as a model's result.
 
-    ``to`` is the entry that these lines lead to. With ``of``, only lines count that use this value by name without
-    being recorded as its use, such as lines in an inner function.
+    ``to`` is the entry that these lines lead to. With ``of``, only lines are returned that mention this value by name
+    although no recorded edge shows the use, such as lines in an inner function.
     """
     found = []
     for each in sorted(among):

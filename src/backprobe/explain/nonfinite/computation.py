@@ -214,9 +214,7 @@ class Computation:
         return own
 
     def born(self, term: Term) -> Badness:
-        """Return the state of a part (NaN, Inf, finite) where its operands are finite if that is known, else
-        overall.
-        """
+        """Return the state of a part (NaN, Inf, finite) where its operands are finite, if that is known, or overall."""
         value = self.result if term is self.term else self.value(term)
         own = self._own(term, None, [*self._flowing(term, None)])
         if own is None or not own.any() or numpy.shape(value) != own.shape:

@@ -139,7 +139,7 @@ def _at(operand: Array | None, bad: Array) -> Array | None:
 
 
 def _of_all(op: str, operands: Sequence[Array], result: Array) -> Mechanism | None:
-    # Return the mechanism for operations that sum over their operands, and for operations that fail by their sizes.
+    # Return the mechanism for operations that sum over their operands, and for failures because of an operand's size.
     made = result[~numpy.isfinite(result)]
     if any(numpy.isinf(one).any() for one in operands):
         if op in ("softmax", "log_softmax", "logsumexp", "cross_entropy") and numpy.isnan(made).any():
