@@ -122,7 +122,7 @@ def _read(shell: Any, text: str) -> Cell:
 
 
 def _roles(names: list[str], cell: Cell) -> tuple[str | None, str | None]:
-    # Return the name of the output, and the name that receives the recording. Raises BadOption.
+    # The name of the output, and the name that receives the recording. Raises BadOption.
     output = receiver = None
     for name in names:
         if not name.isidentifier() or iskeyword(name):
@@ -253,7 +253,7 @@ def _shorten(error: BaseException, file: str) -> None:
 
 
 def _from(error: BaseException, begins: Callable[[str], bool]) -> TracebackType | None:
-    # Return the traceback from the first frame whose file satisfies ``begins``.
+    # The traceback from the first frame whose file satisfies ``begins``.
     place = error.__traceback__
     while place is not None and not begins(place.tb_frame.f_code.co_filename):
         place = place.tb_next

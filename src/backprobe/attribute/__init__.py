@@ -88,7 +88,7 @@ def attribute(
 class _Waiting(AskedAttribution):
     # The target and the arguments of both runs. Calling this object runs the attribution.
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attribution:
-        from backprobe.attribute.runs import AttributionRuns  # imported here because this module imports NumPy
+        from backprobe.attribute.runs import AttributionRuns  # imported late, because it imports NumPy
 
         with spelled_as(CALLED, r"\1("), spelled_as(PROBED, r"bp.attribute(\1, clean, corrupt, "):
             return AttributionRuns(self, self._backend_of()).run()

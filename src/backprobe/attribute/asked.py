@@ -74,7 +74,7 @@ class AskedAttribution(OfNamedValues[[], Attribution]):
             )
 
     def _backend_of(self) -> Backend:
-        # Return the backend of the target. Raises BadOption, NoBackend and Unsupported.
+        # The backend of the target. Raises BadOption, NoBackend and Unsupported.
         given = (*self.clean_args[0], *self.corrupt_args[0])
         both = enumerate((self.clean_args, self.corrupt_args))
         named = {f"{at} {name}": one for at, (_, own) in both for name, one in own.items()}

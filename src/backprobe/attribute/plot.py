@@ -16,7 +16,7 @@ WIDTH, ROW, AROUND, TALLEST = 7.0, 0.24, 1.6, 12.0
 
 
 def picture(result: Any, names: Mapping[str, float], edges: Mapping[tuple[str, str], float]) -> Any:
-    """Return the figure. Raises NotInstalled."""
+    """The figure. Raises NotInstalled."""
     if result.parts:
         return maps({"attribution": _grid(result.parts, names)}, [*names], result.axes, heading(result))
     figures, _ = matplotlib("result.plot()")

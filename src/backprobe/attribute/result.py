@@ -252,7 +252,7 @@ class Attribution(Printed):
 
         ``result.plot().savefig("attribution.png")`` saves it. Raises NotInstalled and BadOption.
         """
-        from backprobe.attribute.plot import picture  # imported here because this module imports NumPy
+        from backprobe.attribute.plot import picture  # imported late, because it imports NumPy
 
         return picture(self, self.top(k), self.top_edges(k))
 

@@ -186,7 +186,7 @@ class AttributionRuns:
     # points between the corrupt run and the clean run
 
     def _moved(self, first: Sequence[AttributedValue], changes: Mapping[str, Any] | None) -> dict[str, Any]:
-        # Return the clean values that are interpolated, by the names used to replace them.
+        # The clean values that are interpolated, by the names used to replace them.
         select = self.asked.along
         if select is None:
             moving = [value for value in first if changes is None or changes[value.name].any()]
@@ -230,7 +230,7 @@ class AttributionRuns:
         return Tasks(self.asked.executor, work, names, asked.call, parts).run(advance)
 
     def _changes_of(self, chunk: Sequence[AttributedValue]) -> Mapping[str, Any]:
-        # Return the differences of the values in a chunk. The last chunk is cached, because each point uses it again.
+        # The differences of the values in a chunk. The last chunk is cached, because each point uses it again.
         keys = tuple(value.key for value in chunk)
         if self.last is None or self.last[0] != keys:
             corrupt = self._side(self.recorded(self.asked.corrupt_args, keys), keys)

@@ -16,12 +16,12 @@ from backprobe.storage.runs.merged import LOGGED, RunReader
 
 
 def of_report(report: Report) -> dict[str, Any]:
-    """Return the alerts of a report as plain data."""
+    """The alerts of a report as plain data."""
     return {"alerts": [{**one.to_dict(), "number": plain(one.number)} for one in report if isinstance(one, Alert)]}
 
 
 def of_run(reader: RunReader) -> dict[str, Any]:
-    """Return the steps of a run, and for each name the first, last, smallest and largest rms."""
+    """The steps of a run, and for each name the first, last, smallest and largest rms."""
     info, rows = reader.info(), reader.rows()
     names: dict[str, dict[str, Any]] = {name: {} for name, _ in rows}
     for kind in dict.fromkeys(kind for _, kind in rows):

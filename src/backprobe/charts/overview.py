@@ -37,7 +37,7 @@ class Pictured:
             self.ill[:, :there] += numpy.nan_to_num(counts)[:, :there]
 
     def cell(self, name: str | None) -> str:
-        """Return the table cell of a name: first number, row of columns, last number, padded to a fixed width."""
+        """The table cell of a name: first number, row of columns, last number, padded to a fixed width."""
         if name not in self.names:
             return " " * (2 * SIDE + WIDTH)
         at = self.names[name]
@@ -48,7 +48,7 @@ class Pictured:
 
 
 def overview(reader: RunReader, heading: str, report: Report, gaps: Report) -> str:
-    """Return the overview of the whole run as text."""
+    """The overview of the whole run as text."""
     parts = [[heading], list(alerted(report))]
     if gaps.findings:
         kept = gaps.findings[:MOST_GAPS]

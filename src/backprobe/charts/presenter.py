@@ -18,7 +18,7 @@ def describe(tensor: Any) -> str:
 
 def plot(tensor: Any, heading: str, asked: str) -> Any:
     """Return a figure of a tensor. Raises BadOption for an object that has no numbers."""
-    from backprobe.charts import tensors  # imported here because this module imports NumPy
+    from backprobe.charts import tensors  # imported late, because it imports NumPy
 
     arrays = arrays_of(tensor)
     numbers = None if arrays is None else arrays.numbers(tensor)

@@ -55,7 +55,7 @@ def _scale(numbers: Matrix) -> tuple[float, float]:
 
 
 def level(number: float, low: float, high: float) -> str:
-    """Return the column of one number, on a logarithmic scale from ``low`` to ``high``."""
+    """The column of one number, on a logarithmic scale from ``low`` to ``high``."""
     if not numpy.isfinite(number):
         return NOTHING
     if number == 0:

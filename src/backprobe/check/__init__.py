@@ -101,7 +101,7 @@ class Check(Waiting[P, CheckReport]):
         return [*order, *([("skip", listed([name_of(one) for one in self.skip]))] if self.skip else [])]
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CheckReport:
-        from backprobe.check.run import run_check  # imported here because this module imports NumPy
+        from backprobe.check.run import run_check  # imported late, because it imports NumPy
 
         found = self._found(args, kwargs, "checked", "each call is repeated on other numbers")
         return run_check(self.target, found, self.skip, args, kwargs, order=self.order)

@@ -240,9 +240,6 @@ class CheckedCall:
         return bool(max(compared.scale, TRUSTED * compared.noise) <= TRUSTED * rounding)
 
 
-# numbers
-
-
 def flat(arrays: Sequence[Any]) -> Any:
     """All real numbers of some arrays in one flat array; complex numbers become pairs of real and imaginary part."""
     parts = [numpy.ascontiguousarray(array).reshape(-1) for array in arrays]

@@ -40,7 +40,7 @@ class CallListener(CodeListener):
         self.calling: CallSite | None = None  # the call that is being made
 
     def call(self, function: Any, may_write: bool = False, at: int = NO_CALL, /) -> Any:
-        """Return the callable to use instead of a function: a version that reports, or one that calls and checks."""
+        """The callable to use instead of a function: a version that reports, or one that calls and checks."""
         if type(function) is BuiltinFunctionType and function in frame_builtins.LOOKS_AT_FRAME:
             return frame_builtins.seen_by(function)
         program = self.program
@@ -162,8 +162,6 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
                 next="check a function that runs it to its end",
             )
         return result
-
-    # calls
 
     def call(self, scope: ScopeId, site: CallSite, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Make one of the program's calls, and check it."""

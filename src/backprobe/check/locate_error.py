@@ -90,7 +90,7 @@ def locate_error(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence
 
 
 def _of_sum(call: CheckedCall, at: int, cotangent: Any, off: Sequence[Element]) -> tuple[Element, ...]:
-    # Return the wrong elements as gradients of the sum of the outputs, which the user can reproduce easily.
+    # The wrong elements as gradients of the sum of the outputs, which the user can reproduce easily.
     if not cotangent.all() or any(map(numpy.iscomplexobj, call.outputs)):
         return ()
     ones = numpy.ones_like(cotangent)
@@ -145,7 +145,7 @@ def _search(call: CheckedCall, at: int, cotangent: Any, gradient: Any) -> int:
 
 
 def _through(call: CheckedCall, at: int, cotangent: Any) -> tuple[int, ...]:
-    # Return the outputs through which the gradient is wrong; empty if it is wrong through all of them.
+    # The outputs through which the gradient is wrong; empty if it is wrong through all of them.
     parts = call.unflat(cotangent)
     if len(parts) == 1:
         return ()
@@ -175,7 +175,7 @@ def _looks(
 
 
 def _sign(value: Any, elements: Sequence[Element], off: Sequence[Element]) -> str:
-    # Return the sign of the input if the gradient is wrong for only that sign; empty otherwise.
+    # The sign of the input if the gradient is wrong for only that sign; empty otherwise.
     if len(off) < 2 or numpy.iscomplexobj(value):
         return ""
     signs = {numpy.sign(value[element.index]) for element in off}

@@ -180,7 +180,7 @@ class CheckResults:
         self.remarks.update((name, Reason("hooked")) for name in calls.hooked)
 
     def report(self, of: str, remedy: str, entered: dict[str, int]) -> CheckReport:
-        """Return the final report on a target. ``remedy`` is the advice to print if nothing was differentiated."""
+        """The final report on a target. ``remedy`` is the advice to print if nothing was differentiated."""
         findings = tuple(self._finding(*key, found, entered) for key, found in self.wrong.items())
         unchecked = tuple(text.remark(key, count, "not checked, ") for key, count in self.unchecked.items())
         second = tuple(text.remark(key, count, "second derivatives: ") for key, count in self.second.items())
@@ -248,7 +248,7 @@ def _expression(site: CallSite) -> str:
 
 
 def _skipped(site: CallSite) -> str:
-    # Return the text for ``skip=``: the function as the program calls it, or the class of an ``autograd.Function``.
+    # The text for ``skip=``: the function as the program calls it, or the class of an ``autograd.Function``.
     is_name = all(part.isidentifier() for part in site.spelled.split("."))
     return site.spelled.removesuffix(".apply") if is_name else "Function"
 

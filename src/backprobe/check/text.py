@@ -165,7 +165,7 @@ def wrong_derivative(call: str, input: str, error: float, *, is_second: bool = F
 
 
 def facts(wrong: Wrong, like: str | None) -> list[str]:
-    """Return the observations about a wrong gradient; ``like`` is the input, as written, whose gradient it equals."""
+    """The observations about a wrong gradient; ``like`` is the input, as written, whose gradient it equals."""
     found = [": there ".join(map(sentence, wrong.looks))] if wrong.looks else []
     if like is not None:
         found.append(f"it is the gradient that {like} should get")

@@ -35,7 +35,7 @@ def called_with(target: Any, words: Sequence[str]) -> tuple[tuple[Any, ...], dic
 
 
 def _by_position(target: Any, named: Mapping[str, Any]) -> tuple[list[inspect.Parameter], str | None]:
-    # Return the parameters that can only be passed by position, and the name of ``*xs`` if the user gave it.
+    # The parameters that can only be passed by position, and the name of ``*xs`` if the user gave it.
     try:
         parameters = list(inspect.signature(target).parameters.values())
     except (TypeError, ValueError):  # functions written in C may have no signature
@@ -46,7 +46,7 @@ def _by_position(target: Any, named: Mapping[str, Any]) -> tuple[list[inspect.Pa
 
 
 def _arrays_of_model(target: Any) -> Arrays | None:
-    # Return the array functions of a model's framework; None if the target is not a model.
+    # The array functions of a model's framework; None if the target is not a model.
     imported = (load_backend(name) for name in BACKENDS if is_imported(name))
     return next((backend.arrays for backend in imported if is_model(backend, target)), None)
 
@@ -67,5 +67,5 @@ def _tensor(array: Any, arrays: Arrays) -> Any:
 
 
 def _strides(shape: Sequence[int]) -> list[int]:
-    # Return the strides, in elements, of a contiguous array.
+    # The strides, in elements, of a contiguous array.
     return [math.prod(shape[at + 1 :]) for at in range(len(shape))]

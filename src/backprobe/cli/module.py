@@ -75,7 +75,7 @@ def _found(name: str) -> ModuleSpec | None:
 
 
 def _refused(name: str, spec: ModuleSpec | None) -> BadOption:
-    # Return the error for a name that is not a module or cannot be run. It suggests a module that exists.
+    # The error for a name that is not a module or cannot be run. It suggests a module that exists.
     package, _, last = name.rpartition(".")
     parent = name if name in sys.modules else package
     places = getattr(sys.modules.get(parent), "__path__", () if parent else [os.getcwd()])

@@ -35,7 +35,7 @@ def _keep(ctx: click.Context, option: click.Parameter, value: Any) -> None:
 
 
 def shared() -> list[click.Option]:
-    """Return the options of every command."""
+    """The options of every command."""
     return [
         click.Option(
             ["--json"],
@@ -66,7 +66,7 @@ to_sarif = click.option(
 
 
 def is_asked(option: str) -> Any:
-    """Return the value of an option of the current command; a false value if the user did not give it."""
+    """The value of an option of the current command; a false value if the user did not give it."""
     context = click.get_current_context(silent=True)
     return context and context.meta.get(f"backprobe.{option}")
 

@@ -61,7 +61,7 @@ def write_patch(report: bp.Report, path: str) -> None:
 
 
 def root_of(edits: Sequence[Edit]) -> Path:
-    """Return the folder to which paths in a patch are relative: the repository's, or else the current folder."""
+    """The folder to which paths in a patch are relative: the repository's, or else the current folder."""
     files = [Path(edit.file).absolute() for edit in edits]
     repository = next((folder for folder in files[0].parents if (folder / ".git").exists()), None)
     for folder in (repository, Path.cwd()):

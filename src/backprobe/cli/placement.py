@@ -27,7 +27,7 @@ class ScriptVerb(Verb):
         self.params.append(click.Option(["-m"], metavar="MODULE", expose_value=False, callback=_misplaced, help=HELP))
 
     def placed(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return the words for click, with ``--`` before a script, so that click ignores the script's options."""
+        """The words for click, with ``--`` before a script, so that click ignores the script's options."""
         options = {name: one for one in self.get_params(ctx) if isinstance(one, click.Option) for name in one.opts}
         del options["-m"]
         at = 0

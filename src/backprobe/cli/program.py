@@ -208,13 +208,13 @@ def load(program: str, example: Sequence[str] = ("x=3",), *, classes: bool = Fal
 
 
 def _meant(text: str, name: str) -> str:
-    # Return the most likely FILE:FUNCTION if the given file does not exist.
+    # The most likely FILE:FUNCTION if the given file does not exist.
     file = similar_file(text)
     return f"{file}:{name}" if file else "toy.py:f"
 
 
 def similar_file(text: str) -> str | None:
-    """Return the existing Python file whose name is most similar to the given one."""
+    """The existing Python file whose name is most similar to the given one."""
     folder = Path(text).parent
     there = [one.stem for one in folder.glob("*.py")] if folder.is_dir() else []
     close = nearest(Path(text).stem, there)
@@ -222,7 +222,7 @@ def similar_file(text: str) -> str | None:
 
 
 def _imported(text: str, program: str) -> ModuleType:
-    # Return the module of a file. Each file is imported at most once in a command.
+    # The module of a file. Each file is imported at most once in a command.
     file = Path(text).resolve()
     known: dict[Path, ModuleType] = click.get_current_context().meta.setdefault(IMPORTED, {})
     if file not in known:
@@ -246,7 +246,7 @@ def _import(text: str, program: str) -> ModuleType:
 
 
 def beside(target: Any, program: str, name: str) -> Any:
-    """Return the object with this name in the file of a function. Raises BadOption."""
+    """The object with this name in the file of a function. Raises BadOption."""
     known = vars(sys.modules[target.__module__])
     if name not in known:
         raise BadOption(
@@ -270,7 +270,7 @@ def beside_others(before: Sequence[str], behind: Sequence[str]) -> Iterator[None
 
 
 def asked(*words: str, options: Sequence[str] = ()) -> str:
-    """Return the command with these words as text, for error messages. The first word is the program."""
+    """The command with these words as text, for error messages. The first word is the program."""
     context = click.get_current_context()
     before, behind = context.meta.get(BESIDE, ((), ()))
     options = [*options, "-m"] if words and is_module(words[0]) else options

@@ -57,7 +57,7 @@ def _made(known: dict[str, Any]) -> str:
 
 
 def _model(found: Any, program: str, words: Sequence[str]) -> Any:
-    # Return the model: the named object itself, or the result of the named function.
+    # The model: the named object itself, or the result of the named function.
     file, _, name = program.rpartition(":")
     if _is_model(found):
         _refuse_words(program, words)
@@ -92,7 +92,7 @@ def _model(found: Any, program: str, words: Sequence[str]) -> Any:
 
 
 def _needed(function: Any) -> list[str]:
-    # Return the arguments without a default, each with an example number.
+    # The arguments without a default, each with an example number.
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     known = inspect.signature(function).parameters.values()
     return [f"{one.name}=4" for one in known if one.default is one.empty and one.kind not in several]

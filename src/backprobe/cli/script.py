@@ -73,14 +73,14 @@ def judged(
 
 
 def healthy(recording: bp.Recording) -> bp.Report:
-    """Return the report of ``health``, with remedies that are shell commands."""
+    """The report of ``health``, with remedies that are shell commands."""
     report, typed = bp.health(recording), click.get_current_context().meta[TYPED].replace("health", "explain", 1)
     found = [replace(one, remedy=f"{typed} says why") if one.kind in LACKING else one for one in report.findings]
     return replace(report, findings=tuple(found))
 
 
 def _with_steps(number: int) -> str:
-    # Return the typed command, with a given number of iterations.
+    # The typed command, with a given number of iterations.
     context = click.get_current_context()
     verb, count = f"backprobe {context.info_name}", os.environ.get("LOCAL_WORLD_SIZE")
     launched = "" if count is None else f"torchrun --nproc-per-node {count} -m "

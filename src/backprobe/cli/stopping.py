@@ -30,7 +30,7 @@ def is_unread(error: BaseException) -> bool:
 
 
 def number_of(stream: Any) -> int | None:
-    """Return the file descriptor of a stream; None if the stream has none."""
+    """The file descriptor of a stream; None if the stream has none."""
     try:
         found: int = stream.fileno()
     except (AttributeError, OSError, ValueError):  # no stream, a stream in memory, or a closed stream

@@ -23,7 +23,7 @@ class Taken(click.types.StringParamType):
         self.option = replace(option, kind=str, allowed=tuple(self.values)) if allowed else option
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value in the form that the verb expects. Raises BadOption."""
+        """The value in the form that the verb expects. Raises BadOption."""
         if self.option.kind is int and str(value).removeprefix("-").isdecimal():
             value = int(value)
         self.option.check(value)

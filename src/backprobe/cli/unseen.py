@@ -17,7 +17,7 @@ FORWARD = ("jvp", "jacfwd", "linearize", "hessian")
 
 
 def no_gradient_seen(program: str, file: str) -> BadOption:
-    """Return the error for a script that computed no gradient which backprobe could record."""
+    """The error for a script that computed no gradient which backprobe could record."""
     calls = _calls(file)
     if not calls:
         return BadOption(
@@ -64,7 +64,7 @@ def _instead(file: str, call: DerivativeCall) -> str:
 
 
 def _words(names: list[str], arguments: str) -> list[str]:
-    # Return the arguments in the form of the command line; none if they are not literals.
+    # The arguments in the form of the command line; none if they are not literals.
     values = ast.parse(f"[{arguments}]", mode="eval").body
     elements = values.elts if isinstance(values, ast.List) else []
     try:

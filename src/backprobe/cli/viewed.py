@@ -26,7 +26,7 @@ def viewed(sources: tuple[str, ...], port: int, is_opened: bool, until_ended: bo
 
 def _shown(source: str) -> Any:
     # Load the source if it is a recording; return any other source unchanged.
-    from backprobe.storage.recordings import DATA  # imported here because this module imports NumPy
+    from backprobe.storage.recordings import DATA  # imported late, because it imports NumPy
 
     return bp.load(source, to="numpy") if (Path(source) / DATA).is_file() else source
 

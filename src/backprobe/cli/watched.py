@@ -77,8 +77,8 @@ def watched(
 
 
 def the_run(folder: str) -> str:
-    """Return the only run inside ``folder``; ``folder`` itself if it is a run or contains several."""
-    from backprobe.storage.runs.layout import FILE  # imported here because this module imports NumPy
+    """The only run inside ``folder``; ``folder`` itself if it is a run or contains several."""
+    from backprobe.storage.runs.layout import FILE  # imported late, because it imports NumPy
 
     inside = {one.parent for one in Path(folder).glob(f"*/{FILE.format('*')}")}
     return str(inside.pop()) if len(inside) == 1 and not [*Path(folder).glob(FILE.format("*"))] else folder

@@ -100,7 +100,7 @@ class Conflicts(Printed):
         directions, and blue if they have the same direction. Each cell shows the cosine, and the ratio of the norms.
         Raises NotInstalled.
         """
-        from backprobe.conflicts.heat_map import heat_map  # imported here because this module imports NumPy
+        from backprobe.conflicts.heat_map import heat_map  # imported late, because it imports NumPy
 
         return heat_map(self)
 
@@ -125,7 +125,7 @@ class Conflicts(Printed):
 
 
 def _cells(one: Conflict) -> Sequence[str]:
-    # Return the table row of a pair, with a dash instead of NaN.
+    # The table row of a pair, with a dash instead of NaN.
     cosine, ratio = (
         ("–" if math.isnan(number) else f"{number:{form}}")
         for number, form in ((one.cosine, "z.2f"), (one.ratio, ".3g"))

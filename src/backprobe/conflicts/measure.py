@@ -49,7 +49,7 @@ def conflicts(record: Record, entries: Mapping[str, Entry]) -> Conflicts:
 
 
 def _pairs(keys: Sequence[str], held: Iterable[Mapping[str, Vector]]) -> list[tuple[str, str]]:
-    # Return the pairs of outputs for which at least one parameter has both gradients.
+    # The pairs of outputs for which at least one parameter has both gradients.
     there = [set(own) for own in held]
     return [pair for pair in combinations(keys, 2) if any(own.issuperset(pair) for own in there)]
 
@@ -75,6 +75,6 @@ def _share(one: Vector, norm: float) -> float:
 
 
 def _angle(a: Vector, b: Vector) -> float:
-    # Return the cosine of two vectors; a complex number counts as two real numbers.
+    # The cosine of two vectors; a complex number counts as two real numbers.
     lengths = a.length * b.length
     return float(numpy.vdot(a.numbers, b.numbers).real) / lengths if lengths else 0.0

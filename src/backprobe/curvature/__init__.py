@@ -73,7 +73,7 @@ class _Waiting(OfNamedValues[P, Curvature]):
     all_names, one_output = 'bp.curvature(model, "**weight"), for all weights', "bp.curvature(f, ..., of='ce')"
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Curvature:
-        from backprobe.curvature.eigenvalues import measured  # imported here because this module imports NumPy
+        from backprobe.curvature.eigenvalues import measured  # imported late, because it imports NumPy
 
         spelling = spelled_as(r"^rec\['(.*)'\]\.grad$", rf"bp.curvature({name_of(self.target)}, '\1')")
         with spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.curvature("), spelling:

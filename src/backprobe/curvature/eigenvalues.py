@@ -44,7 +44,7 @@ class Operator:
         return found
 
     def __call__(self, vector: Any) -> Any:
-        """Return the Hessian-vector product in double precision."""
+        """The Hessian-vector product in double precision."""
         self.products += 1
         found = self.product({name: part[0] for name, part in self.parts(vector.reshape(1, -1)).items()})
         made = numpy.concatenate([self.arrays.numbers(found[name]).reshape(-1) for name in self.shapes])
@@ -101,7 +101,7 @@ def measured(asked: Any, backend: Backend, args: tuple[Any, ...], kwargs: Mappin
 
 
 def asymmetry(operator: Operator) -> float:
-    """Return the relative difference between a · Hb and b · Ha for random vectors a and b; 0 if H is symmetric."""
+    """The relative difference between a · Hb and b · Ha for random vectors a and b; 0 if H is symmetric."""
     a, b = numpy.random.default_rng(1).standard_normal((2, operator.size))
     of_a, of_b = operator(a), operator(b)
     scale = numpy.linalg.norm(of_a) * numpy.linalg.norm(b) + numpy.linalg.norm(of_b) * numpy.linalg.norm(a)

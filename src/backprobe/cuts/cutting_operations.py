@@ -90,8 +90,7 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     called = {last_name(function) for function in calls}
     library = {last_name(function) for function in calls if _root(function) in MODULES}
-    # If none of the followed functions is called by its own name, any other called function may be one of them under
-    # another name.
+    # if no followed function is called by its own name, any called function may be one of them under another name
     reporting = called - library - LIBRARY if set(followed) - called else set(followed)
     found = (_use(node, leaf, above, reporting) for node in places)
     return tuple(use for use in found if use is not None)
@@ -179,7 +178,7 @@ def _is_unseen(node: ast.AST, above: dict[ast.AST, ast.AST], known: frozenset[st
 
 
 def _root(node: ast.AST) -> str:
-    # Return the variable at the start of a chain of attributes and items; empty if the chain starts with a call.
+    # The variable at the start of a chain of attributes and items; empty if the chain starts with a call.
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -204,15 +203,12 @@ def parsed(text: str) -> ast.AST | None:
 
 
 def parts_of(tree: ast.AST, text: str, kinds: tuple[type[Any], ...] = (ast.expr,)) -> list[Any]:
-    """Return the parts of an expression that have this text."""
+    """The parts of an expression that have this text."""
     return [node for node in ast.walk(tree) if isinstance(node, kinds) and ast.unparse(node) == text]
 
 
 def own_parts_of(tree: ast.AST, text: str) -> list[Any]:
-    """Return the parts with this text that run together with the expression.
-
-    Parts inside lambdas run later: they are returned only if there are no others.
-    """
+    """The parts with this text that run with the expression; parts of lambdas, which run later, only if all are."""
     whole = tree.body[0] if isinstance(tree, ast.Module) and len(tree.body) == 1 else tree
     runs = whole.value if isinstance(whole, ast.Expr) else whole
     inside = {
@@ -226,16 +222,14 @@ def own_parts_of(tree: ast.AST, text: str) -> list[Any]:
 
 
 def _places(tree: ast.AST, local: str) -> Sequence[ast.AST]:
-    # Return the places where a local is mentioned, or the calls if the name is that of a function's result. A leaf is
-    # found by its container.
+    # The places where a local is mentioned, or the calls of ``f`` if the name is ``f()``.
     if local.endswith("()"):
         return _calls(tree, local.removesuffix("()"))
     return [node for node in parts_of(tree, local, NAMES) if isinstance(node.ctx, ast.Load)]
 
 
 def _calls(tree: ast.AST, function: str) -> list[ast.Call]:
-    # Return the calls of a function. If it has another name in the text, such as ``layer`` in a loop, return the only
-    # call that can be meant.
+    # The calls of a function; if it has another name in the text, the only call that can be meant.
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     named = [node for node in calls if last_name(node.func) == function]
     users = [
@@ -248,8 +242,7 @@ def _calls(tree: ast.AST, function: str) -> list[ast.Call]:
 
 
 def _divided(tree: ast.AST, spelled: str) -> tuple[str, str]:
-    # Split ``pair.0.hidden`` into the local and the leaf. An attribute that the text contains, as in ``self.scale``,
-    # belongs to the local.
+    # Split ``pair.0.hidden`` into local and leaf. An attribute in the text, as in ``self.scale``, is of the local.
     head, dot, rest = spelled.partition(".")
     while dot and parts_of(tree, f"{head}.{rest.partition('.')[0]}", (ast.Attribute,)):
         step, dot, rest = rest.partition(".")
@@ -270,8 +263,7 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
             is_conditional |= isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant)
             steps = left
             continue
-        # the value is an argument, not the called object
-        is_taken = isinstance(node, ast.Call) and child is not node.func
+        is_taken = isinstance(node, ast.Call) and child is not node.func  # the value is an argument
         if is_taken and last_name(node.func) in followed:  # type: ignore[attr-defined]  # of a call
             return None
         if isinstance(node, ast.comprehension) and child is node.iter:
@@ -279,8 +271,7 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
         kind = "copied" if is_taken and _joins(node, child, bool(steps)) else _kind(node, child)
         if isinstance(node, ast.Call):
             call = ast.unparse(node)
-            # a library function combines all items into one value
-            steps = [] if is_taken and _root(node.func) in MODULES else steps
+            steps = [] if is_taken and _root(node.func) in MODULES else steps  # libraries combine all items
         flat = flat or (ast.unparse(node) if flat_operation(node) else "")
         if kind:
             return _cut_by(node, Use(kind, "", call, is_argument, is_conditional), above, followed)
@@ -301,8 +292,7 @@ def _may_pass_by(node: ast.AST, child: ast.AST) -> bool:
 
 
 def _cut_by(node: ast.AST, use: Use, above: dict[ast.AST, ast.AST], followed: Collection[str]) -> Use:
-    # Return the use by a cutting operation, with its text. If another operation cuts the result again, return the use
-    # by that operation.
+    # The use by a cutting operation with its text, or by a later operation that cuts its result again.
     whole = above.get(node)
     text = whole if isinstance(whole, ast.Call) and whole.func is node else node
     again = _cut_again(text, above, followed) if use.kind in WITHOUT_HISTORY else None
@@ -340,7 +330,7 @@ def _cut_again(node: ast.AST, above: dict[ast.AST, ast.AST], followed: Collectio
 
 
 def _items(target: ast.expr, over: ast.expr, value: ast.AST, above: dict[ast.AST, ast.AST]) -> ast.expr:
-    # Return the part of a comprehension's target that is bound to items of the value: for ``zip``, one of ``a, b``.
+    # The part of a comprehension's target that is bound to items of the value: for ``zip``, one of ``a, b``.
     zipped = over.args if isinstance(over, ast.Call) and last_name(over.func) in ("zip", "enumerate") else []
     parts = target.elts if isinstance(target, ast.Tuple) else []
     if len(parts) == 2 and is_method(over, "items"):
@@ -369,7 +359,7 @@ def _of_items(
 
 
 def _uses_of_items(over: ast.comprehension, target: ast.expr, above: dict[ast.AST, ast.AST]) -> list[Use]:
-    # Return the uses of the items in a comprehension, except uses of their shape alone.
+    # The uses of the items in a comprehension, except uses of their shape alone.
     whole, named = above[over], {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
     items = [child for child in ast.walk(whole) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)]
     each = [_use(node, "", above, ()) for node in items if node.id in named and not _is_inside(node, over.iter, above)]
@@ -391,7 +381,7 @@ def _is_inside(node: ast.AST, part: ast.AST, above: dict[ast.AST, ast.AST]) -> b
 
 
 def _kind(node: ast.AST, child: ast.AST) -> str:
-    # Return the kind of use that an expression makes of the part that contains the value.
+    # The kind of use that an expression makes of the part that contains the value.
     match node:
         case ast.Attribute(attr=name):
             return "shape" if name in SHAPES else OTHER_DTYPE.get(name, CUTTERS.get(name, ""))
@@ -462,7 +452,7 @@ def _is_like_argument(function: ast.expr, child: ast.AST, given: Sequence[ast.ex
 
 
 def last_name(function: ast.AST) -> str:
-    """Return the last part of a called function's name: ``relu`` for ``torch.relu``, ``0`` for ``layers[0]``."""
+    """The last part of a called function's name: ``relu`` for ``torch.relu``, ``0`` for ``layers[0]``."""
     match function:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -472,7 +462,7 @@ def last_name(function: ast.AST) -> str:
 
 
 def flat_operation(node: ast.AST | None) -> str:
-    """Return the name of a step function if the expression applies one; ``//`` counts as floordiv."""
+    """The name of a step function if the expression applies one; ``//`` counts as floordiv."""
     match node:
         case ast.Module(body=[ast.Expr(value=inside)]):
             return flat_operation(inside)

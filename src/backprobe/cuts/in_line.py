@@ -9,7 +9,7 @@ from backprobe.cuts.cutting_operations import last_name, parsed
 
 
 def calls_in(line: str) -> list[ast.Call]:
-    """Return the calls on a line."""
+    """The calls on a line."""
     tree = parsed(line)
     return [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
 
@@ -35,7 +35,7 @@ def argument_of(call: str) -> str:
 
 
 def names_in(statement: str) -> set[str]:
-    """Return the names that a statement reads."""
+    """The names that a statement reads."""
     return _named(statement, ast.Load)
 
 

@@ -31,7 +31,7 @@ def line_of(statement: Source, part: str) -> Source:
 
 
 def _line(node: ast.expr) -> int:
-    # Return the number of the line with the operation: for a call its function, for a comprehension its element.
+    # The number of the line with the operation: for a call its function, for a comprehension its element.
     match node:
         case ast.Call(func=function):
             return function.end_lineno or function.lineno

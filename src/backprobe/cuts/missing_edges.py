@@ -69,11 +69,11 @@ class Dataflow:
 
     @classmethod
     def of(cls, record: Record, *, has_run: bool = True) -> Dataflow:
-        """Return the dataflow of a record, cached as long as the record lives."""
+        """The dataflow of a record, cached as long as the record lives."""
         return kept(record, (cls, has_run), lambda: cls(alone(record), has_run=has_run))
 
     def _descendants(self, at: int) -> set[int]:
-        # Return the values that a value flows into along edges, cached.
+        # The values that a value flows into along edges, cached.
         if at not in self.after_edges:
             self.after_edges[at] = self.graph.descendants(at)
         return self.after_edges[at]
@@ -131,12 +131,12 @@ class Dataflow:
                 self.mentions[target].append(Mention(at, target, self.entries[target].cause))
 
     def modules_above(self, at: int) -> list[int]:
-        """Return the return values of the modules around a parameter, the outermost first; none for other entries."""
+        """The return values of the modules around a parameter, the outermost first; none for other entries."""
         above = _modules_of(self.entries[at].name) if self.entries[at].source is None else []
         return [self.position[path] for path in above if path in self.position]
 
     def sources(self, target: int) -> dict[int, None]:
-        """Return the values that flow into a value, by an edge or a mention."""
+        """The values that flow into a value, by an edge or a mention."""
         return dict.fromkeys((*self.edges[target], *(mention.source for mention in self.mentions[target])))
 
     @cached_property
@@ -175,7 +175,7 @@ class Dataflow:
         return found
 
     def chain(self, after: dict[int, int | None], at: int) -> tuple[str, ...]:
-        """Return the names on the path to a value, as found by ``after``."""
+        """The names on the path to a value, as found by ``after``."""
         names = []
         step: int | None = at
         while step is not None:
@@ -188,7 +188,7 @@ class Dataflow:
         return self.severing(self.after(at).keys() & self.leading)
 
     def severing(self, values: set[int], ends: Collection[int] = ()) -> list[Cut]:
-        """Return the cuts between values of a set that block gradients and would have to be repaired."""
+        """The cuts between values of a set that block gradients and would have to be repaired."""
         return [cut for cut in self.among(values) if not self._is_beside(cut, ends or self.ends)]
 
     def cut_off_by(self, cuts: Collection[Cut]) -> set[int]:
@@ -202,7 +202,7 @@ class Dataflow:
         return {at for at in before if not all(cut.target in self._descendants(at) for cut in cuts)}
 
     def beside(self, values: set[int]) -> list[Mention]:
-        """Return the harmless cuts between values of a set: the cut value also flows around the cut by other edges."""
+        """The harmless cuts between values of a set: the cut value also flows around the cut by other edges."""
         return [cut.mention for cut in self.among(values) if self._is_beside(cut, self.ends)]
 
     def _is_beside(self, cut: Cut, ends: Collection[int]) -> bool:
@@ -224,7 +224,7 @@ class Dataflow:
         return is_met
 
     def among(self, values: set[int]) -> list[Cut]:
-        """Return the cuts between values of a set."""
+        """The cuts between values of a set."""
         found = []
         for target in sorted(values):
             found += [
@@ -257,7 +257,7 @@ class Dataflow:
         return found
 
     def replaced(self, after: Mapping[int, int | None]) -> list[Mention]:
-        """Return the mentions of these values in expressions whose result was replaced by ``replace=``."""
+        """The mentions of these values in expressions whose result was replaced by ``replace=``."""
         targets = [at for at in after if self.entries[at].replaced]
         mentions = (mention for at in targets for mention in self.mentions[at] if mention.source in after)
         return [mention for mention in mentions if not self._flows(mention.source, mention.target)]
@@ -283,7 +283,7 @@ class Dataflow:
         return (mention for target in sorted(values) for mention in self.mentions[target] if mention.source in values)
 
     def lost_beside(self, values: set[int]) -> list[Mention]:
-        """Return the mentions that pass no gradient back to a value which has a gradient by another path."""
+        """The mentions that pass no gradient back to a value which has a gradient by another path."""
         found = []
         for mention in self._between(values):
             source, target = self.entries[mention.source], self.entries[mention.target]
@@ -377,7 +377,7 @@ class Dataflow:
 
 
 def _modules_of(name: str) -> list[str]:
-    # Return the paths of the modules around a parameter, the whole model first; none for other names.
+    # The paths of the modules around a parameter, the whole model first; none for other names.
     segments = partition(name, ".") if split(name)[1] is None else ()
     return [".".join(segments[:length]) for length in range(len(segments))]
 

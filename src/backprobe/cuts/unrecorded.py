@@ -30,7 +30,7 @@ class Hidden(NamedTuple):
 
 
 def _in_its_line(entry: Entry, empty: Collection[str] = (), *, nested: bool = False) -> list[Hidden]:
-    # Return the unrecorded values that an entry's own line uses. Names in ``empty`` do not count as recorded.
+    # The unrecorded values that an entry's own line uses. Names in ``empty`` do not count as recorded.
     line = entry.source
     spelled = {read.spelled for read in entry.reads} | {way.through for way in entry.indirect}.difference(empty)
     return _unseen_in(line, line.expression, spelled, nested) if line is not None and line.expression else []
@@ -60,7 +60,7 @@ def may_lose(cut: Hidden) -> bool:
 
 
 def unseen_calls(entry: Entry) -> list[str]:
-    """Return the calls of unrecorded objects, such as models, in an entry's own line."""
+    """The calls of unrecorded objects, such as models, in an entry's own line."""
     return [one.text for one in _in_its_line(entry) if one.text.endswith(")")]
 
 

@@ -82,12 +82,12 @@ class Chain:
         )
 
     def product(self, path: Sequence[int]) -> float:
-        """Return the product of the recorded partials along a path."""
+        """The product of the recorded partials along a path."""
         assert self.seed is not None
         return math.prod((self.numbers[pair] for pair in pairwise(path)), start=self.seed)
 
     def contributions(self) -> dict[int, Any]:
-        """Return the contributions to the value's gradient, by the consumers that use the value directly."""
+        """The contributions to the value's gradient, by the consumers that use the value directly."""
         return {of: edge.contribution for (of, to), edge in self.edges.items() if to == self.between.end}
 
     def _adds_up(self) -> bool | None:

@@ -29,7 +29,7 @@ class NumberRounding:
 
     @classmethod
     def of(cls, dtypes: Iterable[str | None]) -> NumberRounding:
-        """Return the lowest precision among these dtypes."""
+        """The lowest precision among these dtypes."""
         found = [DTYPES[dtype] for dtype in dtypes if dtype in DTYPES] or [DTYPES["float64"]]
         return max(found, key=lambda rounding: rounding.eps)
 
@@ -89,7 +89,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 
 def evaluate(tree: Tree, values: Sequence[Any], rounding: NumberRounding) -> tuple[Any, Any]:
-    """Return the formula's values at arrays of doubles, and a bound on their rounding error."""
+    """The formula's values at arrays of doubles, and a bound on their rounding error."""
     with numpy.errstate(all="ignore"):
         value, error = _evaluated(expanded(tree), values, rounding.eps)
         return value, ROUNDINGS * (numpy.nan_to_num(error, nan=0.0, posinf=0.0) + rounding.tiny)
@@ -116,7 +116,7 @@ def _evaluated(tree: Tree, values: Sequence[Any], eps: float) -> tuple[Any, Any]
 
 
 def kinks(tree: Tree, values: Sequence[Any], rounding: NumberRounding) -> list[tuple[Apply, int]]:
-    """Return the functions in a formula that are evaluated at a kink, each with the number of such elements."""
+    """The functions in a formula that are evaluated at a kink, each with the number of such elements."""
     found = []
     for part in parts(tree):
         if isinstance(part, Apply) and part.op in KINKED:

@@ -64,7 +64,7 @@ class Disagrees(Unwritten):
 
 
 def formula_of(graph: Graph, at: int) -> CheckedFormula | Unwritten:
-    """Return the formula of an entry, checked against its recorded value, or the reason why there is none."""
+    """The formula of an entry, checked against its recorded value, or the reason why there is none."""
     try:
         return _read(graph, at)
     except Unwritten as error:
@@ -125,7 +125,7 @@ def _held(entry: Entry) -> Any:
 def factor_of(
     graph: Graph, of: int, wrt: int, edge: Edge, known: CheckedFormula | Unwritten, names: Mapping[int, str]
 ) -> Factor:
-    """Return the factor of an edge as a formula over the given names, or without a formula and with the reason."""
+    """The factor of an edge as a formula over the given names, or without a formula and with the reason."""
     consumer, source = graph.entries[of], graph.entries[wrt]
     number = _number(consumer, source, edge)
     try:
@@ -149,7 +149,7 @@ def factor_of(
 
 
 def _number(consumer: Entry, source: Entry, edge: Edge) -> float | None:
-    # Return the recorded partial between two real numbers; None for anything else.
+    # The recorded partial between two real numbers; None for anything else.
     if edge.partial is None or not size(consumer) == size(source) == 1:
         return None
     try:
@@ -196,9 +196,6 @@ def _compare(what: str, ours: Any, errors: Any, recorded: Any, rounding: NumberR
     raise Disagrees(f"{what} gives {_first_apart(ours, recorded)} is recorded")
 
 
-# numbers
-
-
 def size(entry: Entry) -> int:
     """Return the number of elements of an entry: 1 for a number, and 0 for a nested tensor, whose size is unknown."""
     return math.prod(entry.shape) if entry.shape is not None else int(entry.status is GradStatus.NOT_TENSOR)
@@ -220,7 +217,7 @@ def to_array(tensor: Any, shape: tuple[int, ...]) -> Any:
 
 
 def single(tensor: Any) -> float:
-    """Return the number in a tensor of one element. Raises Unwritten."""
+    """The number in a tensor of one element. Raises Unwritten."""
     try:
         return float(to_array(tensor, ()).item())
     except ValueError:
@@ -241,7 +238,7 @@ def _summed(array: Any, own: tuple[int, ...]) -> Any:
 
 
 def _first_apart(ours: Any, recorded: Any) -> str:
-    # Return the two numbers with the largest difference as text, such as "6 where 5".
+    # The two numbers with the largest difference as text, such as "6 where 5".
     ours, recorded = numpy.broadcast_arrays(ours, recorded)
     apart = numpy.nan_to_num(numpy.abs(ours - recorded), nan=math.inf)
     at = numpy.unravel_index(int(numpy.argmax(apart)), apart.shape) if apart.ndim else ()

@@ -157,7 +157,7 @@ class _Builder:
         return subtract(*args) if function == "sub" else Apply(function, tuple(args))
 
     def recorded(self, node: ast.expr) -> int | None:
-        # Return the position of the recorded entry that a part of the expression refers to, or None.
+        # The position of the recorded entry that a part of the expression refers to, or None.
         if isinstance(node, ast.Subscript) and len(set(self.known.get(ast.unparse(node), []))) == 1:
             return self.known[ast.unparse(node)][0]
         spelled = self.spelled(node)
@@ -191,7 +191,7 @@ class _Builder:
         return None
 
     def returned(self, call: ast.Call, leaf: str) -> int | None:
-        # Return the recorded result of a call of a followed function. Results are recorded in the order of the calls.
+        # The recorded result of a call of a followed function. Results are recorded in the order of the calls.
         if call in self.results and not leaf:
             return self.results[call]
         name = _last_name(call)

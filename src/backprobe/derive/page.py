@@ -47,7 +47,7 @@ class Page:
         return [[*self.rows()], _first(self.factor_rows()), _first(self.steps()), below]
 
     def rows(self) -> list[FormulaRow]:
-        """Return the rows of the derivative: the paths, and their sum."""
+        """The rows of the derivative: the paths, and their sum."""
         chain, between = self.chain, self.chain.between
         if between.start == between.end:  # the derivative is then 1, or the given cotangent
             return [FormulaRow([self.head, self.seed, self.result])]
@@ -74,7 +74,7 @@ class Page:
         return apply("partial", self.name(of), self.name(to))
 
     def local(self, of: int, to: int) -> Tree:
-        """Return the symbol of a local partial, with a mark if other paths make the total derivative different."""
+        """The symbol of a local partial, with a mark if other paths make the total derivative different."""
         direct = self.chain.is_one_of_several(of, to)
         return apply("direct" if direct else "partial", self.name(of), self.name(to))
 
@@ -115,7 +115,7 @@ class Page:
     # one path
 
     def _path(self, way: Sequence[int]) -> list[Tree]:
-        # Return the product along a path in up to four forms: names, formulas, numbers, and its value.
+        # The product along a path in up to four forms: names, formulas, numbers, and its value.
         factors = [self.chain.factors[pair] for pair in pairwise(way)]
         numbers = [shown for shown in map(self.in_numbers, factors) if shown is not None]
         return [
@@ -174,7 +174,7 @@ class Page:
     # rows below the equations
 
     def factor_rows(self) -> list[FormulaRow]:
-        """Return the factors between tensors that have a formula, each with its numbers or their magnitude."""
+        """The factors between tensors that have a formula, each with its numbers or their magnitude."""
         return [
             FormulaRow([self.partial(*pair), self.formula(factor), self.in_numbers(factor) or self._magnitude(factor)])
             for pair, factor in self.chain.factors.items()
@@ -190,7 +190,7 @@ class Page:
         return word(f"{shape} rms {rms:.3g} max {largest:.3g}{sampled}")
 
     def steps(self) -> list[FormulaRow]:
-        """Return the formula or expression of each value on the paths, with its line."""
+        """The formula or expression of each value on the paths, with its line."""
         return [row for at in self.chain.between.order if at != self.chain.between.end for row in self._step(at)]
 
     def _step(self, at: int) -> list[FormulaRow]:
@@ -205,7 +205,7 @@ class Page:
         return [FormulaRow([word(source.text)], self.name(at), where)]
 
     def values(self) -> list[Tree]:
-        """Return the point at which the derivative is taken, if it consists of few numbers."""
+        """The point at which the derivative is taken, if it consists of few numbers."""
         chain = self.chain
         if not chain.scalars or len(chain.involved) > MOST_VALUES:
             return []
@@ -214,7 +214,7 @@ class Page:
         return [apply("beside", word("at "), Apply("listed", tuple(shown)))] if shown else []
 
     def renamed(self) -> list[Tree]:
-        """Return the full names of entries that have short names in the formulas."""
+        """The full names of entries that have short names in the formulas."""
         entries = self.chain.entries
         shown = [
             f"{name} is {entries[at].name}"
@@ -237,7 +237,7 @@ def number(value: float) -> Tree:
 
 
 def _elided(terms: Sequence[Tree]) -> tuple[Tree, ...]:
-    # Return the terms; if there are too many, only the first and last ones with dots in between.
+    # The terms; if there are too many, only the first and last ones with dots in between.
     if len(terms) <= MOST_FACTORS:
         return tuple(terms)
     return (*terms[:ENDS], apply("dots"), *terms[-ENDS:])
@@ -248,7 +248,7 @@ def _added(terms: Iterable[Tree]) -> Tree:
 
 
 def _first(rows: Sequence[FormulaRow]) -> list[FormulaRow | Tree]:
-    # Return the first rows, and a line with the number of the others.
+    # The first rows, and a line with the number of the others.
     more = [word(f"and {len(rows) - MOST_LINES:,} more")] if len(rows) > MOST_LINES else []
     return [*rows[:MOST_LINES], *more]
 

@@ -42,7 +42,7 @@ class Paths:
 
 
 def paths(graph: Graph, start: int, end: int, usable: Callable[[int, int], bool]) -> Paths:
-    """Return the paths from one value back to another along edges that ``usable(consumer, source)`` accepts."""
+    """The paths from one value back to another along edges that ``usable(consumer, source)`` accepts."""
     forth = [[source for source in inputs if usable(at, source)] for at, inputs in enumerate(graph.inputs)]
     between = reached([start], forth.__getitem__) & reached([end], inverted(forth).__getitem__)
     own = {at: {source: graph.inputs[at][source] for source in forth[at] if source in between} for at in between}

@@ -11,7 +11,7 @@ from backprobe.findings.phrasing import listed
 
 
 def sentences(chain: Chain) -> list[str]:
-    """Return the notes, each sentence once."""
+    """The notes, each sentence once."""
     return list(dict.fromkeys([*_about_paths(chain), *_about_factors(chain), *_about_sum(chain)]))
 
 

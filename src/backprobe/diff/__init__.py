@@ -124,7 +124,7 @@ def diff(
     Returns a ``DiffReport``, or for runs a ``RunDiffReport``. Raises BadOption, BadName, BadRecording, BadRun, and
     NothingMatched for a rename or layout that matches nothing.
     """
-    from backprobe.diff.noise import noise_of  # imported here because this module imports NumPy
+    from backprobe.diff.noise import noise_of  # imported late, because it imports NumPy
     from backprobe.diff.run import compared, report_of
     from backprobe.diff.trainings_run import diff_runs, is_run
 

@@ -129,7 +129,7 @@ class _Aligning:
         self._only_ones(partners)
 
     def _by_module(self, full: str, partners: Partners) -> tuple[int | None, str]:
-        # Return the entry with this name in the partner module; None if one of the two entries has no value.
+        # The entry with this name in the partner module; None if one of the two entries has no value.
         scope, local = split(full)
         other, how = self._scope(strip(scope), partners)
         if local is None or other == strip(scope):
@@ -145,7 +145,7 @@ class _Aligning:
 
     @staticmethod
     def _scope(scope: str, partners: Partners) -> tuple[str, str]:
-        # Return the scope in the second recording, without counts, that corresponds to a scope of the first.
+        # The scope in the second recording, without counts, that corresponds to a scope of the first.
         path = module_path(scope)
         other, how = partners.of.get(path, (path, BY_NAME))
         return "/".join([".".join(other), *partition(scope, "/")[1:]]), how
@@ -213,7 +213,7 @@ class _Aligning:
 
     @staticmethod
     def _with_added(number: int, matches: Sequence[Match]) -> set[int]:
-        # Return the entries of one recording that have a partner, alone or as a part of a sum.
+        # The entries of one recording that have a partner, alone or as a part of a sum.
         added = {at for match in matches for at in match.readings[number].added}
         return added | {(match.a, match.b)[number] for match in matches}
 

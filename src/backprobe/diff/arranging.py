@@ -41,7 +41,7 @@ class Arrangement:
         return array.transpose([self.axes.index(axis) for axis in range(len(self.axes))]).reshape(shape)
 
     def shape_of(self, shape: Shape) -> Shape:
-        """Return the shape of an arranged array, given the shape before."""
+        """The shape of an arranged array, given the shape before."""
         before = shape if self.before is None else self.before
         turned = before if self.axes is None else tuple(before[axis] for axis in self.axes)
         return turned if self.after is None else self.after

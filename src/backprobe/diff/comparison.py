@@ -148,7 +148,7 @@ class Comparison:
         return self._measured(at, self._added(at, held), 1.0)
 
     def _added(self, at: int, held: Sequence[Any]) -> Sequence[Any]:
-        # Return the two values of a pair; if a value is compared as part of a sum, return the sum.
+        # The two values of a pair; if a value is compared as part of a sum, return the sum.
         found = list(held)
         for number, (side, reading) in enumerate(zip((self.a, self.b), self.pairs[at].readings, strict=True)):
             for other in reading.added:
@@ -173,14 +173,14 @@ class Comparison:
         return is_argument and any(entry.status is GradStatus.FROZEN for entry in self.entries(at))
 
     def rows_of(self, at: int, tensors: Sequence[Any]) -> tuple[Rows, Rows] | None:
-        """Return the two arrays to compare, the second arranged like the first; None if one cannot be read."""
+        """The two arrays to compare, the second arranged like the first; None if one cannot be read."""
         rows = self.read(at, tensors)
         if rows is None:
             return None
         return self.orders.both(self.pairs[at], self.entries(at), is_parameter=self.is_parameter(at), rows=rows)
 
     def read(self, at: int, tensors: Sequence[Any]) -> tuple[Rows, Rows] | None:
-        """Return the two arrays of a pair as they are stored; None if one cannot be read."""
+        """The two arrays of a pair as they are stored; None if one cannot be read."""
         a, b = [_rows(arrays, tensor) for arrays, tensor in zip(self.arrays, tensors, strict=True)]
         if a is None or b is None or not (a.holds_numbers and b.holds_numbers):
             return None
@@ -194,7 +194,7 @@ class Comparison:
         return None if array is None else arrangement.undone(array, pair[1].shape or ())
 
     def held(self, at: int, direction: str) -> Sequence[Any]:
-        """Return the two values of a pair, or its two gradients."""
+        """The two values of a pair, or its two gradients."""
         pair = self.entries(at)
         return (
             self._added(at, [one.held for one in pair])
@@ -218,15 +218,15 @@ class Comparison:
     # neighbours of an entry
 
     def sources(self, at: int) -> set[int]:
-        """Return the nearest pairs from which a pair was computed, in either recording."""
+        """The nearest pairs from which a pair was computed, in either recording."""
         return self._in_a(at, self.a.graph.sources) | self._in_b(at, self.b.graph.sources)
 
     def uses(self, at: int) -> set[int]:
-        """Return the nearest pairs whose gradients flow into a pair's gradient, in either recording."""
+        """The nearest pairs whose gradients flow into a pair's gradient, in either recording."""
         return self._in_a(at, self._used_in_a) | self._in_b(at, self._used_in_b)
 
     def uses_in_first_only(self, at: int) -> set[int]:
-        """Return the uses of a pair whose gradient flows back in the first recording only."""
+        """The uses of a pair whose gradient flows back in the first recording only."""
         return self._in_a(at, self._used_in_a) - self._in_b(at, self._used_in_b)
 
     def _used_in_a(self, at: int) -> Iterable[int]:
@@ -265,8 +265,6 @@ class Comparison:
             found[at] = max([own, *(found.get(use, 0.0) for use in self.a.graph.consumers[at])])
         return [found[pair.a] for pair in self.pairs]
 
-    # dtypes
-
     def _with_dtype(self, at: int, judged: JudgedNumbers) -> JudgedNumbers:
         return judged if judged.kind or not self.is_cast(at) else replace(judged, kind=DTYPE)
 
@@ -294,7 +292,7 @@ def _by_position(pairs: Sequence[Match], position: Callable[[Match], int]) -> Ma
 
 
 def _rows(arrays: Any, tensor: Any) -> Rows | None:
-    # Return the rows of a tensor, or of a sum that is already an array.
+    # The rows of a tensor, or of a sum that is already an array.
     if isinstance(tensor, numpy.ndarray):
         return Rows.of(tensor)
     found: Rows | None = arrays.rows(tensor)
@@ -302,7 +300,7 @@ def _rows(arrays: Any, tensor: Any) -> Rows | None:
 
 
 def _nearest(at: int, step: Step, matched: Mapping[int, int]) -> set[int]:
-    # Return the nearest entries with a partner, skipping entries without one.
+    # The nearest entries with a partner, skipping entries without one.
     return reached(step(at), lambda one: [] if one in matched else step(one)) & matched.keys()
 
 

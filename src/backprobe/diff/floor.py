@@ -65,7 +65,7 @@ def eps_of(dtype: str | None) -> float:
 
 
 def dtype_of(eps: float) -> str:
-    """Return the dtype with this eps."""
+    """The dtype with this eps."""
     return next((name for name, own in EPS.items() if own == eps), "")
 
 
@@ -94,7 +94,7 @@ class Floor:
     dtype: str = ""
 
     def excess(self, measure: Measure) -> float:
-        """Return the error as a multiple of the floor: by root mean square or largest element, whichever is larger."""
+        """The error as a multiple of the floor: by root mean square or largest element, whichever is larger."""
         return max(_times(measure.rms, self.rms), _times(measure.largest, self.largest))
 
 
@@ -109,12 +109,12 @@ class Measured(Floor):
     origin: str = ""
 
     def at_least(self, eps: float, own: Size) -> Measured:
-        """Return the same floor, raised to at least the rounding of one operation with this eps."""
+        """The same floor, raised to at least the rounding of one operation with this eps."""
         return Measured(max(self.rms, ONE * eps * own.rms), max(self.largest, ONE * eps * own.largest), "", self.origin)
 
 
 def by_dtype(eps: float, own: Size, summed: Sequence[Size]) -> Floor:
-    """Return the floor of an entry that was not measured."""
+    """The floor of an entry that was not measured."""
     relative, rounding = math.sqrt(eps), ABSOLUTE * eps
     return Floor(
         relative * own.rms + rounding * max((one.rms for one in summed), default=0.0),
@@ -124,7 +124,7 @@ def by_dtype(eps: float, own: Size, summed: Sequence[Size]) -> Floor:
 
 
 def uses(own: Size, others: Sequence[Size]) -> Sequence[Size]:
-    """Return the expected magnitude of a gradient that sums over many uses of a smaller value, if signs are random."""
+    """The expected magnitude of a gradient that sums over many uses of a smaller value, if signs are random."""
     times = [(other, math.sqrt(other.count / own.count)) for other in others if other.count > own.count > 0]
     return [Size(root * other.rms, root * other.largest, own.count) for other, root in times]
 

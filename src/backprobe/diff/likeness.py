@@ -87,7 +87,7 @@ class _Sums:
         self.is_finite = self.is_finite and all(map(math.isfinite, (*self.sums, *self.squares)))
 
     def factor(self, floor: Floor) -> float | None:
-        # Return the factor that turns the first array into the second, by least squares.
+        # The factor that turns the first array into the second, by least squares.
         (square, other), dot = self.squares, self.dot
         if not square:
             return None

@@ -167,7 +167,7 @@ class ChunkSums:
         self.differing += count
 
     def measure(self, shape: Index, axes: Sequence[int]) -> Measure:
-        """Return the result over all chunks."""
+        """The result over all chunks."""
         size = math.prod(shape)
         each = self.elements // size if size else 1  # elements per number: two for a complex number
         root, both = math.sqrt(max(size, 1)), self.reference * self.other
@@ -207,7 +207,7 @@ def _index(flat: int | None, each: int, shape: Index, axes: Sequence[int]) -> In
 
 
 def top(values: Any) -> float:
-    """Return the largest magnitude, or NaN if there is a NaN."""
+    """The largest magnitude, or NaN if there is a NaN."""
     return max(-float(values.min()), float(values.max()))
 
 
@@ -218,7 +218,7 @@ def is_easy(values: Any, largest: float) -> bool:
 
 
 def norm_of(values: Any, largest: float) -> float:
-    """Return the root of the sum of squares of an array with a known largest magnitude."""
+    """The root of the sum of squares of an array with a known largest magnitude."""
     if is_easy(values, largest):
         return math.sqrt(float(numpy.dot(values, values)))
     scaled = values.astype(numpy.float64) / largest
@@ -226,7 +226,7 @@ def norm_of(values: Any, largest: float) -> float:
 
 
 def _dot(a: Any, b: Any, largest: float, other: float) -> float:
-    # Return the inner product of two arrays with known largest magnitudes.
+    # The inner product of two arrays with known largest magnitudes.
     if is_easy(a, largest) and is_easy(b, other):
         return float(numpy.dot(a, b))
     return float(numpy.dot(a.astype(numpy.float64), b.astype(numpy.float64)))

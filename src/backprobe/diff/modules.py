@@ -51,7 +51,7 @@ class ModulePaths:
         return self.place[at][1]
 
     def cell(self, path: Path) -> Path:
-        """Return the module's only child if the module contains nothing else, as with a Keras cell; else the module."""
+        """The module's only child if the module contains nothing else, as with a Keras cell; else the module."""
         inner = self.children.get(path, ())
         return inner[0] if len(inner) == 1 and path not in self.leaves else path
 
@@ -74,7 +74,7 @@ class ModulePaths:
         return found
 
     def weight(self, path: Path) -> int:
-        """Return the number of elements in the weights at or below a path. It does not depend on layout and packing."""
+        """The number of elements in the weights at or below a path. It does not depend on layout and packing."""
         each = [(at, self.role(at)) for one in self.below(path) for at in self.leaves[one].values()]
         weights = sum(self.size(at) for at, name in each if name.endswith("weight"))
         return weights or sum(self.size(at) for at, _ in each)

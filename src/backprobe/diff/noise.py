@@ -109,7 +109,7 @@ def _measure(first: Any, second: Any, a: Record, b: Record) -> Measure | None:
 
 
 def noise_of(noise: Any, reference: Recording) -> NoiseFloor | None:
-    """Return the measured floors for the option ``noise=``. Raises BadOption."""
+    """The measured floors for the option ``noise=``. Raises BadOption."""
     if noise is None or isinstance(noise, NoiseFloor):
         return noise
     several = isinstance(noise, Sequence) and not isinstance(noise, str)

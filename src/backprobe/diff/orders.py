@@ -33,7 +33,7 @@ class Orders:
         self.chosen: dict[Match, Arrangement] = {}
 
     def both(self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]) -> tuple[Rows, Rows]:
-        """Return the two arrays as they are compared. Raises BadOption for a layout with the wrong number of axes."""
+        """The two arrays as they are compared. Raises BadOption for a layout with the wrong number of axes."""
         a, b = rows
         readings = match.readings
         if readings[0].of > 1:
@@ -60,7 +60,7 @@ class Orders:
     def fitting(
         self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]
     ) -> Sequence[Arrangement]:
-        """Return the arrangements that the conventions allow, the likeliest first."""
+        """The arrangements that the conventions allow, the likeliest first."""
         a, b = (one.shape for one in rows)
         if self.is_strict:
             return [AS_IT_IS]

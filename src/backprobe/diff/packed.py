@@ -99,7 +99,7 @@ def _slots(modules: ModulePaths, path: Path) -> Slots:
 
 
 def _gates(modules: ModulePaths, own: Mapping[str, int], children: Mapping[str, Mapping[str, int]]) -> str:
-    # Return the gates of a cell in the order in which a parameter packs them; empty if the module is not a cell.
+    # The gates of a cell in the order in which a parameter packs them; empty if the module is not a cell.
     whole = own.get(STATE + WEIGHT, children.get("dense_h", {}).get(WEIGHT))
     if whole is None:
         return next((gates for gates in GATES if all(f"h{gate}" in children for gate in gates)), "")
@@ -114,5 +114,5 @@ def roles_of(modules: ModulePaths, path: Path) -> dict[str, int]:
 
 
 def children_of(modules: ModulePaths, path: Path) -> dict[str, Path]:
-    """Return the child modules by name, without what libraries add to names."""
+    """The child modules by name, without what libraries add to names."""
     return {plain_segment(child[-1]): child for child in modules.children.get(path, ())}

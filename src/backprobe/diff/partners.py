@@ -69,7 +69,7 @@ class Partners:
             self._within(*((outer, other) if len(own) == 1 else (path, outer)))
 
     def _free(self, path: Path, other: Path) -> tuple[list[Path], list[Path]]:
-        # Return the children of two modules that have no partner yet.
+        # The children of two modules that have no partner yet.
         return (
             [one for one in self.a.children.get(path, ()) if one not in self.of],
             [one for one in self.b.children.get(other, ()) if one not in self.taken],

@@ -82,7 +82,7 @@ def rename_of(pattern: str, replacement: str) -> Rename:
 
 
 def _parts(pattern: str) -> tuple[list[str], list[str]]:
-    # Return the texts between the stars of a pattern, and the stars. Raises BadName.
+    # The texts between the stars of a pattern, and the stars. Raises BadName.
     read, texts, stars, at = outside(pattern), [], [], 0
     for star in GLOB.finditer(pattern):
         if read[star.start()]:

@@ -77,7 +77,7 @@ class DiffReport(Report):
     @property
     def drawable(self) -> Drawable | None:
         """The data that ``bp.draw`` draws: the second recording, with the result for each value."""
-        from backprobe.diff.drawing import drawable  # imported here because this module imports NumPy
+        from backprobe.diff.drawing import drawable  # imported late, because it imports NumPy
 
         blamed = [(one.name, one.direction) for one in self.findings if isinstance(one, Divergence)]
         return None if self.record is None else drawable(self.record, self.rows, self.heading, blamed, self.backend)
@@ -93,7 +93,7 @@ class DiffReport(Report):
 
     def _viewed(self) -> Shown:
         # The content that bp.view shows.
-        from backprobe.show.shaded import ShadedCaptions  # imported here because this module imports NumPy
+        from backprobe.show.shaded import ShadedCaptions  # imported late, because it imports NumPy
         from backprobe.view.circuit import circuit
 
         drawable = self.drawable
@@ -114,7 +114,7 @@ class DiffReport(Report):
         }
 
     def text(self, width: int = WIDTH) -> str:
-        """Return the report as text for ``width`` columns."""
+        """The report as text for ``width`` columns."""
         findings, left = self._shown
         words = in_lines(self.heading, findings, [*left, *self.notes])
         table = text_table(self._surroundings, width)
@@ -122,14 +122,14 @@ class DiffReport(Report):
 
     @property
     def _shown(self) -> tuple[Sequence[Finding], Sequence[str]]:
-        # Return the findings to print, and a line with the number of others.
+        # The findings to print, and a line with the number of others.
         most = len(self.findings) - len(self.amplifiers) + MOST
         left = len(self.findings) - most
         return self.findings[:most], [f"{plural(left, 'more')} in report.amplifiers"] if left > 0 else []
 
     @property
     def _surroundings(self) -> Sequence[Row | int]:
-        # Return the rows around the first differences, with the number of omitted rows between them.
+        # The rows around the first differences, with the number of omitted rows between them.
         names = {one.name for one in (self.first, self.first_backward) if one is not None}
         wanted: set[int] = set()
         for at, row in enumerate(self.rows):

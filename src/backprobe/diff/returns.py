@@ -37,11 +37,11 @@ class Returned:
         self.often = Counter(scope for scope, _ in self.calls)
 
     def parts(self, call: Call) -> frozenset[str]:
-        """Return the leaves of a call's return value, by the last parts of their names."""
+        """The leaves of a call's return value, by the last parts of their names."""
         return frozenset(self.calls.get(call, ()))
 
     def only(self, call: Call) -> int | None:
-        """Return the only tensor that a call returned; None if there are several or none."""
+        """The only tensor that a call returned; None if there are several or none."""
         own = {at: self.side.entries[at] for at in self.calls.get(call, {}).values()}
         found = {at for at, one in own.items() if not (one.has_no_value or one.status is GradStatus.NOT_TENSOR)}
         return found.pop() if len(found) == 1 else None

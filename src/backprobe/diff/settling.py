@@ -44,7 +44,7 @@ def settled(comparison: Comparison) -> Settled:
 
 
 def names_of(comparison: Comparison, match: Match) -> Names:
-    """Return the two names of a pair."""
+    """The two names of a pair."""
     return comparison.a.entries[match.a].name, comparison.b.entries[match.b].name
 
 
@@ -88,7 +88,7 @@ def _unlike(comparison: Comparison) -> Sequence[int]:
 
 
 def _error(row: Row) -> float:
-    # Return the relative error of a value; infinite if the values cannot be subtracted.
+    # The relative error of a value; infinite if the values cannot be subtracted.
     if row.value.kind not in ("", VALUE):
         return math.inf
     return 0.0 if row.value.measure is None else row.value.measure.relative

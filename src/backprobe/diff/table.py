@@ -58,7 +58,7 @@ def text_table(rows: Sequence[Row | int], width: int) -> list[str]:
 
 
 def html_table(rows: Sequence[Row | int]) -> Html:
-    """Return the table for a notebook."""
+    """The table for a notebook."""
     return table(
         TITLES,
         [

@@ -45,13 +45,13 @@ def times(excess: float) -> str:
 
 
 def named(row: Row) -> str:
-    """Return the name of a pair; both names if they differ."""
+    """The name of a pair; both names if they differ."""
     other = "" if row.a.name == row.b.name else f" ({row.b.name!r} in the second)"
     return repr(row.a.name) + other
 
 
 def headline(row: Row, judged: JudgedNumbers, of: str) -> str:
-    """Return the headline of a difference; ``of`` is empty, ``argument``, ``parameter`` or ``gradient``."""
+    """The headline of a difference; ``of`` is empty, ``argument``, ``parameter`` or ``gradient``."""
     what = {"gradient": f"the gradient of {named(row)}", "": named(row)}.get(of, f"the {of} {named(row)}")
     if judged.kind == SHAPE:
         return f"{what} has shape {_shape(row.a)} in the first, {_shape(row.b)} in the second"
@@ -74,7 +74,7 @@ def _shape(entry: Entry) -> str:
 
 
 def evidence(inputs: Sequence[Row], of: str) -> str:
-    """Return the fact that an entry's inputs agree."""
+    """The fact that an entry's inputs agree."""
     judged = [(row, row.gradient if of == "gradient" else row.value) for row in inputs]
     shown = [f"{row.a.name!r} ({_error(one)})" for row, one in judged]
     what = "the gradients that it is computed from agree" if of == "gradient" else "what it is computed from agrees"
@@ -182,13 +182,13 @@ def _read(row: Row) -> str:
 
 
 def extra(names: Sequence[str], which: str) -> str:
-    """Return the fact that one recording computes an entry from values that the other does not have."""
+    """The fact that one recording computes an entry from values that the other does not have."""
     have = "has" if len(names) == 1 else "have"
     return f"in the {which} it is computed from {quoted(names, MOST)} too, which {have} no partner"
 
 
 def first_line(row: Row) -> str:
-    """Return the fact with the line of the first recording, if the second has another line."""
+    """The fact with the line of the first recording, if the second has another line."""
     a, b = row.a.source, row.b.source
     if a is None or (b is not None and (a.file, a.line, a.text) == (b.file, b.line, b.text)):
         return ""
@@ -211,7 +211,7 @@ class Counts:
 
 
 def heading(first: str, first_backward: str, counts: Counts) -> str:
-    """Return the heading: the result of the comparison in one sentence."""
+    """The heading: the result of the comparison in one sentence."""
     rounded = _rounded(counts.rounded)
     if first:
         agree = f"the output and {plural(counts.gradients, 'gradient')} agree; " * counts.outputs_agree
@@ -238,14 +238,14 @@ def _rounded(count: int) -> str:
 
 
 def rounded(rows: Sequence[Row]) -> str:
-    """Return the note on values that differ only by rounding, although their inputs are equal."""
+    """The note on values that differ only by rounding, although their inputs are equal."""
     each = [f"{row.a.name!r} ({number(row.value.measure.relative)})" for row in rows if row.value.measure is not None]
     differ = "differs" if len(rows) == 1 else "differ"
     return f"{differ} by no more than rounding, though what goes in is equal bit for bit: {listed(each, MOST)}"
 
 
 def explained(gradients: int) -> str:
-    """Return the note that no gradient is blamed because values differ."""
+    """The note that no gradient is blamed because values differ."""
     if gradients == 1:
         return "1 gradient differs, and is computed from something that differs too: it is not blamed"
     return f"{gradients:,} gradients differ, each computed from something that differs too: none is blamed"
@@ -259,6 +259,6 @@ def uses(rows: Sequence[Row]) -> str:
 
 
 def cut(rows: Sequence[Row]) -> str:
-    """Return the fact that no gradient flows back from some values in the second recording; empty if there are none."""
+    """The fact that no gradient flows back from some values in the second recording; empty if there are none."""
     names = listed([findings.named(row.b) for row in rows], MOST)
     return f"in the second nothing flows back to it from {names}" if rows else ""

@@ -196,7 +196,7 @@ def _errors(first: _Numbers, second: _Numbers) -> Mapping[str, Any]:
 
 
 def _floors(first: _Numbers, others: Sequence[_Numbers]) -> Mapping[str, Any]:
-    # Return the floor of each field, of shape (rows, steps of the first run). A measured floor holds from its step on.
+    # The floor of each field, of shape (rows, steps of the first run). A measured floor holds from its step on.
     shape = first.fields["count"].shape
     floors = {field: numpy.full(shape, FLOOR if field in MEASURABLE else 0.0) for field in FIELDS}
     for other in others:

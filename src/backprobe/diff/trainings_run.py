@@ -137,7 +137,7 @@ SEVERAL = (
 
 
 def _partners(names: Sequence[str], others: Sequence[str], renames: Sequence[Rename]) -> Mapping[str, str]:
-    # Return the second run's name for each name of the first. A rename takes precedence over an equal name.
+    # The second run's name for each name of the first. A rename takes precedence over an equal name.
     found = renamed(names, set(others), renames)
     chosen = {name: to for name, (to, _) in found.items() if to in others}
     taken = set(chosen.values())
@@ -177,7 +177,7 @@ def _about(run: Run) -> str:
 
 
 def _first(rows: Sequence[ComparedRows], measured: str) -> RunDivergence | None:
-    # Return the finding for the first step at which anything differs, and there for the name that is computed first.
+    # The finding for the first step at which anything differs, and there for the name that is computed first.
     partings = [row.parting for row in rows if row.parting is not None]
     if not partings:
         return None

@@ -35,7 +35,7 @@ def ulps(a: Any, b: Any, dtype: str) -> int | None:
 
 
 def distance(a: Any, b: Any, dtype: str) -> int:
-    """Return the same distance for numbers that are given as integers with the bits of this dtype."""
+    """The same distance for numbers that are given as integers with the bits of this dtype."""
     if int((a ^ b).min()) < 0:  # the numbers have opposite signs
         opposite = (a ^ b) < 0
         zero = numpy.iinfo(a.dtype).min  # the bits of -0
@@ -51,7 +51,7 @@ def distance(a: Any, b: Any, dtype: str) -> int:
 
 
 def bits(values: Any, dtype: str) -> Any:
-    """Return the bits of numbers in this dtype, as integers."""
+    """The bits of numbers in this dtype, as integers."""
     if dtype == "bfloat16":
         wide = values.astype(numpy.float32, copy=False).view(numpy.uint32)
         # Ties are rounded up, which is no further from the number than rounding to even.

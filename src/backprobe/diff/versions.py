@@ -51,7 +51,7 @@ def group_of(full: str) -> Group:
 
 
 def counts(name: str) -> tuple[str, ...]:
-    """Return the counts in a name, in order."""
+    """The counts in a name, in order."""
     read = outside(name)
     return tuple(found[1] for found in COUNT.finditer(name) if read[found.start()])
 
@@ -88,7 +88,7 @@ class NameVersions:
         return is_other and self.b.graph.sources(place) != self.partners(at, found)
 
     def partners(self, at: int, found: Mapping[int, Match]) -> set[int]:
-        """Return the partners of the inputs of an entry in the first recording; -1 for an input without a partner."""
+        """The partners of the inputs of an entry in the first recording; -1 for an input without a partner."""
         return {found[source].b if source in found else -1 for source in self.a.graph.sources(at)}
 
     def rebound(self, to: Callable[[str], str]) -> Iterator[ReboundName]:

@@ -86,7 +86,7 @@ class DiffRuns(Waiting[..., DiffReport]):
             return self._compared(args, kwargs)
 
     def _compared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> DiffReport:
-        from backprobe.diff.noise import noise_of  # imported here because these modules import NumPy
+        from backprobe.diff.noise import noise_of  # imported late, because they import NumPy
         from backprobe.diff.run import compared, report_of
         from backprobe.diff_live.isolation import Isolation
 
@@ -150,8 +150,8 @@ class DiffRuns(Waiting[..., DiffReport]):
 
 
 def _with_tensors(call: Call, backend: Backend) -> Call:
-    # Return the call with NumPy arrays replaced by tensors of the framework.
-    import numpy  # imported here because importing backprobe must not import NumPy
+    # The call with NumPy arrays replaced by tensors of the framework.
+    import numpy  # importing backprobe must not import NumPy
 
     given = backend.trials().given if backend.trials is not None else None
 

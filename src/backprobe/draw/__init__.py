@@ -154,7 +154,7 @@ class Drawing:
         return png(self._drawn.circuit, self._drawn.direction)
 
     def pdf(self) -> bytes:
-        """Return the drawing as the bytes of a PDF file: a single page of the drawing's size, on white."""
+        """The drawing as the bytes of a PDF file: a single page of the drawing's size, on white."""
         return pdf(self._drawn.circuit, self._drawn.direction)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -187,7 +187,7 @@ class Drawing:
 
 
 def _captions(drawn: Any) -> Captions:
-    # Return the captions of the object to draw. Raises BadOption.
+    # The captions of the object to draw. Raises BadOption.
     if isinstance(drawn, Recording):
         refuse_several(drawn, "bp.draw(rec)", "bp.draw(rec.of({}))")
         return captions_of(drawn.record)

@@ -29,14 +29,12 @@ class Draft:
         self.graph = self.grouping.graph
 
     def circuit(self) -> Circuit:
-        """Return the circuit to draw."""
+        """The circuit to draw."""
         arrows = [self._arrow(source, target, own) for (source, target), own in self.grouping.flows.items()]
         nodes = [self._node(key, positions) for key, positions in self.grouping.members.items()]
         clusters = self._clusters(nodes)
         nodes, arrows = _apart(nodes, arrows, self.view.apart)
         return Circuit(tuple(nodes), tuple(arrows), tuple(clusters), (*self._footer(), *self._legend(nodes, arrows)))
-
-    # nodes
 
     def _node(self, key: str, positions: Sequence[int]) -> Node:
         if key.startswith(LOOP):
@@ -58,13 +56,13 @@ class Draft:
         return shown if shown.lines[:1] == (f"= {expression}",) else replace(shown, expression=expression)
 
     def _showing(self, node: Node, at: int) -> Node:
-        # Return the node with the value and gradient of an entry.
+        # The node with the value and gradient of an entry.
         captions = self.captions
         lines = tuple(captions.lines(at, node.title))
         return replace(node, lines=lines, grad=captions.kind(at), level=captions.level(at))
 
     def _box_node(self, box: str, positions: Sequence[int]) -> Node:
-        # Return the single node of a collapsed module or function: its return values, and how many values it hides.
+        # The single node of a collapsed module or function: its return values, and how many values it hides.
         own, bare, values = self.graph.boxes[box], box in self.grouping.bare, self._values(box, positions)
         parameters = [at for at in positions if self._is_parameter(at)]
         if bare and len(values) == 1:
@@ -84,7 +82,7 @@ class Draft:
         return replace(node, rows=(*node.rows, *rows))
 
     def _returning(self, node: Node, outs: Sequence[int]) -> Node:
-        # Return the node with the return values of a box: a single value in full, several values as rows.
+        # The node with the return values of a box: a single value in full, several values as rows.
         if not outs:
             return node
         shown = self._showing(node, min(outs, key=lambda at: self.entries[at].status is not GradStatus.OK))
@@ -93,7 +91,7 @@ class Draft:
         return replace(shown, lines=(), rows=tuple(_first_of([self._row([at]) for at in outs], "value")))
 
     def _like_worst(self, node: Node, positions: Sequence[int]) -> Node:
-        # Return the node in the style of its worst hidden value, with a line that names this value.
+        # The node in the style of its worst hidden value, with a line that names this value.
         worst, captions = self.captions.worst(positions), self.captions
         if worst is None or (captions.kind(worst), captions.level(worst)) == (node.grad, node.level):
             return node
@@ -101,7 +99,7 @@ class Draft:
         return replace(node, lines=lines, grad=captions.kind(worst), level=captions.level(worst))
 
     def _loop_node(self, key: str, positions: Sequence[int]) -> Node:
-        # Return the node of a loop or of repeated modules, which shows the first and the last turn.
+        # The node of a loop or of repeated modules, which shows the first and the last turn.
         turns: dict[str, list[int]] = defaultdict(list)
         for at in positions:
             turns[self.grouping.node_of_box[self.graph.box_of[at]] or str(at)].append(at)
@@ -121,8 +119,6 @@ class Draft:
         )
         return self._like_worst(node, positions)
 
-    # rows
-
     def _ends(self, *turns: tuple[str, Sequence[int]]) -> Iterator[CircuitRow]:
         # Yield the rows of the first and the last turn of a loop. If a turn has several values, each value has one row
         # for both turns.
@@ -138,7 +134,7 @@ class Draft:
         yield from _first_of([self._row(pair) for pair in pairs], "value")
 
     def _values(self, key: str, positions: Sequence[int]) -> list[int]:
-        # Return the values that a node shows: the value itself, or the return values of its box.
+        # The values that a node shows: the value itself, or the return values of its box.
         if key not in self.graph.boxes:
             return [positions[0]]
         if key in self.grouping.bare:
@@ -159,7 +155,7 @@ class Draft:
         return _first_of([self._row(positions) for positions in alike.values()], "parameter")
 
     def _row(self, positions: Sequence[int]) -> CircuitRow:
-        # Return the row of one value, or of the first and last of several similar values.
+        # The row of one value, or of the first and last of several similar values.
         first, last, captions = positions[0], positions[-1], self.captions
         value, gradient = (_range(say(first), say(last)) for say in (captions.brief_value, captions.brief_gradient))
         kind, level = captions.kind(last), captions.level(last)
@@ -168,7 +164,7 @@ class Draft:
         return CircuitRow(self.captions.title(positions[-1]), value, gradient, positions[-1], kind, level)
 
     def _local(self, at: int) -> str:
-        # Return the local partial of a parameter that is used once, because the drawing has no edge for it.
+        # The local partial of a parameter that is used once, because the drawing has no edge for it.
         onward = self.grouping.from_parameter.get(at, ())
         said = self.captions.local(onward[0], upstream=self.view.contributions) if len(onward) == 1 else ""
         return f", local {said}" if said else ""
@@ -181,13 +177,11 @@ class Draft:
             rows.append(CircuitRow(entry.name, "", said, flow.source, "ok", self.captions.width(flow)))
         return _first_of(rows, "parameter")
 
-    # clusters
-
     def _cluster(self, box: str | None) -> str | None:
         return None if box is None else self.grouping.cluster(box)
 
     def _clusters(self, nodes: Sequence[Node]) -> list[Cluster]:
-        # Return the boxes that contain a node, and the boxes around these, the outermost first.
+        # The boxes that contain a node, and the boxes around these, the outermost first.
         found: dict[str, Cluster] = {}
 
         def add(key: str | None) -> None:
@@ -202,8 +196,6 @@ class Draft:
         for node in nodes:
             add(node.cluster)
         return list(found.values())
-
-    # edges
 
     def _arrow(self, source: str, target: str, flows: Sequence[Flow]) -> Arrow:
         carrying = [flow for flow in flows if flow.edge is not None]
@@ -262,7 +254,7 @@ class Draft:
 
 
 def _first_of(rows: list[CircuitRow], what: str) -> list[CircuitRow]:
-    # Return the first rows, and a row with the number of the others.
+    # The first rows, and a row with the number of the others.
     if len(rows) <= MOST_ROWS:
         return rows
     more = rows[MOST_ROWS - 1 :]

@@ -116,12 +116,12 @@ class Grouping:
     # the nodes of values
 
     def key(self, at: int) -> str:
-        """Return the key of the node to which a value belongs."""
+        """The key of the node to which a value belongs."""
         own = self.node_of_box[self.graph.box_of[at]] or str(at)
         return self.rolls.get(own, own)
 
     def cluster(self, box: str) -> str:
-        """Return the key of a box that is drawn as a frame."""
+        """The key of a box that is drawn as a frame."""
         return self.rolls.get(box, box)
 
     @cached_property
@@ -260,7 +260,7 @@ def rolls_of(graph: Graph, view: View) -> dict[str, str]:
 
 
 def _shared(forms: Mapping[str, str]) -> dict[str, str]:
-    # Return the loop of each box or value whose pattern occurs often enough.
+    # The loop of each box or value whose pattern occurs often enough.
     counts = Counter(forms.values())
     return {each: f"{LOOP}{form}" for each, form in forms.items() if counts[form] >= ROLLED}
 

@@ -65,7 +65,7 @@ def png(circuit: Circuit, direction: str) -> bytes:
 
 
 def pdf(circuit: Circuit, direction: str) -> bytes:
-    """Return the drawing as PDF, on white."""
+    """The drawing as PDF, on white."""
     drawn: bytes = graph_of(circuit, direction).draw(format="pdf", prog="dot")
     return drawn
 
@@ -82,7 +82,7 @@ def placed(graph: Any) -> Any:
 
 
 def graph_of(circuit: Circuit, direction: str) -> Any:
-    """Return the graph as a pygraphviz object. All identifiers are generated numbers."""
+    """The graph as a pygraphviz object. All identifiers are generated numbers."""
     pygraphviz = installed("pygraphviz", asked="bp.draw(rec)")
     graph = pygraphviz.AGraph(directed=True, strict=False, name="circuit")
     graph.graph_attr.update(

@@ -20,7 +20,7 @@ DEEPEST = 12
 
 
 def pickled(work: Any, parts: dict[str, Any], asked: str) -> bytes:
-    """Return the work as bytes. ``parts`` are its parts by name, for messages. Raises BadOption and NotInstalled."""
+    """The work as bytes. ``parts`` are its parts by name, for messages. Raises BadOption and NotInstalled."""
     cloudpickle = installed("cloudpickle", asked="executor=")
     try:
         data = dumped(cloudpickle, work)
@@ -65,7 +65,7 @@ def _with_text(make: Callable[..., types.CodeType], args: Any, file: str, lines:
 
 
 def _culprit(cloudpickle: Any, parts: dict[str, Any]) -> tuple[str, Any, str]:
-    # Return the innermost part that cannot be pickled: its path, the object itself, and the line that creates it.
+    # The innermost part that cannot be pickled: its path, the object itself, and the line that creates it.
     found: tuple[str, Any, str] = (" and ".join(parts), None, "")
     queue, line = list(parts.items()), ""
     for _ in range(DEEPEST):
@@ -115,7 +115,7 @@ def _inside(one: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _line(owner: Any, name: str) -> str:
-    # Return the line that assigns this attribute or variable, as ``file:line: text``.
+    # The line that assigns this attribute or variable, as ``file:line: text``.
     if owner is None:
         return ""
     kinds: list[Any] = [owner, inspect.getmodule(owner)] if inspect.isfunction(owner) else [*type(owner).__mro__]

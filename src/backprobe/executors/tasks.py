@@ -52,7 +52,7 @@ class Tasks:
         self.error: BaseException | None = None  # the error by which a worker was lost
 
     def run(self, advance: Callable[[str], None]) -> list[Any]:
-        """Return the results of all tasks in order. Raises the errors of tasks, BadOption and WorkerLost."""
+        """The results of all tasks in order. Raises the errors of tasks, BadOption and WorkerLost."""
         numbers = range(len(self.names))
         with self.stack:
             parcel = self._parcel()

@@ -60,12 +60,12 @@ def _line(one: Finding) -> tuple[str, int] | None:
 
 
 def not_tried(report: Report, error: BaseException) -> Report:
-    """Return the report with a note that an experiment failed."""
+    """The report with a note that an experiment failed."""
     return replace(report, notes=(*report.notes, NOT_TRIED.format(why=f"{type(error).__name__}: {first_line(error)}")))
 
 
 def _leaves(flow: Dataflow, status: GradStatus) -> set[int]:
-    # Return the differentiated values with this gradient status that have no recorded inputs.
+    # The differentiated values with this gradient status that have no recorded inputs.
     return {at for at, one in enumerate(flow.entries) if one.status is status and not flow.edges[at]}
 
 
@@ -74,7 +74,7 @@ def _is_zero(flow: Dataflow, at: int, runs: Runs) -> bool:
 
 
 def _proven(flow: Dataflow, findings: Collection[Finding], runs: Runs, lost: set[int]) -> list[Finding]:
-    # Return the findings. A finding on a cut also says which gradients arrived when the cut was bridged.
+    # The findings. A finding on a cut also says which gradients arrived when the cut was bridged.
     cuts = [cut for cut in _cuts(flow, lost) if not cut.is_limited]
     bridged, made = Bridged(flow, runs), list[Finding]()
     for one in findings:
@@ -89,7 +89,7 @@ def _cuts(flow: Dataflow, lost: set[int]) -> list[Cut]:
 
 
 def _found(flow: Dataflow, findings: list[Finding], runs: Runs, lost: set[int]) -> list[Finding]:
-    # Return the findings. A finding without a line is replaced if a changed value has shown the line.
+    # The findings. A finding without a line is replaced if a changed value has shown the line.
     names, made = full_names(flow.record), list[Finding]()
     first = _without_line(flow, lost)
     for one in findings:

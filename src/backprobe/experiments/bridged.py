@@ -49,7 +49,7 @@ class Bridged:
         return ()
 
     def said(self, arrived: Collection[int]) -> str:
-        """Return the sentence that these gradients arrive if one line is bridged."""
+        """The sentence that these gradients arrive if one line is bridged."""
         return say("bridged", gradients=self._gradients(arrived))
 
     def arrives(self, history: Mapping[int, Collection[int]], lost: Collection[int]) -> bool:

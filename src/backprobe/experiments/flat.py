@@ -32,7 +32,7 @@ class Flat:
         """Names for which a finding shows where the gradients become 0."""
 
     def findings(self) -> list[Finding]:
-        """Return the causes of gradients that are zero at every point tried."""
+        """The causes of gradients that are zero at every point tried."""
         wide = self.runs.wide if self.names else None
         if wide is None:
             return []
@@ -57,7 +57,7 @@ class Flat:
         return [bridged.said({at})] if bridged.arrives({target: [source]}, {at}) else []
 
     def _flat(self, wide: Record) -> list[str]:
-        # Return the names whose gradients stay 0 while an output changes.
+        # The names whose gradients stay 0 while an output changes.
         outputs = [full_names(wide)[at] for at in wide.outputs]
         flat = [name for name in self.names if self._is_zero(wide, name)]
         self.ran, is_moved = 0, False

@@ -29,7 +29,7 @@ class Moved:
         self.runs, self.full = runs, full
 
     def findings(self) -> list[Finding]:
-        """Return the proven causes of the missing gradient, with their lines if known."""
+        """The proven causes of the missing gradient, with their lines if known."""
         if self.runs.wide is None or of_name(self.runs.wide, self.full) is None:
             return []
         self.flow = Dataflow.of(self.runs.wide)
@@ -65,7 +65,7 @@ class Moved:
         return changed - self._other(NamedBridges()) if changed else changed
 
     def _other(self, bridges: NamedBridges) -> set[int]:
-        # Return the values that differ in another run; none if that run bound a name a different number of times.
+        # The values that differ in another run; none if that run bound a name a different number of times.
         record = self.runs(bridges, wide=True)
         own = Counter(map(strip, self.flow.record.names))
         if record is None or own != Counter(name for name in map(strip, record.names) if name in own):
@@ -107,7 +107,7 @@ class Moved:
         return with_tried(one, say("moved", value=repr(value.name), target=repr(entry.name)))
 
     def _given_in(self, source: int, target: int) -> Source | None:
-        # Return the last line that read the source; None if the line of the target mentions the source itself.
+        # The last line that read the source; None if the line of the target mentions the source itself.
         if any(mention.source == source for mention in self.flow.mentions[target]):
             return None
         name, entries = self.flow.entries[source].name, self.flow.entries[source + 1 : target]
@@ -115,7 +115,7 @@ class Moved:
         return given[-1].source if given else None
 
     def _outcome(self, source: Entry, target: Entry) -> str:
-        # Return the kind of cut, from the kind of value that the line returned.
+        # The kind of cut, from the kind of value that the line returned.
         if target.status is GradStatus.NOT_TENSOR:
             return "left_framework"
         if target.status is GradStatus.NOT_FLOAT:
@@ -124,5 +124,5 @@ class Moved:
 
 
 def with_tried(finding: Finding, *sentences: str) -> Finding:
-    """Return the finding with added sentences about experiments."""
+    """The finding with added sentences about experiments."""
     return replace(finding, tried=(*finding.tried, *sentences))

@@ -81,11 +81,11 @@ class Runs:
 
 
 def of_name(record: Record | None, full: str) -> Entry | None:
-    """Return the entry with this full name, if the record has one."""
+    """The entry with this full name, if the record has one."""
     position = None if record is None else record.names.get(full)
     return None if record is None or position is None else record.entries[position]
 
 
 def full_names(record: Record) -> Mapping[int, str]:
-    """Return the first full name of each entry, by position."""
+    """The first full name of each entry, by position."""
     return {at: full for full, at in reversed([*record.names.items()])}

@@ -104,7 +104,7 @@ def explain(
 
 
 def _with_lines(report: Report, record: Record) -> Report:
-    # Return the report with the source line of each name in the chains of its findings.
+    # The report with the source line of each name in the chains of its findings.
     lines = {entry.name: entry.source for entry in record.entries}
     found = [replace(one, lines=tuple([lines.get(name) for name in one.chain])) for one in report]
     return replace(report, findings=tuple(found))
@@ -152,8 +152,8 @@ def _explain_entry(record: Record, at: int) -> Report:
 
 
 def _explain_whole(record: Record, *asks: Callable[[str, tuple[int, ...], str], Any]) -> Report:
-    # Return the report on the whole recording. NaN and Inf come first, because they spoil every gradient.
-    from backprobe.explain.nonfinite import explain_nonfinite  # imported here because this module imports NumPy
+    # The report on the whole recording. NaN and Inf come first, because they spoil every gradient.
+    from backprobe.explain.nonfinite import explain_nonfinite  # imported late, because it imports NumPy
 
     flow = Dataflow.of(record)
     arrays = load_arrays(record.backend)

@@ -68,13 +68,13 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
 
 
 def _rewriting(flow: Dataflow, entry: Entry) -> Source | None:
-    # Return the line that wrote the next version of this value, if both versions share one gradient.
+    # The line that wrote the next version of this value, if both versions share one gradient.
     alike = (other for other in flow.entries if other.why == entry.why)
     return next((other.source for other in alike if any(way.name == entry.name for way in other.indirect)), None)
 
 
 def with_fact(found: Finding, fact: str) -> Finding:
-    """Return the finding with one more fact."""
+    """The finding with one more fact."""
     return replace(found, facts=(*found.facts, fact))
 
 
@@ -92,7 +92,7 @@ def merged(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def as_one(findings: Sequence[Finding]) -> Finding:
-    """Return the first of several findings, with a fact that lists the names of the others."""
+    """The first of several findings, with a fact that lists the names of the others."""
     first, *others = findings
     names = list(dict.fromkeys(other.name for other in others if other.name != first.name))
     return with_fact(first, say("same_of", names=listed(names))) if names else first
@@ -105,7 +105,7 @@ def is_said(line: Source | None, findings: Sequence[Finding]) -> bool:
 
 
 def mode_of(entry: Entry) -> str:
-    """Return the words for the mode that disabled gradients for an entry, from the reason that the backend reported."""
+    """The words for the mode that disabled gradients for an entry, from the reason that the backend reported."""
     mode = "" if entry.why is None else entry.why.fields.get("mode", "")
     if mode == "torch.no_grad()":
         return f"under {mode} or set_grad_enabled(False)"  # PyTorch does not distinguish the two
@@ -113,7 +113,7 @@ def mode_of(entry: Entry) -> str:
 
 
 def line_in(fields: Mapping[str, str]) -> Source | None:
-    """Return the line that the fields of a reason refer to, if any."""
+    """The line that the fields of a reason refer to, if any."""
     file, _, line = fields.get("at", "").rpartition(":")
     return Source(file, int(line), fields.get("text", "")) if file else None
 
@@ -151,7 +151,7 @@ def names_of(flow: Dataflow, at: int) -> list[str]:
 
 
 def scopes_of(flow: Dataflow, at: int) -> set[str]:
-    """Return the modules and functions in which a value has a name, without counts."""
+    """The modules and functions in which a value has a name, without counts."""
     return {name.partition(":")[0] for name in names_of(flow, at)}
 
 

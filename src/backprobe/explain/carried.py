@@ -32,13 +32,13 @@ def has_earlier(record: Record, entry: Entry) -> bool:
 
 
 def _namesakes(record: Record, at: int) -> list[int]:
-    # Return the positions of all entries that share a name with this one, apart from its count.
+    # The positions of all entries that share a name with this one, apart from its count.
     own = {strip(name) for name, position in record.names.items() if position == at}
     return [position for name, position in record.names.items() if strip(name) in own]
 
 
 def users_of(record: Record, value: Entry) -> list[Entry]:
-    """Return the entries computed from a value after its name was bound to another value."""
+    """The entries computed from a value after its name was bound to another value."""
     at = record.entries.index(value)
     later = min((position for position in _namesakes(record, at) if position > at), default=len(record.entries))
     consumers = Graph.of(record).consumers[at]

@@ -43,7 +43,7 @@ def heading(training: Training) -> str:
 
 
 def trained_leaves(flow: Dataflow) -> set[int]:
-    """Return the leaf entries that need no explanation: they got their gradient, or are not trained."""
+    """The leaf entries that need no explanation: they got their gradient, or are not trained."""
     states = {at for at, entry in enumerate(flow.entries) if entry.is_because("state_no_path")}
     training = flow.record.training
     if training is None:
@@ -88,7 +88,7 @@ def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding
 
 
 def _without_twins(training: Training, causes: Sequence[tuple[Finding, Untrained]]) -> list[Unregistered]:
-    # Return the parameters that no optimizer holds, except those listed as twins of the parameters that it holds.
+    # The parameters that no optimizer holds, except those listed as twins of the parameters that it holds.
     twin_of = dict(training.twins)
     paired = {twin_of[one.name] for cause, one in causes if cause.kind == "replaced" and one.name in twin_of}
     return [one for one in training.unregistered if one.name not in paired]

@@ -82,7 +82,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
 
 
 def _all_facts(flow: Dataflow, cut: Cut, kind: str, cause: str, function: str) -> list[str]:
-    # Return the facts of a cut, besides its headline.
+    # The facts of a cut, besides its headline.
     source, target = flow.entries[cut.mention.source], flow.entries[cut.target]
     facts = _facts(kind, cut, source, target)
     if kind == "no_grad":
@@ -96,7 +96,7 @@ def _all_facts(flow: Dataflow, cut: Cut, kind: str, cause: str, function: str) -
 
 
 def _converted(kind: str, text: str) -> str:
-    # Return the part that a text converts into a number; empty if the text makes a list of numbers.
+    # The part that a text converts into a number; empty if the text makes a list of numbers.
     return converted(text) if kind == "number" and not gives_list(text) else ""
 
 
@@ -128,7 +128,7 @@ def _of_numbers(source: Entry, text: str, inside: str) -> str:
 
 
 def _special(flow: Dataflow, kind: str, cut: Cut, text: str) -> str:
-    # Return the code of the special case that applies, if any.
+    # The code of the special case that applies, if any.
     source, target = flow.entries[cut.mention.source], flow.entries[cut.target]
     is_special = {
         "index.beside": kind == "index" and not cut.mention.use.kind,
@@ -152,7 +152,7 @@ def _known(kind: str) -> Known:
 
 
 def line_of_cut(flow: Dataflow, cut: Cut) -> Source | None:
-    """Return the line that the finding of a cut points to."""
+    """The line that the finding of a cut points to."""
     target = flow.entries[cut.target]
     line = cut.mention.place or target.cause or target.source
     kind = _kind(cut, flow.entries[cut.mention.source], target, flow.record.framework)
@@ -199,7 +199,7 @@ def converted(text: str) -> str:
 
 
 def _with_history(expression: ast.expr) -> str:
-    # Return the text of an expression without trailing calls that would cut it off, such as ``.detach()``.
+    # The text of an expression without trailing calls that would cut it off, such as ``.detach()``.
     match expression:
         case ast.Call(func=ast.Attribute(value=inside, attr="detach" | "cpu" | "numpy"), args=[]):
             return _with_history(inside)
@@ -232,12 +232,12 @@ def _is_partial(target: Entry) -> bool:
 
 
 def _flat(text: str) -> str:
-    # Return the name of the operation with a flat derivative that a text calls, if any.
+    # The name of the operation with a flat derivative that a text calls, if any.
     return flat_operation(parsed(text)) if text else ""
 
 
 def _called(call: str) -> str:
-    # Return the last part of the name of the called function.
+    # The last part of the name of the called function.
     return call.partition("(")[0].rpartition(".")[2]
 
 
@@ -292,7 +292,7 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
 
 
 def _by_edge(cut: Cut, source: Entry, target: Entry) -> str:
-    # Return the kind of a cut that the graph and the grad mode show, regardless of the text of the line.
+    # The kind of a cut that the graph and the grad mode show, regardless of the text of the line.
     use = cut.mention.use
     if cut.is_silent:
         return "limited" if cut.is_limited else "silent"
@@ -309,7 +309,7 @@ def _by_edge(cut: Cut, source: Entry, target: Entry) -> str:
 
 
 def _by_outcome(cut: Cut, target: Entry, framework: str) -> str:
-    # Return the kind of a cut by its result, if the text of the line does not show the kind.
+    # The kind of a cut by its result, if the text of the line does not show the kind.
     use = cut.mention.use
     if target.status is GradStatus.NOT_FLOAT:
         return "index" if target.op in POSITIONS else "not_float"
@@ -347,7 +347,7 @@ def lost_beside(flow: Dataflow, mentions: Sequence[Mention]) -> list[str]:
 
 
 def part_of_line(mention: Mention, target: Entry) -> str:
-    """Return the part of a line that mentions the value, and the place of the line."""
+    """The part of a line that mentions the value, and the place of the line."""
     line = mention.place or target.source
     return (
         repr(target.name)

@@ -77,7 +77,7 @@ def _made_at(flow: Dataflow, at: int) -> str:
 
 
 def _versions(record: Record) -> Mapping[str, Sequence[int]]:
-    # Return the positions of all versions of each name, by the name without its count.
+    # The positions of all versions of each name, by the name without its count.
     found: dict[str, list[int]] = {}
     for name, at in record.names.items():
         found.setdefault(strip(record.printed.get(name, name)).removeprefix(":"), []).append(at)

@@ -67,7 +67,7 @@ class FailureContext:
     in_place: Collection[str]  # the paths of modules that are configured to write in place
 
     def say(self, code: str, **fields: object) -> str:
-        """Return the sentence of a code, filled in with the values that the failure is about."""
+        """The sentence of a code, filled in with the values that the failure is about."""
         words: dict[str, object] = {"value": "a value without a name", "name": "u"}
         for entry in self.values[:1]:
             words = {"value": repr(entry.name), "name": spelling(self.record, entry) or _expression(entry) or "u"}
@@ -93,7 +93,7 @@ def spelling(record: Record, entry: Entry) -> str:
 
 
 def _expression(entry: Entry) -> str:
-    # Return the text of the expression that computes an unnamed value, if a method call can be appended to that text.
+    # The text of the expression that computes an unnamed value, if a method call can be appended to that text.
     text = expression_of(entry.source)
     tree = parsed(text) if text and len(text) <= LONGEST else None
     match tree:
@@ -157,7 +157,7 @@ def _with_rule(context: FailureContext) -> str:
 
 
 def _none_given(record: Record) -> str | None:
-    # Return the note on why one of the program's own tapes returned no gradient at all.
+    # The note on why one of the program's own tapes returned no gradient at all.
     parts = []
     for found in none_given(record)[:MOST]:
         line = "" if found.source is None else location(found.source)
@@ -178,7 +178,7 @@ def _lines(context: FailureContext) -> Parts:
 
 
 def _refused(context: FailureContext) -> str | None:
-    # Return the note on a forbidden in-place write, with the tensor that was to be written and the line.
+    # The note on a forbidden in-place write, with the tensor that was to be written and the line.
     failure = context.failure
     module = shorten(failure.module)
     if not context.values and not module:
@@ -233,7 +233,7 @@ def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
 
 
 def _detaching_carried(context: FailureContext) -> str:
-    # Return the statement that detaches values carried from one step into the next, if there are any.
+    # The statement that detaches values carried from one step into the next, if there are any.
     carried = [entry for entry in context.carried if is_bound_again(context.record, entry)]
     using = [user for entry in carried for user in users_of(context.record, entry)]
     return detaching(context.record, carried, using) if context.failure.lines and carried else ""
@@ -255,7 +255,7 @@ def _without_write_at(context: FailureContext, sources: Sequence[Source]) -> str
 
 
 def _viewed(context: FailureContext, written: Sequence[str]) -> str:
-    # Return the value that backward needs, if the program wrote to a view of it under another name; else empty.
+    # The value that backward needs, if the program wrote to a view of it under another name; else empty.
     value = next(iter(context.values), None)
     others = [entry for entry in context.writers if value is not None and strip(entry.name) != strip(value.name)]
     spelled = {own_name(name) for entry in others for name in (entry.name, *entry.aliases)}
@@ -292,7 +292,7 @@ def written_name(statement: str) -> str:
 
 
 def _module(record: Record, entry: Entry) -> str:
-    # Return the path of the module that returned an entry, if no line of the program did.
+    # The path of the module that returned an entry, if no line of the program did.
     if entry.source is not None and package(entry.source.file) is None:
         return ""
     names = [strip(full) for full, at in record.names.items() if record.entries[at] is entry]
@@ -337,7 +337,7 @@ def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:
 
 
 def _of_values(code: str, context: FailureContext) -> tuple[str, dict[str, str]]:
-    # Return the fields of a remedy that detaches all the values, if each of them can be spelled.
+    # The fields of a remedy that detaches all the values, if each of them can be spelled.
     names = [spelling(context.record, value) for value in context.values]
     if not names or not all(names):
         return "", {}
@@ -345,7 +345,7 @@ def _of_values(code: str, context: FailureContext) -> tuple[str, dict[str, str]]
 
 
 def _grad_none(context: FailureContext) -> str:
-    # Return the note for an error that arose because the program read a ``.grad`` that was None.
+    # The note for an error that arose because the program read a ``.grad`` that was None.
     kind, text, entry = context.failure.kind, context.failure.text, next(iter(context.values), None)
     value = repr(entry.name if entry is not None else text.removesuffix(".grad"))
     parts = [*_lines(context), *_made(context)]
@@ -381,7 +381,7 @@ def _without_history(context: FailureContext) -> Parts:
 
 
 def _disconnected(context: FailureContext, outputs: Sequence[int]) -> Parts:
-    # Return the lines that disconnect the requested values from the outputs, if they are recorded.
+    # The lines that disconnect the requested values from the outputs, if they are recorded.
     flow = Dataflow.of(context.record, has_run=False)
     before, found = flow.before(outputs), list[Finding]()
     for value in context.values:
@@ -440,7 +440,7 @@ def _requiring(context: FailureContext, leaves: Sequence[Entry], calls: Sequence
 
 
 def cut_note(record: Record) -> str | None:
-    """Return the note for a result that depends on no differentiated value, with the lines that cut it off."""
+    """The note for a result that depends on no differentiated value, with the lines that cut it off."""
     flow = Dataflow.of(record, has_run=False)
     # the result has a history, so the error has another cause, such as the shape of the result
     if any(flow.has_history(at) for at in record.outputs):
@@ -450,14 +450,14 @@ def cut_note(record: Record) -> str | None:
 
 
 def of_note(record: Record, functions: Sequence[Callable[..., Any]]) -> str | None:
-    """Return the note for a result that a function given as ``of=`` cuts off, or that depends on frozen values only."""
+    """The note for a result that a function given as ``of=`` cuts off, or that depends on frozen values only."""
     found = [one for one in (cut_in_function(record, function) for function in functions) if one is not None]
     parts = _said(found) or frozen_parts(record)
     return _note(say("unconnected"), parts) if parts else None
 
 
 def frozen_note(read: Sequence[tuple[Reason, Source]]) -> str | None:
-    """Return the note for a result that was computed only from Variables that are not differentiated."""
+    """The note for a result that was computed only from Variables that are not differentiated."""
     parts = [("read", f"{location(line)}\n{why}") for why, line in read[:MOST]]
     return _note(say("unconnected"), [*parts, ("next", say("frozen_variables"))]) if parts else None
 

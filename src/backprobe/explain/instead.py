@@ -102,7 +102,7 @@ def _stacked(node: ast.expr, stack: str) -> str:
 
 
 def _tensor(node: ast.expr) -> str:
-    # Return the text of a node that may be a tensor; empty for other nodes, such as numbers.
+    # The text of a node that may be a tensor; empty for other nodes, such as numbers.
     return "" if isinstance(node, ast.Constant | ast.Starred | ast.UnaryOp) else ast.unparse(node)
 
 

@@ -51,7 +51,7 @@ def _tree(expression: str) -> ast.expr | None:
 
 
 def _leaf(tree: ast.expr | None) -> ast.Call | None:
-    # Return the only call in an expression that creates a leaf, unless that call is the whole expression.
+    # The only call in an expression that creates a leaf, unless that call is the whole expression.
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _makes_leaf(node)] if tree else []
     return found[0] if len(found) == 1 and found[0] is not tree else None
 

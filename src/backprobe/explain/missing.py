@@ -47,7 +47,7 @@ After = dict[int, int | None]
 
 
 def explain_missing(flow: Dataflow, entry: Entry) -> Report:
-    """Return the report with all causes that keep the gradient from one entry."""
+    """The report with all causes that keep the gradient from one entry."""
     at, beside = flow.position[entry.name], []
     if entry.status is GradStatus.NOT_CONNECTED:
         findings = not_connected(flow, at)
@@ -69,13 +69,13 @@ def explain_missing(flow: Dataflow, entry: Entry) -> Report:
 
 
 def not_connected(flow: Dataflow, at: int) -> list[Finding]:
-    """Return the findings of the first explanation that applies. The last of ``EXPLANATIONS`` always applies."""
+    """The findings of the first explanation that applies. The last of ``EXPLANATIONS`` always applies."""
     after = flow.after(at)
     return next(found for explain in EXPLANATIONS if (found := list(explain(flow, at, after))))
 
 
 def taken_away(flow: Dataflow, at: int) -> list[Finding]:
-    """Return the findings of ``not_connected``, except those about values of which only the derivative was used."""
+    """The findings of ``not_connected``, except those about values of which only the derivative was used."""
     return [one for one in not_connected(flow, at) if Known.NOTHING_LOST not in one.known]
 
 
@@ -298,7 +298,7 @@ def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _cut_before(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # Return the cutting lines among the statements that receive the value, if the recording ends there.
+    # The cutting lines among the statements that receive the value, if the recording ends there.
     after = flow.after(at, to_leaves=False)
     cuts = [cut for cut in flow.among({*after}) if cut.mention.use.kind and _is_passed_on(flow, cut.target)]
     return cut_findings(flow, at, cuts)
@@ -309,7 +309,7 @@ def _is_passed_on(flow: Dataflow, at: int) -> bool:
 
 
 def _reading(flow: Dataflow, at: int) -> Source | None:
-    # Return the statement that receives a computed value, if no later use of the value is recorded.
+    # The statement that receives a computed value, if no later use of the value is recorded.
     last = flow.entries[at]
     if last.source is None or last.is_leaf or at in flow.record.outputs or flow.consumers[at]:
         return None

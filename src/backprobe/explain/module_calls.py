@@ -43,7 +43,7 @@ def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
 
 
 def _cut_of_result(flow: Dataflow, call: ModuleCall) -> Finding | None:
-    # Return the finding at a later line that cuts off the named result itself, for example by ``detach_()``.
+    # The finding at a later line that cuts off the named result itself, for example by ``detach_()``.
     for at, entry in enumerate(flow.entries):
         line = entry.source
         if line is not None and (line.file, line.line) == (call.source.file, call.source.line):
@@ -82,7 +82,7 @@ def said(
 
 
 def _bound(call: ModuleCall) -> str:
-    # Return the name that a statement binds to the result, if it is a single new name.
+    # The name that a statement binds to the result, if it is a single new name.
     match parsed(call.source.statement):
         case ast.Module(body=[ast.Assign(targets=[ast.Name(id=name)])]) if name != call.text:
             return repr(name)

@@ -84,7 +84,7 @@ def _beneath(found: Finding, known: Sequence[Finding]) -> Finding:
 
 
 def _reads(record: Record) -> list[_Read]:
-    # Return the reads, except those that the note on an error already covers.
+    # The reads, except those that the note on an error already covers.
     known = [note.fields.get("known", "") for note in record.notes]
     told = [one for one in record.none_reads if not any(f"{one.text} is None" in text for text in known)]
     flow = Dataflow.of(record)
@@ -92,12 +92,12 @@ def _reads(record: Record) -> list[_Read]:
 
 
 def _text(read: _Read) -> str:
-    # Return the text that was read. Reads of the inputs of one call have none, so that they form one finding.
+    # The text that was read. Reads of the inputs of one call have none, so that they form one finding.
     return "" if read.one.why is WhyEmpty.GIVEN else read.one.text
 
 
 def _read(flow: Dataflow, one: NoneRead) -> _Read:
-    # Return the read, with a more special code if the source line shows that the name is not bound to a leaf.
+    # The read, with a more special code if the source line shows that the name is not bound to a leaf.
     code, entry = str(one.why), None if one.at is None else flow.entries[one.at]
     if entry is None or one.at is None:
         return _Read(one, code, entry)
@@ -177,7 +177,7 @@ def _each_name_once(group: Sequence[_Read]) -> list[_Read]:
 
 
 def _values(each: Sequence[_Read]) -> list[str]:
-    # Return the names of the tensors: names in the recording, or the program's own path if there is only one.
+    # The names of the tensors: names in the recording, or the program's own path if there is only one.
     owner = each[0].one.text.removesuffix(KEPT)
     is_path = len(each) == 1 and each[0].one.why is not WhyEmpty.ITEM and not owner.isidentifier() and owner
     return [repr(owner)] if is_path else [read.value for read in each]
@@ -199,7 +199,7 @@ def _calls(names: Sequence[str], call: str) -> str:
 
 
 def _spelled(record: Record, read: _Read) -> str:
-    # Return the tensor as the program writes it, preferably not by the variable of a loop.
+    # The tensor as the program writes it, preferably not by the variable of a loop.
     own = "" if read.entry is None else spelling(record, read.entry)
     return own or read.one.text.removesuffix(KEPT)
 
@@ -224,7 +224,7 @@ def _seen(record: Record, read: _Read, arrays: Arrays) -> list[str]:
 
 
 def _held(entry: Entry) -> list[tuple[str, object]]:
-    # Return the gradients of an entry, each with the expression that reads it: one, or one for each output.
+    # The gradients of an entry, each with the expression that reads it: one, or one for each output.
     if entry.is_of_several:
         return [(f"rec[{entry.name!r}].grads[{key!r}]", gradient) for key, gradient in entry.grads.items()]
     return [(f"rec[{entry.name!r}].grad", entry.held_grad)] if entry.status is GradStatus.OK else []
@@ -271,7 +271,7 @@ def _as_reasons(found: Sequence[Finding]) -> tuple[list[str], str]:
 
 
 def _of_leaf(read: _Read) -> dict[str, str]:
-    # Return the program's text for the leaf, and the line that would make a leaf of the current value.
+    # The program's text for the leaf, and the line that would make a leaf of the current value.
     entry, before = read.entry, read.before
     source = None if entry is None else entry.source
     text = expression_of(source)

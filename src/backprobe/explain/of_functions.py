@@ -59,7 +59,7 @@ def _reads(statement: ast.AST, name: str) -> bool:
 
 
 def frozen_parts(record: Record) -> list[tuple[str, str]]:
-    """Return the fact that no recorded leaf requires a gradient; empty if some value has a history after all."""
+    """The fact that no recorded leaf requires a gradient; empty if some value has a history after all."""
     leaves = [one.name for one in record.entries if one.status is GradStatus.FROZEN and one.name in record.names]
     if not leaves or any(one.status in HISTORY for one in record.entries):
         return []

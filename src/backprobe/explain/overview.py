@@ -96,7 +96,7 @@ def _beside(flow: Dataflow, missing: Sequence[int], spared: Sequence[Mention]) -
 
 
 def _unsaid(beside: Sequence[Mention], findings: Sequence[Finding], failed: Sequence[Finding]) -> list[Mention]:
-    # Return the mentions whose lines are named neither by a finding nor by an error.
+    # The mentions whose lines are named neither by a finding nor by an error.
     told = "\n".join(fact for one in failed for fact in one.facts)
     return [
         mention
@@ -165,7 +165,7 @@ def _noted(record: Record) -> list[str]:
 
 
 def _heading(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
-    # Return the heading. It warns if a loop that TensorFlow would compile was recorded as a Python loop.
+    # The heading. It warns if a loop that TensorFlow would compile was recorded as a Python loop.
     counted = _counted(flow, missing, lost)
     is_other = any(note.code == "dataset_loop" for note in flow.record.notes)
     return say("line_by_line", counted=counted) if is_other else counted

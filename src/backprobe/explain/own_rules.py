@@ -13,7 +13,7 @@ OWN_RULE = "own_rule"
 
 
 def rules_of(record: Record) -> list[Note]:
-    """Return the notes on all such functions that the program called."""
+    """The notes on all such functions that the program called."""
     return [note for note in record.notes if note.code == OWN_RULE]
 
 

@@ -25,7 +25,7 @@ from backprobe.record.source import expression_of
 
 
 def explain_present(flow: Dataflow, entry: Entry, arrays: Arrays) -> Report:
-    """Return the report on an entry that has its gradient."""
+    """The report on an entry that has its gradient."""
     at = flow.position[entry.name]
     findings = [*_overwritten(flow, at), *_zero(flow, at, arrays)]
     after = flow.after(at).keys() & flow.to_outputs
@@ -143,7 +143,7 @@ def _cut_for_certain(flow: Dataflow, source: int, target: int) -> Use | None:
 
 
 def _cut_in_a_loop(flow: Dataflow, at: int) -> list[Cut]:
-    # Return the cuts after a value in a loop. Such a cut sends zeros back to everything that flows into the loop.
+    # The cuts after a value in a loop. Such a cut sends zeros back to everything that flows into the loop.
     return [cut for cut in flow.among({*flow.after(at)}) if not cut.is_behind] if flow.entries[at].axes else []
 
 
@@ -181,7 +181,7 @@ def _became_zero(flow: Dataflow, source: int, target: int, before: dict[int, int
 
 
 def _of_part(flow: Dataflow, source: int, target: int) -> str:
-    # Return the remedy for a flat part of a line, if the line uses the value only inside that part.
+    # The remedy for a flat part of a line, if the line uses the value only inside that part.
     flats = {mention.use.flat for mention in flow.mentions[target] if mention.source == source}
     text = flats.pop() if len(flats) == 1 else ""
     return instead_of_flat(flat_operation(parsed(text)), flow.record.framework) if text else ""

@@ -36,7 +36,7 @@ def raised(record: Record) -> list[Finding]:
 
 
 def _shortened(text: str) -> str:
-    # Return the first lines of a text, and the number of the others.
+    # The first lines of a text, and the number of the others.
     lines = text.splitlines()
     more = [f"and {len(lines) - LINES} more lines"] if len(lines) > LINES else []
     return "\n".join([*lines[:LINES], *more])

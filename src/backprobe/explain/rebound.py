@@ -31,7 +31,7 @@ FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType)
 
 
 def rebound_reason(error: BaseException) -> Reason | None:
-    """Return the facts about the rebound name behind an error, if there is one."""
+    """The facts about the rebound name behind an error, if there is one."""
     found = rebound_name(error)
     if found is None:
         return None
@@ -56,7 +56,7 @@ def rebound_reason(error: BaseException) -> Reason | None:
 
 
 def rebound_note(error: BaseException) -> str | None:
-    """Return the note on an error that arose because a name was rebound."""
+    """The note on an error that arose because a name was rebound."""
     reason = rebound_reason(error)
     if reason is None:
         return None
@@ -129,7 +129,7 @@ def _meant(found: Rebound) -> str:
 
 
 def _remedy(found: Rebound) -> str:
-    # Return the remedy: another name in the line that rebound it, or a way to reach the definition that still works.
+    # The remedy: another name in the line that rebound it, or a way to reach the definition that still works.
     last = found.rebound[-1]
     line = uncommented(Source("", 1, renamed(last, found)))
     fields = {"line": line, "name": found.name, "meant": _meant(found), "scope": _place(found.scope)}
@@ -159,7 +159,7 @@ def _is_unclear(found: Rebound, last: Binding) -> bool:
 
 
 def _by_module(found: Rebound) -> str:
-    # Return the definition, spelled as an attribute of a module that the failing line can use; empty if there is none.
+    # The definition, spelled as an attribute of a module that the failing line can use; empty if there is none.
     one, failed = found.defined, found.failed
     if one is None or one.how is not How.IMPORT or failed.use is BoundUse.ITEM or failed.is_unbound:
         return ""
@@ -174,7 +174,7 @@ def _by_module(found: Rebound) -> str:
 
 
 def _of_held(found: Rebound) -> str:
-    # Return the definition as an attribute of the module that now has its name, as after ``import tqdm``.
+    # The definition as an attribute of the module that now has its name, as after ``import tqdm``.
     held, means, name = found.failed.held, found.means.value, found.name
     is_module = issubclass(type(held), ModuleType) and not found.failed.attribute
     is_there = is_module and vars(held).get(name) is means

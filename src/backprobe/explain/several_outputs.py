@@ -16,7 +16,7 @@ from backprobe.record.several import of_output
 
 def explain_outputs(record: Record) -> Report:
     """Report what no output reaches and why, NaN and Inf of each output, and notes on which output reaches what."""
-    from backprobe.explain.nonfinite import explain_nonfinite  # imported here because this module imports NumPy
+    from backprobe.explain.nonfinite import explain_nonfinite  # imported late, because it imports NumPy
 
     missing, reached = explain_all(Dataflow.of(record)), tuple(_reached(record))
     every = {key: explain_nonfinite(of_output(record, key)) for key in record.by_output}

@@ -248,12 +248,12 @@ FLAT = {
 
 
 def say(code: str, **fields: object) -> str:
-    """Return the sentence of a code: a fact, a heading or a note."""
+    """The sentence of a code: a fact, a heading or a note."""
     return reasons.render(code, SENTENCES[code], fields)
 
 
 def instead_of_flat(operation: str, framework: str) -> str:
-    """Return the remedy for an operation with a flat derivative; empty for any other operation."""
+    """The remedy for an operation with a flat derivative; empty for any other operation."""
     return FLAT.get(operation, "").format_map(FrameworkWords(framework, {"op": operation}))
 
 
@@ -289,5 +289,5 @@ def finding(
 
 @cache
 def _fields(sentence: str) -> tuple[str, ...]:
-    # Return the names of the fields in a sentence.
+    # The names of the fields in a sentence.
     return tuple(name for _, name, _, _ in Formatter().parse(sentence) if name)

@@ -31,7 +31,7 @@ def of_twins(flow: Dataflow, twins: Sequence[tuple[str, str]], one: Untrained) -
 
 
 def _common(names: Sequence[str]) -> str:
-    # Return the path of the innermost module that contains all of these.
+    # The path of the innermost module that contains all of these.
     steps = zip(*(name.split(".")[:-1] for name in names), strict=False)
     return ".".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, steps))
 
@@ -62,7 +62,7 @@ def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def _targets(statement: ast.stmt) -> set[str]:
-    # Return the names and attributes that a statement binds.
+    # The names and attributes that a statement binds.
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     parts = [each for one in targets for each in (one.elts if isinstance(one, ast.Tuple) else [one])]
     return {ast.unparse(one) for one in parts}

@@ -26,7 +26,7 @@ OF_PARAMETERS = (FLAT, TIMES_ZERO, CANCELS)
 
 
 def all_zero_in(record: Record, arrays: Arrays) -> list[str]:
-    """Return the names of all differentiated values if all of their gradients are exactly 0; else nothing."""
+    """The names of all differentiated values if all of their gradients are exactly 0; else nothing."""
     given = [one for at, one in enumerate(record.entries) if not one.inputs and at not in record.outputs]
     found = [one for one in given if one.status is GradStatus.OK and one.held_grad is not None]
     return [one.name for one in found] if all(is_zero(arrays, one.held_grad) for one in found) else []
@@ -98,7 +98,7 @@ def with_zero_everywhere(report: Report, record: Record, names: Sequence[str]) -
 
 
 def with_zeros_kept(report: Report, record: Record, arrays: Arrays) -> Report:
-    """Return the report on a recording that cannot run again, with a note on single gradients that are 0 in it."""
+    """The report on a recording that cannot run again, with a note on single gradients that are 0 in it."""
     given = [one for at, one in enumerate(record.entries) if not one.inputs and at not in record.outputs]
     there = [one for one in given if one.status is GradStatus.OK and one.held_grad is not None]
     zero = [one.name for one in there if is_zero(arrays, one.held_grad)]
@@ -151,7 +151,7 @@ def _consequences(notes: Sequence[Note]) -> list[str]:
 
 
 def _variant(note: Note) -> str:
-    # Return the code of the sentence. A step without an optimizer has a separate code, because it is called an update.
+    # The code of the sentence. A step without an optimizer has a separate code, because it is called an update.
     if "constant" in note.fields:
         return f"{note.code}.constant"
     return f"{note.code}.added" if note.code == STILL and "optimizer" not in note.fields else note.code

@@ -64,7 +64,7 @@ def none_given(record: Record, name: str | None = None, findings: Sequence[Findi
 
 
 def _operations(one: NoneGiven) -> tuple[CutOperation, ...]:
-    # Return the cuts without the values nearest to each, for comparison.
+    # The cuts without the values nearest to each, for comparison.
     return tuple([replace(cut, values=()) for cut in one.cuts])
 
 
@@ -150,7 +150,7 @@ def _known(one: NoneGiven, cut: CutOperation) -> Known:
 
 
 def _text(cut: CutOperation) -> str:
-    # Return the operation as the program spells it, if its line does, else by TensorFlow's name.
+    # The operation as the program spells it, if its line does, else by TensorFlow's name.
     is_own = cut.by in OWN
     names = (
         {*ASSIGNING, MAKING} if cut.by is CutBy.ASSIGNED else (cut.operation.rpartition(".")[2], cut.operation.lower())

@@ -25,7 +25,7 @@ DIFFERENTIATED = "values that are differentiated"
 
 
 def without_history(flow: Dataflow, at: int) -> list[Finding]:
-    """Return the cuts between differentiated values and an entry, or the finding that its inputs are all frozen."""
+    """The cuts between differentiated values and an entry, or the finding that its inputs are all frozen."""
     entry, flow = flow.entries[at], Dataflow.of(flow.record, has_run=False)
     if is_none(entry):  # None was not computed from anything, so no line has cut it off
         return [by_status(flow, entry)]
@@ -132,7 +132,7 @@ def _drawn(found: Finding, leaves: Iterable[Entry]) -> Finding:
 
 
 def _inherited(flow: Dataflow, at: int) -> int:
-    # Return the first value that was cut off among the inputs of an entry without a history.
+    # The first value that was cut off among the inputs of an entry without a history.
     while flow.entries[at].is_because("inherited"):
         status = flow.entries[at].status
         before = next((one for one in flow.sources(at) if one < at and flow.entries[one].status is status), at)

@@ -185,12 +185,12 @@ class Texts:
             self.codes[column] = numpy.array([known[text] for text in texts], numpy.int32)
 
     def of(self, column: str, places: Any) -> Any:
-        """Return the texts of a column for the rows with these numbers."""
+        """The texts of a column for the rows with these numbers."""
         return self.arrow.DictionaryArray.from_arrays(self.codes[column][places], self.lists[column])
 
 
 def rows_table(file: RankFile, texts: Texts, low: int, high: int, columns: Sequence[str] = COLUMNS) -> Any:
-    """Return the rows of a rank in a range of steps as an Arrow table."""
+    """The rows of a rank in a range of steps as an Arrow table."""
     arrow, index = texts.arrow, texts.index
     shape = len(texts.keys), high - low
 
@@ -212,13 +212,13 @@ def rows_table(file: RankFile, texts: Texts, low: int, high: int, columns: Seque
 
 
 def _kinds(fields: Sequence[str]) -> set[str]:
-    # Return the kinds of numbers that these fields belong to.
+    # The kinds of numbers that these fields belong to.
     kinds = {field.partition(".")[0] for field in fields}
     return kinds | {"param"} if RATIO in fields else kinds
 
 
 def _columns(fields: Sequence[str]) -> tuple[str, ...]:
-    # Return the stored columns that these fields are computed from.
+    # The stored columns that these fields are computed from.
     wanted = {"rms" if field == RATIO else field.rpartition(".")[2] for field in fields if field != LOGGED}
     needed = {"count", "finite", *columns_for(wanted)}
     if LOGGED in fields:

@@ -34,7 +34,7 @@ class Protos:
         self.tensors, self.shapes = module("compat.proto.tensor_pb2"), module("compat.proto.tensor_shape_pb2")
 
     def event(self, step: int, values: list[Any], time: float) -> Any:
-        """Return the event with the numbers of a step."""
+        """The event with the numbers of a step."""
         return self.events.Event(wall_time=time, step=step, summary=self.summaries.Summary(value=values))
 
     def scalar(self, tag: str, number: float) -> Any:

@@ -52,7 +52,7 @@ class Place:
         return "/".join([self.root.rstrip("/"), *parts])
 
     def names(self, *parts: str) -> list[str]:
-        """Return the names in a subfolder; none if the subfolder does not exist."""
+        """The names in a subfolder; none if the subfolder does not exist."""
         with self._failing():
             selector = self.fs.FileSelector(self.path(*parts) if parts else self.root, allow_not_found=True)
             return sorted(one.base_name for one in self.system.get_file_info(selector))
@@ -91,7 +91,7 @@ class Place:
                 self.system.delete_dir(self.path(*parts))
 
     def damaged(self, name: str, error: Exception) -> BadRun:
-        """Return the error for a file that is truncated or has other content."""
+        """The error for a file that is truncated or has other content."""
         return BadRun(
             f"{self.shown} is not a whole export of a run",
             asked=self.asked,

@@ -134,7 +134,7 @@ class Stream:
 
 
 def tables(reader: RunReader, asked: str) -> dict[str, Any]:
-    """Return the tables of a run that ``bp.watch`` wrote."""
+    """The tables of a run that ``bp.watch`` wrote."""
     arrow = installed("pyarrow", asked=asked)
     steps = []
     for rank, file in reader.ranks.items():

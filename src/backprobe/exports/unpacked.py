@@ -91,7 +91,7 @@ class Dataset:
             )
 
     def _checked(self, dataset: Any) -> Any:
-        # Return the file format, with verification of checksums for Parquet.
+        # The file format, with verification of checksums for Parquet.
         if self.format != "parquet":
             return self.format
         options = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
@@ -218,7 +218,7 @@ class _Unpacking:
 
 
 def _places(table: Any, places: Any) -> NDArray[numpy.int64]:
-    # Return the number of each table row's name and kind among the rows of the run.
+    # The number of each table row's name and kind among the rows of the run.
     texts, codes = [], []
     for column in ("name", "kind"):
         encoded = table[column].combine_chunks()

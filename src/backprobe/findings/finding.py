@@ -84,7 +84,7 @@ class Finding:
         return self._title(short)
 
     def _title(self, where: Where | None) -> str:
-        # Return the title; without ``where`` the place is left out, for a text that shows it elsewhere.
+        # The title; without ``where`` the place is left out, for a text that shows it elsewhere.
         sign = ";" if mid_sentence(self.headline) is not None else ":"
         headline = self.headline if where is None else placed(self.headline, self.source, where)
         return f"{headline}{sign} {self.consequence}" if self.consequence else headline
@@ -97,7 +97,7 @@ class Finding:
         return whole if len(whole) <= most else shorten(before + self.headline, most - len(end)) + end
 
     def _parts(self, where: Where = short) -> list[tuple[str, str]]:
-        # Return the labelled parts of the text. They begin with the line of code if the title does not contain it.
+        # The labelled parts of the text. They begin with the line of code if the title does not contain it.
         line = "" if self.source is None else location(self.source)
         if self.source is not None and line.startswith(f"{where(self.source)}: "):
             line = self.source.text.strip()

@@ -189,7 +189,7 @@ def _is_quoted(code: str, statement: str) -> bool:
 
 
 def mid_sentence(headline: str) -> int | None:
-    """Return the position of the colon before the reason that a headline gives, if there is one."""
+    """The position of the colon before the reason that a headline gives, if there is one."""
     end = CODE.sub(lambda code: "`" * len(code[0]), headline).find(": ")
     return end if end >= 0 else None
 
@@ -210,5 +210,5 @@ def uncommented(source: Source) -> str:
 
 
 def named(entry: Entry) -> str:
-    """Return the name of an entry, and the line that computes it."""
+    """The name of an entry, and the line that computes it."""
     return repr(entry.name) + (f" ({location(entry.source)})" if entry.source is not None else "")

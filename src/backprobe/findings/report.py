@@ -118,7 +118,7 @@ class Report(Printed):
             raise AssertionError(str(self))
 
     def of_kind(self, *kinds: str) -> Sequence[Finding]:
-        """Return the findings of these kinds."""
+        """The findings of these kinds."""
         return [finding for finding in self.findings if finding.kind in kinds]
 
     def __str__(self) -> str:
@@ -126,7 +126,7 @@ class Report(Printed):
         return text if text.count("\n") < SCREEN else self._printed(1)
 
     def _printed(self, whole: int) -> str:
-        # Return the text to print, with ``whole`` causes in full if there are many.
+        # The text to print, with ``whole`` causes in full if there are many.
         return fitted(in_lines(self.heading, self.findings, self.notes, whole))
 
     def __repr__(self) -> str:

@@ -61,7 +61,7 @@ def _folder(root: Path) -> str:
 
 
 def _place(source: Source | None, root: Path, program: str) -> dict[str, Any]:
-    # Return the place of a line, or of the program if there is no line or the line is in no file.
+    # The place of a line, or of the program if there is no line or the line is in no file.
     line = None if source is None or source.file[:1] == "<" else source
     file = root / (program if line is None else line.file)
     address = {"uri": file.as_uri()}

@@ -170,7 +170,7 @@ class Guard:
 
 
 def _held(frame: FrameType) -> list[Any]:
-    # Return the values of the names that a frame's code reads.
+    # The values of the names that a frame's code reads.
     return [leaf for name in names_loaded(frame.f_code) for _, leaf in leaves(name_in(frame, name))]
 
 
@@ -185,7 +185,7 @@ def _warn_of_others(opened: object, frame: FrameType, guarded: Backend) -> None:
 
 
 def _backend_of(frame: FrameType) -> Backend:
-    # Return the backend of the values that the block can read, or that its function or a caller mentions.
+    # The backend of the values that the block can read, or that its function or a caller mentions.
     for one in users_frames(frame):
         held = _held(one)
         with suppress(NoBackend):

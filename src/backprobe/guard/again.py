@@ -35,7 +35,7 @@ class Explained(NamedTuple):
 
 def explained(backend: Backend, failed: Repeatable, record: Callable[[], Record]) -> Explained:
     """Repeat a failed call and explain it. Errors in doing so never reach the program."""
-    from backprobe.explain.nonfinite import explain_nonfinite  # imported here because this module imports NumPy
+    from backprobe.explain.nonfinite import explain_nonfinite  # imported late, because it imports NumPy
 
     why = failed.why_not_again()
     if why is not None:

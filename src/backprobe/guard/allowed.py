@@ -13,7 +13,7 @@ CONSEQUENCES = ("propagated", "healed")
 
 
 def beginnings(report: Report) -> list[Finding]:
-    """Return the findings that are not consequences of others."""
+    """The findings that are not consequences of others."""
     return [finding for finding in report.findings if finding.kind not in CONSEQUENCES]
 
 

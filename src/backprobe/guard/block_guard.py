@@ -76,7 +76,7 @@ class GuardedBlock(LoopPart):
         self._look("")
 
     def _look(self, headline: str) -> None:
-        from backprobe.explain.nonfinite import explain_nonfinite  # imported here because this module imports NumPy
+        from backprobe.explain.nonfinite import explain_nonfinite  # imported late, because it imports NumPy
 
         if headline and isinstance(self.tape, Differentiator):
             super().differentiate(self.tape)

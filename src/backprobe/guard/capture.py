@@ -56,7 +56,7 @@ def check_path(path: Any, asked: str, instead: str) -> None:
 
 
 def captures_of(backend: Backend, asked: str) -> Captures:
-    """Return the functions by which this framework captures steps. Raises Unsupported."""
+    """The functions by which this framework captures steps. Raises Unsupported."""
     found = backend.captures
     if found is None:
         raise Unsupported(

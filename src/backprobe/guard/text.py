@@ -54,12 +54,12 @@ def in_block(report: Report) -> str:
 
 
 def unseen(names: Iterable[str], instead: str) -> str:
-    """Return the warning about compiled functions, which a guard does not see."""
+    """The warning about compiled functions, which a guard does not see."""
     return f"bp.guard() saw no gradient: {listed([*names])} ran compiled, and is not looked at. {instead} lets it be."
 
 
 def unheard(others: Sequence[str], guarded: str) -> str:
-    """Return the warning about frameworks that the block used, but the guard did not observe."""
+    """The warning about frameworks that the block used, but the guard did not observe."""
     computed = listed(others)
     return (
         f"bp.guard() listened to {guarded}, and what the block holds is of {computed}: nothing of that was looked at. "
@@ -68,7 +68,7 @@ def unheard(others: Sequence[str], guarded: str) -> str:
 
 
 def came_in(call: GuardedCall, came: Found) -> Report:
-    """Return the report if the gradient that reached an output already contained NaN or Inf."""
+    """The report if the gradient that reached an output already contained NaN or Inf."""
     asked, after = call_of(call), AFTER.format(backward=call.backward)
     names = ", ".join(f"':return{path}'" for path in came)
     facts = tuple(f"the gradient of ':return{path}': {count}" for path, count in came.items())
@@ -78,7 +78,7 @@ def came_in(call: GuardedCall, came: Found) -> Report:
 
 
 def unexplained_call(call: GuardedCall, found: Found, why: Reason) -> Report:
-    """Return the report on a call that returned NaN or Inf for an unknown reason."""
+    """The report on a call that returned NaN or Inf for an unknown reason."""
     asked = call_of(call)
     headline = f"{word(found)} comes out of {asked}; where it began is not known: {why}"
     return _unknown(
@@ -91,7 +91,7 @@ def unexplained_call(call: GuardedCall, found: Found, why: Reason) -> Report:
 
 
 def unexplained_pass(call: GuardedCall, found: Found, why: Reason) -> Report:
-    """Return the report on a backward pass that left NaN or Inf for an unknown reason."""
+    """The report on a backward pass that left NaN or Inf for an unknown reason."""
     asked = call_of(call)
     headline = (
         f"{word(found)} comes from the backward of {asked}, or from elsewhere; where it began is not known: {why}"
@@ -106,7 +106,7 @@ def unexplained_pass(call: GuardedCall, found: Found, why: Reason) -> Report:
 
 
 def unexplained_gradient(asked: GuardedGradient, found: Found, is_value: bool, why: Reason) -> Report:
-    """Return the report on a gradient that is NaN or Inf for an unknown reason."""
+    """The report on a gradient that is NaN or Inf for an unknown reason."""
     which = "the value" if is_value else "a gradient"
     headline = f"{word(found)} is in {which} of {asked.asked}; where it began is not known: {why}"
     return _unknown(
@@ -141,6 +141,6 @@ def captured(path: object, left_out: Sequence[str], needed: Sequence[str], funct
 
 
 def not_captured(path: object, failure: Exception, is_full: bool) -> str:
-    """Return the warning that a step could not be written."""
+    """The warning that a step could not be written."""
     why = "no room on the disk" if is_full else f"{type(failure).__name__}: {failure}"
     return f"bp.guard could not write the step to {path}: {why}. Nothing of it is there."

@@ -48,7 +48,7 @@ def health(recording: Recording, *, experiments: bool = True, seconds: float = 3
         )
     check_options({"experiments": experiments, "seconds": seconds, "runs": RUNS}, EXPERIMENTS)
     refuse_several(recording, "bp.health(rec)", "bp.health(rec.of({}))")
-    # imported here because these modules import NumPy
+    # imported late, because they import NumPy
     from backprobe.health import depth, missing, precision, units, useless, zeros
     from backprobe.health.record_arrays import RecordArrays
 

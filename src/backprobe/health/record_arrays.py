@@ -55,7 +55,7 @@ class RecordArrays:
         return quoted([self.entries[at].name for at in places], MOST)
 
     def only_input(self, at: int) -> int | None:
-        """Return the only input of an entry, if it has a single input and that has the same shape."""
+        """The only input of an entry, if it has a single input and that has the same shape."""
         if len(self.graph.inputs[at]) != 1:
             return None
         (source,) = self.graph.inputs[at]

@@ -124,7 +124,7 @@ def _cancel(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> bool:
 
 
 def _as_added(gradient: Any, shape: tuple[int, ...]) -> Any:
-    # Return the gradient of a term that was added with broadcasting; None if the shapes do not fit.
+    # The gradient of a term that was added with broadcasting; None if the shapes do not fit.
     extra = gradient.ndim - len(shape)
     if extra < 0:
         return None
@@ -142,7 +142,7 @@ def _is_gradient(arrays: RecordArrays, at: int) -> bool:
 
 
 def _empty(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    # Return the consumers of the value if all of them are empty tensors.
+    # The consumers of the value if all of them are empty tensors.
     users = list(arrays.graph.consumers[at])
     return users if not consumers and all(0 in (arrays.entries[one].shape or ()) for one in users) else []
 

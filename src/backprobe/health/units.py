@@ -84,7 +84,7 @@ def _are_enough(given: Any) -> bool:
 
 
 def _rows(value: Any) -> Any:
-    # Return the value with one row for each sample. Units are the last axis, or the channel axis of images.
+    # The value with one row for each sample. Units are the last axis, or the channel axis of images.
     axis = 1 if value.ndim >= 4 else value.ndim - 1
     return numpy.moveaxis(value, axis, -1).reshape(-1, value.shape[axis])
 

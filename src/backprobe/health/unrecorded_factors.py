@@ -105,7 +105,7 @@ def are_added(arrays: RecordArrays, first: int, second: int, consumer: int) -> b
 
 
 def _spelled(node: ast.AST) -> set[str]:
-    # Return the names, attributes and items in an expression, as spelled in the source.
+    # The names, attributes and items in an expression, as spelled in the source.
     inner = [one for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute | ast.Subscript)]
     return {ITEM.sub(r".\1", ast.unparse(one)) for one in inner}
 

@@ -66,7 +66,7 @@ def softmax(x: Array, dim: Any = -1) -> Array:
 
 
 def log_of_others(x: Array) -> Array:
-    """Return the logarithm of 1 - softmax, computed from the sum of all other probabilities."""
+    """The logarithm of 1 - softmax, computed from the sum of all other probabilities."""
     others = numpy.where(numpy.eye(x.shape[-1], dtype=bool), -numpy.inf, x[..., None, :])
     return logsumexp(others, -1) - logsumexp(x, -1, True)
 
@@ -255,7 +255,7 @@ ABSORBING = frozenset({"add", "sub", "mul", "neg", "sum", "mean", "matmul"})
 
 
 def function(op: str, framework: str) -> Callable[..., Array] | None:
-    """Return the NumPy version of an operation, or None if there is none."""
+    """The NumPy version of an operation, or None if there is none."""
     return ELEMENTWISE.get(op) or OTHERS.get(op) or MEANINGS.get(dialect_of(framework).meanings.get(op, ""))
 
 

@@ -86,7 +86,7 @@ class BackwardPass:
         return [at for at in places if self.entries[at].status is GradStatus.OK]
 
     def _operation(self, owner: int, wrt: int) -> str:
-        # Return the operation of an entry's line if it is applied directly to the value ``wrt``; otherwise empty.
+        # The operation of an entry's line if it is applied directly to the value ``wrt``; otherwise empty.
         entry = self.entries[owner]
         applied = None if entry.source is None else applied_to(entry.source.expression, self.known.parts[owner])
         if applied is None:
@@ -119,7 +119,7 @@ class BackwardPass:
         return [[one] for one in made] or [named or consumers]
 
     def _flow(self, consumer: int, at: int) -> Badness:
-        # Return the state of the gradient along an edge (finite, Inf or NaN), if it is known.
+        # The state of the gradient along an edge (finite, Inf or NaN), if it is known.
         flow = next((edge.contribution for edge in self.entries[consumer].inputs if edge.at == at), None)
         numbers = None if flow is None else self.known.arrays.numbers(flow)
         return Badness.FINITE if numbers is None else of_numbers(numbers)
@@ -238,8 +238,6 @@ class BackwardPass:
             )
         return found
 
-    # findings
-
     def births(self) -> Iterator[tuple[Moment, Finding]]:
         """Yield findings on births in backward, except those that follow from the forward pass."""
         for birth in self._kept:
@@ -287,7 +285,7 @@ class BackwardPass:
         return [*facts, known.value(owner)] if owner in known.bad_values else facts
 
     def _because(self, birth: Birth, why: BackwardWhy, factors: Factors | None, *, is_masked: bool) -> Mechanism | None:
-        # Return the mechanism that the numbers of the line show, or else the framework's factors.
+        # The mechanism that the numbers of the line show, or else the framework's factors.
         because = why.mechanism if why.hidden is None else self._of_zero(birth.owner, why)
         if factors is not None and (because is None or because.code == "zero_gradient"):
             of = self.entries[birth.owner if birth.wrt is None else birth.wrt]
@@ -296,7 +294,7 @@ class BackwardPass:
         return Mechanism("pole_zero", because.fields) if is_by_zero and because is not None else because
 
     def _look(self, owner: int) -> str:
-        # Return the command that shows more, if it is unknown which operation caused the birth.
+        # The command that shows more, if it is unknown which operation caused the birth.
         known, entry = self.known, self.entries[owner]
         if entry.source is None:
             return see_inside(split(entry.name)[0])
@@ -304,14 +302,14 @@ class BackwardPass:
         return say("see_kept" if is_lost else "see_operation")
 
     def _numbers(self, birth: Birth) -> list[str]:
-        # Return the fact with the first bad element of the gradient, and the numbers from which it was computed.
+        # The fact with the first bad element of the gradient, and the numbers from which it was computed.
         if birth.wrt is None:
             return []
         example, operand = self.reasons.example(birth.owner, birth.wrt), self.reasons.operand(birth)
         return operands.of_gradient(self.known, birth.wrt, birth.owner, example, operand)
 
     def _factors(self, birth: Birth) -> Factors | None:
-        # Return the framework's factors whose product is the first bad element.
+        # The framework's factors whose product is the first bad element.
         if birth.local is not None:
             return local_derivatives.seen(birth.local, birth.operation)
         if birth.wrt is None or birth.given is not Badness.FINITE:
@@ -378,7 +376,7 @@ class BackwardPass:
         return Selections(self.known, self.followers)
 
     def _masked(self, left_out: Sequence[SelectedBranch]) -> list[str]:
-        # Return the fact on a ``where`` whose condition did not select the branch of the birth at the bad element.
+        # The fact on a ``where`` whose condition did not select the branch of the birth at the bad element.
         one = next((one for one in left_out if one.term.op == "where"), None)
         if one is None:
             return []
@@ -387,7 +385,7 @@ class BackwardPass:
         return [say("masked", branch=shorten(one.branch.text), where=name + self.known.at_line(one.at))]
 
     def _chain(self, birth: Birth) -> tuple[str, ...]:
-        # Return the chain from the line of the birth to the leaf that receives the gradient, as far as names are known.
+        # The chain from the line of the birth to the leaf that receives the gradient, as far as names are known.
         path, at = [birth.owner], birth.wrt
         while at is not None and at not in path:
             path.append(at)

@@ -55,13 +55,13 @@ class BackwardReasons:
         self._whys: dict[Birth, BackwardWhy] = {}
 
     def why(self, birth: Birth) -> BackwardWhy:
-        """Return the cause of a birth, found from the numbers that the parts of its line were computed with."""
+        """The cause of a birth, found from the numbers that the parts of its line were computed with."""
         if birth not in self._whys:
             self._whys[birth] = self._found_out(birth)
         return self._whys[birth]
 
     def operand(self, birth: Birth) -> tuple[str, Any] | None:
-        """Return the text and numbers of the first operand of the operation, or None if they are unknown."""
+        """The text and numbers of the first operand of the operation, or None if they are unknown."""
         known, wrt, part = self.known, birth.wrt, self.why(birth).part
         term = part or known.term(birth.owner)
         is_direct = not term.args or any(one.at == wrt for one in term.args)
@@ -71,7 +71,7 @@ class BackwardReasons:
         return None if part is None else (term.args[0].text, self.computation(birth.owner, wrt).value(term.args[0]))
 
     def computation(self, owner: int, wrt: int | None) -> Computation:
-        """Return the computation of an entry; inside a vmap, for the example in which its backward made NaN or Inf."""
+        """The computation of an entry; inside a vmap, for the example in which its backward made NaN or Inf."""
         known, example = self.known, self.example(owner, wrt)
         return known.computation(owner, lambda one: known.taken(known.numbers(one), one, owner, example))
 

@@ -51,7 +51,7 @@ class Computation:
         self._known: dict[Term, Array] = {}
 
     def value(self, term: Term) -> Array:
-        """Return the numbers of a part, or None if they are unknown."""
+        """The numbers of a part, or None if they are unknown."""
         if term not in self._known:
             self._known[term] = self._evaluated(term)
         return self._known[term]
@@ -86,7 +86,7 @@ class Computation:
         return made.item() if is_plain and isinstance(made, numpy.generic) else made
 
     def widened(self, term: Term, moved: float) -> Array:
-        """Return the value of a part in a wider type, with its operands moved by ``moved``; None if it is unknown."""
+        """The value of a part in a wider type, with its operands moved by ``moved``; None if it is unknown."""
         args = [self.value(one) for one in term.args]
         if any(one is None for one in args):
             return None
@@ -95,13 +95,13 @@ class Computation:
         return numpy.asarray(made) if isinstance(made, numpy.ndarray | numpy.generic | float) else None
 
     def _taken(self, term: Term) -> Term | None:
-        # Return the side of ``one if test else other`` that was evaluated, or None if the value of the test is unknown.
+        # The side of ``one if test else other`` that was evaluated, or None if the value of the test is unknown.
         test, one, other = term.args
         known = self.value(test)
         return None if known is None or numpy.size(known) != 1 else one if known else other
 
     def state(self, term: Term) -> Badness:
-        """Return the state of a part: NaN, Inf or finite; UNKNOWN if it cannot be computed."""
+        """The state of a part: NaN, Inf or finite; UNKNOWN if it cannot be computed."""
         made = self.result if term is self.term else self.value(term)
         if term.op == "tuple":
             return max(map(self.state, term.args), default=Badness.FINITE)
@@ -214,7 +214,7 @@ class Computation:
         return own
 
     def born(self, term: Term) -> Badness:
-        """Return the state of a part (NaN, Inf, finite) where its operands are finite, if that is known, or overall."""
+        """The state of a part (NaN, Inf, finite) where its operands are finite, if that is known, or overall."""
         value = self.result if term is self.term else self.value(term)
         own = self._own(term, None, [*self._flowing(term, None)])
         if own is None or not own.any() or numpy.shape(value) != own.shape:
@@ -222,7 +222,7 @@ class Computation:
         return of_numbers(numpy.asarray(value)[own])
 
     def with_value(self, parts: Sequence[Term], made: Array) -> Computation:
-        """Return the same computation with another value for some parts."""
+        """The same computation with another value for some parts."""
         other = Computation(self.term, self._numbers, None, self._framework, self._others)
         other._known = dict.fromkeys(parts, made)
         whole = other.value(self.term)

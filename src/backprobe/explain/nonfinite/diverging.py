@@ -39,7 +39,7 @@ def losses(known: Evidence, until: int | None = None) -> dict[str, list[float]]:
 
 
 def explained(findings: Sequence[Finding], seen: Losses, framework: str) -> list[Finding]:
-    """Return the findings; if the loss had grown before an overflow or an unknown cause, the first finding says so."""
+    """The findings; if the loss had grown before an overflow or an unknown cause, the first finding says so."""
     grown = next(filter(None, map(_grown, seen.items())), "")
     if not grown or not findings or not _may_come_of_it(findings[0]):
         return list(findings)
@@ -55,7 +55,7 @@ def _may_come_of_it(found: Finding) -> bool:
 
 
 def _grown(loss: tuple[str, Sequence[float]]) -> str:
-    # Return the words for how a loss grew before it became NaN or Inf; empty if it did not grow.
+    # The words for how a loss grew before it became NaN or Inf; empty if it did not grow.
     name, every = loss
     before = [abs(one) for one in takewhile(math.isfinite, every)]
     if len(before) < FEWEST or not all(one <= other for one, other in pairwise(before)):

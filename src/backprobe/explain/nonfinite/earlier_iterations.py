@@ -45,7 +45,7 @@ class EarlierIterations:
             self._left |= {name: (birth, known.numbers(one)) for name, one in last.items() if one in spread}
 
     def explained(self, report: Report, record: Record) -> Report:
-        """Return the report on a later iteration, with bad inputs traced to their origin in an earlier iteration."""
+        """The report on a later iteration, with bad inputs traced to their origin in an earlier iteration."""
         if report.ok:
             return report
         report = replace(report, findings=tuple(diverging.explained(report.findings, self._losses, record.framework)))

@@ -101,7 +101,7 @@ class Evidence:
         return max((self.grads[at] for at in places), default=Badness.FINITE)
 
     def made(self, at: int) -> tuple[BackwardOp, ...]:
-        """Return the operations in the backward of an entry that made NaN or Inf."""
+        """The operations in the backward of an entry that made NaN or Inf."""
         finiteness = self.entries[at].finiteness
         return () if finiteness is None else finiteness.made or ()
 
@@ -109,8 +109,6 @@ class Evidence:
     def sees_operations(self) -> bool:
         """Did the framework report the operations of backward one by one?"""
         return any(entry.finiteness is not None and entry.finiteness.made is not None for entry in self.entries)
-
-    # order
 
     @cached_property
     def began(self) -> Sequence[int]:
@@ -129,15 +127,13 @@ class Evidence:
         """
         return min([*(self.began[at] for at in self.bad_backward), *self.bad_values], default=len(self.entries))
 
-    # numbers
-
     def numbers(self, at: int) -> Any:
-        """Return the numbers of a value, or None if the recording does not hold them."""
+        """The numbers of a value, or None if the recording does not hold them."""
         held = self.entries[at].held
         return self.arrays.numbers(held) if self.arrays.is_tensor(held) else number(held)
 
     def grad_numbers(self, at: int) -> Any:
-        """Return the numbers of a gradient, or None if there is none."""
+        """The numbers of a gradient, or None if there is none."""
         grad = self.entries[at].grad_or_none
         return None if grad is None else self.arrays.numbers(grad)
 
@@ -145,7 +141,7 @@ class Evidence:
         return self.entries[at].status is GradStatus.NOT_TENSOR
 
     def typed(self, at: int, numbers: Any) -> Any:
-        """Return the recorded numbers of an entry in their original dtype; a Python number is returned unchanged."""
+        """The recorded numbers of an entry in their original dtype; a Python number is returned unchanged."""
         entry = self.entries[at]
         if not self.is_number(at):
             return arithmetic.typed(numbers, entry.dtype)
@@ -156,7 +152,7 @@ class Evidence:
     # expressions of lines
 
     def term(self, at: int) -> Term:
-        """Return the expression of an entry as a term."""
+        """The expression of an entry as a term."""
         if at not in self._terms:
             self._terms[at] = replace(self._term(at), at=at)
         return self._terms[at]
@@ -195,7 +191,7 @@ class Evidence:
                 yield {"dim": constant(dim), **keepdim}
 
     def computation(self, at: int, numbers: Callable[[int], Any] | None = None) -> Computation:
-        """Return the computation of an entry, with the recorded numbers or those that ``numbers`` returns."""
+        """The computation of an entry, with the recorded numbers or those that ``numbers`` returns."""
         read = numbers or self.numbers
         return self._evaluated(self.term(at), lambda one: self.typed(one, read(one)), self.typed(at, read(at)))
 
@@ -207,12 +203,12 @@ class Evidence:
         return self.taken(self.numbers(one), one, at, self.example_of(at))
 
     def taken(self, numbers: Any, one: int, at: int, example: tuple[int, ...] | None) -> Any:
-        """Return the part of ``numbers`` that belongs to another entry's example, if both have the same examples."""
+        """The part of ``numbers`` that belongs to another entry's example, if both have the same examples."""
         is_alike = numbers is not None and self.entries[one].axes == self.entries[at].axes
         return numbers[example] if is_alike and example and numbers.ndim >= len(example) else numbers
 
     def example_of(self, at: int) -> tuple[int, ...] | None:
-        """Return the first example in which the entry, or the gradient of one of its inputs, has NaN or Inf."""
+        """The first example in which the entry, or the gradient of one of its inputs, has NaN or Inf."""
         axes = self.entries[at].axes
         if axes and at not in self._examples:
             beside = [one for one in self.direct[at] if self.entries[one].axes == axes]
@@ -221,13 +217,11 @@ class Evidence:
         return self._examples.get(at)
 
     def example(self, at: int, beside: int | None = None) -> Computation:
-        """Return the computation of an entry; in a vmap or loop, for its first bad example or that of ``beside``."""
+        """The computation of an entry; in a vmap or loop, for its first bad example or that of ``beside``."""
         return self.computation(at, lambda one: self.in_example(one, at if beside is None else beside))
 
     def _evaluated(self, term: Term, numbers: Callable[[int], Any], result: Any) -> Computation:
         return Computation(term, numbers, result, self.record.framework, self.arrays.evaluate)
-
-    # texts
 
     def finding(self, at: int, code: str, *, part: str = "", remedy: str | WrittenInstead = "", **said: Any) -> Finding:
         """Make a finding at the line of an entry, or at the line of one part of its expression."""
@@ -253,7 +247,7 @@ class Evidence:
         return [self.entries[at].name for at in places]
 
     def chain(self, path: Sequence[int]) -> tuple[str, ...]:
-        """Return the names along a path. A long path is shortened in the middle, and a path of one name is empty."""
+        """The names along a path. A long path is shortened in the middle, and a path of one name is empty."""
         names = self.names(path)
         shown = [*names[: LONG - 2], "…", names[-1]] if len(names) > LONG else names
         return tuple(shown) if len(shown) > 1 else ()
@@ -281,7 +275,7 @@ class Evidence:
         return found
 
     def computed_by(self, term: Term) -> str:
-        """Return the expression that computes an unnamed value; empty if the value has a name."""
+        """The expression that computes an unnamed value; empty if the value has a name."""
         if term.at is None:
             return term.text
         entry = self.entries[term.at]
@@ -292,7 +286,7 @@ class Evidence:
         return repr(self.entries[at].name)
 
     def node(self, at: int) -> str:
-        """Return the name of a graph node as the graph spells it."""
+        """The name of a graph node as the graph spells it."""
         return self.entries[at].name.strip("`")
 
     def is_node(self, at: int) -> bool:
@@ -302,17 +296,17 @@ class Evidence:
         return is_bare and dialect_of(self.record.framework).has_named_nodes and computed(entry) is None
 
     def by_op(self, at: int, operand: int) -> str:
-        """Return the name of an entry, with its operation if that is applied directly to the operand."""
+        """The name of an entry, with its operation if that is applied directly to the operand."""
         entry = self.entries[at]
         is_applied = entry.source is None or operand in taken(entry.source.expression, self.parts[at])
         return say("by_op", name=self.name(at), op=entry.op) if entry.op and is_applied else self.name(at)
 
     def at_line(self, at: int) -> str:
-        """Return the line of an entry in parentheses, or an empty string."""
+        """The line of an entry in parentheses, or an empty string."""
         return at_line(self.place(at))
 
     def line(self, at: int) -> str:
-        """Return the name of a value and the line that computes it."""
+        """The name of a value and the line that computes it."""
         source, named = self.place(at), self.name(at) + self.at_line(at)
         return say("no_line", at=named) if source is None else f"{named}: {source.text.strip()}"
 

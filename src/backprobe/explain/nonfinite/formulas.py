@@ -231,5 +231,5 @@ GIVEN: Mapping[str, Sequence[str]] = {
 
 
 def given_to(op: str, found: FormulaMatch) -> dict[str, Term]:
-    """Return the dimension arguments of a match that the function ``op`` also accepts."""
+    """The dimension arguments of a match that the function ``op`` also accepts."""
     return {word: term for word, term in found.words.items() if word in GIVEN.get(op, ())}

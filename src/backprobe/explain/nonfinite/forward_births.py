@@ -128,7 +128,7 @@ class ForwardPass:
         return [one for one in self.known.bad_values if one < at and self.entries[one].status in NO_HISTORY]
 
     def spread(self, start: int) -> set[int]:
-        """Return the entries with NaN or Inf that are computed from ``start``, including itself."""
+        """The entries with NaN or Inf that are computed from ``start``, including itself."""
         return reached([start], lambda at: self.known.bad_values.intersection(self.known.consumers[at]))
 
     @cached_property
@@ -205,8 +205,6 @@ class ForwardPass:
         # later.
         own = strip(self.entries[at].name)
         return any(strip(self.entries[way.at].name) == own for way in self.entries[at].indirect)
-
-    # findings
 
     def births(self, origins: Iterable[int], spoiled: Mapping[int, Sequence[str]]) -> Iterator[tuple[Moment, Finding]]:
         """Yield findings on births among the values, with the effects that some of them have in backward."""
@@ -325,7 +323,7 @@ class ForwardPass:
         return finding(code, place=place, given=given, remedy=see_inside(path))
 
     def _remedy(self, at: int, because: Mechanism | None) -> str | WrittenInstead:
-        # Return the remedy: what to write instead, or a smaller loss scale.
+        # The remedy: what to write instead, or a smaller loss scale.
         is_scaled = because is not None and because.code in mechanism.BY_SCALE
         return say("lower_scale") if is_scaled else self.remedies.remedy(at, self.why(at).term, because)
 
@@ -349,7 +347,7 @@ class ForwardPass:
     # the cause
 
     def computed(self, at: int) -> Computation:
-        """Return the computation of an entry, with the numbers of the first step in which it is bad."""
+        """The computation of an entry, with the numbers of the first step in which it is bad."""
         return self.known.computation(at, lambda one: self._at_first(one, at))
 
     def why(self, at: int) -> Why:
@@ -382,7 +380,7 @@ class ForwardPass:
         return Why(because, part, tuple(said), because is not None and is_known, term, state, is_of_finite)
 
     def numbers(self, at: int) -> list[str]:
-        """Return the fact with the first element that is not finite and the numbers that it was computed from."""
+        """The fact with the first element that is not finite and the numbers that it was computed from."""
         computed, known, why = self.computed(at), self.known, self.why(at)
         read = ((known.entries[one].name, self._at_first(one, at)) for one in known.direct[at])
         # numbers whose shapes do not fit together give no fact
@@ -414,7 +412,7 @@ class ForwardPass:
         return None
 
     def mechanism(self, computed: Computation, term: Term, at: int) -> Mechanism | None:
-        """Return the mechanism in one part of an entry's expression."""
+        """The mechanism in one part of an entry's expression."""
         is_whole, entry = term is computed.term, self.entries[at]
         result = computed.result if is_whole else numpy.asarray(computed.value(term))
         # without strings such as the "ij,jk->ik" of einsum
@@ -452,10 +450,8 @@ class ForwardPass:
         return loop.at_step(found, self.entries[at].axes, steps[0])
 
     def _state_at_first(self, at: int) -> Badness:
-        # Return the state of an entry where it first becomes bad: a loop may start with Inf and end with NaN.
+        # The state of an entry where it first becomes bad: a loop may start with Inf and end with NaN.
         return of_numbers(self._at_first(at, at)) if at in self._begun else self.known.values[at]
-
-    # sentences
 
     def use(self, at: int) -> list[str]:
         """Return where a value is first used, if it was computed outside of the program's lines, as by a module."""
@@ -470,7 +466,7 @@ class ForwardPass:
         return source is not None and package(source.file) is None
 
     def _chain(self, start: int) -> tuple[str, ...]:
-        # Return the chain of names from a birth to the output, or as far as it spreads, shortened in the middle.
+        # The chain of names from a birth to the output, or as far as it spreads, shortened in the middle.
         path = [start]
         while following := self.known.bad_values.intersection(self.known.consumers[path[-1]]).difference(path):
             path.append(min(following, key=lambda at: (at not in self.harmful, at)))

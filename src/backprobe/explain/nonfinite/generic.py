@@ -103,7 +103,7 @@ def _parts(tree: ast.expr) -> list[ast.expr]:
 
 
 def _with(tree: ast.expr, operand: ast.expr, instead: str) -> str:
-    # Return the text of the expression with one operand replaced.
+    # The text of the expression with one operand replaced.
     other = ast.parse(instead, mode="eval").body
 
     class PutNumber(ast.NodeTransformer):

@@ -35,7 +35,7 @@ Shape = tuple[int, ...]
 def harmless_operand(
     known: Evidence, owner: int, part: Term | None, selections: Sequence[SelectedBranch]
 ) -> WrittenInstead:
-    """Return the rewritten line of an entry whose bad part was not selected; empty if there is none."""
+    """The rewritten line of an entry whose bad part was not selected; empty if there is none."""
     at, term = _origin(known, owner, known.term(owner) if part is None else part)
     conditions = _conditions(known, selections, at)
     if not conditions or not term.text or known.is_node(at):
@@ -50,7 +50,7 @@ def harmless_operand(
 
 
 def in_words(known: Evidence, owner: int, part: Term | None) -> WrittenInstead:
-    """Return the same remedy in words, if no condition or line is known with which to write it."""
+    """The same remedy in words, if no condition or line is known with which to write it."""
     _, term = _origin(known, owner, known.term(owner) if part is None else part)
     operand = next((term.args[nth].text for nth in _likely(term)), "") or "x"
     where = f"{dialect_of(known.record.framework).prefix}where"
@@ -58,7 +58,7 @@ def in_words(known: Evidence, owner: int, part: Term | None) -> WrittenInstead:
 
 
 def _origin(known: Evidence, owner: int, term: Term) -> tuple[int, Term]:
-    # Return the bad term whose operands are all finite, and the entry whose line contains it.
+    # The bad term whose operands are all finite, and the entry whose line contains it.
     for _ in range(DEEP):
         computed = known.example(owner)
         bad = next((one for one in term.args if computed.is_bad(one)), None)
@@ -122,7 +122,7 @@ def _are_finite(made: Array, leaves_out: Array) -> bool:
 
 
 def _operand(tree: ast.expr, term: Term, nth: int) -> ast.expr | None:
-    # Return the node of a term's text that spells the operand.
+    # The node of a term's text that spells the operand.
     match tree:
         case ast.BinOp(left=left, right=right) | ast.Compare(left=left, comparators=[right]):
             spelled = [left, right]
@@ -161,7 +161,7 @@ class _Condition:
     is_all: bool = True
 
     def fitted(self, computed: Computation, term: Term, operand: Term) -> tuple[str, Array] | None:
-        """Return the condition's text and the elements it excludes, in an operand's shape; None if shapes differ."""
+        """The condition's text and the elements it excludes, in an operand's shape; None if shapes differ."""
         if self.is_of_examples:
             return self.text, None  # inside a vmap, the line computes a single example
         made, value = (computed.result if term is computed.term else computed.value(term)), computed.value(operand)
@@ -200,7 +200,7 @@ def _condition(known: Evidence, one: SelectedBranch, at: int) -> Iterator[_Condi
 
 
 def _axis(computed: Computation, term: Term, shape: Shape, given: Shape) -> int | None:
-    # Return the axis that the operand has in addition to a shape; None if it is ambiguous.
+    # The axis that the operand has in addition to a shape; None if it is ambiguous.
     said = None if "dim" not in term.keywords else computed.value(term.keywords["dim"])
     axes = [said % len(given)] if isinstance(said, int) and given else range(len(given))
     found = [axis for axis in axes if given[:axis] + given[axis + 1 :] == shape]
@@ -259,7 +259,7 @@ def _spelled_before(known: Evidence, text: str, since: int, at: int, deep: int =
 
 
 def _bound(known: Evidence, name: str, before: int) -> list[int]:
-    # Return the entries to which a name is bound before the line of another entry, in order.
+    # The entries to which a name is bound before the line of another entry, in order.
     home = known.home(before)
     return [one for one in range(before) if name in known.locals(one) and known.home(one) == home]
 

@@ -29,7 +29,7 @@ class Factors:
     came: float
 
     def fact(self) -> str:
-        """Return the sentence with both factors and their product."""
+        """The sentence with both factors and their product."""
         words = {"of": self.of, "derivative": _shown(self.derivative), "came": _shown(self.came)}
         is_zero = self.came == 0 and not math.isfinite(self.derivative)
         return say("factors_zero" if is_zero else "factors", **words)
@@ -48,7 +48,7 @@ class Factors:
 
 
 def seen(local: LocalDerivative, operation: str) -> Factors:
-    """Return the factors that the graph node of an operation reported."""
+    """The factors that the graph node of an operation reported."""
     return Factors(say("of_operation", op=operation, at=where(local.at)), local.derivative, local.came)
 
 

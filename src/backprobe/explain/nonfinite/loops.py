@@ -33,11 +33,11 @@ class Loop:
     is_reversed: bool
 
     def at_step(self, numbers: Any, axes: Sequence[str], step: int) -> Any:
-        """Return the numbers of a loop's value in one step; those of all steps if loops are nested."""
+        """The numbers of a loop's value in one step; those of all steps if loops are nested."""
         return numbers.take(self.counted(step), axes.index(STEP)) if axes.count(STEP) == 1 else numbers
 
     def counted(self, step: int) -> int:
-        """Return the framework's own index of a step."""
+        """The framework's own index of a step."""
         return len(next(iter(self.bad.values()))) - 1 - step if self.is_reversed else step
 
 
@@ -134,7 +134,7 @@ def _is_computed(entry: Entry) -> bool:
 
 
 def begun(loop: Loop, steps: Sequence[int]) -> str:
-    """Return the words for the steps in which NaN or Inf begins, in execution order."""
+    """The words for the steps in which NaN or Inf begins, in execution order."""
     first, *others = map(loop.counted, steps)
     said = say("begins", step=first)
     return say("begins_again", begins=said, steps=listed(others)) if others else said

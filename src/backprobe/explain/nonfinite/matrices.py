@@ -52,7 +52,7 @@ def equal(text: str, numbers: Any, grad: Any) -> Iterator[str]:
 
 
 def _first(numbers: Any, bad: Any, *, is_square: bool = True) -> Any:
-    # Return the matrix whose result is bad; in a batch, the first one.
+    # The matrix whose result is bad; in a batch, the first one.
     array = numpy.asarray(numbers)
     if array.ndim < 2 or array.dtype.kind not in "fc" or not 1 < array.shape[-1] <= LARGEST:
         return None

@@ -131,7 +131,7 @@ def forward(
 
 
 def _at(operand: Array | None, bad: Array) -> Array | None:
-    # Return the numbers of an operand at the bad elements, or None if its shape does not fit the result's.
+    # The numbers of an operand at the bad elements, or None if its shape does not fit the result's.
     try:
         return None if operand is None else numpy.broadcast_to(operand, bad.shape)[bad]
     except ValueError:
@@ -139,7 +139,7 @@ def _at(operand: Array | None, bad: Array) -> Array | None:
 
 
 def _of_all(op: str, operands: Sequence[Array], result: Array) -> Mechanism | None:
-    # Return the mechanism for operations that sum over their operands, and for failures because of an operand's size.
+    # The mechanism for operations that sum over their operands, and for failures because of an operand's size.
     made = result[~numpy.isfinite(result)]
     if any(numpy.isinf(one).any() for one in operands):
         if op in ("softmax", "log_softmax", "logsumexp", "cross_entropy") and numpy.isnan(made).any():
@@ -194,7 +194,7 @@ def _by_result(op: str, operands: Sequence[Array | None], result: Array) -> Mech
 
 
 def _of_matrix(op: str, operands: Sequence[Array], made: Array) -> Mechanism | None:
-    # Return the property of a matrix that prevents a log-determinant, an inverse or a Cholesky factor.
+    # The property of a matrix that prevents a log-determinant, an inverse or a Cholesky factor.
     matrix = operands[0].astype(float) if operands and operands[0].dtype.kind == "f" else numpy.empty(0)
     if matrix.ndim < 2 or len({*matrix.shape[-2:]}) > 1 or not matrix.size:
         return None
@@ -215,7 +215,7 @@ def _is_one_label(labels: Array) -> bool:
 
 
 def overflow(dtype: str) -> Mechanism:
-    """Return the mechanism of a number beyond the range of its dtype."""
+    """The mechanism of a number beyond the range of its dtype."""
     limit = LARGEST.get(dtype)
     return Mechanism("overflow") if limit is None else Mechanism("overflow_of", {"dtype": dtype, "limit": limit})
 
@@ -304,7 +304,7 @@ class Received:
 
 
 def poles(one: Received) -> Array | None:
-    """Return the numbers at which the derivative of an operation is not finite, or None if there are none."""
+    """The numbers at which the derivative of an operation is not finite, or None if there are none."""
     found = _at_poles(one)
     return found if found is not None and found.size else None
 
@@ -328,7 +328,7 @@ def _at_poles(one: Received) -> Array | None:
 
 
 def backward(one: Received) -> Mechanism | None:
-    """Return the mechanism of a bad gradient, or None if the numbers do not show it."""
+    """The mechanism of a bad gradient, or None if the numbers do not show it."""
     op, found = known_as(one.operation), poles(one)
     if op == "pow" and one.wrt == 1 and _has_negative(numpy.asarray(one.operands[0]), one.bad):
         return Mechanism("exponent_of_negative")
@@ -360,7 +360,7 @@ def _of_product(one: Received, op: str, fields: Mapping[str, str]) -> Mechanism 
 
 
 def _factors(one: Received, op: str) -> Sequence[Array | None]:
-    # Return the values by which a gradient may have been multiplied; for a product, the other factor.
+    # The values by which a gradient may have been multiplied; for a product, the other factor.
     if op == "mul" and one.wrt is not None and len(one.operands) == 2:
         return [_broadcast_at(numpy.asarray(one.operands[1 - one.wrt]), one.bad)]
     return [] if op in ("", "mul") else [_exactly_at(one.value, one.bad), _exactly_at(one.whole, one.bad)]

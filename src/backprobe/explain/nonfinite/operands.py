@@ -51,7 +51,7 @@ def shown(number: Any) -> str:
 
 
 def first_bad(numbers: Array, but: Sequence[Array] = ()) -> Index | None:
-    """Return the first index with NaN or Inf, preferably one where the arrays ``but`` are finite."""
+    """The first index with NaN or Inf, preferably one where the arrays ``but`` are finite."""
     array = numpy.asarray(numbers)
     if array.dtype.kind not in "fc":
         return None
@@ -98,7 +98,7 @@ def forward(
 def _of_part(
     computed: Computation, part: Term | None, sources: Sequence[tuple[str, Array]]
 ) -> Sequence[tuple[str, Array]]:
-    # Return the operands of a part of a line, or of the whole line; or the sources, if the parts are unknown.
+    # The operands of a part of a line, or of the whole line; or the sources, if the parts are unknown.
     is_wrong, is_whole = computed.is_contradicted, part is None or part is computed.term
     operands = [] if is_wrong else list(_operands(computed, computed.term if part is None else part))
     if operands or not (is_whole or is_wrong):
@@ -181,7 +181,7 @@ def _operands(computed: Computation, term: Term) -> Iterator[tuple[str, Array]]:
 
 
 def _by_operator(term: Term, operands: Sequence[tuple[str, Array]], index: Index, result: Array) -> str:
-    # Return the calculation with numbers as text, such as ``0.0 / 0.0``, if the term is an operator on two values.
+    # The calculation with numbers as text, such as ``0.0 / 0.0``, if the term is an operator on two values.
     sign = OPERATORS.get(term.op)
     if sign is None or len(operands) != 2 or len(term.args) != 2:
         return ""
@@ -234,7 +234,7 @@ def _operand(text: str, numbers: Array, index: Index, result: Array, is_elementw
 
 
 def _lane(array: Array, index: Index, result: Array) -> Array | None:
-    # Return the row of an element, if the whole row is bad and the operand is constant along it.
+    # The row of an element, if the whole row is bad and the operand is constant along it.
     if array.shape != result.shape or array.shape[-1] < 2:
         return None
     row = array[index[:-1]]
@@ -318,6 +318,6 @@ def backward(wrt: str, owner: str, grad: Array, value: Array, came: Array, made:
 
 
 def _part_of(array: Array, index: Index, shape: tuple[int, ...]) -> tuple[Array, Index]:
-    # Return the part of a result that was computed from this element, if the shapes determine it.
+    # The part of a result that was computed from this element, if the shapes determine it.
     into = result_of(index, shape, array.shape)
     return (array, ()) if into is None else (numpy.asarray(array[into]), into)

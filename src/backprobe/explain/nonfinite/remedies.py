@@ -98,7 +98,7 @@ class Remedies:
         return (not row.codes or why.code in row.codes) and self.dialect.has(row.instead)
 
     def _near(self, at: int) -> list[int]:
-        # Return the entry and the entries computed from it, the nearest first.
+        # The entry and the entries computed from it, the nearest first.
         found = [at]
         for _ in range(NEAR):
             found += sorted({one for place in found for one in self.known.consumers[place]}.difference(found))
@@ -182,13 +182,11 @@ class Remedies:
         return "" if given in (-1, last) and (is_said or last == 0) else None
 
     def _numbers(self, at: int, found: FormulaMatch) -> Mapping[str, float]:
-        # Return the values of a formula's constants in the dtype of an entry. A divisor that is a count is at least 1.
+        # The values of a formula's constants in the dtype of an entry. A divisor that is a count is at least 1.
         numbers = NUMBERS.get(self.known.entries[at].dtype or "", NUMBERS[""])
         divisor = self.known.example(at).value(found.letters["b"]) if "b" in found.letters else None
         is_count = found.root.op == "div" and divisor is not None and numpy.asarray(divisor).dtype.kind in "iub"
         return {**numbers, "tiny": 1} if is_count else numbers
-
-    # texts
 
     def _said(self, row: Remedy, at: int, found: FormulaMatch) -> WrittenInstead:
         named: list[str] = []
@@ -259,7 +257,7 @@ class Remedies:
     def _written(
         self, node: ast.expr, letters: Mapping[str, ast.expr], found: FormulaMatch, numbers: Mapping[str, float]
     ) -> ast.expr:
-        # Return the formula with the program's expressions instead of letters, and with the framework's functions.
+        # The formula with the program's expressions instead of letters, and with the framework's functions.
         match node:
             case ast.Name(id=name):
                 return ast.Name(f"{numbers[name]:g}") if name in numbers else letters[name]
@@ -282,7 +280,7 @@ class Remedies:
         return node
 
     def _words(self, op: str, found: FormulaMatch) -> str:
-        # Return the dimension arguments with the framework's keywords.
+        # The dimension arguments with the framework's keywords.
         names = self.dialect.arguments
         words = {names[word]: term.text for word, term in given_to(op, found).items() if word in names}
         return "".join(f", {word}={text}" for word, text in words.items())
@@ -311,7 +309,7 @@ def _is_kept(row: Remedy, before: Any, made: Any) -> bool:
 
 
 def _with_python(tree: ast.expr, plain: set[str]) -> ast.expr:
-    # Return the formula with Python numbers compared by Python functions, because ``torch.clamp`` accepts only tensors.
+    # The formula with Python numbers compared by Python functions, because ``torch.clamp`` accepts only tensors.
     class OfNumbers(ast.NodeTransformer):
         def visit_Call(self, node: ast.Call) -> ast.AST:
             match node:
@@ -338,7 +336,7 @@ def _writes(term: Term, *, is_nested: bool = False) -> bool:
 
 
 def _augmented(entry: Entry, text: str) -> ast.AugAssign | None:
-    # Return the statement ``h /= s`` of an entry, if it computes the formula's ``h / s`` in place.
+    # The statement ``h /= s`` of an entry, if it computes the formula's ``h / s`` in place.
     tree = None if entry.source is None else parsed(entry.source.statement.strip())
     match tree:
         case ast.Module(body=[ast.AugAssign(target=target, op=op, value=value) as statement]):
@@ -348,7 +346,7 @@ def _augmented(entry: Entry, text: str) -> ast.AugAssign | None:
 
 
 def _with_copy(tree: ast.expr, target: str) -> str:
-    # Return the formula with a copy of the variable that is overwritten, because the derivative needs the old value.
+    # The formula with a copy of the variable that is overwritten, because the derivative needs the old value.
     return re.sub(rf"(?<![\w.]){re.escape(target)}(?![\w(])", f"{target}.clone()", ast.unparse(tree))
 
 

@@ -24,19 +24,19 @@ UNCLEAR = ("", "zero_gradient")
 
 
 def lacking(report: Report) -> list[Finding]:
-    """Return the births in the forward pass, or in an optimizer's step, for which no mechanism was found."""
+    """The births in the forward pass, or in an optimizer's step, for which no mechanism was found."""
     return [one for one in report if one.kind in BORN and one.source is not None and "why" not in one.fields]
 
 
 def lacking_in_backward(report: Report) -> list[Finding]:
-    """Return the birth in backward for which no mechanism was found, if it is the only birth of the report."""
+    """The birth in backward for which no mechanism was found, if it is the only birth of the report."""
     every = [one for one in report if one.kind in (*BORN, "born_backward") and not one.cause]
     is_unclear = len(every) == 1 and every[0].kind == "born_backward" and every[0].fields.get("why", "") in UNCLEAR
     return every if is_unclear else []
 
 
 def lacking_inside(report: Report) -> list[Finding]:
-    """Return the birth in backward if it is the only birth: its line may call a function with lines of the program."""
+    """The birth in backward if it is the only birth: its line may call a function with lines of the program."""
     every = [one for one in report if one.kind in (*BORN, "born_backward") and not one.cause]
     return every if len(every) == 1 and every[0].kind == "born_backward" and every[0].source is not None else []
 
@@ -102,7 +102,7 @@ def _is_inside(finding: Finding, heard: Sequence[HeardBirth]) -> bool:
 
 
 def _inside(finding: Finding, lines: Sequence[tuple[str, int]]) -> str:
-    # Return the line of the program on which the operation was called, if it differs from the finding's line.
+    # The line of the program on which the operation was called, if it differs from the finding's line.
     file, line = next(((file, line) for file, line in lines if package(file) is None), ("", 0))
     if not file or is_at(finding, [(file, line)]):
         return ""

@@ -84,7 +84,7 @@ class Sources:
 
 
 def _line(entry: Entry, computing: str) -> tuple[str, int, str]:
-    # Return the key of an entry's line: its file, its line and the scope that computes it.
+    # The key of an entry's line: its file, its line and the scope that computes it.
     return ("", 0, computing) if entry.source is None else (entry.source.file, entry.source.line, computing)
 
 
@@ -112,7 +112,7 @@ def _expression(
 
 
 def _passed(at: int, entry: Entry) -> list[int]:
-    # Return the values that an entry received in ways that no edge shows, except a return from a helper function.
+    # The values that an entry received in ways that no edge shows, except a return from a helper function.
     numbers = {mention.source for mention in mentions_of(at, entry)} if entry.indirect else ()
     return [way.at for way in entry.indirect if way.at in numbers and (way.at < at or entry.axes)]
 
@@ -167,7 +167,7 @@ def _turns(names: Set[str], inputs: Sequence[int], entries: Sequence[Entry]) -> 
 
 
 def _held_by_attributes(entries: Sequence[Entry]) -> Mapping[str, Sequence[int]]:
-    # Return the entries that were bound to attributes in any method, by the attribute's name.
+    # The entries that were bound to attributes in any method, by the attribute's name.
     found: dict[str, list[int]] = {}
     for at, entry in enumerate(entries):
         for name in (entry.name, *entry.aliases):
@@ -251,7 +251,7 @@ def walk(node: ast.AST, parts: Parts, *, is_whole: bool = False) -> Iterator[Wal
 
 
 def _inside(node: ast.AST, parts: Parts) -> Iterable[ast.AST]:
-    # Return the child nodes of a node that are values; for a call, its operands.
+    # The child nodes of a node that are values; for a call, its operands.
     match node:
         case ast.Subscript(value=ast.Attribute(value=base, attr="at"), slice=index) if _held(ast.unparse(base), parts):
             return [base, index]  # x.at[0] of JAX
@@ -261,7 +261,7 @@ def _inside(node: ast.AST, parts: Parts) -> Iterable[ast.AST]:
 
 
 def _applied_to(call: ast.Call, parts: Parts) -> list[ast.expr]:
-    # Return the arguments of a call, preceded by the object of a method. In ``torch.sqrt`` the owner is not a value.
+    # The arguments of a call, preceded by the object of a method. In ``torch.sqrt`` the owner is not a value.
     match call.func:
         case ast.Attribute(value=owner) if not is_dotted(owner) or _held(ast.unparse(owner), parts):
             return [owner, *call.args]
@@ -269,13 +269,13 @@ def _applied_to(call: ast.Call, parts: Parts) -> list[ast.expr]:
 
 
 def bound_within(tree: ast.AST) -> set[str]:
-    """Return the variables that comprehensions in an expression bind, because they are not values from outside."""
+    """The variables that comprehensions in an expression bind, because they are not values from outside."""
     targets = [turns.target for node in ast.walk(tree) for turns in getattr(node, "generators", ())]
     return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
 def mentioned(walked: Iterable[Walked]) -> tuple[list[int], list[str]]:
-    """Return the entries that expressions mention, and the names in them that have no entry."""
+    """The entries that expressions mention, and the names in them that have no entry."""
     found, unknown = list[int](), dict[str, None]()
     for node, held in walked:
         found += held
@@ -285,7 +285,7 @@ def mentioned(walked: Iterable[Walked]) -> tuple[list[int], list[str]]:
 
 
 def _held(text: str, parts: Parts) -> list[int]:
-    # Return the entries of a part of an expression: its own entry, or those of its leaves if it is a container.
+    # The entries of a part of an expression: its own entry, or those of its leaves if it is a container.
     if text in parts:
         return [parts[text]]
     return [
@@ -310,7 +310,7 @@ def _computes(node: ast.AST) -> bool:
 
 
 def operands(expression: str, parts: Parts) -> list[ast.expr]:
-    """Return the operands of the outermost operation of an expression; for a method, its object comes first."""
+    """The operands of the outermost operation of an expression; for a method, its object comes first."""
     match parsed(expression):
         case ast.BinOp(left=left, right=right):
             return [left, right]

@@ -35,7 +35,7 @@ class Computed:
 
 
 def computed(entry: Entry) -> Computed | None:
-    """Return the expression that a statement evaluates for an entry, if the recording has none for the entry."""
+    """The expression that a statement evaluates for an entry, if the recording has none for the entry."""
     source = entry.source
     tree = None if source is None or source.expression else parsed(source.statement.strip())
     if not isinstance(tree, ast.Module) or len(tree.body) != 1:
@@ -65,7 +65,7 @@ def _written(statement: ast.stmt) -> Computed | None:
 
 
 def _written_by(call: ast.Call) -> ast.expr:
-    # Return the target of an in-place call: ``v`` in ``v.mul_(w).log_()`` and in ``torch.log_(v)``.
+    # The target of an in-place call: ``v`` in ``v.mul_(w).log_()`` and in ``torch.log_(v)``.
     target: ast.expr = call
     while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
         is_of_module = ast.unparse(target.func.value).partition(".")[0] in MODULES and bool(target.args)
@@ -74,7 +74,7 @@ def _written_by(call: ast.Call) -> ast.expr:
 
 
 def _item(statement: ast.stmt, name: str) -> ast.expr | None:
-    # Return the expression of one item: of ``pair.0`` in ``pair = [u, v]``, or of ``u`` in ``u, v = v, w``.
+    # The expression of one item: of ``pair.0`` in ``pair = [u, v]``, or of ``u`` in ``u, v = v, w``.
     match statement:
         case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(values):
             pairs = zip(map(ast.unparse, targets), values, strict=True)
@@ -120,13 +120,13 @@ def parts_of(
 
 
 def _scope(entry: Entry) -> str:
-    # Return the printed scope of an entry's name.
+    # The printed scope of an entry's name.
     scope, local = split(entry.name)
     return "" if local is None else scope
 
 
 def _called(entry: Entry) -> set[str]:
-    # Return the local names of an entry, without counts.
+    # The local names of an entry, without counts.
     return {strip(name).rpartition(":")[2] for name in (entry.name, *entry.aliases)}
 
 

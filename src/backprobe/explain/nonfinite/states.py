@@ -30,21 +30,21 @@ RECORDED = {"finite": Badness.FINITE, "inf": Badness.INF, "nan": Badness.NAN}
 
 
 def of_numbers(numbers: Any) -> Badness:
-    """Return the state of a NumPy array: NaN if it contains NaN, else Inf if it contains Inf, else finite."""
+    """The state of a NumPy array: NaN if it contains NaN, else Inf if it contains Inf, else finite."""
     return (
         Badness.NAN if numpy.isnan(numbers).any() else Badness.FINITE if numpy.isfinite(numbers).all() else Badness.INF
     )
 
 
 def of_count(count: Nonfinite | None) -> Badness:
-    """Return the state of a tensor, from its counts of NaN and Inf."""
+    """The state of a tensor, from its counts of NaN and Inf."""
     if count is None:
         return Badness.UNKNOWN
     return Badness.NAN if count.nan else Badness.INF if count.inf else Badness.FINITE
 
 
 def of_value(entry: Entry) -> Badness:
-    """Return the state of an entry's value: finite, unknown, Inf or NaN."""
+    """The state of an entry's value: finite, unknown, Inf or NaN."""
     if entry.status is GradStatus.NOT_TENSOR:  # a literal float("inf") within a line counts as part of the line
         held = None if entry.name.endswith("()") else number(entry.held)
         return Badness.FINITE if held is None else of_numbers(held)
@@ -54,7 +54,7 @@ def of_value(entry: Entry) -> Badness:
 
 
 def of_grad(entry: Entry) -> Badness:
-    """Return the state of an entry's gradient; finite if there is none."""
+    """The state of an entry's gradient; finite if there is none."""
     if entry.status is not GradStatus.OK or entry.finiteness is None:
         return Badness.FINITE
     return of_count(entry.finiteness.grad)

@@ -136,7 +136,7 @@ class Term:
         yield self
 
     def leaves(self) -> set[int]:
-        """Return the entries that the term is computed from."""
+        """The entries that the term is computed from."""
         return {one.at for one in self if one.at is not None and one is not self}
 
 
@@ -159,7 +159,7 @@ def term_of(expression: str, parts: Mapping[str, int], calls: Sequence[str] = ()
 def written(
     target: ast.expr | None, index: ast.expr | None, value: ast.expr, parts: Mapping[str, int], calls: Sequence[str]
 ) -> Term:
-    """Return the term of a value, or of writing the value into a part of ``target``."""
+    """The term of a value, or of writing the value into a part of ``target``."""
     reader = _Reader(parts, calls, value)
     made = reader.term(value, is_whole=True)
     if index is None or target is None:
@@ -327,7 +327,7 @@ def is_update(node: ast.AST) -> bool:
 
 
 def _counted(turns: ast.expr) -> range:
-    # Return the numbers of a comprehension's ``range``, if they are literal; else an empty range.
+    # The numbers of a comprehension's ``range``, if they are literal; else an empty range.
     match turns:
         case ast.Call(func=ast.Name(id="range"), args=numbers, keywords=[]):
             known = [one.value for one in numbers if isinstance(one, ast.Constant) and isinstance(one.value, int)]
@@ -336,12 +336,12 @@ def _counted(turns: ast.expr) -> range:
 
 
 def _last(call: str) -> str:
-    # Return the name of a function without its module and version suffix.
+    # The name of a function without its module and version suffix.
     return call.rpartition(".")[2].removesuffix("_v2")
 
 
 def _orders(node: ast.expr) -> list[list[ast.Call]]:
-    # Return the calls of an expression in two possible orders: layers after or before their arguments.
+    # The calls of an expression in two possible orders: layers after or before their arguments.
     return [list(_calls(node, are_layers_last)) for are_layers_last in (True, False)]
 
 

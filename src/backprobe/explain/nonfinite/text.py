@@ -297,7 +297,7 @@ class Mechanism(reasons.Reason):
 
 
 def say(code: str, **fields: object) -> str:
-    """Return the sentence of a code."""
+    """The sentence of a code."""
     return reasons.render(code, SENTENCES[code], fields)
 
 
@@ -331,19 +331,19 @@ def heading(births: Sequence[Finding]) -> str:
 
 
 def given(state: Badness) -> str:
-    """Return the words for the gradient that an operation received."""
+    """The words for the gradient that an operation received."""
     return WORDS.get(state) or say("finite_gradient")
 
 
 def scaled(scales: Sequence[float | None]) -> list[str]:
-    """Return the fact on the factor by which the loss was scaled before backward, if it was."""
+    """The fact on the factor by which the loss was scaled before backward, if it was."""
     large = [scale for scale in scales if scale is None or abs(scale) > 1]
     numbers = say("unknown_number") if None in large else ", ".join(f"{scale:.6g}" for scale in large)
     return [say("scaled", scales=numbers)] if large else []
 
 
 def at_line(source: Source | None) -> str:
-    """Return the place as `` (file:line)``, or an empty string."""
+    """The place as `` (file:line)``, or an empty string."""
     return "" if source is None else f" ({place(source.file, source.line)})"
 
 

@@ -19,7 +19,7 @@ from backprobe.record.nonfinite import BEFORE
 
 
 def unrecorded(known: Evidence, at: int) -> list[str]:
-    """Return the values and modules that an expression mentions but that have no entry, as spelled in it."""
+    """The values and modules that an expression mentions but that have no entry, as spelled in it."""
     # names the parameter self.w as "w"
     paths = {split(name)[0].split(".")[-1] for name in known.names(known.direct[at])}
     values = [
@@ -77,6 +77,6 @@ def _is_recorded(known: Evidence, path: str) -> bool:
 
 
 def _member(known: Evidence, at: int, name: str) -> str:
-    # Return the full path of ``self.scale``, in the code of the module to which the entry's line belongs.
+    # The full path of ``self.scale``, in the code of the module to which the entry's line belongs.
     module = strip(known.graph.scopes[at]).partition("/")[0]
     return f"{module}." * bool(module) + name.partition(".")[2]

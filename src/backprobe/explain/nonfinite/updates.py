@@ -57,7 +57,7 @@ def spread(record: Record, births: Sequence[Finding]) -> Iterator[Finding]:
 
 
 def _later(found: Sequence[Finding], after: int, positions: Mapping[str, int]) -> list[int]:
-    # Return the positions of findings about values that were computed after an entry in a forward pass.
+    # The positions of findings about values that were computed after an entry in a forward pass.
     return [at for at, one in enumerate(found) if one.kind in FORWARD and positions.get(one.name, -1) > after]
 
 
