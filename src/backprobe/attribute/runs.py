@@ -90,7 +90,7 @@ class AttributionRuns:
         self.sums = Sums(self.arrays, asked.axis, asked.axes)
         self.notes: list[str] = []
         self.keys: dict[str, str] = {}
-        """From the printed name of each value to the name by which it is replaced."""
+        """For the printed name of each value, the name by which it is replaced."""
 
     def prepared(self) -> Prepared:
         """Do the forward runs. Raises BadOption, NothingMatched and BadOutput."""

@@ -116,7 +116,7 @@ def _evaluated(tree: Tree, values: Sequence[Any], eps: float) -> tuple[Any, Any]
 
 
 def kinks(tree: Tree, values: Sequence[Any], rounding: NumberRounding) -> list[tuple[Apply, int]]:
-    """The functions in a formula that are evaluated at a kink, each with the number of such elements."""
+    """The functions in a formula that are evaluated at a kink, each with the number of elements there."""
     found = []
     for part in parts(tree):
         if isinstance(part, Apply) and part.op in KINKED:

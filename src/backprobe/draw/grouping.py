@@ -235,7 +235,7 @@ def _is_drawn(entry: Entry, is_read: bool, is_linked: bool) -> bool:
 
 
 def rolls_of(graph: Graph, view: View) -> dict[str, str]:
-    """Return the loop to which each box belongs, by the box, or each value outside of such boxes, by its position.
+    """Return the loop of each box, by the box, and of each value outside of these boxes, by its position.
 
     A box that the user wants open belongs to no loop.
     """

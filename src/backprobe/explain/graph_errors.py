@@ -47,7 +47,7 @@ WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b
 REENTRANT = re.compile(r"\bcheckpoint\(.*\buse_reentrant=True", re.DOTALL)
 LONGEST = 60  # characters of an expression that a remedy may extend
 NAMED_LIKE = {"floor_divide": "floordiv"}
-"""From the name of an operation in PyTorch's errors to the name that backprobe uses."""
+"""For an operation's name in PyTorch's errors, the name that backprobe uses."""
 GRAD_NONE = "grad_none."
 Parts = list[tuple[str, str]]
 """The lines below the headline of a note, as labels and texts. The last line says what to do."""

@@ -10,7 +10,7 @@ from backprobe.cuts.cutting_operations import last_name, parsed
 from backprobe.cuts.operation_names import MODULES, POSITIONS
 
 SIDES = {"argmax": "max", "argmin": "min", "argsort": "sort"}
-"""From functions that return positions to functions that return the values at these positions."""
+"""For functions that return positions, the functions that return the values at these positions."""
 COPYING = frozenset({"tensor", "as_tensor", "asarray", "Tensor", "FloatTensor", "new_tensor"})
 DIMENSIONS = ("dim", "axis")
 

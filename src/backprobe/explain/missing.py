@@ -170,8 +170,8 @@ def _left_out(flow: Dataflow, at: int, after: After) -> list[Finding]:
 
 
 def _out_of_sight(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # Return cuts whose path to the output is only partly recorded: of values that leave a function, and of variables in
-    # a closure.
+    # Return the cuts of values that leave a function and of closure variables: their path to the output is only partly
+    # recorded.
     dead = [cut for cut in flow.among({*after}) if flow.entries[cut.target].status in LINES_OF_THEIR_OWN]
     left = [cut for cut in dead if _leaves(flow, cut.target)]
     if left:

@@ -13,12 +13,12 @@ OWN_RULE = "own_rule"
 
 
 def rules_of(record: Record) -> list[Note]:
-    """The notes on all such functions that the program called."""
+    """The notes on called functions that have their own derivative rule."""
     return [note for note in record.notes if note.code == OWN_RULE]
 
 
 def rules_in(record: Record, entry: Entry) -> list[str]:
-    """Return a sentence for each such function that the value's line calls, with the rule and where it is defined."""
+    """Return a sentence for each called function in the value's line that has its own derivative rule."""
     text = expression_of(entry.source)
     called = set(re.findall(r"(\w+)\(", text))
     found = [note.fields for note in rules_of(record) if note.fields["name"].rpartition(".")[2] in called]

@@ -21,7 +21,7 @@ RAISED = {
     "caught_at": "raised.caught",
     "cut_short_at": "raised.cut_short",
 }
-"""From the codes of notes to the codes of findings."""
+"""For each code of a note, the code of the finding."""
 
 
 def raised(record: Record) -> list[Finding]:

@@ -67,7 +67,7 @@ def rebound_note(error: BaseException) -> str | None:
 
 
 def rebound_finding(reason: Reason, framework: str, *after: str) -> Finding:
-    """Make the finding of such an error; ``after`` are further facts."""
+    """Make the finding on an error caused by a rebound name; ``after`` are further facts."""
     said = reason.fields
     facts = [
         say("rebound_raised", error=said["error"], at=said["raised"]),
@@ -81,7 +81,7 @@ def rebound_finding(reason: Reason, framework: str, *after: str) -> Finding:
 
 
 def with_rebound(report: Report | None, error: BaseException) -> Report | None:
-    """Add the finding of such an error to the report on a script, which may be None if nothing had been recorded."""
+    """Add the finding on an error caused by a rebound name to the report, or to a new one if there is none."""
     reason = rebound_reason(error)
     if reason is None or (report is not None and report.of_kind(CODE)):
         return report

@@ -16,7 +16,7 @@ from backprobe.record.training import Untrained
 
 
 def of_twins(flow: Dataflow, twins: Sequence[tuple[str, str]], one: Untrained) -> Finding:
-    """Make the finding about all such parameters, at the line that created the model again after the optimizer."""
+    """Make the finding on parameters of an equal model, at the line that created the model again."""
     ran = [name for _, name in twins]
     model = _common(ran)
     step = one.calls[0].source if one.calls else None

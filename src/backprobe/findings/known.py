@@ -6,7 +6,7 @@ from enum import Flag, auto
 
 
 class Known(Flag):
-    """Facts by which a report chooses among findings. A finding without such facts names a line that explains the loss.
+    """Facts by which a report chooses among findings. A finding without them names a line that explains the loss.
 
     >>> Known.STATUS in Known.NO_CUT, Known.OBSERVED in Known.NO_CUT
     (True, False)

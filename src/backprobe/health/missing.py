@@ -18,7 +18,7 @@ MOST = 12  # the largest number of names in the text
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
-    """Yield one finding for all such parameters. Its kind is ``never_called`` if none of their modules was called."""
+    """Yield one finding for all parameters without a gradient; ``never_called`` if no module of them was called."""
     training, said = arrays.record.training, "got no gradient"
     uncalled: list[str] = []
     if training is None:

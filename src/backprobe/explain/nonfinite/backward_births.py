@@ -230,7 +230,7 @@ class BackwardPass:
         return found
 
     def spoiled(self) -> Mapping[int, Sequence[str]]:
-        """For the origin of each such overflow, a sentence on each birth in backward that it causes."""
+        """For each overflow in the forward pass, sentences on the births in backward that it causes."""
         found: dict[int, list[str]] = {}
         for birth, origin in self.overflowed.items():
             found.setdefault(origin, []).append(

@@ -139,7 +139,7 @@ class ForwardPass:
 
     @cached_property
     def healers(self) -> Mapping[int, int]:
-        """From each bad entry to an entry that is computed from it and finite again."""
+        """For each bad entry, an entry that is computed from it and finite again."""
         found: dict[int, int] = {}
         for at, entry in enumerate(self.entries):
             is_float = entry.status not in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)

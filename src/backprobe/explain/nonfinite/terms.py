@@ -74,12 +74,12 @@ ALSO = {
     "cross_entropy_loss": "cross_entropy",
     "nllloss": "nll_loss",
 }
-"""From the frameworks' names of operations, in lower case and without prefixes, to the one name used here."""
+"""For each framework's name of an operation, in lower case and without prefix, the name used here."""
 
 FAMILIES = ("special", "linalg")
 """Prefixes in autograd's operation names for functions that programs call through a submodule."""
 WORDS = {"axis": "dim", "keepdims": "keepdim", "unbiased": "correction", "ddof": "correction"}
-"""From the names that frameworks give a keyword argument to the name used here."""
+"""For each framework's name of a keyword argument, the name used here."""
 FIRST = ("input", "x", "a", "self", "input_tensor", "logits", "tensor", "value", "features", "y")
 """Keyword names of the first operand."""
 NUMBERS = {"inf": math.inf, "infty": math.inf, "infinity": math.inf, "nan": math.nan, "pi": math.pi, "e": math.e}
