@@ -170,7 +170,7 @@ __all__ = [
 ]
 
 
-_HOMES = {  # the same for Python: where each name is imported from when it is first asked for
+_HOMES = {  # from each module to its public names, which are imported on first access
     "attribute": "Attribution attribute",
     "charts.report": "RunReport",
     "check": "CheckReport WrongDerivative check",
@@ -212,7 +212,7 @@ _HOMES = {  # the same for Python: where each name is imported from when it is f
     "watch": "Pace Watch watch watch_function",
 }
 _HOME = {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names.split()}
-_REMOVED = {  # since version 0.1, each with the one to use
+_REMOVED = {  # names that were removed since version 0.1, each with its replacement
     "Check": "CheckReport",
     "DiffRuns": "DiffReport",
     "NoiseRuns": "NoiseFloor",
@@ -225,7 +225,7 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-if not typing.TYPE_CHECKING:  # else every name would have a type
+if not typing.TYPE_CHECKING:  # type checkers do not see this function, because it would give every name a type
 
     def __getattr__(name):
         if name in _HOME:
@@ -233,12 +233,13 @@ if not typing.TYPE_CHECKING:  # else every name would have a type
             setattr(sys.modules[__name__], name, found)
             return found
         if name[:1] != "_" and importlib.util.find_spec(f"{__name__}.{name}"):
-            return importlib.import_module(f"{__name__}.{name}")  # a module, as if something had imported it already
+            # a submodule, returned as if it had been imported already
+            return importlib.import_module(f"{__name__}.{name}")
         if name not in _REMOVED:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
         from backprobe.errors import RemovedName, UnknownAttribute
 
-        # an AttributeError in ``from backprobe import`` would be replaced by a message of Python's own
+        # Python would replace the message of an AttributeError in ``from backprobe import name``.
         is_import = sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap"
         raise (RemovedName if is_import else UnknownAttribute)(
             f"bp.{name} is no longer public",
@@ -249,8 +250,9 @@ if not typing.TYPE_CHECKING:  # else every name would have a type
 
 
 class _Package(types.ModuleType):
-    """The package, whose attribute ``check`` is the verb, and not the module of that name, which Python would put
-    there.
+    """The class of the package. It keeps ``check`` and similar attributes as verbs.
+
+    Python would otherwise replace them by the submodules of the same name when these are imported.
     """
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -262,14 +264,14 @@ sys.modules[__name__].__class__ = _Package
 
 
 def load_ipython_extension(shell: object) -> None:
-    """What ``%load_ext backprobe`` calls; IPython is imported only now."""
+    """Load the extension, called by ``%load_ext backprobe``. IPython is imported only now."""
     from backprobe import notebook
 
     notebook.load_ipython_extension(shell)
 
 
 def unload_ipython_extension(shell: object) -> None:
-    """What ``%unload_ext backprobe`` calls."""
+    """Unload the extension, called by ``%unload_ext backprobe``."""
     from backprobe import notebook
 
     notebook.unload_ipython_extension(shell)

@@ -1,4 +1,4 @@
-"""``python -m backprobe``: the command line, where the command ``backprobe`` is not on the path."""
+"""Run the command line as ``python -m backprobe``, if the command ``backprobe`` is not on the path."""
 
 from backprobe_command import main
 

@@ -1,4 +1,4 @@
-"""The demonstration of ``backprobe demo``: a toy graph, the order of backward, the inside of a GPT-2."""
+"""The demonstration of ``backprobe demo``: a toy graph, the order of backward, and the inside of a GPT-2."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def composed(x: Any) -> Any:
 
 
 def run(into: Path) -> list[str]:
-    """Print every part, and draw the circuits into a folder: the files that were written."""
+    """Print every part, draw the circuits into a folder, and return the names of the written files."""
     _title("A toy graph: rec = bp.probe(toy, partials=True)(x=3.0, w=2.0, b=1.0)")
     rec = bp.probe(toy, partials=True)(x=3.0, w=2.0, b=1.0)
     echo(str(rec))
@@ -87,12 +87,13 @@ def _draw(rec: bp.Recording, path: Path, **options: Any) -> list[str]:
 
 
 def small_gpt2(layers: int = 2, width: int = 64) -> tuple[Any, Any]:
-    """A GPT-2 with random weights and a batch of tokens; nothing is downloaded."""
+    """Create a GPT-2 with random weights and a batch of tokens. Nothing is downloaded."""
     import transformers
 
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.manual_seed(0)
-    configured: Any = transformers.GPT2Config  # its keyword arguments are open, which its annotations do not say
+    # Any, because the annotations omit the keyword arguments that the class accepts
+    configured: Any = transformers.GPT2Config
     config = configured(
         n_embd=width,
         n_layer=layers,

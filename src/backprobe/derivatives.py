@@ -22,13 +22,13 @@ from backprobe.record.typed import P
 from backprobe.recording import Recording
 
 PROBED = r"^create_graph=True|^bp\.probe\(([\w<>]+)(?:, ('[^']*'))?\)(?=\(|$)"
-"""What messages say of the probe, whose function and name are the groups."""
+"""A pattern for error messages: it finds a call of ``probe``, with the function and the name as groups."""
 
 
 def jacobian(
     target: Callable[P, Any], name: str, *, of: Of = None, backend: BackendName | None = None
 ) -> Callable[P, Any]:
-    """Make a function that, called with the target's arguments, returns the Jacobian of its output by a name.
+    """Make a function that returns the Jacobian of the target's output with respect to a named value.
 
     >>> import torch, backprobe as bp
     >>> def f(x, w):
@@ -38,11 +38,11 @@ def jacobian(
     tensor([[ 6.,  0.],
             [ 0., 16.]])
 
-    ``target``, ``name``, ``of`` and ``backend`` are as in ``probe``. The result has the output's shape followed by the
-    value's; of a scalar output it is the gradient. It takes one forward pass, and one backward pass for each element of
-    the output.
+    ``target``, ``name``, ``of`` and ``backend`` are as in ``probe``. The returned function takes the target's
+    arguments. Its result has the output's shape followed by the value's shape; for a scalar output it is the gradient.
+    It needs one forward pass, and one backward pass for each element of the output.
 
-    Raises what ``probe`` raises, NoGradient for a value that has none, and BadOption where the Jacobian would have more
+    Raises the errors of ``probe``, NoGradient for a value without a gradient, and BadOption for a Jacobian with more
     than a million elements.
     """
 
@@ -61,7 +61,7 @@ def jacobian(
                 found="the identity",
                 next="the name of a value that the output is computed from",
             )
-        _ = entry.grad  # raises where there is none, with the reason
+        _ = entry.grad  # raises an error with the reason if there is no gradient
         block = output.partials.get(entry.name)
         if block is None:
             _refuse(recording, entry, output)
@@ -95,7 +95,7 @@ def _refuse(recording: Recording, entry: Entry, output: Entry) -> None:
 def hvp(
     target: Callable[P, Any], name: str, vector: Any, *, of: Of = None, backend: BackendName | None = None
 ) -> Callable[P, Any]:
-    """Make a function that, called with the target's arguments, returns a Hessian-vector product by name.
+    """Make a function that returns a Hessian-vector product of the target's output for a named value.
 
     >>> import torch, backprobe as bp
     >>> def f(x, w):
@@ -104,25 +104,26 @@ def hvp(
     >>> bp.hvp(f, "u", [1.0, 0.0])(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
     tensor([18.,  0.])
 
-    The Hessian is that of the scalar output with respect to the value ``name`` alone; ``vector`` and the result have
-    that value's shape. The gradient is differentiated again, by the framework; the Hessian itself is never built.
-    The program runs twice or three times for it, and its state is afterwards as it was.
+    The returned function takes the target's arguments. The Hessian is the second derivative of the scalar output with
+    respect to the value ``name`` alone. ``vector`` and the result have that value's shape. The framework differentiates
+    the gradient again; the Hessian is never built as a matrix. The program runs two or three times, and its state is
+    restored afterwards.
 
-    Raises what ``probe`` raises, NoGradient for a value that has none, and Unsupported for one that was overwritten in
-    place later.
+    Raises the errors of ``probe``, NoGradient for a value without a gradient, and Unsupported for a value that is later
+    overwritten in place.
     """
 
     _check_name(name, f"bp.hvp(f, {written(name)}, vector)")
     refuse_several(of, f"bp.hvp(f, {name!r}, vector, ", f"bp.hvp(f, {name!r}, vector, of='ce'), once for each")
 
-    probe(target, [name], of=of, backend=backend)  # which refuses its own options
+    probe(target, [name], of=of, backend=backend)  # checks the options of ``probe``
     product: _Product[P] = _Product(target, backend, name, vector, of)
     return product
 
 
 @dataclass(frozen=True, repr=False)
 class _Product(Waiting[P, Any]):
-    # A Hessian-vector product that waits for the arguments.
+    # A Hessian-vector product that is computed when this object is called with the arguments.
     name: str
     vector: Any
     of: Any

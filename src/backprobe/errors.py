@@ -1,4 +1,4 @@
-"""The whole exception tree. Every message says what was asked, what was found, why, and what to type next.
+"""All exceptions, as one tree. Every message says what was asked, what was found, why, and what to type next.
 
     BackprobeError
     │ names
@@ -44,7 +44,7 @@ from typing import Any
 
 
 def labelled(parts: Iterable[tuple[str, str]], width: int = 7) -> list[str]:
-    """Texts below a headline, each behind its label, later lines of one below its first; empty ones are left out.
+    """Return texts with labels below a headline. Continuation lines are aligned, and empty texts are left out.
 
     >>> labelled([("found", ""), ("next", "either this;\\nor that")])
     ['  next:  either this;\\n         or that']
@@ -53,12 +53,12 @@ def labelled(parts: Iterable[tuple[str, str]], width: int = 7) -> list[str]:
 
 
 def indented(text: str, by: int) -> str:
-    """A text whose lines after the first stand further to the right."""
+    """Indent all lines of a text except the first."""
     return text.replace("\n", "\n" + " " * by)
 
 
 def _is_meant(raised: Any) -> bool:
-    # Is what pytest shows one of our errors? A mistake of ours keeps every frame.
+    # Is the exception that pytest shows an error of backprobe? A bug inside backprobe should keep every frame.
     return isinstance(raised.value, BackprobeError)
 
 
@@ -68,14 +68,16 @@ class BackprobeError(Exception):
     ``asked``, ``found``, ``why`` and ``next`` hold the four parts of the message.
     """
 
-    _keras_call_info_injected = True  # else Keras, where one passes a layer's call, makes a new error without the parts
+    # without this mark, Keras would replace an error that passes through a layer's call by one without the parts
+    _keras_call_info_injected = True
 
     def __init__(self, headline: str, *, asked: str = "", found: str = "", why: str = "", next: str = "") -> None:
         super().__init__(headline)
         self.headline = headline
         self.asked, self.found, self.why, self.next = asked, found, why, next
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None:  # pytest then shows the test's own line, where it fails by an error that was meant
+        # hide these frames in pytest, so that it shows the line of the test that caused the error
+        while frame is not None:
             if frame.f_globals.get("__name__", "").startswith("backprobe."):
                 frame.f_globals["__tracebackhide__"] = _is_meant
             frame = frame.f_back
@@ -86,7 +88,7 @@ class BackprobeError(Exception):
 
 
 class BadName(BackprobeError, ValueError):
-    """A name or pattern that the grammar does not allow."""
+    """The name or pattern does not follow the grammar."""
 
 
 class UnknownName(BackprobeError, KeyError):
@@ -96,7 +98,7 @@ class UnknownName(BackprobeError, KeyError):
 
 
 class UnknownAttribute(BackprobeError, AttributeError):
-    """A recording or the package has no attribute of this name; values are in brackets: ``rec["u"]``."""
+    """A recording or the package has no attribute of this name. Values are read in brackets: ``rec["u"]``."""
 
 
 class AmbiguousName(BackprobeError, LookupError):
@@ -104,28 +106,30 @@ class AmbiguousName(BackprobeError, LookupError):
 
 
 class NothingMatched(BackprobeError, LookupError):
-    """A pattern that matches nothing."""
+    """A pattern matches nothing."""
 
 
 class NoGradient(BackprobeError, RuntimeError):
-    """The gradient of an entry was read, and it has none; the message gives its status and the reason."""
+    """The gradient of an entry was read, but does not exist. The message gives its status and the reason."""
 
 
 class Overwritten(BackprobeError, RuntimeError):
-    """The value of an entry was read, but it was overwritten in place before a copy could be taken, or it
-    could not be kept, as inside ``torch.func.grad``."""
+    """The value of an entry was read, but was overwritten in place before a copy could be made.
+
+    Also raised for a value that could not be kept, such as one inside ``torch.func.grad``.
+    """
 
 
 class NotSaved(BackprobeError, RuntimeError):
-    """Something was read that a saved recording does not hold, or that could not be saved."""
+    """The data was read from a saved recording that does not contain it, or could not be saved."""
 
 
 class NoSource(BackprobeError, TypeError):
-    """The source text of a function is needed for its names and is not available."""
+    """The source text of a function is needed for its names, but is not available."""
 
 
 class StaleSource(NoSource):
-    """The source text on disk is not the one that the running function was compiled from."""
+    """The source file has changed since the running function was compiled from it."""
 
 
 class NoBackend(BackprobeError, TypeError):
@@ -133,17 +137,17 @@ class NoBackend(BackprobeError, TypeError):
 
 
 class NothingToDifferentiate(BackprobeError, TypeError):
-    """No argument is floating point, or the output does not depend on any that is differentiated.
+    """No argument is floating point, or the output does not depend on any differentiated argument.
 
-    Where a function or a model has computed values with a history, and its output has none, ``recording`` has what was
-    recorded: ``bp.explain(error.recording)`` says what cuts them off. Otherwise it is None.
+    If the program computed values with a gradient history, but its output has none, ``recording`` is the recording of
+    that run: ``bp.explain(error.recording)`` then shows where the history was cut off. Otherwise ``recording`` is None.
     """
 
     recording: Any = None
 
 
 class NotFinite(BackprobeError, FloatingPointError):
-    """NaN or Inf arose in a guarded program; ``report`` says where it began, as ``bp.explain`` does."""
+    """NaN or Inf arose in a guarded program. ``report`` shows where it began, like ``bp.explain``."""
 
     def __init__(self, headline: str, report: Any) -> None:
         super().__init__(headline)
@@ -158,25 +162,26 @@ class BadOutput(BackprobeError, ValueError):
 
 
 class Unsupported(BackprobeError, RuntimeError):
-    """A program that this form of ``probe`` cannot record correctly: compiled, distributed, recomputed."""
+    """This form of ``probe`` cannot record the program correctly: it is compiled, distributed, or recomputed."""
 
 
 class RemovedName(BackprobeError, ImportError):
-    """A name was imported that backprobe no longer has; the message names the one to use."""
+    """A name was imported that backprobe no longer has. The message names the replacement."""
 
 
 class BadOption(BackprobeError, ValueError):
-    """An option has a value that it does not take."""
+    """An option has a value that it does not accept."""
 
 
 class NotInstalled(BackprobeError, ImportError):
-    """A package is missing that an optional part of backprobe needs."""
+    """A package that an optional part of backprobe needs is missing."""
 
 
 def installed(name: str, *, asked: str, packages: str = "") -> Any:
-    """A module of an optional package. Raises NotInstalled, which says to install ``packages``, if it has another name.
+    """Import a module of an optional package. Raises NotInstalled, whose message says which packages to install.
 
-    It names the packages of others, never ``backprobe[draw]``: a registry may have another project of our name.
+    ``packages`` are those packages if they differ from ``name``. The message never suggests ``backprobe[draw]``,
+    because a registry may have another project named backprobe.
     """
     try:
         return import_module(name)
@@ -191,22 +196,22 @@ def installed(name: str, *, asked: str, packages: str = "") -> Any:
 
 
 class StrategyRefused(BackprobeError, RuntimeError):
-    """A strategy that would be silently wrong for this program."""
+    """The strategy would give silently wrong results for this program."""
 
 
 class BadRecording(BackprobeError, ValueError):
-    """A folder that is not a recording, or holds a damaged or a newer one."""
+    """The folder is not a recording, or contains a damaged recording or one of a newer version."""
 
 
 class BadRun(BackprobeError, ValueError):
-    """A folder that is not a run, holds a damaged one or one of another version, or is being written already."""
+    """The folder is not a run, contains a damaged run or one of another version, or another process is writing it."""
 
 
 class UnknownStep(BackprobeError, KeyError):
-    """A run has no step of this number; the message names the nearest."""
+    """The run has no step of this number. The message names the nearest steps."""
 
     __str__ = BackprobeError.__str__
 
 
 class WorkerLost(BackprobeError, RuntimeError):
-    """A worker of ``executor=`` died, and so did the one that did its task again."""
+    """A worker of ``executor=`` died, and so did the worker that repeated its task."""

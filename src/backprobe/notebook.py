@@ -1,6 +1,6 @@
 """The cell magic ``%%probe``: run a notebook cell as it is, and show its values, gradients and circuit.
 
-``%load_ext backprobe`` registers it. IPython is imported only here, when that is asked for.
+``%load_ext backprobe`` registers the magic. IPython is imported only by this module, when the magic is registered.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from backprobe.recording import Recording
 from backprobe.source.cell import ABSENT, Cell
 from backprobe.source.user_code import package
 
-MOST_DRAWN = 4  # circuits, where a cell takes gradients of several outputs
-LIKE_ENOUGH = 0.75  # a new name this similar to one that the cell assigns counts as a misspelling of it
+MOST_DRAWN = 4  # number of circuits that are shown if a cell computes gradients of several outputs
+# a new name with at least this similarity to a name that the cell assigns counts as a misspelling of that name
+LIKE_ENOUGH = 0.75
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Register ``%%probe``: what ``%load_ext backprobe`` calls."""
+    """Register ``%%probe``, called by ``%load_ext backprobe``."""
     from IPython.core.magic import no_var_expand
 
     def probe(line: str, cell: str) -> Any:
@@ -99,7 +100,7 @@ def _probe(shell: Any, line: str, text: str) -> Any:
 
 
 def _words(line: str) -> list[str]:
-    # The words of the magic's line: quotes keep spaces, and a backslash stays one, for patterns.
+    # Split the line of the magic into words. Quotes keep spaces, and a backslash is kept as it is, for patterns.
     from IPython.core.error import UsageError
 
     reader = shlex.shlex(line, posix=True)
@@ -111,12 +112,12 @@ def _words(line: str) -> list[str]:
 
 
 def _read(shell: Any, text: str) -> Cell:
-    # The cell as IPython reads it: magics become calls, the text is kept for tracebacks, the tree is transformed.
+    # Read the cell as IPython does: magics become calls, the text is kept for tracebacks, and the tree is transformed.
     source = shell.transform_cell(text)
     file = shell.compile.cache(source, shell.displayhook.prompt_count, raw_code=text)
     tree = shell.transform_ast(shell.compile.ast_parse(source, filename=file))
     cell = Cell(tree, tuple(source.splitlines()), file, shell.compile, shell.user_global_ns, shell.user_ns)
-    shell.compile(tree, file, "exec")  # raises the syntax errors that only the compiler finds
+    shell.compile(tree, file, "exec")  # raises syntax errors that only the compiler finds
     return cell
 
 
@@ -147,7 +148,7 @@ def _roles(names: list[str], cell: Cell) -> tuple[str | None, str | None]:
 
 
 def _check_receiver(name: str, other: str | None, names: list[str], cell: Cell) -> None:
-    # A name that the cell does not assign receives the recording, unless it looks like a mistake.
+    # Check the name that receives the recording: the cell must not assign it, and it must not look like a mistake.
     held = cell.value(name, getattr(builtins, name, ABSENT))
     if isinstance(held, Recording) and other is None:
         return
@@ -170,7 +171,8 @@ def _check_receiver(name: str, other: str | None, names: list[str], cell: Cell) 
 
 
 def _alike(one: str, other: str) -> float:
-    # From 0 to 1; names that differ in their number alone, rec and rec2, are different names.
+    # Return the similarity of two names, from 0 to 1. Names that differ only in their number, such as rec and rec2,
+    # count as different.
     if one.strip(digits) == other.strip(digits):
         return 0.0
     return difflib.SequenceMatcher(None, one, other).ratio()
@@ -181,7 +183,7 @@ def _asked(names: list[str]) -> str:
 
 
 def _compiled(expression: str | None) -> CodeType | None:
-    # The code of the cotangent, compiled before anything runs. Raises BadOption.
+    # Compile the expression of the cotangent, before anything runs. Raises BadOption.
     if expression is None:
         return None
     try:
@@ -196,7 +198,8 @@ def _compiled(expression: str | None) -> CodeType | None:
 
 
 def _give(receiver: str, recording: Recording, cell: Cell, before: Any) -> None:
-    # Assign the recording to its name, unless the cell has assigned that name out of sight. Raises BadOption.
+    # Assign the recording to its name. Raises BadOption if the cell has assigned this name in a hidden way, such as by
+    # exec.
     if cell.value(receiver, ABSENT) is not before:
         raise BadOption(
             f"the cell has assigned {receiver!r} itself",
@@ -209,7 +212,7 @@ def _give(receiver: str, recording: Recording, cell: Cell, before: Any) -> None:
 
 
 def _show(recording: Recording) -> None:
-    # The table and the circuit, below the output of the cell; or why there is no circuit.
+    # Show the table and the circuit below the output of the cell, or the reason why there is no circuit.
     from IPython.display import display
 
     from backprobe.draw import draw
@@ -220,14 +223,14 @@ def _show(recording: Recording) -> None:
     for one in [recording.of(key) for key in several] or [recording]:
         try:
             drawing: Any = draw(one)
-        except BackprobeError as error:  # too large to draw; the cell has run and is recorded
+        except BackprobeError as error:  # the circuit is too large to draw, but the cell has run and is recorded
             display({"text/plain": str(error)}, raw=True)  # type: ignore[no-untyped-call]  # IPython has no types
         else:
             display(drawing)  # type: ignore[no-untyped-call]  # IPython has no types
 
 
 def _is_silenced(cell: Cell) -> bool:
-    # Does the last line end in a semicolon, so that IPython shows no value?
+    # Does the last line end in a semicolon, so that IPython does not show its value?
     from IPython.core.displayhook import DisplayHook
 
     ends_in_semicolon: Callable[[str], bool] = DisplayHook.semicolon_at_end_of_expression
@@ -235,9 +238,8 @@ def _is_silenced(cell: Cell) -> bool:
 
 
 def _shorten(error: BaseException, file: str) -> None:
-    # Show an error as a cell without the magic would, from the cell's own line on; our own errors by their message.
-    #
-    # IPython asks an exception for ``_render_traceback_`` before it formats one.
+    # Shorten the traceback to that of a cell without the magic, and show errors of backprobe as their message alone.
+    # IPython calls ``_render_traceback_`` of an exception, if it exists, before formatting it.
     in_cell = _from(error, lambda raising: raising == file)
     if in_cell is not None:
         error.__traceback__ = in_cell

@@ -1,4 +1,4 @@
-"""The verb ``attribute``: how much of the difference between two runs goes through each value, by one backward pass."""
+"""The verb ``attribute``: attribute the difference between two runs to single values, with one backward pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backprobe.probe.request import spelled_as
 __all__ = ["Attribution", "attribute"]
 
 CALLED, PROBED = r"^bp\.probe\(([\w<>]+)\)\(", r"^bp\.probe\(([\w<>]+), "
-"""How messages spell a call of the program, and the probe of some names."""
+"""Patterns for error messages: they find calls of ``probe``, which are shown as the user's own call instead."""
 
 
 def attribute(
@@ -46,45 +46,49 @@ def attribute(
     >>> result.edges["u", "v"], result.edges["u", "return"]
     (9.0, 15.0)
 
-    The attribution of a value is (clean - corrupt) · gradient, summed over its elements: its value in the clean run
-    less its value in the corrupt run, and the gradient of the corrupt run. It is what the output would change by if the
-    clean value took its place there, as far as the output is linear in it. That of an edge is the part of it that
-    flows along this edge. This is known as attribution patching, and of edges as edge attribution patching (EAP).
+    The attribution of a value is (clean - corrupt) · gradient, summed over its elements: the difference between its
+    values in the two runs, times its gradient in the corrupt run. This estimates how much the output of the corrupt run
+    would change if the value were replaced by its clean value. The estimate is exact if the output is linear in the
+    value. The attribution of an edge is the part of its source's attribution that flows along that edge. The method is
+    known as attribution patching, and for edges as edge attribution patching (EAP).
 
     - ``target`` is the function or model.
-    - ``clean`` and ``corrupt`` are the arguments of both runs: a tuple of them, a dict by name, or one argument alone.
-    - ``select`` is a pattern, or a list of them, of the values: modules, inner values, arguments, by the names that
-      ``probe`` gives them.
-    - ``of`` is the output, as in ``probe``: a path into the return value, a function of it, or any value by name. It is
-      one number, such as a difference of two logits.
-    - ``steps`` takes the mean gradient at so many points on the way from the corrupt run to the clean one: integrated
-      gradients, and of edges EAP-IG. There is a run for each point.
-    - ``along`` are the values that move on this way. By default these are the first of the selected values, those that
-      no other of them flows into.
-    - ``axis`` also keeps the attribution of each index along an axis of the values, or several: ``result.parts``.
-    - ``edges=False`` leaves out the edges between the values, and the short backward pass of each value for them.
-    - ``chunk`` is how many values are held at once. Each chunk has runs of its own; by default all are held at once.
-    - ``executor`` makes the runs backward in other processes, one for each chunk at each of the ``steps``, as in
-      ``sweep``. Results are those of one process, bit by bit.
-    - ``backend`` is needed only where the arguments do not show which it is.
+    - ``clean`` and ``corrupt`` are the arguments of the two runs: a tuple, a dict by name, or a single argument.
+    - ``select`` is a pattern or a list of patterns for the values: modules, inner values and arguments, by the names
+      that ``probe`` gives them.
+    - ``of`` is the output, as in ``probe``: a path into the return value, a function of the return value, or any value
+      by name. The output must be a single number, such as a difference of two logits.
+    - ``steps`` is a number of points between the corrupt run and the clean run. The gradient is averaged over these
+      points, with one run for each point. This is known as integrated gradients, and for edges as EAP-IG.
+    - ``along`` are the values that are interpolated between the two runs at these points. By default these are the
+      selected values that depend on no other selected value.
+    - ``axis`` is an axis of the values, or several axes. ``result.parts`` then has an attribution for each index along
+      them.
+    - ``edges=False`` leaves out the edges between the values. This saves a short backward pass for each value.
+    - ``chunk`` is how many values are kept in memory at the same time. Each chunk has its own runs. By default there is
+      a single chunk of all values.
+    - ``executor`` does the backward runs in other processes, as in ``sweep``: one task for each chunk at each of the
+      ``steps``. The results are bitwise the same as those of one process.
+    - ``backend`` is the name of the framework. It is needed only if the arguments do not show which framework they
+      belong to.
 
     >>> round(bp.attribute(f, clean, corrupt, ["x"], steps=10).sum, 3)
     45.0
 
     All runs draw the same random numbers and begin with the same buffers and parameters. Afterwards the program's state
-    is as it was, as after each verb that runs a program again (docs/replay.md).
+    is restored, as after each verb that runs a program again (docs/replay.md).
 
-    Raises BadOption where a value has another shape in the other run, or is in one of them alone; NoGradient for a
-    name that has no gradient; NothingMatched for a pattern that matches nothing, BadOutput for an output that is not
-    one number, and what ``probe`` raises.
+    Raises BadOption if a value has different shapes in the two runs or exists in only one of them, NoGradient for a
+    name that has no gradient, NothingMatched for a pattern that matches nothing, BadOutput for an output that is not a
+    single number, and all errors of ``probe``.
     """
     return _Waiting(target, backend, select, of, clean, corrupt, steps, along, axis, edges, chunk, executor)()
 
 
 class _Waiting(AskedAttribution):
-    # The target and both runs, ready to be called.
+    # The target and the arguments of both runs. Calling this object runs the attribution.
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attribution:
-        from backprobe.attribute.runs import AttributionRuns  # which imports NumPy
+        from backprobe.attribute.runs import AttributionRuns  # imported late, because it imports NumPy
 
         with spelled_as(CALLED, r"\1("), spelled_as(PROBED, r"bp.attribute(\1, clean, corrupt, "):
             return AttributionRuns(self, self._backend_of()).run()

@@ -1,4 +1,4 @@
-"""The arguments of ``attribute``, and their checks."""
+"""The arguments of ``attribute``, and checks of their values."""
 
 from __future__ import annotations
 
@@ -56,13 +56,15 @@ class AskedAttribution(OfNamedValues[[], Attribution]):
     one_output = "bp.attribute(f, ..., of='ce'), once for each"
 
     def __post_init__(self) -> None:
-        """Raises BadOption."""
-        with spelled_as(r"\(x\), with f", ", with f"):  # messages spell bp.attribute(f, ...), not bp.probe(f)(x)
+        """Check all arguments. Raises BadOption."""
+        # error messages then show bp.attribute(f, ...) instead of bp.probe(f)(x)
+        with spelled_as(r"\(x\), with f", ", with f"):
             super().__post_init__()
         for which in ("clean", "corrupt"):
             self._check_arguments(which)
         if self.along is not None:
-            probe(self.target, self.along, of=self.of, backend=self.backend)  # raises an error if it is not a pattern
+            # raises an error if ``along`` is not a valid pattern
+            probe(self.target, self.along, of=self.of, backend=self.backend)
         if self.along is not None and self.steps is None:
             raise BadOption(
                 "along= says what moves from the corrupt run to the clean one, in steps",
@@ -104,7 +106,7 @@ class AskedAttribution(OfNamedValues[[], Attribution]):
 
     @cached_property
     def exact_names(self) -> frozenset[str]:
-        """The patterns that are plain names of a single value."""
+        """The selected patterns that are plain names, without wildcards."""
         texts = [] if isinstance(self.select, str) and not self.select else texts_of(self.select)
         return frozenset(one for one in texts if "*" not in one and not one.startswith(("re:", "!")))
 
@@ -115,7 +117,7 @@ class AskedAttribution(OfNamedValues[[], Attribution]):
 
     @property
     def call(self) -> str:
-        """The text of the call for messages."""
+        """The call of ``attribute`` as text, for error messages."""
         return f"bp.attribute({name_of(self.target)}, clean, corrupt, {written(self.select)})"
 
 

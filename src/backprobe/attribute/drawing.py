@@ -1,4 +1,4 @@
-"""The largest edges of an attribution as ``draw`` shows them: their values, and on each edge its attribution."""
+"""The circuit of an attribution's largest edges, drawn by ``draw``: values as nodes, attributions on the edges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEGEND = ("fill and line width: powers of 10 of the attribution, the largest str
 
 
 def drawable(result: Any, edges: Mapping[tuple[str, str], float]) -> Drawable:
-    """What is drawn of these edges. Raises BadOption where there are none."""
+    """The drawing of these edges. Raises BadOption if there are none."""
     if not edges:
         raise BadOption(
             "there are no edges to draw",
@@ -51,7 +51,7 @@ def drawable(result: Any, edges: Mapping[tuple[str, str], float]) -> Drawable:
 
 
 def _of_edges(record: Record, edges: Mapping[tuple[str, str], float]) -> Record:
-    # The values that these edges join, and no others.
+    # Keep only the values at the ends of these edges.
     ends = {name for way in edges for name in way}
     old = [at for at, entry in enumerate(record.entries) if entry.name in ends]
     new = {at: position for position, at in enumerate(old)}

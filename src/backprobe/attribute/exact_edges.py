@@ -1,4 +1,4 @@
-"""Edges patched exactly: what the output really changes by where one value moves along one way alone."""
+"""Exact effects of edges: the change of the output if one value is patched along a single edge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backprobe.sweep.result import Replaced, Sweep
 
 
 class _Always:
-    # What takes the place of a value, whatever that is.
+    # A replacement function that ignores the computed value and always returns the same given value.
     def __init__(self, value: Any) -> None:
         self.value = value
 
@@ -20,10 +20,11 @@ class _Always:
 
 
 def exact_edges(runs: Any, of: str, output: float, edges: Mapping[tuple[str, str], float]) -> Sweep:
-    """The effect of each edge: two runs for each, one for those that lead straight to the output.
+    """Run the program to find the exact effect of each edge: two runs for an edge, or one if it leads to the output.
 
-    In the first the source has its value of the clean run, and all other selected values that of the corrupt run: what
-    the target becomes is by this edge alone. In the second that takes the target's place, and nothing else is replaced.
+    In the first run, the source has its value of the clean run, and all other selected values except the target have
+    theirs of the corrupt run. The target therefore changes through this edge alone. The second run replaces only the
+    target, by its value from the first run.
     """
     asked, keys = runs.asked, runs.keys
     clean, corrupt = (runs.recorded(given, [*keys.values()]) for given in (asked.clean_args, asked.corrupt_args))

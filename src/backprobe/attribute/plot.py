@@ -1,4 +1,4 @@
-"""An attribution as a figure: bars of the largest values and edges, or heat maps of the indices of each value."""
+"""An attribution as a figure: bars for the largest values and edges, or heat maps over the indices of each value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from backprobe.attribute.text import heading
 from backprobe.charts.plots import label, matplotlib
 from backprobe.sweep.plot import maps
 
-WIDTH, ROW, AROUND, TALLEST = 7.0, 0.24, 1.6, 12.0  # inches of a picture, of a row, of what is around, of many rows
+# inches: width of the figure, height of a row, of a panel's margins, and of the tallest figure
+WIDTH, ROW, AROUND, TALLEST = 7.0, 0.24, 1.6, 12.0
 
 
 def picture(result: Any, names: Mapping[str, float], edges: Mapping[tuple[str, str], float]) -> Any:
@@ -39,7 +40,7 @@ def picture(result: Any, names: Mapping[str, float], edges: Mapping[tuple[str, s
 
 
 def _grid(parts: Mapping[str, Any], names: Mapping[str, float]) -> Any:
-    # A row for each value; NaN stands where one has fewer indices than another.
+    # The array has a row for each value. A value with fewer indices than another is padded with NaN.
     own = [parts[name] for name in names]
     grid = numpy.full((len(own), *(max(sizes) for sizes in zip(*(one.shape for one in own), strict=True))), numpy.nan)
     for row, one in zip(grid, own, strict=True):

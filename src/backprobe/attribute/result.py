@@ -1,4 +1,4 @@
-"""The result of an attribution: a number for each value and each edge, and what they are compared with."""
+"""The result of an attribution: a number for each value and each edge, and the outputs of both runs."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from backprobe.show.number_table import columns, html_table, text_table
 from backprobe.sweep import Sweep, sweep
 from backprobe.view.shown import Shown
 
-FEW, DRAWN = 10, 20  # values and edges that are printed, and edges that are drawn
+FEW, DRAWN = 10, 20  # how many values and edges are printed, and how many edges are drawn
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Attribution(Printed):
     """How much of the difference between two runs is attributed to each value, and to each edge between two.
 
-    ``result[name]`` is the number of one value, ``numbers`` are those of all, in the order in which the program
-    computes them, and ``edges`` those of edges by pairs of names. ``clean`` and ``corrupt`` are the outputs of both
-    runs. With ``axis=``, ``parts`` has an array for each value, of its indices along these axes. It prints as a table.
+    ``result[name]`` is the attribution of one value. ``numbers`` maps each name to its attribution, in the order in
+    which the program computes the values. ``edges`` maps pairs of names to the attributions of edges. ``clean`` and
+    ``corrupt`` are the outputs of the two runs. With ``axis=``, ``parts`` maps each name to an array of attributions,
+    one for each index along these axes. Printing the result shows a table.
 
     >>> import torch, backprobe as bp
     >>> def f(x, y):
@@ -70,13 +71,19 @@ class Attribution(Printed):
     runs: Any = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is copied or pickled: the numbers, and not the program that would run again."""
+        """Return the state to copy or pickle.
+
+        It has the numbers, but not the program, which cannot be run again from a copy.
+        """
         return {**vars(self), "runs": None}
 
-    # by name
+    # look-up by name
 
     def __getitem__(self, name: str) -> float:
-        """The attribution of one value. Raises UnknownName, AmbiguousName, and NoGradient for one that has none."""
+        """The attribution of one value.
+
+        Raises UnknownName, AmbiguousName, and NoGradient for a value without a gradient.
+        """
         with spelled_as(r"print\(rec\)", "print(result)"), spelled_as(r"bp\.probe\(\.\.\.", "bp.attribute(..."):
             entry = entry_of(Recording(self.record), name, "result[{}]")
         if entry.name not in self.numbers:
@@ -99,40 +106,40 @@ class Attribution(Printed):
         return name in self.numbers
 
     def top(self, k: int = FEW) -> dict[str, float]:
-        """The values with the ``k`` largest attributions of either sign, the largest first. Raises BadOption."""
+        """The values with the ``k`` largest absolute attributions, the largest first. Raises BadOption."""
         return _largest(self.numbers, k)
 
     def top_edges(self, k: int = FEW) -> dict[tuple[str, str], float]:
-        """The edges with the ``k`` largest attributions of either sign, the largest first. Raises BadOption."""
+        """The edges with the ``k`` largest absolute attributions, the largest first. Raises BadOption."""
         return _largest(self.edges, k)
 
-    # compared with the real change
+    # comparison with the real change of the output
 
     @property
     def change(self) -> float:
-        """What the output changes by from the corrupt run to the clean one."""
+        """The output of the clean run minus the output of the corrupt run."""
         return self.clean - self.corrupt
 
     @property
     def sum(self) -> float:
-        """The sum over ``first``: the selected values that no other of them flows into.
+        """The sum of attributions over ``first``: the selected values that depend on no other selected value.
 
-        If the whole difference between the runs comes in through these, it is what the gradients predict of ``change``;
-        with more and more ``steps`` it comes as near to that as rounding lets it.
+        If the runs differ only through these values, the sum is the change that the gradients predict, to be compared
+        with ``change``. With more ``steps`` it converges to ``change``, up to rounding.
         """
         return math.fsum(self.numbers[name] for name in self.first)
 
     @property
     def error(self) -> float:
-        """The difference between ``sum`` and ``change``, as a part of ``change``; NaN where that is 0."""
+        """The difference between ``sum`` and ``change``, relative to ``change``; NaN if ``change`` is 0."""
         return (self.sum - self.change) / self.change if self.change else math.nan
 
     def exact(self, k: int = FEW) -> Sweep:
-        """What replacing each of the ``k`` largest values alone really changes of the output: one run for each.
+        """Measure how much the output changes if each of the ``k`` largest values is replaced alone: one run for each.
 
-        Each value takes its place from the clean run, in the corrupt run, as in ``bp.sweep(model, names,
-        replace=clean)(*corrupt)``. The ``approximations`` of the sweep are the attributions, and its ``agreement`` is
-        the correlation of both.
+        In the corrupt run, one value at a time is replaced by its value from the clean run, as in ``bp.sweep(model,
+        names, replace=clean)(*corrupt)``. The ``approximations`` of the sweep are the attributions, and its
+        ``agreement`` is their correlation with the measured changes.
 
         >>> import torch, backprobe as bp
         >>> def f(x):
@@ -145,7 +152,7 @@ class Attribution(Printed):
         x         16      12                  8
         u         16      12                  8
 
-        Raises BadOption, and NotSaved for what was copied or loaded.
+        Raises BadOption, and NotSaved for a result that was copied or loaded.
         """
         largest = self.top(k)
         self._refuse_copied(f"exact({k})")
@@ -158,12 +165,12 @@ class Attribution(Printed):
         return replace(swept, runs=runs, is_approximate=True)
 
     def exact_edges(self, k: int = FEW) -> Sweep:
-        """What the output really changes by along each of the ``k`` largest edges alone: two runs for each.
+        """Measure the change of the output along each of the ``k`` largest edges alone: two runs for each edge.
 
-        The source of an edge takes its value from the clean run, while all other selected values stay as they are in
-        the corrupt run; what its target becomes by that takes the target's place in another run. This is known as path
-        patching. The ``approximations`` of the sweep are the attributions, and its ``agreement`` is the correlation of
-        both.
+        In the first run, the source of an edge has its value from the clean run, and the other selected values keep
+        their values of the corrupt run. The second run replaces only the target of the edge, by its value from the
+        first run. This is known as path patching. The ``approximations`` of the sweep are the attributions, and its
+        ``agreement`` is their correlation with the measured changes.
 
         >>> import torch, backprobe as bp
         >>> def f(x):
@@ -174,14 +181,14 @@ class Attribution(Printed):
         >>> result.exact_edges(2).effects, result.top_edges(2)
         ({'u → return': 9.0, 'x → u': 21.0}, {('u', 'return'): 9.0, ('x', 'u'): 8.0})
 
-        Raises BadOption, and NotSaved for what was copied or loaded.
+        Raises BadOption, and NotSaved for a result that was copied or loaded.
         """
         largest = self.top_edges(k)
         self._refuse_copied(f"exact_edges({k})")
         return exact_edges(self.runs, self.of, self.corrupt, largest)
 
     def _refuse_copied(self, asked: str) -> None:
-        # Raise NotSaved where the program is not there.
+        # Raise NotSaved if the result has no program to run again, because it was copied or loaded.
         if self.runs is None:
             raise NotSaved(
                 "this attribution was copied without its program",
@@ -191,10 +198,10 @@ class Attribution(Printed):
                 next=f"bp.attribute(...).{asked} where the model is, or bp.sweep(model, names, replace=clean)",
             )
 
-    # as data, a circuit, a picture and text
+    # conversions to plain data, a circuit, a picture and text
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers as plain data for ``json.dumps``; one that is not finite is a text, such as ``"NaN"``."""
+        """The numbers as plain data for ``json.dumps``; NaN and Inf become strings, such as ``"NaN"``."""
         edges = [
             {"source": source, "target": target, "attribution": text.plain(number)}
             for (source, target), number in self.edges.items()
@@ -212,9 +219,9 @@ class Attribution(Printed):
         }
 
     def to_dataframe(self, *, edges: bool = False) -> Any:
-        """A data frame of pandas, or of Polars where only that is installed: a row for each value, or for each edge.
+        """A pandas data frame with a row for each value, or for each edge; of Polars if only Polars is installed.
 
-        Its columns are name and attribution, of edges source, target and attribution. Raises NotInstalled.
+        The columns are name and attribution, or for edges source, target and attribution. Raises NotInstalled.
         """
         from backprobe.show.frames import frame
 
@@ -226,26 +233,26 @@ class Attribution(Printed):
 
     @property
     def drawable(self) -> Drawable:
-        """What ``bp.draw(result)`` shows."""
+        """The data that ``bp.draw(result)`` draws."""
         return drawable(self, self.top_edges(DRAWN))
 
     def draw(self, path: Any = None, *, k: int = DRAWN, **options: Any) -> Drawing:
-        """The circuit of the ``k`` largest edges, as ``bp.draw`` draws it, which takes the other options.
+        """Draw the circuit of the ``k`` largest edges; other options are those of ``bp.draw``.
 
-        Raises BadOption where there are no edges.
+        Raises BadOption if there are no edges.
         """
         return draw(_Top(drawable(self, self.top_edges(k))), path, **options)
 
     def _viewed(self) -> Shown:
-        # What bp.view shows. Raises BadOption where there are no edges.
+        # The content that bp.view shows. Raises BadOption if there are no edges.
         return self.draw()._viewed()
 
     def plot(self, k: int = DRAWN) -> Any:
         """The ``k`` largest values and edges as a ``matplotlib`` figure of bars; with ``axis=`` a heat map of values.
 
-        ``result.plot().savefig("attribution.png")`` writes it. Raises NotInstalled and BadOption.
+        ``result.plot().savefig("attribution.png")`` saves it. Raises NotInstalled and BadOption.
         """
-        from backprobe.attribute.plot import picture  # which imports NumPy
+        from backprobe.attribute.plot import picture  # imported late, because it imports NumPy
 
         return picture(self, self.top(k), self.top_edges(k))
 
@@ -266,7 +273,7 @@ class Attribution(Printed):
 
 @dataclass(frozen=True)
 class _Top:
-    # What is drawn of an attribution.
+    # A wrapper that lets ``bp.draw`` draw a chosen number of edges.
     drawable: Drawable
 
 

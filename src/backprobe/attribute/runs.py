@@ -1,4 +1,4 @@
-"""The runs of an attribution: the clean one and the corrupt one forward, and the corrupt one backward."""
+"""The runs of an attribution: the clean and the corrupt run forward, then backward runs from the corrupt side."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from backprobe.show.progress import progress
 
 @dataclass(frozen=True)
 class RunSide:
-    """One run forward: its values and their numbers, and its output, without the graph behind them."""
+    """One forward run: its values without their tensors, their numbers as arrays, and its output."""
 
     values: Sequence[AttributedValue]
     numbers: Mapping[str, Any]
@@ -41,13 +41,13 @@ class RunSide:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the runs forward have shown, and the runs backward to be made: for which values, at which point."""
+    """The results of both forward runs, and the backward runs to do: for which values, at which point."""
 
     record: Record
     outputs: tuple[float, float]
     first: Sequence[AttributedValue]
     whole: Mapping[str, Any] | None
-    """The changes of all values, where they are held at once."""
+    """For each name, the clean value minus the corrupt value; None if the values are processed in chunks."""
 
     moved: Mapping[str, Any]
     tasks: Sequence[tuple[Sequence[AttributedValue], float]]
@@ -55,7 +55,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Found:
-    """What one run backward has brought: to values, to edges, and the reasons why some have no gradient."""
+    """The result of one backward run: attributions of values and of edges, and why some values have no gradient."""
 
     nodes: Mapping[str, Any]
     edges: Mapping[tuple[str, str], float]
@@ -64,13 +64,13 @@ class Found:
 
 @dataclass(frozen=True)
 class AttributionWork:
-    """An attribution as it travels to a worker."""
+    """The data of an attribution that is sent to a worker process."""
 
     asked: AskedAttribution
     state: GlobalState
 
     def begin(self) -> Callable[[int], Found]:
-        """Make what does the run backward of a number."""
+        """Prepare the runs, and return a function that does the backward run with a given number."""
         backend = self.asked._backend_of()
         self.state.restore(backend)
         runs = AttributionRuns(self.asked, backend)
@@ -79,7 +79,7 @@ class AttributionWork:
 
 
 class AttributionRuns:
-    """The runs of one target with the arguments of both sides."""
+    """All runs of one target, with the clean and with the corrupt arguments."""
 
     def __init__(self, asked: AskedAttribution, backend: Backend) -> None:
         self.asked, self.backend, self.arrays, self.of = asked, backend, backend.arrays, asked.of
@@ -90,14 +90,14 @@ class AttributionRuns:
         self.sums = Sums(self.arrays, asked.axis, asked.axes)
         self.notes: list[str] = []
         self.keys: dict[str, str] = {}
-        """The names by which the values are replaced, by their printed names."""
+        """For the printed name of each value, the name by which it is replaced."""
 
     def prepared(self) -> Prepared:
-        """The runs forward. Raises BadOption, NothingMatched and BadOutput."""
+        """Do the forward runs. Raises BadOption, NothingMatched and BadOutput."""
         recording = self.recorded(self.asked.corrupt_args, self.asked.select)
         self.of = self._of(recording)
         corrupt, record = self._side(recording, self.asked.select), without_values(recording.record)
-        del recording  # with its graph, before the other run
+        del recording  # frees its graph before the clean run
         clean = self._side(self.recorded(self.asked.clean_args, self.asked.select), self.asked.select)
         self._note_nonfinite(clean.output, "clean")
         self._note_nonfinite(corrupt.output, "corrupt")
@@ -115,7 +115,7 @@ class AttributionRuns:
         )
 
     def run(self) -> Attribution:
-        """All of them. Raises BadOption, NothingMatched, NoGradient and BadOutput."""
+        """Do all runs, and return the result. Raises BadOption, NothingMatched, NoGradient and BadOutput."""
         prepared = self.prepared()
         record, first = prepared.record, prepared.first
         missing = self._differentiated(prepared)
@@ -138,11 +138,12 @@ class AttributionRuns:
         )
 
     def _of(self, first: Recording) -> Any:
-        # The output by its path, where it was the only one that depends on what is differentiated.
+        # Return the path of the output if the user named no output, and only this one depends on the differentiated
+        # values.
         path = first.outputs[0].name.partition("return.")[2]
         return path if self.asked.of is None and path else self.asked.of
 
-    # one run
+    # a single run
 
     def recorded(
         self,
@@ -153,7 +154,7 @@ class AttributionRuns:
         backward: bool = False,
         flow: Callable[[str, Any], Any] | None = None,
     ) -> Recording:
-        """One run of the program, which begins like each of them."""
+        """Run the program once, from the same initial state as every other run, and return its recording."""
         options = Options(backward=backward, partials=flow is not None, flow=flow)
         weigh = one_number(self.arrays, self.asked.of, "an attribution", "an attribution is a change of that number")
         with self.replay.run():
@@ -168,7 +169,7 @@ class AttributionRuns:
             )(*given[0], **given[1])
 
     def _side(self, recording: Recording, select: Any) -> RunSide:
-        # Raises NothingMatched.
+        # Select the values of one run, and read their numbers. Raises NothingMatched.
         values = selected(self.asked, self.in_function, recording, select)
         numbers = {value.full: self.sums.numbers(value.entry.value) for value in values}
         output = float(self.arrays.numbers(recording.outputs[0].value).item())
@@ -182,10 +183,10 @@ class AttributionRuns:
                 "that begins"
             )
 
-    # the way from the corrupt run to the clean one
+    # points between the corrupt run and the clean run
 
     def _moved(self, first: Sequence[AttributedValue], changes: Mapping[str, Any] | None) -> dict[str, Any]:
-        # The values that move, by the names that they are replaced by, as they are in the clean run.
+        # The clean values that are interpolated, by the names used to replace them.
         select = self.asked.along
         if select is None:
             moving = [value for value in first if changes is None or changes[value.name].any()]
@@ -197,12 +198,12 @@ class AttributionRuns:
         return {value.key: value.entry.value for value in values}
 
     def _points(self) -> list[float]:
-        # The middles of equal parts of the path; without parts, the corrupt run itself.
+        # The midpoints of ``steps`` equal parts between the runs; without ``steps``, only the corrupt run itself.
         steps = self.asked.steps
         return [0.0] if steps is None else [(step + 0.5) / steps for step in range(steps)]
 
     def _differentiated(self, prepared: Prepared) -> dict[str, str]:
-        # Run backward at each point of the way, for each chunk of the values; the reasons why some have no gradient.
+        # Do a backward run for each chunk of values at each point. Returns why some values have no gradient.
         missing: dict[str, str] = {}
         tasks = prepared.tasks
         with progress(f"attributing {name_of(self.asked.target)}", len(tasks)) as advance:
@@ -221,7 +222,7 @@ class AttributionRuns:
     def _elsewhere(
         self, tasks: Sequence[tuple[Sequence[AttributedValue], float]], advance: Callable[[str], None]
     ) -> Sequence[Found]:
-        # On the executor: each worker makes the runs forward too, and knows the tasks by them.
+        # Do the backward runs on the executor. Each worker also does the forward runs, so that a task is just a number.
         asked = replace(self.asked, executor=None)
         work = AttributionWork(asked, GlobalState.of(self.backend))
         parts = {name_of(asked.target): asked.target, "clean": asked.clean, "corrupt": asked.corrupt, "of": asked.of}
@@ -229,7 +230,7 @@ class AttributionRuns:
         return Tasks(self.asked.executor, work, names, asked.call, parts).run(advance)
 
     def _changes_of(self, chunk: Sequence[AttributedValue]) -> Mapping[str, Any]:
-        # Of the last chunk they are kept, for its other points.
+        # The differences of the values in a chunk. The last chunk is cached, because each point uses it again.
         keys = tuple(value.key for value in chunk)
         if self.last is None or self.last[0] != keys:
             corrupt = self._side(self.recorded(self.asked.corrupt_args, keys), keys)
@@ -238,8 +239,9 @@ class AttributionRuns:
         return self.last[1]
 
     def found(self, prepared: Prepared, number: int) -> Found:
-        """What one run backward brings to some values, and to the edges from them; all values are recorded where edges
-        are asked for, since the direct way from one to another leads through no third.
+        """Do one backward run, and return attributions for a chunk of values and for their outgoing edges.
+
+        With edges, the run records all selected values, because an edge joins two values only if no third lies between.
         """
         chunk, point = prepared.tasks[number]
         changes = self._changes_of(chunk) if prepared.whole is None else prepared.whole
@@ -277,7 +279,7 @@ class AttributionRuns:
 
 
 class _Towards:
-    # What takes the place of a value at a point of its way to that of the clean run.
+    # A replacement function that moves a value a given fraction of the way to its value of the clean run.
     def __init__(self, clean: Any, point: float) -> None:
         self.clean, self.point = clean, point
 
@@ -287,5 +289,5 @@ class _Towards:
 
 def _changes(clean: RunSide, corrupt: RunSide) -> dict[str, Any]:
     # For each name, the value in the clean run minus the value in the corrupt run.
-    with numpy.errstate(all="ignore"):  # NaN and Inf are shown, not warned of
+    with numpy.errstate(all="ignore"):  # NaN and Inf are part of the result, so NumPy must not warn
         return {one.name: clean.numbers[one.full] - corrupt.numbers[one.full] for one in corrupt.values}

@@ -1,4 +1,4 @@
-"""Change × gradient, summed for each value, for indices along some of its axes, and for each edge that leaves it."""
+"""Sums of change × gradient: for each value, for indices along chosen axes, and for each outgoing edge."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from backprobe.backends.tensors import Arrays
 from backprobe.probe.axes import from_the_first
 from backprobe.record.entries import Record
 
-SINGLE = 4  # bytes of a number: of fewer, differences would be rounded
+SINGLE = 4  # bytes of single precision: narrower numbers are widened, otherwise their differences would be rounded
 
 
 class Sums:
-    """The sums of several runs; ``axes`` are those whose indices are kept apart, as they were ``asked`` for."""
+    """Sums over several runs. Indices along ``axes`` are kept apart; ``asked`` is that option as the user wrote it."""
 
     def __init__(self, arrays: Arrays, asked: Any, axes: Sequence[int]) -> None:
         self.arrays, self.asked, self.axes = arrays, asked, axes
         self.nodes: dict[str, Any] = {}
-        """Of each value one number, or an array of the axes that are kept apart."""
+        """For each value one number, or an array over the axes that are kept apart."""
 
         self.edges: dict[tuple[str, str], float] = {}
 
     def numbers(self, tensor: Any) -> Any:
-        """The numbers of a tensor as an array, at least in single precision."""
+        """Return a tensor as an array of at least single precision."""
         found = self.arrays.array(tensor)
         return found if found.dtype.itemsize >= SINGLE else found.astype(numpy.float32)
 
     def add(self, name: str, change: Any, gradient: Any, weight: float) -> None:
-        """Add what one run says of a value."""
+        """Add the contribution of one run to a value's sum."""
         part = self._product(change, gradient, self._kept(name, change.shape))
         self.nodes[name] = self.nodes.get(name, 0.0) + weight * part
 
     def add_sums(self, nodes: Mapping[str, Any], edges: Mapping[tuple[str, str], float]) -> None:
-        """Add the sums of another run."""
+        """Add the sums of another ``Sums``."""
         for name, part in nodes.items():
             self.nodes[name] = self.nodes.get(name, 0.0) + part
         for way, number in edges.items():
             self.edges[way] = self.edges.get(way, 0.0) + number
 
     def flow(self, changes: Mapping[str, Any]) -> Callable[[str, Any], float | None]:
-        """A function that turns the gradient along an edge into its value's attribution; None for other values."""
+        """Return a function that turns a gradient along an edge into an attribution, or None for other values."""
 
         def flow(name: str, flowed: Any) -> float | None:
             return float(self._product(changes[name], flowed)) if name in changes else None
@@ -50,7 +50,7 @@ class Sums:
         return flow
 
     def add_edges(self, record: Record, weight: float) -> None:
-        """Add what ``flow`` has made of the edges of one run."""
+        """Add the edges of one run, whose contributions the function from ``flow`` has computed."""
         for entry in record.entries:
             for edge in entry.inputs:
                 if edge.contribution is not None:
@@ -58,11 +58,11 @@ class Sums:
                     self.edges[way] = self.edges.get(way, 0.0) + weight * edge.contribution
 
     def _product(self, change: Any, gradient: Any, kept: Sequence[int] = ()) -> Any:
-        # Summed in double precision over all axes but these, and 0 where nothing changes: there, Inf or NaN in the
-        # gradient would give NaN.
+        # Sum change × gradient in double precision over all axes except ``kept``. An element that does not change
+        # contributes 0, even if its gradient is Inf or NaN: the product would be NaN.
         gradient, axes = numpy.conj(self.numbers(gradient)), range(change.ndim)
         kind = numpy.complex128 if numpy.iscomplexobj(change) else numpy.float64
-        with numpy.errstate(all="ignore"):  # NaN and Inf are shown, not warned of
+        with numpy.errstate(all="ignore"):  # NaN and Inf are part of the result, so NumPy must not warn
             found = numpy.einsum(change, [*axes], gradient, [*axes], [*kept], dtype=kind, casting="same_kind").real
             if not numpy.isfinite(found).all():
                 gradient = numpy.where(change == 0, 0, gradient)
@@ -70,7 +70,7 @@ class Sums:
         return found
 
     def _kept(self, name: str, shape: tuple[int, ...]) -> list[int]:
-        # The axes of a value whose indices are kept apart, counted from the first. Raises BadOption.
+        # The axes of one value that are kept apart, as non-negative numbers. Raises BadOption.
         return from_the_first(
             self.axes, shape, name, self.asked, "each index along an axis has an attribution of its own"
         )

@@ -1,4 +1,4 @@
-"""The words of an attribution."""
+"""The text that an attribution prints."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from backprobe.findings.phrasing import listed
 from backprobe.show.text import printable
 
-OFF = 0.2  # of the change: from there on, gradients at more points are worth their runs
+OFF = 0.2  # relative error above which the text recommends gradients at more points
 
 
 def heading(result: Any) -> str:
-    """The outputs of both runs."""
+    """Return a line with the outputs of both runs."""
     return (
         f"{printable(result.of)} of {result.target}: {result.clean:.6g} in the clean run, {result.corrupt:.6g} in the "
         f"corrupt run, a change of {result.change:.6g}"
@@ -21,7 +21,7 @@ def heading(result: Any) -> str:
 
 
 def rows(result: Any, most: int) -> list[Sequence[str]]:
-    """The largest values, and below them the largest edges; the first row has the titles."""
+    """Return table rows: titles, the largest values, then the largest edges."""
     names = [(printable(name), *_cells(result, number)) for name, number in result.top(most).items()]
     edges = [
         (f"{printable(source)} → {printable(target)}", *_cells(result, number))
@@ -32,7 +32,7 @@ def rows(result: Any, most: int) -> list[Sequence[str]]:
 
 
 def footer(result: Any, most: int) -> list[str]:
-    """How many are not shown, and what the sum is compared with."""
+    """Return lines on how many values are not shown, and on how the sum compares with the change of the output."""
     left = [(len(result.numbers) - most, "result.numbers"), (len(result.edges) - most, "result.edges")]
     more = [f"{count:,} more in {where}" for count, where in left if count > 0]
     return [*([", ".join(more)] if more else []), *_sums(result), *(f"note: {note}" for note in result.notes)]
@@ -60,7 +60,7 @@ def _cells(result: Any, number: float) -> tuple[str, str]:
 
 
 def plain(number: float) -> float | str:
-    """A number as JSON has it."""
+    """Return a number that JSON can store; NaN and Inf become strings."""
     if math.isfinite(number):
         return number
     return "NaN" if math.isnan(number) else "infinite" if number > 0 else "-infinite"

@@ -1,4 +1,4 @@
-"""The values that are attributed: those of both runs, of the same shapes, that something can be said of."""
+"""The values to attribute: floating tensors that both runs have, with the same shape."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ NO_VALUE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT, GradStatus.NOT_EXECUTED
 
 @dataclass(frozen=True)
 class AttributedValue:
-    """A value: its printed name, the full one, the one that it is replaced by, its position, and its entry.
+    """A value with its printed name, its full name, the name used to replace it, its position and its entry.
 
-    ``is_named`` says that its name was given, and not a pattern that matches it.
+    ``is_named`` is True if the user gave the value's name, and False if a pattern matched the value.
     """
 
     name: str
@@ -36,7 +36,7 @@ class AttributedValue:
     is_named: bool
 
     def without_tensors(self) -> AttributedValue:
-        """The same, without its tensors."""
+        """A copy without tensors."""
         return replace(self, entry=without_tensors(self.entry))
 
 
@@ -66,7 +66,7 @@ def selected(asked: AskedAttribution, in_function: bool, recording: Recording, s
 
 
 def compared(asked: AskedAttribution, corrupt: Sequence[AttributedValue], clean: Sequence[AttributedValue]) -> None:
-    """Raise BadOption where a value is in one of the runs alone, or has another shape or dtype in the other."""
+    """Raise BadOption if a value exists in only one of the runs, or differs in shape or dtype."""
     sides = {"corrupt": {one.full: one for one in corrupt}, "clean": {one.full: one for one in clean}}
     for which, other in (("corrupt", "clean"), ("clean", "corrupt")):
         alone = [one.name for full, one in sides[which].items() if full not in sides[other]]
@@ -92,17 +92,17 @@ def compared(asked: AskedAttribution, corrupt: Sequence[AttributedValue], clean:
 
 
 def without_tensors(entry: Entry) -> Entry:
-    """An entry as it is described, without its value and gradient, and with edges that have no numbers."""
+    """A copy of an entry without value and gradient, and with edges that have no numbers."""
     inputs = tuple([Edge(edge.at, name=edge.name) for edge in entry.inputs])
     return replace(entry, held_value=None, held_grad=None, held_original=None, inputs=inputs)
 
 
 def without_values(record: Record) -> Record:
-    """The names, lines and edges of a record, without tensors."""
+    """A copy of a record without tensors: its names, lines and edges."""
     return replace(record, entries=tuple(map(without_tensors, record.entries)))
 
 
 def first_of(values: Sequence[AttributedValue], record: Record) -> list[AttributedValue]:
-    """The values into which no other of them flows."""
+    """The values that depend on no other value of the list."""
     own = {value.at for value in values}
     return [value for value in values if not any(edge.at in own for edge in record.entries[value.at].inputs)]

@@ -1,4 +1,4 @@
-"""A run as plain data, for JSON: numbers that are not finite are None."""
+"""A run as plain data for JSON, with None for NaN and Inf."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from backprobe.storage.runs.merged import LOGGED, RunReader
 
 
 def of_report(report: Report) -> dict[str, Any]:
-    """The alerts."""
+    """The alerts of a report as plain data."""
     return {"alerts": [{**one.to_dict(), "number": plain(one.number)} for one in report if isinstance(one, Alert)]}
 
 
 def of_run(reader: RunReader) -> dict[str, Any]:
-    """The steps, and of each name the ends and extremes of its rms."""
+    """The steps of a run, and for each name the first, last, smallest and largest rms."""
     info, rows = reader.info(), reader.rows()
     names: dict[str, dict[str, Any]] = {name: {} for name, _ in rows}
     for kind in dict.fromkeys(kind for _, kind in rows):
@@ -40,7 +40,7 @@ def of_run(reader: RunReader) -> dict[str, Any]:
 
 
 def of_name(reader: RunReader, name: str) -> dict[str, Any]:
-    """Every field of a name at every step that has it."""
+    """Return all fields of a name, at each step that has them."""
     read = {field: reader.field([name], field) for field in fields_of(reader, name, ("count", *FIELDS))}
     return {
         "name": name,
@@ -50,13 +50,13 @@ def of_name(reader: RunReader, name: str) -> dict[str, Any]:
 
 
 def of_step(step: int, rows: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """Every field of every name at a step."""
+    """Return all fields of all names at one step."""
     found = {name: {field: plain(number) for field, number in own.items()} for name, own in rows.items()}
     return {"step": step, "names": found}
 
 
 def plain(number: Any) -> float | None:
-    """A number that JSON has.
+    """Return a number that JSON can store, or None for NaN and Inf.
 
     >>> plain(numpy.float64(1.5)), plain(math.nan)
     (1.5, None)

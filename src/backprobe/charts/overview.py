@@ -1,4 +1,4 @@
-"""A run as text: its alerts, the tree of its modules with their rms over the steps, and gradients across depth."""
+"""A run as text: its alerts, its module tree with the rms over the steps, and gradients across the layers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from backprobe.findings.report import Report
 from backprobe.storage.runs.merged import LOGGED, RunReader
 
 COLUMNS = 80
-MOST = 40  # lines of a tree
+MOST = 40  # the largest number of lines of a module tree
 MOST_GAPS = 6
 ILL = ("nan", "posinf", "neginf")
-SIDE = 9  # characters of the number on each side of a line of columns
-DEEP = 60  # columns across depth
+SIDE = 9  # width in characters of the numbers left and right of a row of columns
+DEEP = 60  # the largest number of columns in the chart across the layers
 MODULES = {"value": "value", "grad": "gradient"}
 OWN = {"param": "parameter", "grad": "gradient"}
 
 
 class Pictured:
-    """One kind of numbers of a run, as lines of columns by name."""
+    """One statistic of a run, drawn for each name as a row of small columns."""
 
     def __init__(self, reader: RunReader, kind: str, names: Sequence[str]) -> None:
         self.names = {name: at for at, name in enumerate(names)}
@@ -33,11 +33,11 @@ class Pictured:
         self.ill: Matrix = numpy.zeros_like(self.numbers)
         for field in ILL if kind != LOGGED else ():
             _, counts = reader.field(names, f"{kind}.{field}")
-            there = min(counts.shape[1], self.ill.shape[1])  # a step may have been written in between
+            there = min(counts.shape[1], self.ill.shape[1])  # the run may get another step between the two reads
             self.ill[:, :there] += numpy.nan_to_num(counts)[:, :there]
 
     def cell(self, name: str | None) -> str:
-        """The first number, the columns and the last number, as wide as a column of the table."""
+        """The table cell of a name: first number, row of columns, last number, padded to a fixed width."""
         if name not in self.names:
             return " " * (2 * SIDE + WIDTH)
         at = self.names[name]
@@ -48,7 +48,7 @@ class Pictured:
 
 
 def overview(reader: RunReader, heading: str, report: Report, gaps: Report) -> str:
-    """The whole run."""
+    """The overview of the whole run as text."""
     parts = [[heading], list(alerted(report))]
     if gaps.findings:
         kept = gaps.findings[:MOST_GAPS]
@@ -71,7 +71,7 @@ def overview(reader: RunReader, heading: str, report: Report, gaps: Report) -> s
 
 
 def alerted(report: Report) -> Iterator[str]:
-    """The alerts, in the width of a terminal."""
+    """Yield the lines of the alerts, wrapped at the width of a terminal."""
     words = str(report).split("\n")
     for line in words:
         indent = len(line) - len(line.lstrip())
@@ -83,7 +83,7 @@ def alerted(report: Report) -> Iterator[str]:
 
 
 def _table(reader: RunReader, names: Sequence[str], kinds: dict[str, str]) -> Iterator[str]:
-    # The tree of some names, with two kinds of numbers.
+    # Yield the lines of a tree of names, with up to two statistics for each.
     there = {kind for name, kind in reader.rows() if name in set(names)}
     shown = [kind for kind in kinds if kind in there]
     if not shown:
@@ -107,7 +107,7 @@ def _line(line: Line, pictured: Sequence[Pictured]) -> str:
 
 
 def _flow(reader: RunReader, names: Sequence[str]) -> Iterator[str]:
-    # The gradient's rms across depth, at the first, the middle and the last step, on one scale.
+    # Yield the rms of the gradients across the layers, at the first, middle and last step, with one common scale.
     names = [name for name in names if (name, "grad") in reader.rows()]
     names = [name for name in names if not any(other.startswith(f"{name}.") for other in names)] or names
     if len(names) < 3:
@@ -127,5 +127,5 @@ def _flow(reader: RunReader, names: Sequence[str]) -> Iterator[str]:
 
 
 def _thinned(numbers: Matrix) -> Matrix:
-    # Not more than fit beside each other.
+    # Pick evenly spaced numbers if there are more than fit into a line.
     return numbers if len(numbers) <= DEEP else numbers[numpy.linspace(0, len(numbers) - 1, DEEP).astype(int)]

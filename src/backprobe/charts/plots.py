@@ -1,4 +1,4 @@
-"""A run as pictures, by matplotlib: a field of all names over the steps, and gradients and values across depth."""
+"""Pictures of a run by matplotlib: a field of all names over the steps, and gradients and values across the layers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from backprobe.charts.spark import Matrix
 from backprobe.errors import installed
 from backprobe.storage.runs.merged import RunReader
 
-LEGIBLE = 60  # names that are written beside each other; of more, some
-LONGEST = 40  # characters
-ROW, SMALLEST, TALLEST = 0.18, 2.5, 14.0  # inches of a row, and of a picture
+LEGIBLE = 60  # names that fit along an axis; of more names, only some are labelled
+LONGEST = 40  # characters of a label
+ROW, SMALLEST, TALLEST = 0.18, 2.5, 14.0  # inches: height of a row, and the smallest and largest height of a figure
 COUNTED = ("count", "finite", "nan", "posinf", "neginf", "zeros")
 SIGNED = ("sum", "mean", "min", "max")
 
 
 def heat_map(reader: RunReader, names: Sequence[str], field: str) -> Any:
-    """A figure: names × steps, magnitudes on a logarithmic scale; what is not there is grey or white."""
+    """Return a heat map, names × steps, of a field's magnitudes on a logarithmic scale; gaps are grey or white."""
     figures, colors = matplotlib(f"run.plot({field!r})")
     steps, grid = reader.field(names, field)
     there = ~numpy.isnan(grid).all(axis=0)
@@ -28,7 +28,7 @@ def heat_map(reader: RunReader, names: Sequence[str], field: str) -> Any:
     figure = figures.Figure(figsize=(9, height), layout="constrained")
     axes = figure.add_subplot()
     is_signed = field.rpartition(".")[2] in SIGNED
-    axes.set_facecolor("white" if is_signed else "0.85")  # where nothing is there
+    axes.set_facecolor("white" if is_signed else "0.85")  # the colour of gaps
     edges = numpy.append(steps, steps[-1] + 1 if len(steps) else 1) - 0.5
     drawn = axes.pcolormesh(
         edges,
@@ -46,7 +46,7 @@ def heat_map(reader: RunReader, names: Sequence[str], field: str) -> Any:
 
 
 def _norm(colors: Any, grid: Matrix, field: str) -> Any:
-    # Counts and what has a sign on a scale of their own, all else by magnitude.
+    # The colour scale: symmetric logarithmic for signed numbers, linear for counts, logarithmic for the rest.
     known = grid[numpy.isfinite(grid)]
     statistic = field.rpartition(".")[2]
     if statistic in SIGNED:
@@ -60,7 +60,7 @@ def _norm(colors: Any, grid: Matrix, field: str) -> Any:
 
 
 def flow(names: Sequence[str], step: int, rows: Mapping[str, Mapping[str, float]]) -> Any:
-    """A figure: the rms of values and of gradients at a step, across depth."""
+    """Return a figure with the rms of values and of gradients across the layers, at one step."""
     figures, _ = matplotlib(f"run.plot_flow(step={step})")
     figure = figures.Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.add_subplot()
@@ -79,7 +79,7 @@ def flow(names: Sequence[str], step: int, rows: Mapping[str, Mapping[str, float]
 
 
 def label(axis: Any, names: Sequence[str]) -> None:
-    """Names on an axis: of very many some, which are far enough apart to be read."""
+    """Label an axis with names. If there are too many, label only some, far enough apart to be read."""
     every = -(-len(names) // LEGIBLE) or 1
     shown = range(0, len(names), every)
     axis.set_ticks(list(shown), [_short(names[at]) for at in shown], fontsize=7)
@@ -90,7 +90,7 @@ def _short(name: str) -> str:
 
 
 def matplotlib(asked: str) -> tuple[Any, Any]:
-    """Its figures, which need no window, and its colours. Raises NotInstalled."""
+    """Return matplotlib's modules for figures (without windows) and colours. Raises NotInstalled."""
     installed("matplotlib", asked=asked)
     figures, colors = (installed(f"matplotlib.{part}", asked=asked) for part in ("figure", "colors"))
     return figures, colors

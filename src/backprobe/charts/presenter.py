@@ -1,4 +1,4 @@
-"""Entries in words and pictures, by the framework that their tensors belong to."""
+"""Descriptions and pictures of tensors, with the help of the framework that they belong to."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from backprobe.show import text
 
 
 def describe(tensor: Any) -> str:
-    """A tensor as the rows of tables have it."""
+    """Describe a tensor in a few words, as in a row of a table."""
     arrays = arrays_of(tensor)
     return brief(tensor) if arrays is None else text.describe(tensor, arrays)
 
 
 def plot(tensor: Any, heading: str, asked: str) -> Any:
-    """A figure. Raises BadOption for what has no numbers."""
-    from backprobe.charts import tensors  # which imports NumPy
+    """Return a figure of a tensor. Raises BadOption for an object that has no numbers."""
+    from backprobe.charts import tensors  # imported late, because it imports NumPy
 
     arrays = arrays_of(tensor)
     numbers = None if arrays is None else arrays.numbers(tensor)

@@ -12,14 +12,14 @@ from backprobe.markup import element, shown
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RunReport(Report):
-    """A run, a name or a step of it, to be printed, with the alerts as its findings; a step has none."""
+    """A printable report of a run, or of one name or one step of it. Its findings are the alerts; a step has none."""
 
     about: str = ""
     text: Callable[[], str] = field(default=str)
     numbers: Callable[[], dict[str, Any]] = field(default=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data; ``alerts`` are the findings. A number of a series that is not finite is None."""
+        """The report as plain data, with the alerts as ``alerts``. In series, NaN and Inf become None."""
         return {**super().to_dict(), **self.numbers()}
 
     def __str__(self) -> str:

@@ -19,7 +19,7 @@ SHOWN = ("value.rms", "grad.rms", "param.rms", RATIO, LOGGED)
 
 
 def one_name(reader: RunReader, name: str, report: Report) -> str:
-    """What became of a name: its alerts, and each field as a line of columns, with its ends and its extremes."""
+    """Return text on one name: its alerts, and a row of columns for each field, with first, last and extreme number."""
     fields = fields_of(reader, name, FIELDS)
     lines = [f"{'':<20} {'first':>8} {'magnitude over the steps':^{WIDE}} {'last':<8} {'most':<8}".rstrip()]
     lines += [line for field in fields for line in _series(reader, name, field)]
@@ -28,14 +28,14 @@ def one_name(reader: RunReader, name: str, report: Report) -> str:
 
 
 def fields_of(reader: RunReader, name: str, statistics: Sequence[str]) -> list[str]:
-    """The fields that a name has, of these statistics."""
+    """The fields that a name has, restricted to the given statistics."""
     kinds = [kind for other, kind in reader.rows() if other == name]
     fields = [LOGGED] if kinds == [LOGGED] else [f"{kind}.{field}" for kind in kinds for field in statistics]
     return fields + [RATIO] * ({"update", "param"} <= set(kinds))
 
 
 def alerts_of(name: str, report: Report) -> Report:
-    """The alerts that name it."""
+    """Return a report with only the alerts that mention a name."""
     about = [one for one in report.findings if one.name == name or any(repr(name) in fact for fact in one.facts)]
     return replace(report, heading=plural(len(about), "alert"), findings=tuple(about))
 
@@ -52,7 +52,7 @@ def _series(reader: RunReader, name: str, field: str) -> Iterator[str]:
 
 
 def one_step(heading: str, rows: Mapping[str, Mapping[str, float]]) -> str:
-    """A table of one step: a line for each name, with the statistics in ``SHOWN``, and a mark at NaN and Inf."""
+    """Return a table of one step: a line for each name with the statistics in ``SHOWN``, and ``!`` after NaN or Inf."""
     fields = [field for field in SHOWN if any(field in own for own in rows.values())]
     room = COLUMNS - 13 * len(fields)
     lines = [heading, " " * room + "".join(f"{field:>13}" for field in fields)]

@@ -1,4 +1,4 @@
-"""Series as a line of small columns."""
+"""A series of numbers as a row of small columns of text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Matrix = NDArray[numpy.float64]
 LEVELS = "▁▂▃▄▅▆▇█"
 BAD, NOTHING, ZERO = "!", " ", "_"
 WIDTH = 10
-LEAST = 2.0  # times the smallest: what changes less is drawn as nearly level
+LEAST = 2.0  # the smallest ratio between the ends of a scale: a series that changes less looks nearly level
 
 
 def bins(count: int, width: int = WIDTH) -> Iterator[slice]:
-    """So many steps in at most ``width`` parts.
+    """Split ``count`` steps into at most ``width`` slices of nearly equal length.
 
     >>> list(bins(5, 2))
     [slice(0, 2, None), slice(2, 5, None)]
@@ -27,7 +27,7 @@ def bins(count: int, width: int = WIDTH) -> Iterator[slice]:
 
 
 def spark(numbers: Matrix, bad: Matrix | None = None, width: int = WIDTH) -> str:
-    """Magnitudes as columns on a logarithmic scale; ``!`` where NaN or Inf came up, ``_`` for zero, blank for nothing.
+    """Draw magnitudes as columns on a logarithmic scale: ``!`` for NaN or Inf, ``_`` for zero, blank for no number.
 
     >>> spark(numpy.array([1.0, 5.0, 100.0, 0.0, numpy.nan]))
     '▁▃█_ '
@@ -44,7 +44,8 @@ def _mean(numbers: Matrix) -> float:
 
 
 def _scale(numbers: Matrix) -> tuple[float, float]:
-    # The ends of a scale: at least a factor of ``LEAST`` apart, and the numbers in its middle.
+    # The smallest and largest number of a scale. If they differ by less than a factor of ``LEAST``, the scale is
+    # widened to that factor, with the numbers in its middle.
     known = abs(numbers[numpy.isfinite(numbers) & (numbers != 0)])
     if not len(known):
         return 1.0, LEAST
@@ -54,7 +55,7 @@ def _scale(numbers: Matrix) -> tuple[float, float]:
 
 
 def level(number: float, low: float, high: float) -> str:
-    """One column on the scale between two magnitudes."""
+    """The column of one number, on a logarithmic scale from ``low`` to ``high``."""
     if not numpy.isfinite(number):
         return NOTHING
     if number == 0:
@@ -64,12 +65,12 @@ def level(number: float, low: float, high: float) -> str:
 
 
 def levels(numbers: Matrix, low: float, high: float) -> str:
-    """Columns on a scale that others share."""
+    """Draw numbers as columns on a given scale, so that several rows can share it."""
     return "".join(level(float(number), low, high) for number in numbers)
 
 
 def short(number: float) -> str:
-    """A number in at most seven characters.
+    """Write a number in at most seven characters.
 
     >>> short(0.12345), short(1e-7), short(numpy.nan), short(1234.5)
     ('0.12', '1e-07', '', '1.2e+03')
@@ -78,7 +79,7 @@ def short(number: float) -> str:
 
 
 def ends(numbers: Matrix) -> tuple[float, float]:
-    """The first and the last number that is there.
+    """Return the first and the last number that is not NaN.
 
     >>> ends(numpy.array([numpy.nan, 1.0, 2.0]))
     (1.0, 2.0)

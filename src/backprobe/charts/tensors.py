@@ -1,4 +1,4 @@
-"""One tensor as a picture, by matplotlib: a line, a heat map, or a histogram."""
+"""A picture of one tensor by matplotlib: a line, a heat map or a histogram."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy
 from backprobe.charts.plots import matplotlib
 from backprobe.charts.spark import Matrix
 
-MOST = 1 << 16  # elements that are drawn one by one
-FEW = 64  # that have a marker each
+MOST = 1 << 16  # larger tensors get a histogram instead of a line or heat map
+FEW = 64  # the largest number of elements for which a line has markers
 BINS = 60
-SMALLEST, LARGEST = 1e-100, 1e100  # magnitudes that matplotlib computes with
+SMALLEST, LARGEST = 1e-100, 1e100  # range of magnitudes that matplotlib handles without overflow
 ILL = {"NaN": "tab:purple", "+Inf": "tab:orange", "−Inf": "tab:green"}
-HEIGHTS = {"NaN": 0.0, "+Inf": 1.0, "−Inf": 0.0}  # of a mark, within the axes
+HEIGHTS = {"NaN": 0.0, "+Inf": 1.0, "−Inf": 0.0}  # height of each kind of mark, as a fraction of the axes
 
 
 def plot(numbers: Matrix, heading: str, asked: str) -> Any:
-    """A figure of the numbers of a tensor, in double precision."""
+    """Return a figure of a tensor's numbers, computed in double precision."""
     figures, colors = matplotlib(asked)
     figure = figures.Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
@@ -64,7 +64,8 @@ def plot(numbers: Matrix, heading: str, asked: str) -> Any:
 
 
 def _heat_map(figure: Any, axes: Any, colors: Any, numbers: Matrix, where: Any) -> None:
-    # Rows take the first axes and columns the rest, where that is nearest to a square.
+    # Reshape to a matrix: the first axes become rows and the rest columns, split where the matrix is nearest to a
+    # square.
     shape = numbers.shape
     ways = {at: math.log(math.prod(shape[:at]) / math.prod(shape[at:])) for at in range(1, len(shape))}
     first = min(ways, key=lambda at: (abs(ways[at]), -at))

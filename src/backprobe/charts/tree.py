@@ -1,4 +1,4 @@
-"""Names as a tree of their paths, folded where it is large."""
+"""A tree of names by their paths, folded if it is large."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backprobe.record.names import outside
 
 @dataclass
 class TreeNode:
-    """A part of the tree: what it is called here, its name in the run if it has one, and what is in it."""
+    """A node of the tree: the last part of its path, the run's name for it if there is one, and its children."""
 
     label: str
     name: str | None = None
@@ -22,7 +22,7 @@ class TreeNode:
 
 @dataclass(frozen=True)
 class Line:
-    """A node as a line: how far it is in, and how many nodes below it are not shown."""
+    """A line of the printed tree: a node, its indentation, and how many nodes below it are hidden."""
 
     label: str
     name: str | None
@@ -31,7 +31,7 @@ class Line:
 
 
 def segments(name: str) -> list[str]:
-    """The parts of a name between dots; what a call returns is a part of its own.
+    """Split a name at its dots. The part after a colon is kept whole, such as ``return.1``.
 
     >>> segments("h.0.attn:return.1"), segments("h.`a.b`")
     (['h', '0', 'attn', 'return.1'], ['h', '`a.b`'])
@@ -47,7 +47,7 @@ def segments(name: str) -> list[str]:
 
 
 def tree(names: Sequence[str]) -> TreeNode:
-    """The tree of names: what the model itself returns first, all else in the order of the names."""
+    """Build the tree of names: first the return values of the model itself, then all others in the given order."""
     root = TreeNode("")
     results = [name for name in names if name.partition(".")[0] == "return"]
     for name in results:
@@ -62,7 +62,7 @@ def tree(names: Sequence[str]) -> TreeNode:
 
 
 def lines(root: TreeNode, most: int) -> list[Line]:
-    """The tree as lines, as deep as there is room for."""
+    """The lines of a tree, cut at the greatest depth that fits into ``most`` lines."""
     depth = 1
     while _size(root, depth) < _size(root, depth + 1) <= most:
         depth += 1

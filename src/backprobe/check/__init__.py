@@ -1,4 +1,4 @@
-"""Checking derivatives: the derivative of each call that a program makes, against finite differences of that call."""
+"""The verb ``check``: check each call that a program makes, by comparing its derivative with finite differences."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ __all__ = ["CheckReport", "WrongDerivative", "check"]
 def check(
     target: Callable[P, Any], *, order: Literal[1, 2] = 1, skip: Sequence[Any] = (), backend: BackendName | None = None
 ) -> Waiting[P, CheckReport]:
-    """Make a function or model that, called with its arguments, returns a report of the derivatives that are wrong.
+    """Check derivatives: call the result with the arguments of ``target`` to get a report of those that are wrong.
 
-    The program runs once. It and the functions of yours that it calls make calls: of the framework's functions and
-    operators, of custom derivatives, of modules. Each of these is repeated on detached copies of its arguments, in
-    double precision, and its vector-Jacobian product for a random cotangent is compared with finite differences of its
-    outputs along one random direction for each input. A difference larger than the error of the finite differences is
-    located, element by element, and described. A call that might change the program's own objects is not repeated. Only
-    custom functions, and functions given to a transform or a checkpoint, run again as they are. Afterwards parameters,
-    buffers, modes, gradients and random states are as before, as after each verb that runs a program again.
+    The program runs once. Each call that it makes is checked: calls of framework functions and operators, of functions
+    with custom derivatives, and of modules, also inside your own functions. To check a call, it is repeated on detached
+    copies of its arguments, in double precision, and its vector-Jacobian product for a random cotangent is compared
+    with finite differences of its outputs along one random direction for each input. A difference larger than the error
+    of the finite differences is located, element by element, and described. A call that might change the program's own
+    objects is not repeated. Only custom functions, and functions passed to a transform or a checkpoint, run again
+    without a copy of their state. Afterwards parameters, buffers, modes, gradients and random states are as before, as
+    after each verb that runs a program again.
 
     >>> import torch, backprobe as bp
     >>> class Square(torch.autograd.Function):
@@ -66,12 +67,12 @@ def check(
 
     - ``target`` is the function or model.
     - ``order=2`` also checks the second derivative of each call whose first one is right: Hessian-vector products
-      against differences of gradients. A backward that cannot be differentiated again, or whose derivative is zero
-      where that of the gradient is not, is found so. Without it, this is done where the program differentiates a
-      gradient itself.
-    - ``skip`` lists functions whose derivative is intended to be another, as that of a straight-through estimator: each
-      as the program calls it, or the class of an ``autograd.Function``.
-    - ``backend`` is needed only where the framework cannot be inferred from the arguments.
+      against differences of gradients. This finds backward passes that cannot be differentiated, or whose derivative is
+      zero although the gradient changes. By default, second derivatives are checked only if the program itself
+      differentiates a gradient.
+    - ``skip`` lists functions whose derivative is wrong on purpose, such as a straight-through estimator: each as the
+      program calls it, or the class of an ``autograd.Function``.
+    - ``backend`` is needed only if the framework cannot be inferred from the arguments.
 
     >>> bp.check(f, skip=[Square])(torch.tensor([1.0, 2.0]), 3.0).ok
     True
@@ -89,7 +90,7 @@ def check(
 
 @dataclass(frozen=True, repr=False)
 class Check(Waiting[P, CheckReport]):
-    """A function or model that is ready to be checked."""
+    """A function or model that is checked when it is called."""
 
     skip: tuple[Any, ...] = ()
     order: int = 1
@@ -100,7 +101,7 @@ class Check(Waiting[P, CheckReport]):
         return [*order, *([("skip", listed([name_of(one) for one in self.skip]))] if self.skip else [])]
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CheckReport:
-        from backprobe.check.run import run_check  # which imports NumPy, when there is something to compare
+        from backprobe.check.run import run_check  # imported late, because it imports NumPy
 
         found = self._found(args, kwargs, "checked", "each call is repeated on other numbers")
         return run_check(self.target, found, self.skip, args, kwargs, order=self.order)

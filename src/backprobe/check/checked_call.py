@@ -1,4 +1,4 @@
-"""One call under check: its derivative along random directions, compared with how its outputs move.
+"""One call under check: its derivative along random directions, compared with finite differences of its outputs.
 
 Each input x has one random direction d, which moves every element. All outputs share one random cotangent c. The
 framework's vector-Jacobian product g is right if <g, d> equals the derivative of <c, F(x + td)> at t = 0. An error in a
@@ -19,16 +19,18 @@ from backprobe.check.second_derivative import GradientCall
 from backprobe.record.quoted_errors import first_line
 from backprobe.record.reasons import Reason
 
-MATTERS = 1e-6  # of an element of a gradient: smaller errors are rounding, as in a backward pass in single precision
-HOPELESS = 1e-2  # of a slope: differences with a larger error check nothing, unless the slope is almost zero
+# relative to an element of a gradient; smaller errors are ignored as rounding of a single-precision backward pass
+MATTERS = 1e-6
+HOPELESS = 1e-2  # relative to a slope; differences with a larger error prove nothing, unless the slope is almost zero
 SINGLE = 2.0**-23  # the rounding of single precision
-TINY = 2.0**-12  # a relative step after which no number has only a few digits
-STRAY = 100  # times the median error of the outputs
+# a relative step that turns round numbers such as 1.0 into numbers with many digits
+TINY = 2.0**-12
+STRAY = 100  # an output whose error exceeds this multiple of the median error is not checked
 
 
 @dataclass(frozen=True)
 class DirectionCheck:
-    """The comparison along one direction: analytic and numeric derivative, the noise of the latter, and their scale."""
+    """A comparison along one direction: analytic and numeric derivative, noise of the numeric one, and their scale."""
 
     analytic: float
     numeric: float
@@ -42,29 +44,29 @@ class DirectionCheck:
 
     @property
     def resolution(self) -> float:
-        """The smallest error that would show, relative to the terms of the sum."""
+        """The smallest error that this comparison would detect, relative to the terms of the sum."""
         if not self.scale:
             return float("inf") if self.noise else 0.0
         return TRUSTED * self.noise / self.scale
 
     @property
     def error(self) -> float:
-        """The difference relative to the terms of the sum; 0 if these are no more than noise."""
+        """The difference relative to the terms of the sum; 0 if the terms are smaller than the noise."""
         return abs(self.analytic - self.numeric) / self.scale if self.scale > TRUSTED * self.noise else 0.0
 
 
 @dataclass(frozen=True)
 class Outline:
-    """What differences along all inputs' directions show, before anything is differentiated."""
+    """What finite differences along all inputs' directions show, before any gradient is computed."""
 
     slopes: tuple[Slope, ...]
-    left_out: Mapping[str, int]  # how many outputs cannot be checked, by reason code
-    checked: Any  # a mask of the outputs that can be checked
+    left_out: Mapping[str, int]  # number of outputs that cannot be checked, by reason code
+    checked: Any  # mask of the outputs that can be checked
     hopeless: frozenset[int]  # inputs for which no slope is known precisely enough
 
 
 class Uncheckable(Exception):
-    """A call that differences cannot check, with the reason."""
+    """Raised for a call that finite differences cannot check, with the reason."""
 
     def __init__(self, code: str, **fields: str) -> None:
         super().__init__(code)
@@ -72,7 +74,7 @@ class Uncheckable(Exception):
 
 
 class CheckedCall:
-    """One call, repeated with other values of its inputs."""
+    """One call that can be repeated with other values of its inputs."""
 
     def __init__(self, operation: RecordedCall | GradientCall, seed: int = 0) -> None:
         self.operation = operation
@@ -80,7 +82,7 @@ class CheckedCall:
         self.inputs, self.values = list(operation.inputs.values()), operation.values
         try:
             self.outputs = operation.run(self.values)
-        except Exception as error:  # it ran on these values before, so it has changed something
+        except Exception as error:  # the same values worked before, so the call has changed some state
             raise Uncheckable("raises", error=first_line(error)) from error
         self.at_rest = flat(self.outputs)
         if not numpy.array_equal(self.at_rest, self._at(self.values), equal_nan=True):
@@ -93,26 +95,28 @@ class CheckedCall:
         self.epsilon = operation.epsilon
         if self.epsilon < SINGLE and self._is_single():
             self.epsilon = SINGLE
-        self.widest = 0.5 * self.epsilon**0.2  # balances truncation error against rounding
+        self.widest = 0.5 * self.epsilon**0.2  # the step that balances truncation error against rounding error
         other = numpy.random.default_rng(seed + 1)
         around = [random_like(value, other) * size for value, size in zip(self.values, self.steps, strict=True)]
 
         def moved(step: float) -> Any:
             return self._at([value + step * one for value, one in zip(self.values, around, strict=True)])
 
-        self.scatter = scatter(moved, self.epsilon**0.5)  # its third power is less than rounding
-        self.size = numpy.fmax(abs(self.at_rest), abs(moved(self.widest)))  # an output may be 0 only at rest
+        self.scatter = scatter(moved, self.epsilon**0.5)  # at this step, third differences are smaller than rounding
+        # also measured away from the inputs' values, because an output may be 0 only at those values
+        self.size = numpy.fmax(abs(self.at_rest), abs(moved(self.widest)))
 
     def _is_single(self) -> bool:
-        # Does it compute in single precision, whatever it is given? Then none of its results needs more digits.
+        # Does the call compute in single precision, even if its arguments have double precision? Then differences can
+        # be no more precise than that.
         moved = self._at([value + TINY * self.direction(at) for at, value in enumerate(self.values)])
         with numpy.errstate(over="ignore", invalid="ignore"):
             is_single = numpy.array_equal(moved.astype(numpy.float32), moved)
-        # a function that moves in jumps needs few digits too
+        # most outputs must have moved: a function that moves in jumps also gives numbers with few digits
         return is_single and bool((moved != self.at_rest).mean() > 0.5)
 
     def _at(self, values: Sequence[Any]) -> Any:
-        # The outputs for other values of the inputs; NaN if the call raises, or if its outputs have other shapes.
+        # Compute the outputs for other values of the inputs; NaN if the call raises or the outputs have other shapes.
         try:
             found = flat(self.operation.run(values))
         except Exception:  # noqa: BLE001  # it is the program's, as of a matrix that is no longer positive
@@ -122,14 +126,14 @@ class CheckedCall:
     # directions and cotangents
 
     def direction(self, at: int) -> Any:
-        """A random direction for one input: every element moves by about its own size."""
+        """Return a random direction for one input, in which each element moves by about its own size."""
         return random_like(self.values[at], self.random) * self.steps[at]
 
     def cotangent(self, checked: Any, slopes: Sequence[Slope]) -> Any:
-        """Random numbers for the outputs that are checked, and 0 for the others.
+        """Return random weights for the outputs that are checked, and 0 for the others.
 
-        Outputs that move little get larger numbers, so that none hides another. But no output may add much more noise
-        than half of the outputs do.
+        Outputs that change little get larger weights, so that none is hidden by the others. But no output may add much
+        more noise than half of the outputs do.
         """
         weights = numpy.min([self._weights(found, checked) for found in slopes], axis=0)
         return numpy.where(checked, _random(len(self.at_rest), self.random) * weights, 0.0)
@@ -149,7 +153,7 @@ class CheckedCall:
         return common / scale
 
     def slope(self, at: int, direction: Any, widest: float | None = None) -> Slope:
-        """How all outputs move when one input does."""
+        """Return how all outputs change when one input moves along a direction."""
 
         def moved(step: float) -> Any:
             values = list(self.values)
@@ -159,8 +163,9 @@ class CheckedCall:
         return slope(moved, self.at_rest, widest or self.widest, self.epsilon, self.scatter)
 
     def outline(self, directions: Sequence[Any]) -> Outline:
-        """How the outputs move with each input, and which outputs and inputs can be checked. Raises Uncheckable if none
-        can.
+        """Measure how the outputs change with each input, and which outputs and inputs can be checked.
+
+        Raises Uncheckable if no output can be checked.
         """
         slopes = tuple(self.slope(at, direction) for at, direction in enumerate(directions))
         kinked = numpy.any([found.is_kinked for found in slopes], axis=0)
@@ -181,9 +186,7 @@ class CheckedCall:
         return Outline(slopes, {code: int(mask.sum()) for code, mask in masks.items()}, checked, frozenset(hopeless))
 
     def known(self, found: Slope, among: Any) -> Any:
-        """A mask of those outputs in ``among`` whose slope is known precisely enough to check: either none or most of
-        them.
-        """
+        """Return a mask of the outputs in ``among`` whose slope is known precisely enough: none of them, or most."""
         finite = numpy.isfinite(found.error) & among
         scale, size = _rms(found.value[finite]), _rms(self.size[finite & numpy.isfinite(self.size)])
         moving = finite & (found.value != 0) if found.value[finite].any() else finite
@@ -206,7 +209,7 @@ class CheckedCall:
         ]
 
     def push(self, at: int, cotangent: Any, direction: Any) -> float | None:
-        """What ``pull`` should give along a direction, by forward-mode differentiation; None if that is impossible."""
+        """Return what ``pull`` should give along a direction, by forward-mode differentiation; None if impossible."""
         try:
             moves = self.operation.push(self.values, at, direction)
         except Exception:  # noqa: BLE001  # a derivative written by hand may have no other direction
@@ -215,13 +218,13 @@ class CheckedCall:
         return None if moves is None else float((cotangent[seen] * flat(moves)[seen]).sum())
 
     def unflat(self, numbers: Any) -> list[Any]:
-        """A flat array of numbers, in the shapes of the outputs."""
+        """Split a flat array into arrays with the shapes of the outputs."""
         ends = numpy.cumsum([flat([output]).size for output in self.outputs])
         parts = zip(numpy.split(numbers, ends[:-1]), self.outputs, strict=True)
         return [numpy.ascontiguousarray(part).view(output.dtype).reshape(output.shape) for part, output in parts]
 
     def compare(self, found: Slope, cotangent: Any, gradient: Any, direction: Any) -> DirectionCheck:
-        """The comparison along one direction, over the outputs that the cotangent weights."""
+        """Compare along one direction, over the outputs with a nonzero cotangent."""
         seen = cotangent != 0
         terms_done = cotangent[seen] * found.value[seen]
         terms_said = flat([gradient]) * flat([direction])
@@ -237,9 +240,6 @@ class CheckedCall:
         return bool(max(compared.scale, TRUSTED * compared.noise) <= TRUSTED * rounding)
 
 
-# numbers
-
-
 def flat(arrays: Sequence[Any]) -> Any:
     """All real numbers of some arrays in one flat array; complex numbers become pairs of real and imaginary part."""
     parts = [numpy.ascontiguousarray(array).reshape(-1) for array in arrays]
@@ -248,10 +248,9 @@ def flat(arrays: Sequence[Any]) -> Any:
 
 
 def sizes(value: Any) -> Any:
-    """How far to move each element: by its own size, or, if it is very small, by the size of the small ones among the
-    others.
+    """Return a step for each element: its own size, or a small typical size of the others if the element is very small.
 
-    Elements that are infinite or NaN stay where they are.
+    Elements that are infinite or NaN do not move.
     """
     size = abs(value)
     usual = size[numpy.isfinite(size) & (size > 0)]

@@ -19,12 +19,12 @@ SETTLED = 1e-10  # relative error of a slope that is precise enough
 JITTERS = 4  # the last steps, whose scatter is taken as noise, because the truncation error is smallest there
 TRUSTED = 10  # factor by which an estimated error may be too small, by chance
 POINTS = 7  # neighbouring points at which rounding is measured
-ROUNDED = 4  # roundings of an output, of at most epsilon each
+ROUNDED = 4  # upper bound for the rounding error of an output, in units of epsilon
 
 
 @dataclass(frozen=True)
 class Slope:
-    """The slope of each output along the line, its possible error, and whether it differs between the two sides."""
+    """The slope of each output along a line, its possible error, and whether the slopes on both sides differ."""
 
     value: Any
     error: Any
@@ -45,7 +45,7 @@ class LimitAtZero:
         self.step: Any = numpy.inf  # the step at which each limit was found
 
     def add(self, found: Any, step: float, rounding: Any) -> None:
-        """Add the values at the next step, with their rounding error."""
+        """Add the values at the next smaller step, with their rounding error."""
         coarser, self.row = self.row, [found]
         for column, before in enumerate(coarser):
             last = self.row[-1]
@@ -68,7 +68,8 @@ def scatter(moved: Callable[[float], Any], step: float) -> Any:
     """
     with numpy.errstate(all="ignore"):
         found = numpy.diff([moved(at * step) for at in range(POINTS)], 3, axis=0)
-        return numpy.nan_to_num(numpy.sqrt(numpy.square(found).mean(axis=0) / 20), posinf=0.0)  # 1 + 9 + 9 + 1
+        # third differences have coefficients 1, 3, 3 and 1: the variance is 20 times that of one value
+        return numpy.nan_to_num(numpy.sqrt(numpy.square(found).mean(axis=0) / 20), posinf=0.0)
 
 
 def slope(moved: Callable[[float], Any], at_rest: Any, widest: float, epsilon: float, scatter: Any = 0.0) -> Slope:

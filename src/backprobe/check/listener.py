@@ -1,4 +1,4 @@
-"""The listener of a program under check: it makes each call for the program, and checks it when it has returned."""
+"""The listener of a program under check: it performs each call on behalf of the program, then checks it."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ REDUCING = (sum, max, min)
 
 
 class CallListener(CodeListener):
-    """One entry of a function, and the calls that it makes."""
+    """The listener of one execution of a function: it performs and checks the calls inside."""
 
     def __init__(self, program: CheckedProgram, scope: ScopeId, sites: Sequence[Site]) -> None:
         self.program, self.scope, self.sites = program, scope, sites
         self.calling: CallSite | None = None  # the call that is being made
 
     def call(self, function: Any, may_write: bool = False, at: int = NO_CALL, /) -> Any:
-        """What to call instead of a function: its reporting version, or a wrapper that calls and checks it."""
+        """The callable to use instead of a function: a version that reports, or one that calls and checks."""
         if type(function) is BuiltinFunctionType and function in frame_builtins.LOOKS_AT_FRAME:
             return frame_builtins.seen_by(function)
         program = self.program
@@ -83,7 +83,7 @@ class CallListener(CodeListener):
         try:
             return followed()
         except AttributeError:
-            if hasattr(type(owner), "__getattr__"):  # Python would call it for a missing attribute
+            if hasattr(type(owner), "__getattr__"):  # Python would call ``__getattr__`` if the attribute is missing
                 return type(owner).__getattr__(owner, name)
             raise
 
@@ -114,7 +114,7 @@ class CallListener(CodeListener):
         return function(*(self._items(site, one) for one in args), **kwargs)
 
     def _with_list(self, site: CallSite, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        # An iterator is turned into a list, because it can be read only once and the call may be repeated.
+        # Turn an iterator into a list, because an iterator can be read only once and the call may be repeated.
         given = [list(one) if isinstance(one, Iterator) else one for one in args[:1]]
         return self.program.call(self.scope, site, function, *given, *args[1:], **kwargs)
 
@@ -125,10 +125,10 @@ class CallListener(CodeListener):
 
 
 class CheckedProgram(FollowedCalls[CallListener | None]):
-    """One run of a program, in which each call is made here and checked.
+    """One run of a program in which each call is performed and checked here.
 
-    Functions are followed as in a recording, except those that have a derivative of their own. A function in
-    ``skipped`` is not checked; the list holds functions as the program calls them, or classes that define them.
+    Functions are followed as in a recording, except functions with a custom derivative. Functions in ``skipped`` are
+    not checked. Its items are functions as the program calls them, or classes that define them.
     """
 
     def __init__(
@@ -136,16 +136,16 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
     ) -> None:
         super().__init__(calls, results.note, home)
         self.calls, self.results, self.paths, self.skipped = calls, results, paths, skipped
-        self.skips = [0] * len(skipped)  # how often each was called
+        self.skips = [0] * len(skipped)  # how often each skipped function was called
         self.entered: dict[str, int] = {}
         self.last: tuple[ScopeId, Site] | None = None
-        # what ``.data`` returned for differentiated values: autograd does not see writes to it
+        # Tensors that ``.data`` returned for differentiated values; autograd does not see writes to these.
         self.hidden: dict[int, Any] = {}
-        self.differentiating = 0  # how many differentiating transforms are running
-        self.left = 0  # when the last function returned
+        self.differentiating = 0  # number of differentiating transforms that are running
+        self.left = 0  # the time when the last followed function returned
 
     def run(self, target: Any, inputs: Mapping[str, Any]) -> Any:
-        """Run a target on its inputs: it is followed, or checked as a single call."""
+        """Run a target on its inputs: follow its code, or check it as a single call if it cannot be followed."""
         positional = [value for name, value in inputs.items() if name.isdigit()]
         keywords = {name: value for name, value in inputs.items() if not name.isdigit()}
         function = self.follow(None, target)
@@ -163,8 +163,6 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
             )
         return result
 
-    # calls
-
     def call(self, scope: ScopeId, site: CallSite, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Make one of the program's calls, and check it."""
         self.last = scope, site
@@ -177,7 +175,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         return result
 
     def _may_write(self, scope: ScopeId, site: CallSite, function: Any, args: tuple[Any, ...]) -> None:
-        # Notice a write through ``.data``, after which derivatives may belong to other values.
+        # Note a write through ``.data``: autograd would then compute derivatives at other values than the forward pass.
         owner, name = self.calls.owner(function), getattr(function, "__name__", "")
         target = next(iter(args), None) if owner is None else owner
         is_write = function is with_element or name.endswith("_") or name in IN_PLACE
@@ -187,7 +185,8 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
     def _check_inside(
         self, scope: ScopeId, site: CallSite, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        # Check what a transform such as ``torch.func.grad`` differentiates, at the values that it is given.
+        # Check the function that a transform such as ``torch.func.grad`` differentiates, at the values that it
+        # receives.
         while (inside := self.calls.differentiated_by(function, args, kwargs)) is not None:
             function, args, kwargs = inside
             spelled = f"{name_of(function)}, inside {site.origin.expression or site.spelled},"
@@ -220,17 +219,16 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         self._may_write(scope, site, function, args)
         made = self.calls.record(function, args, {})
         result = function(*args)
-        if self.calls.now() == since:  # the result existed already, as ``x.grad`` does
+        if self.calls.now() == since:  # the result existed before, as for ``x.grad``
             return result
         return self._checked(scope, site, made, result, since)
 
     def differentiate(
         self, scope: ScopeId, site: CallSite, depth: int, function: Any, followed: Any, /, *args: Any, **kwargs: Any
     ) -> Any:
-        """Call something that computes derivatives. It is right if the calls made meanwhile have right second
-        derivatives.
+        """Call a function that computes derivatives. Its result is right if the second derivatives inside are right.
 
-        Whatever happens after the last of the program's own functions has returned is its backward pass.
+        All operations after the last followed function has returned belong to the backward pass.
         """
         since = self.left = self.calls.now()
         self.differentiating += depth
@@ -249,7 +247,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         return result
 
     def skip(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Make a call that should not be checked, as the user asked."""
+        """Make a call without checking it, because the user listed it in ``skip``."""
         since = self.calls.now()
         result = function(*args, **kwargs)
         self.calls.account_for(since)
@@ -272,7 +270,10 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         return self.calls.opens(getattr(function, "__self__", None)) or super().is_followed(function, inner)
 
     def reporting(self, function: Any, caller: CallListener | None, label: str) -> Any:
-        """A module of the checked model reports under its path; a function at the root has no name."""
+        """Follow a function.
+
+        A module of the checked model reports under its path; a function at the root has no name.
+        """
         own = self.paths.get(id(getattr(function, "__self__", None)), "" if caller is None else None)
 
         parent = None if own is not None or caller is None else caller.scope
@@ -289,13 +290,14 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         return ScopeId(parent, path, siblings[path] - 1, file)
 
     def exchanged(self, caller: CallListener | None, argument: Any) -> Any:
-        """A function that is passed to another one. If it is not followed, it is checked whenever it is called."""
+        """Wrap a function that is passed as an argument. If it cannot be followed, each call of it is checked."""
         given = super().exchanged(caller, argument)
         if given is not argument or not callable(argument) or isinstance(argument, type):
             return given
         assert caller is not None
         assert caller.calling is not None
-        site = dataclasses.replace(caller.calling, arguments=())  # the outer function determines its arguments
+        # the outer function determines the arguments of this one
+        site = dataclasses.replace(caller.calling, arguments=())
         return functools.partial(self.call, caller.scope, site, argument)
 
 

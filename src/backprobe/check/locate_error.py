@@ -1,4 +1,4 @@
-"""Locates the error of a wrong derivative, by comparing single elements of the gradient with differences."""
+"""Locates the error of a wrong gradient, by comparing single elements with finite differences."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from backprobe.check.checked_call import MATTERS, CheckedCall, flat
 from backprobe.check.differences import TRUSTED
 from backprobe.record.reasons import Reason
 
-MOST = 144  # elements that are compared one by one; from a larger input a sample is taken
-FEWEST, NUMBERS = 8, 2**19  # the smallest sample, and outputs that are looked at for it together
+MOST = 144  # number of elements that are compared one by one; a larger input is sampled
+# size of the smallest sample, and number of outputs that all differences of a sample compute together
+FEWEST, NUMBERS = 8, 2**19
 SHOWN = 3
-ALIKE = 1e-4  # relative difference of ratios that count as equal
+ALIKE = 1e-4  # ratios count as equal if they differ by less than this, relatively
 
 
 @dataclass(frozen=True)
 class Element:
-    """One element of an input: its analytic gradient, its numeric gradient, and the noise of the latter."""
+    """One element of an input: its analytic gradient, its numeric gradient, and the noise of the numeric one."""
 
     index: tuple[int, ...]
     analytic: complex
@@ -36,7 +37,7 @@ class Element:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A gradient that is wrong for one input (for all if ``input`` is None): how far, where, and what it looks like.
+    """A gradient that is wrong for one input, or for all if ``input`` is None: by how much, where, and in which way.
 
     ``error`` is the norm of the difference divided by the norm of the numeric gradient, over the compared elements. It
     is infinite if the numeric gradient is zero.
@@ -50,13 +51,14 @@ class Wrong:
     seen: int = 0
     size: int = 0
     like: Input | None = None  # the input that should get this gradient
-    outputs: tuple[int, ...] = ()  # the outputs through which it is wrong, unless it is so through all
-    is_by_hand: bool = False  # is the backward pass not the transpose of the forward derivative?
-    is_of_sum: bool = False  # are the numbers gradients of the sum of the outputs, rather than of a random weighting?
+    outputs: tuple[int, ...] = ()  # the outputs through which the gradient is wrong; empty if it is wrong through all
+    is_by_hand: bool = False  # True if the backward pass is not the transpose of the forward derivative
+    # True if the numbers are gradients of the sum of the outputs, False if of a random weighting
+    is_of_sum: bool = False
 
 
 def locate_error(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence[Any]) -> Wrong | None:
-    """What is wrong with the gradient with respect to one input; None if no element is wrong by a relevant amount."""
+    """Describe the error of the gradient for one input; None if no element is wrong by a relevant amount."""
     value, gradient = call.values[at], gradients[at]
     chosen = range(value.size) if value.size <= MOST else _sample(call, at, cotangent, gradient)
     elements = [_element(call, at, cotangent, gradient, place) for place in chosen]
@@ -88,9 +90,7 @@ def locate_error(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence
 
 
 def _of_sum(call: CheckedCall, at: int, cotangent: Any, off: Sequence[Element]) -> tuple[Element, ...]:
-    # The wrong elements with numbers that are easy to reproduce: gradients of the sum of the outputs.
-    #
-    # Empty if an output is complex or was not checked, or if the error is not visible in the sum.
+    # The wrong elements as gradients of the sum of the outputs, which the user can reproduce easily.
     if not cotangent.all() or any(map(numpy.iscomplexobj, call.outputs)):
         return ()
     ones = numpy.ones_like(cotangent)
@@ -115,14 +115,14 @@ def _element(call: CheckedCall, at: int, cotangent: Any, gradient: Any, place: i
 
 
 def _sample(call: CheckedCall, at: int, cotangent: Any, gradient: Any) -> list[int]:
-    # A random sample of elements, smaller if each takes longer, plus one that is known to be wrong.
+    # Return a random sample of elements, smaller if each comparison takes longer, and one element known to be wrong.
     count = max(FEWEST, min(MOST // 2, NUMBERS // len(call.at_rest)))
     places = call.random.choice(call.values[at].size, count, replace=False)
     return sorted({*map(int, places), _search(call, at, cotangent, gradient)})
 
 
 def _search(call: CheckedCall, at: int, cotangent: Any, gradient: Any) -> int:
-    # A wrong element, found by repeatedly choosing the half with the larger error.
+    # Find a wrong element by repeatedly choosing the half of the elements with the larger error.
     first, last = 0, call.values[at].size
     direction = call.direction(at).reshape(-1)
 
@@ -159,13 +159,14 @@ def _through(call: CheckedCall, at: int, cotangent: Any) -> tuple[int, ...]:
     return () if len(wrong) == len(parts) else tuple(wrong)
 
 
-# what it looks like
+# the appearance of the error
 
 
 def _looks(
     call: CheckedCall, at: int, elements: Sequence[Element], off: Sequence[Element], numeric: Any, gradient: Any
 ) -> tuple[Reason, ...]:
-    # The kinds of error that it looks like. If it is wrong only for one sign of the input, that comes first.
+    # Return the kinds of error that the gradient shows. If it is wrong for only one sign of the input, that comes
+    # first.
     looks = _everywhere(off)
     if len(off) < len(elements):
         sign = _sign(call.values[at], elements, off)
@@ -174,7 +175,7 @@ def _looks(
 
 
 def _sign(value: Any, elements: Sequence[Element], off: Sequence[Element]) -> str:
-    # The sign of the input for which alone the gradient is wrong; empty if there is no such sign.
+    # The sign of the input if the gradient is wrong for only that sign; empty otherwise.
     if len(off) < 2 or numpy.iscomplexobj(value):
         return ""
     signs = {numpy.sign(value[element.index]) for element in off}
@@ -183,7 +184,7 @@ def _sign(value: Any, elements: Sequence[Element], off: Sequence[Element]) -> st
 
 
 def _everywhere(off: Sequence[Element]) -> tuple[Reason, ...]:
-    # What all wrong elements have in common, such as the ratio to the right value.
+    # Return a pattern that all wrong elements share, such as a constant ratio to the right value.
     if all(element.analytic == 0 for element in off):
         return (Reason("zero"),)
     if all(abs(element.numeric) <= TRUSTED * element.noise for element in off):
@@ -200,7 +201,7 @@ def _everywhere(off: Sequence[Element]) -> tuple[Reason, ...]:
 
 
 def _rearranged(analytic: Any, numeric: Any) -> tuple[Reason, ...]:
-    # Is it transposed, or in another order?
+    # Is the right gradient transposed, or are its elements in another order?
     if _same(analytic, numeric):
         return ()
     is_square = analytic.ndim >= 2 and analytic.shape[-1] == analytic.shape[-2]
@@ -211,7 +212,7 @@ def _rearranged(analytic: Any, numeric: Any) -> tuple[Reason, ...]:
 
 
 def _meant_for(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence[Any]) -> Input | None:
-    # Another input for which this gradient would be right.
+    # Return another input for which this gradient would be the right one.
     analytic = gradients[at]
     for other, gradient in enumerate(gradients):
         if other != at and gradient.shape == analytic.shape:

@@ -1,4 +1,4 @@
-"""Keeps account of one check: which calls were checked and what was found, which were not, and why."""
+"""The bookkeeping of one check: which calls were checked with which result, which were not checked, and why."""
 
 from __future__ import annotations
 
@@ -34,18 +34,19 @@ UNJUDGED = frozenset(
         "hidden_write",
     }
 )
-"""Codes of remarks about calls that were not fully checked."""
+"""Codes of remarks for calls that were not fully checked."""
 PARTIAL = UNJUDGED | {"skipped"}
-"""Codes of remarks that make the heading claim only what was checked."""
+"""Codes of remarks after which the heading of the report claims only that the checked calls are right."""
 
 
-MOST_TWICE = 64  # calls whose second derivatives are checked, if the program differentiates gradients
-LARGEST_TWICE = 2**20  # elements of their arguments, because copies of these are kept until the program ends
+MOST_TWICE = 64  # number of calls whose second derivatives are checked because the program differentiates gradients
+# elements of the arguments of such a call, because copies of them are kept until the program ends
+LARGEST_TWICE = 2**20
 
 
 @dataclass(frozen=True)
 class RightCall:
-    """A call with a right derivative, and when it was made, because its second derivative may be checked later."""
+    """A call with a right derivative. It is kept with its time, because its second derivative may be checked later."""
 
     scope: ScopeId
     site: CallSite
@@ -56,7 +57,7 @@ class RightCall:
 
 @dataclass(frozen=True)
 class WrongCall:
-    """A call with a wrong derivative: its scope, and the number of the binding."""
+    """A call with a wrong derivative: its scope, its number among the calls there, and the error."""
 
     scope: ScopeId
     count: int
@@ -64,7 +65,7 @@ class WrongCall:
 
 
 class CheckResults:
-    """The results of one run. Remarks are counted by the place that they are about.
+    """The results of one run. Equal remarks about the same place are counted.
 
     With ``order`` 2, second derivatives are checked for one call of each line. Otherwise they are checked only for
     calls whose gradient the program differentiates.
@@ -75,12 +76,13 @@ class CheckResults:
         self.checked_twice: set[CallSite] = set()  # places whose second derivatives were checked because of ``order``
         self.error = 0.0  # the largest error among right derivatives
         self.checked: Counter[CallSite] = Counter()
-        # the bool says whether it is a second derivative
+        # the bool in the key is True for a second derivative
         self.wrong: dict[tuple[CallSite, Input | None, bool], list[WrongCall]] = {}
         self.right: dict[CallSite, RightCall] = {}
-        self.too_many: dict[CallSite, tuple[int, int]] = {}  # right calls that were not kept, with their count and time
+        # right calls beyond ``MOST_TWICE``, with the time when each was made
+        self.too_many: dict[CallSite, tuple[int, int]] = {}
         self.derivatives: Counter[str] = Counter()  # places where the program computes derivatives
-        self.second: Counter[tuple[str, Reason]] = Counter()  # what was not checked about second derivatives
+        self.second: Counter[tuple[str, Reason]] = Counter()  # gaps in the check of second derivatives
         self.unchecked: Counter[tuple[str, Reason]] = Counter()
         self.remarks: Counter[tuple[str, Reason]] = Counter()
         self.notes: dict[Note, None] = {}  # notes on functions that were not followed
@@ -98,10 +100,10 @@ class CheckResults:
         *,
         is_twice: bool | None,
     ) -> None:
-        """Check a call, unless there is a reason why that is impossible.
+        """Check a call and store the result; if ``made`` is a reason, the call cannot be checked.
 
-        ``is_twice`` says whether its gradient is differentiated. None means that this is not known yet; the backend can
-        tell later for the time between ``since`` and ``until``.
+        ``is_twice`` says whether the gradient of the call is differentiated too. None means that this is not known yet.
+        The backend can tell later, from the time of the call between ``since`` and ``until``.
         """
         where = _where(scope, site)
         if isinstance(made, Reason):
@@ -144,7 +146,7 @@ class CheckResults:
             self.wrong.setdefault((site, wrong.input, is_second), []).append(one)
 
     def add_second(self, calls: Recheck) -> None:
-        """If the program differentiates gradients, check the second derivatives of the calls behind them."""
+        """Check second derivatives of the calls whose gradients the program has differentiated."""
         if not calls.differentiates_twice:
             return
         for right in self.right.values():
@@ -169,7 +171,7 @@ class CheckResults:
         self.remarks[_where(scope, site), Reason("hidden_write")] += 1
 
     def add_unseen(self, calls: Recheck) -> None:
-        """Note what the run differentiated outside the calls that were followed."""
+        """Add a remark for each operation that the run differentiated outside the followed calls."""
         unseen = calls.unaccounted()
         self.unchecked.update((name, Reason("unseen_custom")) for name, by_hand in unseen if by_hand)
         own = [name for name, by_hand in unseen if not by_hand]
@@ -178,7 +180,7 @@ class CheckResults:
         self.remarks.update((name, Reason("hooked")) for name in calls.hooked)
 
     def report(self, of: str, remedy: str, entered: dict[str, int]) -> CheckReport:
-        """The final report on a target. ``remedy`` is what helps if nothing was differentiated."""
+        """The final report on a target. ``remedy`` is the advice to print if nothing was differentiated."""
         findings = tuple(self._finding(*key, found, entered) for key, found in self.wrong.items())
         unchecked = tuple(text.remark(key, count, "not checked, ") for key, count in self.unchecked.items())
         second = tuple(text.remark(key, count, "second derivatives: ") for key, count in self.second.items())
@@ -236,7 +238,7 @@ def _where(scope: ScopeId, site: CallSite) -> str:
 
 
 def _about(reason: Reason, site: CallSite, of: Input | None) -> Reason:
-    # A remark that names the input that it is about.
+    # Return a remark that also names the input that it is about.
     wrt = "" if of is None else f" with respect to {input_text(site, of)}"
     return Reason(reason.code, {**reason.fields, "wrt": wrt})
 
@@ -246,14 +248,15 @@ def _expression(site: CallSite) -> str:
 
 
 def _skipped(site: CallSite) -> str:
-    # What to write in ``skip=``: the function as the program calls it, or the class of an ``autograd.Function``.
+    # The text for ``skip=``: the function as the program calls it, or the class of an ``autograd.Function``.
     is_name = all(part.isidentifier() for part in site.spelled.split("."))
     return site.spelled.removesuffix(".apply") if is_name else "Function"
 
 
 def input_text(site: CallSite, one: Input) -> str:
-    """An input as the source writes it, followed by the path of the tensor inside it."""
-    if not one.place:  # the function itself holds it: the tensor whose method it is, or the module's parameter
+    """Return an input as the source writes it, followed by the path of the tensor inside it."""
+    # the tensor is not an argument: it is the object whose method is called, or a parameter of the module
+    if not one.place:
         return (site.spelled if one.path else site.spelled.rpartition(".")[0]) + one.path
     unknown = f"input {one.place}" if one.place.isdigit() else one.place
     return dict(site.arguments).get(one.place, unknown) + one.path

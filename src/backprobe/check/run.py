@@ -1,4 +1,4 @@
-"""One run of a check: the program runs once, and each of its calls is checked when it is made."""
+"""One run of a check: the program runs once, and each call is checked right after it was made."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def run_check(
 
 
 def _refuse_arguments(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    # Raise BadOption if the arguments do not fit the signature of the target, if it has one.
+    # Raise BadOption if the target has a signature and the arguments do not fit it.
     try:
         signature = inspect.signature(target)
-    except (TypeError, ValueError):  # a function written in C
+    except (TypeError, ValueError):  # functions written in C may have no signature
         return
     bound(signature, name_of(target), "check", args, kwargs)

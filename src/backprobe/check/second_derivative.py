@@ -1,4 +1,4 @@
-"""Treats the gradient of a call as a call of its own, so that differences of gradients check second derivatives."""
+"""The gradient of a call, treated as a call of its own: its derivative is the call's second derivative."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from backprobe.backends.recheck import Input, RecordedCall
 from backprobe.record.reasons import Reason
 
 OF_OUTPUT = "the gradient of its output"
-"""The name of the additional input: the cotangent that the call's gradient is computed from."""
+"""The name of the added input: the cotangent from which the gradient of the call is computed."""
 
 
 class GradientCall:
-    """The gradient of a call as a call: its arguments are the call's inputs, and a cotangent for each of its outputs.
+    """The gradient of a call, as a function of the call's inputs and of a cotangent for each output.
 
     Its derivative with respect to the inputs is the second derivative of the call. Its derivative with respect to the
-    cotangents is what a gradient penalty sends through the call once more.
+    cotangents matters for a gradient penalty, which is differentiated through the gradient.
     """
 
     def __init__(self, call: RecordedCall) -> None:

@@ -11,7 +11,7 @@ from backprobe.record import reasons
 from backprobe.record.reasons import Reason
 
 SENTENCES = {
-    # why a call was not checked: it was not repeated
+    # reasons why a call was not repeated, and therefore not checked
     "held": "what it differentiates is held by it, not passed as an argument",
     "computes_derivatives": "it computes derivatives, and derivatives of those are not checked",
     "derives_again": "it may differentiate derivatives again, and third derivatives are not checked",
@@ -35,7 +35,7 @@ SENTENCES = {
     "layout": "an argument is a tensor of layout {layout}",
     "random": "it draws random numbers, and TensorFlow would draw others each time it is called",
     "writes_variable": "it writes to a Variable, and would do so each time it is called",
-    # why a call was not checked: what happened when it was repeated
+    # reasons found when a call was repeated, because of which it was not checked
     "raises": "called again on copies, it raises {error}",
     "other_outputs": "called again on copies, it gives other outputs",
     "varies": "it gives another result each time it is called",
@@ -44,7 +44,7 @@ SENTENCES = {
     "kink": "it is at a kink: one-sided differences disagree",
     "no_convergence": "finite differences of it do not converge",
     "backward_raises": "its backward pass raises {error}",
-    # what of a call was not checked, or only coarsely
+    # parts of a call that were not checked, or only coarsely
     "captured": "derivatives with respect to variables captured by closures were not checked",
     "derives": "it differentiates itself: only how its result changes was checked, not whether that is the derivative",
     "derives_off": (
@@ -73,7 +73,7 @@ SENTENCES = {
         "its gradient{wrt} is not its derivative{size}: a rule that it is given may be wrong, as of a function that is "
         "not linear, or something in it is detached"
     ),
-    # what was not checked besides the calls that were followed
+    # gaps outside the followed calls
     "unseen_custom": (
         "it was called where backprobe follows no calls, as in an iterator or a context manager of a class"
     ),
@@ -87,10 +87,10 @@ SENTENCES = {
     ),
     "hooked": "it has hooks, and what they do to values and gradients is not checked",
     "skipped": "skipped as asked, {calls}",
-    # what the numbers of a finding are gradients of
+    # the function whose gradients a finding shows
     "of_sum": " (of the sum of its outputs)",
     "of_weights": " (of its outputs with random weights)",
-    # what a wrong gradient looks like
+    # the appearance of a wrong gradient
     "not_finite_elements": "{count} of its elements are not finite, although differences are",
     "zero": "it is zero, but the outputs change with this input",
     "opposite": "it has the opposite sign",
@@ -108,7 +108,7 @@ SENTENCES = {
 
 INTENDED = "correct it; if it is intended (a straight-through estimator, a reversed gradient): bp.check(f, skip=[{}])"
 MOST = 6
-NAMED = 2  # places named in a heading
+NAMED = 2  # how many places a heading names
 
 
 def sentence(reason: Reason) -> str:
@@ -120,7 +120,7 @@ def sentence(reason: Reason) -> str:
 
 
 def remark(about: tuple[str, Reason], count: int, said: str = "") -> str:
-    """A sentence about a place, and how often it applies; ``said`` is put before it."""
+    """Return a sentence about a place and how often it applies, with ``said`` before the sentence."""
     where, reason = about
     return f"{where}: {said}{sentence(reason)}" + (f" ({count} times)" if count > 1 else "")
 
@@ -136,8 +136,10 @@ def heading(
     is_partial: bool,
     unjudged: Sequence[str],
 ) -> str:
-    """What a check found, in one sentence. ``own`` counts calls of the framework whose gradient is not the derivative;
-    ``unjudged`` are the places that were not fully checked.
+    """Return the result of a check in one sentence.
+
+    ``own`` is the number of framework calls whose gradient is not the derivative. ``unjudged`` are the places that were
+    not fully checked.
     """
     counts = [f"{plural(checked, 'call')} checked", f"{unchecked} not checked" if unchecked else ""]
     largest = f"largest error of the right ones {error:.1e} along random directions"
@@ -163,7 +165,7 @@ def wrong_derivative(call: str, input: str, error: float, *, is_second: bool = F
 
 
 def facts(wrong: Wrong, like: str | None) -> list[str]:
-    """What was observed about a wrong gradient; ``like`` is the input that should get it, as the source writes it."""
+    """The observations about a wrong gradient; ``like`` is the input, as written, whose gradient it equals."""
     found = [": there ".join(map(sentence, wrong.looks))] if wrong.looks else []
     if like is not None:
         found.append(f"it is the gradient that {like} should get")
@@ -191,5 +193,5 @@ def relative_error(error: float) -> str:
 
 
 def operations(names: Sequence[str]) -> str:
-    """Operations of the framework, each named once."""
+    """Return a list of framework operations as text, without repetitions."""
     return f"{listed(list(dict.fromkeys(names)), MOST)} ({plural(len(names), 'operation')} of the framework)"

@@ -1,4 +1,4 @@
-"""The verdict on one call: which of its gradients are wrong, how right the others are, and what was not checked."""
+"""The verdict on one call: which of its gradients are wrong, the error of the others, and what was not checked."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from backprobe.check.second_derivative import GradientCall
 from backprobe.check.text import relative_error
 from backprobe.record.reasons import Reason
 
-ROUNDED = 100 * 2.0**-23  # of a matrix computed in single precision: how far it may be from symmetric
-BLIND = 0.1  # of what is compared: if noise may be larger, a gradient is not called right
-FINE = 1e-3  # of what is compared: if larger errors could go unnoticed, a remark says so
-UNLIKE = 1e-2  # of what is compared: a solver's iterations may differ by this much, forward and backward
-AGAIN = 3  # further directions that are tried after one has shown a difference
+ROUNDED = 100 * 2.0**-23  # relative: a symmetric matrix may deviate this much if it was computed in single precision
+BLIND = 0.1  # relative: if noise may be larger than this, the gradient counts as unchecked, not as right
+FINE = 1e-3  # relative: if errors above this could go unnoticed, a remark says so
+UNLIKE = 1e-2  # relative: forward and backward iterations of a solver may differ by this much
+AGAIN = 3  # number of directions tried again after one has shown a difference
 
 
 @dataclass
 class Verdict:
     """The result of checking one call.
 
-    ``error`` is the largest error that turned out to be noise. ``remarks`` say what of the call was not checked, or
-    only coarsely, each with the input that it is about. ``unchecked`` is why nothing of it was checked.
+    ``error`` is the largest error of a gradient that counts as right. ``remarks`` list the inputs that were not
+    checked, or only coarsely, with a reason each. ``unchecked`` is the reason if the whole call could not be checked.
     """
 
     wrong: list[Wrong] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Verdict:
 
 
 def check_call(operation: RecordedCall | GradientCall, known: Set[Input] = frozenset()) -> Verdict:
-    """Compare the derivative of a call with finite differences of it.
+    """Compare the derivative of a call with finite differences.
 
     For inputs in ``known``, an error was already located in an earlier call and is not located again.
     """
@@ -80,7 +80,7 @@ def _check(call: CheckedCall, verdict: Verdict, known: Set[Input]) -> None:
 
 @dataclass(frozen=True)
 class _InputCheck:
-    # A call, and the input with respect to which its derivative is compared.
+    # A comparison for one call and one of its inputs.
     call: CheckedCall
     at: int
     input: Input
@@ -124,8 +124,8 @@ class _InputCheck:
                 self.verdict.remark("spread", self.input, size=f"{compared.error:.1g}")
 
     def _blame(self, wrong: Wrong) -> None:
-        # Report that a gradient is not the derivative. The framework's own may define it differently; handwritten ones
-        # may not.
+        # Report that a gradient is not the derivative. For a hand-written backward pass that is an error, for a
+        # framework operation only a remark: frameworks define some gradients differently on purpose.
         operation = self.call.operation
         if operation.is_custom or wrong.is_by_hand:
             self.verdict.wrong.append(wrong)
@@ -136,10 +136,8 @@ class _InputCheck:
             )
 
     def _is_right_if_symmetric(self) -> bool:
-        # Is the input a symmetric matrix, and is the derivative right as long as the matrix stays symmetric?
-        #
-        # This is so for ``cholesky`` and ``eigh``, which read one half of the matrix and take it to stand for all of
-        # it.
+        # Is the input a symmetric matrix, and the derivative right along symmetric directions? This happens for
+        # ``cholesky`` and ``eigh``, which read only one half of the matrix.
         value = self.call.values[self.at]
         if value.ndim < 2 or value.shape[-1] != value.shape[-2] or value.shape[-1] < 2 or not _is_hermitian(value):
             return False
@@ -147,7 +145,8 @@ class _InputCheck:
         return not self._compared(direction + _transposed(direction))[0].differs
 
     def _compared(self, direction: Any, widest: float | None = None) -> tuple[DirectionCheck, Any, Sequence[Any]]:
-        # The comparison along a direction with a new cotangent, that cotangent, and the gradients for it.
+        # Compare along a direction with a new cotangent. Returns the comparison, the cotangent, and the gradients for
+        # it.
         call = self.call
         found = call.slope(self.at, direction, widest)
         cotangent = call.cotangent(call.known(found, self.outline.checked & ~found.is_kinked), [found])
@@ -155,8 +154,8 @@ class _InputCheck:
         return call.compare(found, cotangent, gradients[self.at], direction), cotangent, gradients
 
     def _confirmed(self, is_known: bool) -> Wrong | None:
-        # Try other directions and steps: noise that was small by chance once will not be so again, and terms will not
-        # cancel in several directions.
+        # Repeat the comparison along other directions, with other steps. A difference that was only noise is unlikely
+        # to appear again, and terms that cancel along one direction are unlikely to cancel along several.
         call, at = self.call, self.at
         for _ in range(AGAIN):
             direction = call.direction(at)
@@ -168,7 +167,7 @@ class _InputCheck:
         return None
 
     def _transposed(self, wrong: Wrong, compared: DirectionCheck, forward: float | None) -> Wrong:
-        # The backward pass is the transpose of the forward derivative, unless somebody wrote it by hand.
+        # Backward should be the transpose of the forward derivative. If it is not, somebody wrote it by hand.
         if forward is None or abs(compared.analytic - forward) <= UNLIKE * compared.scale:
             return wrong
         is_right = not replace(compared, analytic=forward).differs
@@ -176,7 +175,8 @@ class _InputCheck:
         return replace(wrong, looks=wrong.looks or (look,), is_by_hand=True)
 
     def _check_infinite(self, gradient: Any) -> None:
-        # Infinite or NaN elements of a gradient: they are right if the outputs that they move cannot be checked.
+        # Handle elements of a gradient that are infinite or NaN. They are accepted if the outputs that depend on these
+        # elements cannot be checked.
         infinite = ~numpy.isfinite(gradient)
         found = self.call.slope(self.at, numpy.where(infinite, self.call.direction(self.at), 0.0))
         count = int(infinite.sum())

@@ -1,4 +1,4 @@
-"""The command line: the verbs of the API with their options."""
+"""The command line: one command for each verb of the API."""
 
 from backprobe.cli.command import main
 

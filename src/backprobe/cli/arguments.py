@@ -1,4 +1,4 @@
-"""The arguments of a function, written ``NAME=VALUE``. Values are parsed, and never evaluated as code."""
+"""Parses the arguments of a function, written ``NAME=VALUE``. A value is never evaluated as code."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Any
 
 from backprobe.errors import BadOption
 
-SINGLE = {"f": "float32", "c": "complex64"}  # the dtypes that PyTorch, too, gives to a list of Python numbers
+SINGLE = {"f": "float32", "c": "complex64"}  # PyTorch converts lists of Python numbers to the same dtypes
 NUMBERS = {"nan": math.nan, "inf": math.inf}
 SHAPED = ("randn", "zeros", "ones")
-CONSTANTS = {"true": "True", "false": "False", "none": "None", "null": "None"}  # as text these would be surprising
+# constants of other languages: parsed as text, they would surprise the user
+CONSTANTS = {"true": "True", "false": "False", "none": "None", "null": "None"}
 WORD = re.compile(r"[^\W\d][\w ./:+-]*")
-"""Matches text without quotes, such as ``mean`` or ``data/train.csv``."""
+"""Matches text that needs no quotes, such as ``mean`` or ``data/train.csv``."""
 
 
 def arguments(texts: Sequence[str]) -> dict[str, Any]:
-    """The arguments by name. Raises BadOption.
+    """Return the arguments by name. Raises BadOption.
 
     >>> arguments(["x=3.0", "turns=2", "mode=mean"])
     {'x': 3.0, 'turns': 2, 'mode': 'mean'}
@@ -38,7 +39,7 @@ def arguments(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def argument(name: str, text: str) -> Any:
-    """The value of one argument: a literal, an array from a file, or a text without quotes. Raises BadOption.
+    """Return the value of one argument: a literal, an array from a file, or text without quotes. Raises BadOption.
 
     >>> argument("mode", "mean")
     'mean'
@@ -57,7 +58,7 @@ def argument(name: str, text: str) -> Any:
 
 
 def literal(name: str, text: str) -> Any:
-    """The value of a Python literal, which may contain ``nan``, ``inf`` and ``randn(2, 3)``. Raises BadOption.
+    """Return the value of a Python literal, which may contain ``nan``, ``inf`` and ``randn(2, 3)``. Raises BadOption.
 
     A list of numbers becomes a NumPy array, which the backend converts to a tensor.
 
@@ -78,7 +79,7 @@ def literal(name: str, text: str) -> Any:
 
 
 def floated(values: Iterable[Any]) -> list[Any]:
-    """Values of which at least one can be differentiated: if none is floating point, integers become floating point.
+    """Convert integers to floating point if no value is floating point, so that something can be differentiated.
 
     >>> floated([3, 2]), floated([3.0, 2])
     ([3.0, 2.0], [3.0, 2])
@@ -100,7 +101,7 @@ def _value(name: str, node: ast.expr) -> Any:
 
 
 class _Numbers(ast.NodeTransformer):
-    # Replaces names such as ``nan`` by the numbers for which Python has no literal.
+    # Replaces names such as ``nan`` by numbers, because Python has no literal for them.
     def visit_Name(self, node: ast.Name) -> ast.expr:
         number = NUMBERS.get(node.id.lower())
         return node if number is None else ast.copy_location(ast.Constant(number), node)
@@ -116,7 +117,7 @@ def _array(value: list[Any]) -> Any:
 
 
 def _of_shape(name: str, shaped: str, sizes: Sequence[Any]) -> Any:
-    # An array of this shape. Random numbers are seeded by the argument's name, so they are the same each time.
+    # Return an array of the given shape. Random numbers are seeded with the argument's name, so each run gets the same.
     import numpy
 
     shape = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else tuple(sizes)
@@ -162,7 +163,8 @@ def _floating(value: Any) -> Any:
 
 
 def _found(error: Exception) -> str:
-    # Why a text is not a literal. Python's own message contains the address of a syntax tree node, and NumPy's is long.
+    # Explain why a text is not a literal. Python's own message contains the address of a syntax tree node, and NumPy's
+    # message is long.
     if isinstance(error, SyntaxError):
         return error.msg
     if isinstance(error, MemoryError):

@@ -13,10 +13,10 @@ from backprobe.cli.arguments import arguments, floated
 
 
 def called_with(target: Any, words: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The positional and keyword arguments that ``words`` spell for the target. Raises BadOption.
+    """Return the positional and keyword arguments for a call of the target. Raises BadOption.
 
     ``*xs`` receives the elements of a tuple called xs, or a single value. A model receives tensors. Its integers stay
-    integers, because its parameters are what is differentiated.
+    integers: only its parameters need to be differentiable.
     """
     named = arguments(words)
     positional, several = _by_position(target, named)
@@ -29,16 +29,16 @@ def called_with(target: Any, words: Sequence[str]) -> tuple[tuple[Any, ...], dic
     args: list[Any] = []
     for one in positional:
         if one.name not in named and one.default is one.empty:
-            return tuple(args), named  # the call itself reports missing arguments
+            return tuple(args), named  # missing arguments are reported by the call itself
         args.append(named.pop(one.name, one.default))
     return (*args, *values[: len(rest)]), named
 
 
 def _by_position(target: Any, named: Mapping[str, Any]) -> tuple[list[inspect.Parameter], str | None]:
-    # The parameters that must be passed by position, and the name of ``*xs`` if it was given.
+    # The parameters that can only be passed by position, and the name of ``*xs`` if the user gave it.
     try:
         parameters = list(inspect.signature(target).parameters.values())
-    except (TypeError, ValueError):  # a function written in C
+    except (TypeError, ValueError):  # functions written in C may have no signature
         return [], None
     several = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL and one.name in named), None)
     kinds = [inspect.Parameter.POSITIONAL_ONLY, *([inspect.Parameter.POSITIONAL_OR_KEYWORD] if several else [])]
@@ -46,13 +46,13 @@ def _by_position(target: Any, named: Mapping[str, Any]) -> tuple[list[inspect.Pa
 
 
 def _arrays_of_model(target: Any) -> Arrays | None:
-    # The tensor functions of a model's framework; None if the target is not a model.
+    # The array functions of a model's framework; None if the target is not a model.
     imported = (load_backend(name) for name in BACKENDS if is_imported(name))
     return next((backend.arrays for backend in imported if is_model(backend, target)), None)
 
 
 def _tensors(value: Any, arrays: Arrays) -> Any:
-    # The value, with NumPy arrays replaced by tensors of a framework.
+    # Replace NumPy arrays inside a value by tensors of a framework.
     if isinstance(value, tuple):
         return tuple(_tensors(one, arrays) for one in value)
     if isinstance(value, dict):

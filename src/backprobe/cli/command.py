@@ -1,4 +1,4 @@
-"""The command ``backprobe``. With it only ``view`` is imported of its verbs: a server lives long, and holds little."""
+"""The command ``backprobe``. Only the verb ``view`` is imported with it: its server runs long and should stay small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares two programs of a command line, each a function in a file or the folder of a saved recording or a run."""
+"""The command ``diff``: compares two programs, each a function in a file, a saved recording or a run."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def compared(
     html: str | None,
     **options: Any,
 ) -> bp.DiffReport | bp.RunDiffReport:
-    """The report on two programs. Functions get the same arguments and draw the same random numbers.
+    """Return the report on two programs. Functions get the same arguments and draw the same random numbers.
 
     With ``html`` the report is also written to that file, as a page.
 
-    Raises BadOption, and what the functions themselves, ``probe``, ``load`` and ``diff`` raise.
+    Raises BadOption, and the errors of the functions themselves, ``probe``, ``load`` and ``diff``.
     """
-    if html is not None:  # before anything runs
+    if html is not None:  # checked before anything runs
         check_html(Path(html), f"backprobe diff {a} {b} --html {html}", "comparison")
     layouts = {name: _axes(axes) for name, axes in _pairs("layout", layout, "**.kernel=T").items()}
     renames = _pairs("rename", rename, "h.*=layers.*")
@@ -41,7 +41,8 @@ def compared(
     functions = [(one, place) for one, place in places if not programs.is_saved(one)]
     if not functions:
         programs.refuse_beside_recording([a, b], words, options)
-    # both files are imported before either function runs, so their random draws do not disturb the functions'
+    # Import both files before either function runs. Random numbers drawn by an import would otherwise change the
+    # numbers that a function draws.
     for one, place in functions:
         with programs.beside_others(*place):
             programs.load(one)
@@ -59,7 +60,7 @@ def compared(
 
 @contextmanager
 def _same_numbers() -> Iterator[None]:
-    # After this context, random numbers continue as if none had been drawn inside it, in every imported framework.
+    # Restore the random state of every imported framework when this context ends.
     with ExitStack() as stack:
         for backend in [load_backend(name) for name in BACKENDS if is_imported(name)]:
             stack.enter_context(Replay(backend, None).run())
@@ -67,7 +68,7 @@ def _same_numbers() -> Iterator[None]:
 
 
 def _pairs(option: str, texts: Sequence[str], example: str) -> dict[str, str]:
-    # The two sides of each ``A=B``. Raises BadOption.
+    # Split each ``A=B``. Raises BadOption.
     found: dict[str, str] = {}
     for text in texts:
         name, equals, other = text.partition("=")
@@ -86,6 +87,6 @@ def _pairs(option: str, texts: Sequence[str], example: str) -> dict[str, str]:
 
 
 def _axes(text: str) -> str | tuple[int, ...]:
-    # The order of axes in a text like ``3,2,0,1``; any other text unchanged.
+    # Parse an order of axes such as ``3,2,0,1``; return any other text unchanged.
     axes = text.split(",")
     return tuple(map(int, axes)) if all(axis.strip().isdecimal() for axis in axes) else text

@@ -1,4 +1,4 @@
-"""The options of commands, taken from the verbs' declarations, so that allowed values are written only once."""
+"""Command-line options built from the options of the verbs, so that allowed values are written only once."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ OPTIONS = {
         *WATCHING,
         *PACES,
         ORDER,
-        # pairs of names cannot be written on a command line
+        # the verb also accepts pairs of names, which a command line cannot express
         replace(CONVENTION, allowed=tuple(CONVENTIONS), next='"flax"', says=""),
-        replace(WHAT, kind=str, allowed=KINDS, next="'grad'", says=""),  # a command repeats the option instead
+        # a command accepts one value and can be given the option several times
+        replace(WHAT, kind=str, allowed=KINDS, next="'grad'", says=""),
         replace(EXPORTING, name="to", next="'parquet'"),
         Option("steps", int, 1, "2"),
         Option("step", int, 0, "10"),
     )
 }
-"""The options that commands share with verbs, by name."""
+"""Options that commands share with verbs, by name."""
 
 
 def declared(name: str, help: str, **given: Any) -> Callable[[Command], Command]:
-    """A click option for a command. ``{}`` in ``help`` stands for the allowed values."""
+    """Return a click option for a command. ``{}`` in ``help`` is replaced by the allowed values."""
     return option_of(OPTIONS[name], help, **given)

@@ -1,4 +1,4 @@
-"""Measures the memory of a script on the command line."""
+"""The command ``memory``: measures the memory of a script."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ NO_STEP = f"no optimizer made a step that can be heard, so nothing is known of w
 
 
 def measured(program: str, words: Sequence[str], steps: int, experiments: bool) -> NoReturn:
-    """Run the first ``steps`` steps of a script, print what it keeps, and exit with 1 if something outlives its step.
+    """Run the first steps of a script, print what it keeps in memory, and exit with 1 if something outlives its step.
 
-    With ``experiments``, the script runs again with the lines that should release it.
+    With ``experiments``, the script runs again with inserted lines that should free such memory.
     """
     file, spec = main_program(program)
     script = ScriptMemory(steps)

@@ -1,4 +1,4 @@
-"""Finds the script or module that a command runs as a whole, as ``python`` and ``python -m`` do."""
+"""Finds the script or module that a command runs as a whole, in the same way as ``python`` and ``python -m``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from backprobe.findings.phrasing import listed
 from backprobe.record.names import nearest
 
 PLACED = "backprobe.placed"
-"""Key in a command's context: a remark about words of the script that look like options of ours."""
+"""Key in a command's context: a remark about script arguments that look like options of backprobe."""
 
 
 def main_program(program: str) -> tuple[str, ModuleSpec | None]:
-    """The file to run as ``__main__``, and its spec if it is a module. Raises BadOption.
+    """Return the file to run as ``__main__``, and its spec if it is a module. Raises BadOption.
 
-    The packages around a module are imported, as ``python -m`` does, and their errors are not caught.
+    The packages that contain a module are imported, as with ``python -m``. Their errors are not caught.
     """
     context = click.get_current_context()
     spec = _spec(program) if is_module(program) else None
@@ -40,7 +40,7 @@ def main_program(program: str) -> tuple[str, ModuleSpec | None]:
 
 
 def is_first() -> bool:
-    """Is this the first of the processes that ``torchrun`` started?"""
+    """Is this process the first of those that ``torchrun`` started?"""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -60,7 +60,7 @@ def _spec(name: str) -> ModuleSpec:
 
 
 def _found(name: str) -> ModuleSpec | None:
-    # The spec of a module. The packages around it are imported, but not the module itself.
+    # Find the spec of a module. The packages that contain it are imported, but not the module itself.
     package = name.rpartition(".")[0]
     try:
         if package:
@@ -68,7 +68,7 @@ def _found(name: str) -> ModuleSpec | None:
         return importlib.util.find_spec(name) if name.strip(".") == name else None
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # a package around it exists, and fails to import something else
+            raise  # a containing package exists, and failed to import another module
     except ValueError:  # the module has no spec
         pass
     return None

@@ -1,4 +1,4 @@
-"""The output of a command: text, one JSON document, or nothing; and the SARIF file, if asked for."""
+"""The output of a command: text, one JSON document or nothing, and optionally a SARIF file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DOCUMENT, PLACE = "backprobe.document", "backprobe.place"
 
 
 def _keep(ctx: click.Context, option: click.Parameter, value: Any) -> None:
-    # Paths are resolved now, because a script may change the current folder.
+    # Make paths absolute now, because a script may change the current folder.
     is_path = value and option.name == "sarif"
     ctx.meta[f"backprobe.{option.name}"] = (Path(value).absolute(), Path.cwd()) if is_path else value
     if is_asked("json") and is_asked("quiet"):
@@ -62,11 +62,11 @@ to_sarif = click.option(
     callback=_keep,
     help="Write the findings into a SARIF file, too, for GitHub and editors.",
 )
-"""The option --sarif, for commands whose findings belong to lines of code."""
+"""Return the option --sarif, for commands whose findings belong to lines of code."""
 
 
 def is_asked(option: str) -> Any:
-    """The value of this option of the current command; a false value if it was not given."""
+    """The value of an option of the current command; a false value if the user did not give it."""
     context = click.get_current_context(silent=True)
     return context and context.meta.get(f"backprobe.{option}")
 
@@ -78,10 +78,10 @@ def tell(text: str) -> None:
 
 
 def show(found: object, data: Any = None) -> None:
-    """Print what a command found, as text or as data, and write a report to the SARIF file if one was asked for.
+    """Print the result of a command, as text or as data. A report is also written to the SARIF file, if one was given.
 
-    Reports and recordings bring their own data. If ``found`` is None, no text is printed. Data includes the versions
-    that produced it, in case it is sent to somebody else.
+    The data of reports and recordings comes from their own methods. If ``found`` is None, no text is printed. Data
+    includes the versions of Python and the frameworks, in case it is sent to somebody else.
     """
     if found is data is None:
         return
@@ -112,9 +112,9 @@ def _write(report: Report, path: Path, root: Path) -> None:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """In a command with ``--json``, redirect everything that is printed inside this context to standard error.
+    """In a command with ``--json``, redirect everything printed inside this context to standard error.
 
-    Afterwards the document is printed, so that standard output contains nothing else.
+    The document is printed when the context ends, so that standard output contains nothing else.
     """
     if not is_asked("json"):
         yield
@@ -123,7 +123,7 @@ def alone() -> Iterator[None]:
     kept = None if number is None or other is None else os.dup(number)
     try:
         with redirect_stdout(sys.stderr):
-            if number is not None and other is not None:  # also what C code and child processes print
+            if number is not None and other is not None:  # also redirects the output of C code and child processes
                 out.flush()
                 os.dup2(other, number)
             yield

@@ -1,4 +1,4 @@
-"""``--patch``: writes remedies that were tried to a file for ``git apply``."""
+"""The option ``--patch``: writes remedies that were tried with success to a file for ``git apply``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def refuse_patch(program: str, words: Sequence[str], path: str) -> None:
 
 
 def write_patch(report: bp.Report, path: str) -> None:
-    """Write the remedies that were tried with success, and say so. If there are none, no file is written."""
+    """Write the successfully tried remedies to a file and print a note. Without any, no file is written."""
     edits = list(dict.fromkeys(edit for one in report.findings for edit in one.edits))
     if not edits:
         tell(f"{path} is not written: no remedy was found by trying")
@@ -61,7 +61,7 @@ def write_patch(report: bp.Report, path: str) -> None:
 
 
 def root_of(edits: Sequence[Edit]) -> Path:
-    """The folder to which paths in a patch are relative: the repository if there is one, else the current folder."""
+    """The folder to which paths in a patch are relative: the repository's, or else the current folder."""
     files = [Path(edit.file).absolute() for edit in edits]
     repository = next((folder for folder in files[0].parents if (folder / ".git").exists()), None)
     for folder in (repository, Path.cwd()):

@@ -1,4 +1,4 @@
-"""Commands that run a script: our options come before it, and all words after it belong to the script."""
+"""Commands that run a script: options of backprobe precede the script, and all words after it belong to the script."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ HELP = 'Run a module, as "python -m MODULE" does, with the words behind it.'
 
 
 class ScriptVerb(Verb):
-    """A command for FILE:FUNCTION or a recording, where options may appear anywhere, or for a script.
+    """A command that accepts FILE:FUNCTION or a recording with options anywhere, or a script after the options.
 
-    The words after a script are passed on unread, as ``python`` does. A first ``--`` is dropped.
+    The words after a script are passed to it unchanged, as with ``python``. A first ``--`` is dropped.
     """
 
     def __init__(self, *args: Any, **given: Any) -> None:
@@ -27,7 +27,7 @@ class ScriptVerb(Verb):
         self.params.append(click.Option(["-m"], metavar="MODULE", expose_value=False, callback=_misplaced, help=HELP))
 
     def placed(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """The words for click: a ``--`` is put before the script, and what follows is left as it is."""
+        """The words for click, with ``--`` before a script, so that click ignores the script's options."""
         options = {name: one for one in self.get_params(ctx) if isinstance(one, click.Option) for name in one.opts}
         del options["-m"]
         at = 0
@@ -51,8 +51,8 @@ class ScriptVerb(Verb):
     def _look(
         self, ctx: click.Context, options: dict[str, click.Option], before: list[str], behind: list[str], count: int
     ) -> None:
-        # Remember a remark about words of the script that look like our options. Raises Refusal if one of our options
-        # comes after such a word.
+        # Store a remark if words of the script look like options of backprobe. Raises Refusal if a real option of
+        # backprobe comes after such a word.
         taken: list[str] = []
         rest: list[str] = []
         takes_next = False
@@ -72,7 +72,7 @@ class ScriptVerb(Verb):
 
 
 def _takes_next(options: dict[str, click.Option], word: str) -> bool:
-    # Is the next word the value of this one?
+    # Does the option in this word take the next word as its value?
     return word in options and not options[word].is_flag
 
 

@@ -1,4 +1,4 @@
-"""The arguments and options of ``bp.probe``, which many commands have in common."""
+"""The arguments and options of ``bp.probe``, which many commands share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORDS = click.argument("words", nargs=-1, metavar="[NAME=VALUE]...")
 
 
 def probing(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the arguments and options of ``bp.probe`` to a command."""
+    """Add the arguments and options of ``bp.probe`` to a command."""
     for option in [
         BACKEND,
         click.option("--nonfinite", is_flag=True, help="Record where NaN and Inf were born."),

@@ -1,4 +1,4 @@
-"""The program on a command line: ``FILE:FUNCTION``, or the folder of a saved recording."""
+"""The program that a command works on: ``FILE:FUNCTION``, or the folder of a saved recording."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from backprobe.record.names import nearest
 
 T = TypeVar("T")
 IMPORTED = "backprobe.imported"
-"""Key in a command's context: the modules of the files that it imported."""
+"""Key in a command's context: the modules that were imported from files, by file."""
 BESIDE = "backprobe.beside"
-"""Key in a command's context: the other programs of the command, before and after the one at work."""
+"""Key in a command's context: the command's other programs, before and after the current one."""
 MODULE = "backprobe.module"
-"""Key in a command's context: the program, if it is a module given by ``-m``."""
+"""Key in a command's context: the name of the program if it is a module given by ``-m``."""
 
 
 def is_saved(program: str) -> bool:
-    """Is it the folder of a recording, rather than a function?"""
+    """Is the program the folder of a recording, rather than a function?"""
     return bool(program) and not is_module(program) and Path(program).is_dir()
 
 
 def is_script(program: str) -> bool:
-    """Is it a script or module that runs as a whole? Also True for a file that does not exist."""
+    """Is the program a script or module that runs as a whole? Also True for a file that does not exist."""
     return is_module(program) or (bool(program) and ":" not in program and not is_saved(program))
 
 
 def is_module(program: str) -> bool:
-    """Is it a module given by ``-m``?"""
+    """Is the program a module given by ``-m``?"""
     return program == click.get_current_context().meta.get(MODULE)
 
 
 def refuse_without_partials(program: str, recording: bp.Recording) -> None:
-    """Raise BadOption for a recording that was saved without partials: only another run could add them."""
+    """Raise BadOption for a recording that was saved without partials: only a new run could compute them."""
     if is_saved(program) and recording.path_sums is None:
         raise BadOption(
             f"the recording in {program} has no partials",
@@ -71,7 +71,7 @@ def probed(
     partials: Any,
     **options: Any,
 ) -> bp.Recording:
-    """The recording of a function. Raises BadOption, and what the function itself and ``probe`` raise."""
+    """Record a function. Raises BadOption, and the errors of the function and of ``probe``."""
     given = {name: value for name, value in options.items() if value is not None}
     if cotangent is not None:
         given["cotangent"] = literal("cotangent", cotangent)
@@ -87,7 +87,10 @@ def probed(
 def checked(
     program: str, words: Sequence[str], skip: Sequence[str], backend: Any, order: Literal[1, 2]
 ) -> bp.CheckReport:
-    """The report of ``check`` on a function. Raises BadOption, and what the function itself and ``check`` raise."""
+    """Run ``check`` on a function, and return its report.
+
+    Raises BadOption, and the errors of the function and ``check``.
+    """
     target = load(program)
     check = bp.check(target, order=order, skip=[beside(target, program, name) for name in skip], backend=backend)
     args, kwargs = called_with(target, words)
@@ -99,7 +102,10 @@ def checked(
 def provoked(
     program: str, words: Sequence[str], bounds: Sequence[str], seed: int, tries: int, backend: Any
 ) -> bp.Provocations:
-    """The report of ``provoke`` on a function. Raises BadOption, and what the function and ``provoke`` raise."""
+    """Run ``provoke`` on a function, and return its report.
+
+    Raises BadOption, and errors of the function and ``provoke``.
+    """
     target = load(program)
     provoke = bp.provoke(target, bounds=arguments(bounds) or None, seed=seed, tries=tries, backend=backend)
     args, kwargs = called_with(target, words)
@@ -110,7 +116,7 @@ def provoked(
 
 @contextmanager
 def _inferring(program: str, words: Sequence[str]) -> Iterator[None]:
-    # If the framework cannot be inferred, the message should say what to type in the shell, not in Python.
+    # If the framework cannot be inferred, let the error message name an option of the command, not of Python's API.
     try:
         yield
     except NoBackend as error:
@@ -122,7 +128,7 @@ def _inferring(program: str, words: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def so_far(kind: type[T]) -> Iterator[list[T]]:
-    """Yields a list. After Ctrl-C, it holds the partial result that the run has left, if there is one."""
+    """Yield a list. After Ctrl-C the list contains the partial result of the interrupted run, if there is one."""
     made: list[T] = []
     try:
         yield made
@@ -136,7 +142,7 @@ def so_far(kind: type[T]) -> Iterator[list[T]]:
 
 
 def refuse_beside_recording(saved: Sequence[str], words: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Raise BadOption if arguments or options of a function are given together with saved recordings."""
+    """Raise BadOption if arguments or options for a function are given, but the programs are saved recordings."""
     given = [*words, *(f"--{name}" for name, value in options.items() if value)]
     if given:
         are = "is a saved recording" if len(saved) == 1 else "are saved recordings"
@@ -149,9 +155,11 @@ def refuse_beside_recording(saved: Sequence[str], words: Sequence[str], options:
 
 
 def load(program: str, example: Sequence[str] = ("x=3",), *, classes: bool = False) -> Any:
-    """The object that ``FILE:FUNCTION`` names. The file is imported, with its folder on the path. Raises BadOption.
+    """Return the object that ``FILE:FUNCTION`` names, and import its file with its folder on the path.
 
-    ``example`` are the arguments that messages show. A class is refused unless ``classes`` is True.
+    Raises BadOption.
+
+    ``example`` are the arguments shown in error messages. A class raises BadOption unless ``classes`` is True.
     """
     text, colon, name = program.rpartition(":")
     file = Path(text)
@@ -178,7 +186,7 @@ def load(program: str, example: Sequence[str] = ("x=3",), *, classes: bool = Fal
     for step in name.split("."):
         if not hasattr(found, step):
             called = {known: value for known, value in vars(module).items() if callable(value) and known[:1] != "_"}
-            # classes last: they cannot be probed
+            # list classes last, because a class cannot be probed
             functions = sorted(called, key=lambda known: isinstance(called[known], type))
             close = nearest(name, functions) or functions
             raise BadOption(
@@ -200,13 +208,13 @@ def load(program: str, example: Sequence[str] = ("x=3",), *, classes: bool = Fal
 
 
 def _meant(text: str, name: str) -> str:
-    # The most likely FILE:FUNCTION when the file does not exist.
+    # The most likely FILE:FUNCTION if the given file does not exist.
     file = similar_file(text)
     return f"{file}:{name}" if file else "toy.py:f"
 
 
 def similar_file(text: str) -> str | None:
-    """The existing Python file whose name is most similar to this one."""
+    """The existing Python file whose name is most similar to the given one."""
     folder = Path(text).parent
     there = [one.stem for one in folder.glob("*.py")] if folder.is_dir() else []
     close = nearest(Path(text).stem, there)
@@ -214,7 +222,7 @@ def similar_file(text: str) -> str | None:
 
 
 def _imported(text: str, program: str) -> ModuleType:
-    # The module in a file, imported once for each command.
+    # The module of a file. Each file is imported at most once in a command.
     file = Path(text).resolve()
     known: dict[Path, ModuleType] = click.get_current_context().meta.setdefault(IMPORTED, {})
     if file not in known:
@@ -224,7 +232,7 @@ def _imported(text: str, program: str) -> ModuleType:
 
 def _import(text: str, program: str) -> ModuleType:
     file = Path(text).resolve()
-    # random.py must not replace the module random
+    # a file such as random.py must not replace the standard module random
     name = file.stem if file.stem not in sys.modules else f"{file.stem} (probed)"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -252,7 +260,7 @@ def beside(target: Any, program: str, name: str) -> Any:
 
 @contextmanager
 def beside_others(before: Sequence[str], behind: Sequence[str]) -> Iterator[None]:
-    """Inside this context, messages show these programs before and after the one that they are about."""
+    """Inside this context, error messages show the command's other programs before and after the current one."""
     meta = click.get_current_context().meta
     meta[BESIDE] = (before, behind)
     try:
@@ -262,7 +270,7 @@ def beside_others(before: Sequence[str], behind: Sequence[str]) -> Iterator[None
 
 
 def asked(*words: str, options: Sequence[str] = ()) -> str:
-    """The command, followed by these words, for messages. The first word is the program."""
+    """The command with these words as text, for error messages. The first word is the program."""
     context = click.get_current_context()
     before, behind = context.meta.get(BESIDE, ((), ()))
     options = [*options, "-m"] if words and is_module(words[0]) else options

@@ -1,4 +1,4 @@
-"""Shows errors of the program on a command line as Python would, without our own frames."""
+"""Prints errors of a user program as Python would, without stack frames of backprobe."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from backprobe.show.printing import echo
 from backprobe.source.tracebacks import is_mistake_of_ours, steps, without
 
 REFUSED, RAISED = 2, 3
-"""Exit statuses: for bad input and errors of our own, and for errors of the program. Findings exit with 1."""
+"""Exit statuses:
+
+REFUSED for bad input or a bug in backprobe, RAISED for an error of the program. Findings exit with 1.
+"""
 OWN = tuple(str(Path(module.__file__ or "").parent) + "/" for module in (backprobe, click))
 
 
 def shown(error: Exception) -> int:
-    """Show an error as Python would, and return the exit status. An error of backprobe itself is shown in full."""
+    """Print an error and return the exit status. An error inside backprobe is printed with its full traceback."""
     if not is_mistake_of_ours(error):
         show(error)
         return RAISED
@@ -28,8 +31,9 @@ def shown(error: Exception) -> int:
 
 
 def show(error: BaseException) -> None:
-    """Show an error and its causes, without frames that do not belong to the program."""
-    from backprobe.explain.rebound import rebound_note  # with all that explains: for the viewer's server too much
+    """Print an error and its causes, without stack frames that do not belong to the program."""
+    # imported here because this import is large, and the viewer's server also imports this file
+    from backprobe.explain.rebound import rebound_note
 
     one: BaseException | None = error
     seen: set[int] = set()
@@ -37,14 +41,15 @@ def show(error: BaseException) -> None:
         seen.add(id(one))
         one.__traceback__ = _of_program(one.__traceback__)
         one = one.__cause__ or one.__context__
-    note = rebound_note(error)  # also if no probe saw the error, as for one in a file that is imported
+    # computed here for an error that no probe saw, such as one raised while the file was imported
+    note = rebound_note(error)
     if note is not None and note not in getattr(error, "__notes__", ()):
         error.add_note(note)
     sys.excepthook(type(error), error, error.__traceback__)
 
 
 def _of_program(trace: TracebackType | None) -> TracebackType | None:
-    # The traceback without our frames, without our callers, and without the frames that loaded the program's file.
+    # Remove the frames of backprobe, of its callers, and of the import system that loaded the program's file.
     every = list(steps(trace))
     first = next((at for at, one in enumerate(every) if _is_own(one)), 0)
     loading = {id(one) for one in every[:first]}

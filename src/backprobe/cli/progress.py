@@ -1,4 +1,4 @@
-"""Signs of life from a long run: now and then a line on standard error, only in a terminal."""
+"""Progress of a long run: an occasional line on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from backprobe.cli.output import is_asked
 from backprobe.show.printing import echo
 
 FIRST = 10.0
-"""Seconds until the first line. Each further line waits twice as long as the one before."""
+"""Seconds until the first line. The interval doubles after each line."""
 
 
 @contextmanager
 def progress(doing: Callable[[], str], first: float = FIRST) -> Iterator[None]:
-    """While this context is open, say from time to time what is being done.
+    """Inside this context, print from time to time what is being done.
 
-    Only a few full lines are printed, so that the program's own output stays readable.
+    Only a few complete lines are printed, which keeps the program's own output readable.
     """
     if is_asked("quiet") or not sys.stderr.isatty():
         yield

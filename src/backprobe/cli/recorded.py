@@ -1,4 +1,4 @@
-"""The recording that a command works on: of a function, of a whole script, or read from a folder."""
+"""The recording that a command works on: made from a function or a whole script, or loaded from a folder."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def recorded(
     by_default: bool = False,
     **options: Any,
 ) -> bp.Recording:
-    """The recording. Raises BadOption, and what ``probed``, ``script.recorded`` and ``load`` raise.
+    """Return the recording. Raises BadOption, and the errors of ``probed``, ``script.recorded`` and ``load``.
 
-    For a function, ``of`` says what to differentiate. For a recording that exists already, it selects one of its
-    outputs.
+    For a function, ``of`` names the output to differentiate. For a script or a saved recording, ``of`` selects one of
+    the outputs that were differentiated.
     """
     wanted = by_default if partials is None else partials
     if is_saved(program):
@@ -37,7 +37,10 @@ def recorded(
 
 
 def of_one(program: str, words: Sequence[str], *beside: str, **options: Any) -> bp.Recording:
-    """A recording for a command that needs a single output. ``beside`` are the words before the program's arguments."""
+    """Return a recording for a command that needs a single output.
+
+    ``beside`` are words before the program's arguments.
+    """
     found = recorded(program, words, **options)
     if found.record.is_of_several:
         raise BadOption(

@@ -1,6 +1,6 @@
-"""Commands that fail: on bad input, on errors of the program, and on Ctrl-C.
+"""Commands that fail: because of bad input, an error of the program, or Ctrl-C.
 
-Bad input is shown as one of our errors, with exit status 2.
+Bad input is reported as an error of backprobe, with exit status 2.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from backprobe.record.names import nearest
 from backprobe.show.printing import echo
 
 TYPED = "backprobe.typed"
-"""Key in a command's context: the command line as typed."""
+"""Key in a command's context: the command line as the user typed it."""
 INTERRUPTED = "backprobe.interrupted"
 """Key in a command's context: True after Ctrl-C has ended the program."""
 STOPPED = 130
@@ -39,7 +39,7 @@ RENAMED_OPTIONS = {
 
 
 class Refusal(click.ClickException):
-    """One of our errors, as click reports it."""
+    """An error of backprobe in the form that click prints."""
 
     exit_code = REFUSED
 
@@ -51,14 +51,14 @@ class Refusal(click.ClickException):
 
 
 class Verb(click.Command):
-    """A command that has the options shared by all commands, and reports bad input as one of our errors."""
+    """A command with the options that all commands share. Bad input is reported as an error of backprobe."""
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
         self.params += shared()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = [*args]  # click empties the list
+        given = [*args]  # a copy, because click empties the list
         typed = ctx.meta[TYPED] = spelled(self.name, *given)
         try:
             return super().parse_args(ctx, self.placed(ctx, args))
@@ -77,7 +77,7 @@ class Verb(click.Command):
             raise Refusal(BadOption(headline, asked=typed, next=f"backprobe {self.name} --help")) from error
 
     def placed(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """The words in the form that click should read."""
+        """Rearrange the words for click; subclasses override this."""
         return args
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -102,7 +102,7 @@ class Verb(click.Command):
         return result
 
     def _refusal(self, ctx: click.Context, error: BackprobeError) -> Refusal:
-        # Turns an error of the API into one for the shell: what was typed, and what to type next.
+        # Rewrite an error of the Python API for the shell: the command that was typed, and the command to type next.
         if not _is_own(error):
             error.asked = ctx.meta[TYPED]
             if not error.next.startswith("backprobe "):
@@ -111,7 +111,7 @@ class Verb(click.Command):
 
 
 def _is_own(error: BackprobeError) -> bool:
-    # Was it raised in ``cli``, where messages are already spelled for a shell?
+    # Was the error raised in ``cli``? Then its message is already written for a shell.
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next
@@ -119,10 +119,10 @@ def _is_own(error: BackprobeError) -> bool:
 
 
 class Verbs(click.Group):
-    """The commands by name. For an unknown name the error suggests the nearest one.
+    """The commands by name. The error for an unknown name suggests a similar one.
 
-    ``others`` names the module that adds the commands which are imported only when one of them, or the list of all, is
-    asked for.
+    ``others`` names a module that defines further commands. It is imported only when one of them, or the list of all
+    commands, is needed.
     """
 
     command_class = Verb
@@ -133,7 +133,7 @@ class Verbs(click.Group):
 
     @property
     def commands(self) -> MutableMapping[str, click.Command]:  # type: ignore[override]
-        """All of them, by their names."""
+        """All commands by name."""
         import_module(self._others)
         return self._known
 
@@ -166,5 +166,5 @@ class Verbs(click.Group):
 
 
 def spelled(*words: str | None) -> str:
-    """A command line as one would type it."""
+    """Return a command line as one would type it, with quotes."""
     return shlex.join(["backprobe", *(word for word in words if word is not None)])

@@ -1,4 +1,4 @@
-"""Replays a captured step from the command line, with the function or class that makes its model."""
+"""The command ``replay``: runs a captured step again, with the function or class that creates its model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from backprobe.storage.steps import step_data, told
 
 
 def replayed(step: str, program: str, words: Sequence[str], models: Sequence[str] = ()) -> bp.ReplayReport:
-    """The report of a step that ran again. Raises BadOption, and what the program and ``replay`` raise."""
+    """Run a captured step again, and return the report.
+
+    Raises BadOption, and the errors of the program and ``replay``.
+    """
     known = told(step) or {}
     is_function = bool(known.get("is_function"))
     if ":" not in program:
@@ -30,7 +33,7 @@ def replayed(step: str, program: str, words: Sequence[str], models: Sequence[str
             why="a step holds numbers, and no code",
             next=f"{asked(step, f'{file}:{_name(known)}', *_arguments(words))}, with {_made(known)} in {file}",
         )
-    step_data(Path(step), asked(step, program, *words))  # before the program is loaded to make the model
+    step_data(Path(step), asked(step, program, *words))  # raises an error for a bad step before the program is loaded
     with beside_others([step], []):
         found = load(program, (), classes=not is_function)
         if is_function:
@@ -54,7 +57,7 @@ def _made(known: dict[str, Any]) -> str:
 
 
 def _model(found: Any, program: str, words: Sequence[str]) -> Any:
-    # The model: the named object itself, or what the named function returns.
+    # The model: the named object itself, or the result of the named function.
     file, _, name = program.rpartition(":")
     if _is_model(found):
         _refuse_words(program, words)
@@ -89,7 +92,7 @@ def _model(found: Any, program: str, words: Sequence[str]) -> Any:
 
 
 def _needed(function: Any) -> list[str]:
-    # The arguments without a default, each with a number as an example.
+    # The arguments without a default, each with an example number.
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     known = inspect.signature(function).parameters.values()
     return [f"{one.name}=4" for one in known if one.default is one.empty and one.kind not in several]

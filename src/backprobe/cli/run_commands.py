@@ -1,4 +1,4 @@
-"""The commands for runs that ``bp.watch`` wrote: they show runs and export them."""
+"""The commands that show and export the runs which ``bp.watch`` wrote."""
 
 from __future__ import annotations
 

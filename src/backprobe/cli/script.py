@@ -1,4 +1,4 @@
-"""Runs a whole script or module as ``python`` would, and reports on it."""
+"""Runs a whole script or module in the same way as ``python``, and reports on it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def judged(
     experiments: bool = False,
     **options: Any,
 ) -> bp.Report:
-    """The report on a script. If the script raises or exits with a status, the report is printed first."""
+    """Run a script and report on it. If the script raises or exits with a status, the report is printed first."""
     file, spec = main_program(program)
     _refuse_options(program, file, backend, options)
     more = ""
@@ -73,14 +73,14 @@ def judged(
 
 
 def healthy(recording: bp.Recording) -> bp.Report:
-    """The report of ``health`` with remedies that are commands to type."""
+    """The report of ``health``, with remedies that are shell commands."""
     report, typed = bp.health(recording), click.get_current_context().meta[TYPED].replace("health", "explain", 1)
     found = [replace(one, remedy=f"{typed} says why") if one.kind in LACKING else one for one in report.findings]
     return replace(report, findings=tuple(found))
 
 
 def _with_steps(number: int) -> str:
-    # The command that was typed, with this number of iterations.
+    # The typed command, with a given number of iterations.
     context = click.get_current_context()
     verb, count = f"backprobe {context.info_name}", os.environ.get("LOCAL_WORLD_SIZE")
     launched = "" if count is None else f"torchrun --nproc-per-node {count} -m "
@@ -97,7 +97,7 @@ def recorded(
     partials: Any,
     **options: Any,
 ) -> bp.Recording:
-    """A recording of the first gradients that a script takes. If it raises, the recording is printed first."""
+    """Record the first gradients that a script computes. If the script raises, the recording is printed first."""
     file, spec = main_program(program)
     _refuse_options(program, file, backend, options)
     probe: Probe[..., Any] = Probe(
@@ -132,7 +132,7 @@ def _refuse_options(program: str, file: str, backend: str | None, options: dict[
 
 @contextmanager
 def _ending(known: Callable[[], bp.Report | bp.Recording | None]) -> Iterator[None]:
-    # Runs a script inside. If it raises or exits, what is known so far is printed first.
+    # Run a script inside this context. If the script raises or exits, the results so far are printed first.
     try:
         yield
     except SystemExit:

@@ -1,4 +1,4 @@
-"""Rewrites the next step that an API message suggests into words for a shell."""
+"""Rewrites the next step that an API message suggests, from Python syntax to shell syntax."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import click
 
 GIVEN = re.compile(r"(leave out )?\b(\w+)=(?:(['\"])([\w.#/:*\[\]-]+)\3|([\w.:/-]*+)(?![(\[{'\"]))")
-"""A keyword argument with its value, or a keyword argument to leave out."""
-LAMBDA = re.compile(r",? or of=lambda .*")  # cannot be written in a shell
+"""Patterns of keyword arguments: one with its value, and one to leave out."""
+LAMBDA = re.compile(r",? or of=lambda .*")  # a lambda cannot be written in a shell
 TENSOR = re.compile(r"cotangent=(?:torch|tf|jnp)\.ones\(\((.*?),?\)\)")
 SPELLED = (
     (re.compile(r"bp\.probe\(\w+, '([^']*)'\)"), lambda one: f"--select {shlex.quote(one[1])}"),
@@ -48,11 +48,11 @@ SPELLED = (
     (re.compile(r"rec\.save\('([^']*)', overwrite=True\)"), r"--save \1 --overwrite"),
     (re.compile(r"rec\.save\('([^']*)'\)"), r"--save \1"),
 )
-"""What replaces Python's spelling, each with the pattern that it replaces."""
+"""Pairs of a pattern for Python syntax and its replacement for the shell."""
 
 
 def for_shell(text: str, params: Iterable[click.Parameter] = ()) -> str:
-    """The text of a next step, with a command's options in place of keyword arguments.
+    """Rewrite the text of a next step, with a command's options instead of keyword arguments.
 
     >>> params = [click.Option(["--of"]), click.Option(["--partials"]), click.Option(["--roll"], is_flag=True)]
     >>> for_shell("of='loss', or of='aux'", params), for_shell("bp.probe(f, partials=True)", params)

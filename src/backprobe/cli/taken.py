@@ -1,4 +1,4 @@
-"""An option of a command, which takes what the verb's option takes."""
+"""A command-line option that accepts the same values as the option of a verb."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Taken(click.types.StringParamType):
-    """Parses an option's value, and refuses a wrong one with the same message as the verb."""
+    """Parses an option's value, and rejects a wrong value with the same message as the verb."""
 
     def __init__(self, option: Option) -> None:
         self.name = "integer" if option.kind is int else "text"
@@ -23,7 +23,7 @@ class Taken(click.types.StringParamType):
         self.option = replace(option, kind=str, allowed=tuple(self.values)) if allowed else option
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The value in the form that the verb takes. Raises BadOption."""
+        """The value in the form that the verb expects. Raises BadOption."""
         if self.option.kind is int and str(value).removeprefix("-").isdecimal():
             value = int(value)
         self.option.check(value)
@@ -31,7 +31,7 @@ class Taken(click.types.StringParamType):
 
 
 def option_of(option: Option, help: str, **given: Any) -> Callable[[Command], Command]:
-    """This option, for a command. ``{}`` in ``help`` stands for the allowed values."""
+    """Return an option of a verb as a click option. ``{}`` in ``help`` is replaced by the allowed values."""
     taken = Taken(option)
     *more, last = taken.values or [""]
     return click.option(f"--{option.name}", type=taken, help=help.format(f"{', '.join(more)} or {last}"), **given)

@@ -1,4 +1,4 @@
-"""The message for a script in which no gradient was seen. It names the call that differentiates, and what to type."""
+"""The error for a script without a recorded gradient: it names the differentiating call, and what to type instead."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from backprobe.probe.script import imported
 from backprobe.source.derivative_calls import DerivativeCall, derivative_calls
 
 FORWARD = ("jvp", "jacfwd", "linearize", "hessian")
-"""Functions that push derivatives forward, so values in between get no gradient."""
+"""Functions of forward-mode differentiation, which gives no gradients of intermediate values."""
 
 
 def no_gradient_seen(program: str, file: str) -> BadOption:
-    """The error for a script that took no gradient that we can see."""
+    """The error for a script that computed no gradient which backprobe could record."""
     calls = _calls(file)
     if not calls:
         return BadOption(
@@ -52,7 +52,7 @@ def _calls(file: str) -> list[DerivativeCall]:
 
 
 def _instead(file: str, call: DerivativeCall) -> str:
-    # What to type: for a function in the file, its name and arguments; for any other, a probe inside the script.
+    # Return what to type: a command for a function in the file, or else a probe to insert into the script.
     functions = {
         node.name: node for node in ast.parse(Path(file).read_bytes()).body if isinstance(node, ast.FunctionDef)
     }
@@ -64,7 +64,7 @@ def _instead(file: str, call: DerivativeCall) -> str:
 
 
 def _words(names: list[str], arguments: str) -> list[str]:
-    # The arguments as the command line takes them; none if they are not literals.
+    # The arguments in the form of the command line; none if they are not literals.
     values = ast.parse(f"[{arguments}]", mode="eval").body
     elements = values.elts if isinstance(values, ast.List) else []
     try:

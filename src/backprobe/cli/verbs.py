@@ -1,4 +1,4 @@
-"""The commands: the verbs of the API with their options, and no logic of their own."""
+"""The commands of the verbs with their options, without logic of their own."""
 
 from __future__ import annotations
 
@@ -384,7 +384,7 @@ def memory(script: str, words: tuple[str, ...], steps: int, no_experiments: bool
     measured(script, words, steps, not no_experiments)
 
 
-del main.commands["view"]  # which was there before: its place is here
+del main.commands["view"]  # the command exists already; adding it again moves it to this place of the list
 for on_runs in (report, view, export):
     main.add_command(on_runs)
 
@@ -427,7 +427,7 @@ def replay(step: str, program: str, words: tuple[str, ...], models: tuple[str, .
 def demo(folder: str) -> None:
     """Show a toy graph, the chain rule, and the inside of a GPT-2."""
     installed("torch", asked="backprobe demo")
-    from backprobe import demo as shown  # imports PyTorch, which no other command needs
+    from backprobe import demo as shown  # imported here because this imports PyTorch, which no other command needs
 
     with redirect_stdout(None) if is_asked("quiet") else nullcontext():
         drawings = shown.run(Path(folder))
@@ -435,13 +435,13 @@ def demo(folder: str) -> None:
 
 
 def _first_name(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    # Splits the words into the name of a value, if one comes first, and the arguments.
+    # Split the words into the name of a value, if the first word is a name, and the arguments.
     count = int(bool(words) and "=" not in words[0])
     return words[:count], words[count:]
 
 
 def _answer(report: bp.Report, strict: bool | None = None, *, after: Callable[[], None] | None = None) -> NoReturn:
-    # Prints a report and exits with 1 if it has findings. ``strict`` is None if the command has no --strict.
+    # Print a report, and exit with 1 if it has findings. ``strict`` is None if the command has no --strict.
     show(report)
     if after is not None:
         after()

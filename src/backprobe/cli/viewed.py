@@ -1,4 +1,4 @@
-"""The viewer on the command line: prints its address and runs until Ctrl-C."""
+"""The command ``view``: prints the viewer's address and runs until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backprobe.view import Viewer, check_html, open_browser, save
 
 
 def viewed(sources: tuple[str, ...], port: int, is_opened: bool, until_ended: bool) -> None:
-    """Show runs until Ctrl-C, or with ``until_ended`` until no run is being written. Raises BadOption and BadRun."""
+    """Show runs until Ctrl-C, or with ``until_ended`` until all runs are complete. Raises BadOption and BadRun."""
     with bp.view(*map(_shown, sources), port=port, open=False) as viewer:
         announce(viewer, is_opened)
         wait(viewer, until_ended)
@@ -25,8 +25,8 @@ def viewed(sources: tuple[str, ...], port: int, is_opened: bool, until_ended: bo
 
 
 def _shown(source: str) -> Any:
-    # Loads a recording; anything else is passed on.
-    from backprobe.storage.recordings import DATA  # which imports NumPy
+    # Load the source if it is a recording; return any other source unchanged.
+    from backprobe.storage.recordings import DATA  # imported late, because it imports NumPy
 
     return bp.load(source, to="numpy") if (Path(source) / DATA).is_file() else source
 
@@ -44,21 +44,21 @@ def announce(viewer: Viewer, is_opened: bool) -> None:
 
 
 def wait(viewer: Viewer, until_ended: bool = False) -> None:
-    """Return after Ctrl-C, or with ``until_ended`` when no run is being written."""
+    """Return after Ctrl-C, or with ``until_ended`` when all runs are complete."""
     tell("the viewer goes on until Ctrl-C" + ", or until no run is being written" * until_ended)
     with suppress(KeyboardInterrupt):
         viewer.wait(until=lambda: until_ended and not viewer.is_followed)
 
 
 def begin(folder: Path) -> Viewer:
-    """A viewer for runs that do not exist yet."""
+    """Open a viewer for runs that will be written to a folder later."""
     viewer = Viewer([folder], 0, "backprobe watch --view")
     announce(viewer, True)
     return viewer
 
 
 def saved(runs: tuple[str, ...], path: str, **others: Any) -> NoReturn:
-    """Write a page about some runs to a file, and exit with 1 if one has alerts. Raises BadOption and BadRun."""
+    """Write a page about some runs, and exit with 1 if one of them has alerts. Raises BadOption and BadRun."""
     asked = f"backprobe report {' '.join(runs)} --html {path}"
     given = [f"--{name}" for name, value in others.items() if value is not None]
     if given:

@@ -1,4 +1,4 @@
-"""Watches a script on the command line while it trains. The script ends as it would by itself."""
+"""The command ``watch``: watches a script while it trains. The script ends with its usual exit status."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from backprobe.watch.options import DEFAULT
 from backprobe.watch.script import ScriptWatch
 
 MOST = 3
-"""How many alerts and gaps of each run are printed at the end."""
+"""The number of alerts and gaps of each run that are printed at the end."""
 
 
 def watched(
@@ -42,7 +42,7 @@ def watched(
     view: bool = False,
     **options: Any,
 ) -> NoReturn:
-    """Run a script and exit with its status, which is 1 if it raises, as for ``python file``. Raises BadOption."""
+    """Run a script, watch it, and exit with its status, which is 1 if the script raises. Raises BadOption."""
     file, spec = main_program(program)
     name = Path(file).stem if spec is None else program.rpartition(".")[2]
     into = Path(folder or f"{name}.run")
@@ -77,8 +77,8 @@ def watched(
 
 
 def the_run(folder: str) -> str:
-    """The folder of the only run inside ``folder``; ``folder`` itself if it is a run, or if it holds several."""
-    from backprobe.storage.runs.layout import FILE  # imports NumPy
+    """The only run inside ``folder``; ``folder`` itself if it is a run or contains several."""
+    from backprobe.storage.runs.layout import FILE  # imported late, because it imports NumPy
 
     inside = {one.parent for one in Path(folder).glob(f"*/{FILE.format('*')}")}
     return str(inside.pop()) if len(inside) == 1 and not [*Path(folder).glob(FILE.format("*"))] else folder
@@ -96,12 +96,12 @@ def _refuse_used(program: str, words: Sequence[str], folder: Path, append: bool)
 
 
 def _say(script: ScriptWatch) -> None:
-    # Prints what was watched to standard error.
+    # Print a summary of the watched models to standard error.
     runs = []
     for run in script.runs:
         with bp.open_run(run.folder) as opened:
             steps, alerts = len(opened.steps), [*opened.alerts]
-            # only gaps of the whole model or of trained parts: a frozen part is missing on purpose
+            # only gaps of the whole model or of trained parts: gaps of a frozen part are intended
             gaps = [one for one in opened.gaps if isinstance(one, Gap) and (one.lost or not one.name)]
         runs.append({"folder": str(run.folder), "steps": steps, "alerts": [one.headline for one in alerts]})
         tell(f"watched {run.folder.name} for {plural(steps, 'step')}: backprobe report {run.folder}")

@@ -1,4 +1,4 @@
-"""Agreement between the gradients of several outputs: cosine and norms of each pair, for each entry."""
+"""Conflicts between the gradients of several outputs: cosine and norms of each pair, for each entry."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TOGETHER = "together"
 
 @dataclass(frozen=True)
 class Conflict:
-    """The gradients that two outputs bring to one entry, as vectors.
+    """A comparison of the gradients of two outputs with respect to one entry, taken as vectors.
 
-    ``outputs`` are the keys, ``norms`` the Euclidean norms, ``ratio`` the first of them by the second. ``cosine`` is
-    that of the angle between both: 1 where they point the same way, below 0 where a step that lowers the one output
-    raises the other. It is NaN where a norm is 0 or not finite; so is the ratio where both norms are 0 or one
-    is NaN.
+    ``outputs`` are the keys of the two outputs, and ``norms`` the Euclidean norms of the gradients. ``ratio`` is the
+    first norm divided by the second. ``cosine`` is the cosine of the angle between the gradients: 1 if they have the
+    same direction, and below 0 if a step that lowers one output raises the other. The cosine is NaN if a norm is 0 or
+    not finite. The ratio is NaN if both norms are 0 or one is NaN.
     """
 
     name: str
@@ -42,10 +42,11 @@ class Conflict:
 
 @dataclass(frozen=True, repr=False)
 class Conflicts(Printed):
-    """The gradients of several outputs, compared pair by pair; it prints as a table.
+    """The gradients of several outputs, compared pair by pair. Printing the object shows a table.
 
-    ``found`` has each pair of each entry that has both gradients. ``together`` has the pairs once for all parameters
-    that have both, as one long vector; it is empty where these are fewer than two.
+    ``found`` has a ``Conflict`` for each pair of outputs and each entry with both gradients. ``together`` has one for
+    each pair of outputs, for the gradients of all parameters joined into one vector. It is empty if fewer than two
+    parameters have both gradients.
 
     >>> import torch, backprobe as bp
     >>> def f(w, v):
@@ -64,7 +65,7 @@ class Conflicts(Printed):
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """The pairs of outputs."""
+        """The pairs of outputs, by their keys."""
         return [(one, other) for at, one in enumerate(self.keys) for other in self.keys[at + 1 :]]
 
     @property
@@ -74,12 +75,12 @@ class Conflicts(Printed):
 
     @property
     def cosines(self) -> Any:
-        """The cosines as a NumPy array: a row for each of ``names``, a column for each of ``pairs``; NaN for none."""
+        """The cosines as a NumPy array: a row for each of ``names``, a column for each of ``pairs``, NaN for gaps."""
         return self._grid([one.cosine for one in self.found])
 
     @property
     def ratios(self) -> Any:
-        """The ratios of norms, in the same order."""
+        """The ratios of norms as a NumPy array, with the rows and columns of ``cosines``."""
         return self._grid([one.ratio for one in self.found])
 
     def _grid(self, numbers: Sequence[float]) -> Any:
@@ -93,12 +94,13 @@ class Conflicts(Printed):
         return grid
 
     def plot(self) -> Any:
-        """The cosines as a ``matplotlib`` figure: ``conflicts.plot().savefig("conflicts.png")`` writes it.
+        """The cosines as a ``matplotlib`` figure, which ``conflicts.plot().savefig("conflicts.png")`` writes to a file.
 
-        A row for each entry and a column for each pair, from red where the gradients point apart to blue where they
-        point the same way; in each cell the cosine, and how large the first is beside the second. Raises NotInstalled.
+        The figure has a row for each entry and a column for each pair. Cells are red if the gradients have opposite
+        directions, and blue if they have the same direction. Each cell shows the cosine, and the ratio of the norms.
+        Raises NotInstalled.
         """
-        from backprobe.conflicts.heat_map import heat_map  # which imports NumPy
+        from backprobe.conflicts.heat_map import heat_map  # imported late, because it imports NumPy
 
         return heat_map(self)
 
@@ -123,7 +125,7 @@ class Conflicts(Printed):
 
 
 def _cells(one: Conflict) -> Sequence[str]:
-    # What the table says of a pair; a dash where there is no number.
+    # The table row of a pair, with a dash instead of NaN.
     cosine, ratio = (
         ("–" if math.isnan(number) else f"{number:{form}}")
         for number, form in ((one.cosine, "z.2f"), (one.ratio, ".3g"))

@@ -1,4 +1,4 @@
-"""Conflicts as a heat map, by matplotlib."""
+"""Conflicts as a heat map by matplotlib."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ import numpy
 from backprobe.conflicts import Conflicts
 from backprobe.errors import installed
 
-MOST = 60  # entries
+MOST = 60  # number of rows, one for each entry
 LONGEST = 40  # characters of a name
-ROW, COLUMN, AROUND = 0.24, 1.1, (3.6, 1.3)  # inches
-PALE = 0.6  # of the cosine: beyond, the text is white
+ROW, COLUMN, AROUND = 0.24, 1.1, (3.6, 1.3)  # inches: height of a row, width of a column, and the margins
+PALE = 0.6  # the text is white if the absolute cosine is larger than this, and the cell therefore dark
 
 
 def heat_map(conflicts: Conflicts) -> Any:
-    """A figure: entries × pairs. Of many entries those with the lowest cosines are shown, in their order."""
+    """Return a heat map of entries × pairs.
+
+    If there are too many entries, only those with the lowest cosines are shown.
+    """
     figures = installed("matplotlib.figure", asked="conflicts.plot()")
     cosines, ratios = conflicts.cosines, conflicts.ratios
     rows, pairs = _lowest(cosines), conflicts.pairs
     size = COLUMN * len(pairs) + AROUND[0], ROW * max(len(rows), 1) + AROUND[1]
     figure = figures.Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
-    axes.set_facecolor("0.85")  # where a gradient is missing
+    axes.set_facecolor("0.85")  # the colour of cells without a gradient
     shown = numpy.ma.masked_invalid(cosines[rows]).reshape(len(rows), len(pairs))
     drawn = axes.imshow(shown, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
     for at, column in numpy.ndindex(shown.shape):
@@ -45,7 +48,7 @@ def _title(left: int) -> str:
 
 
 def _lowest(cosines: Any) -> list[int]:
-    # The rows to show: those with the lowest cosines, in their order.
+    # Choose the rows with the lowest cosines, and keep their order.
     lowest = numpy.where(numpy.isnan(cosines), math.inf, cosines).min(axis=1, initial=math.inf)
     return sorted(numpy.argsort(lowest, kind="stable")[:MOST].tolist())
 

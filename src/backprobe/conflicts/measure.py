@@ -1,4 +1,4 @@
-"""The measuring of conflicts, in double precision on the host."""
+"""Computes conflicts between gradients, in double precision on the CPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backprobe.record.graph import Graph
 
 @dataclass(frozen=True)
 class Vector:
-    """A gradient divided by its largest magnitude, so that no square overflows or underflows."""
+    """A gradient, scaled by its largest magnitude so that squares cannot overflow or underflow."""
 
     scale: float
     numbers: Any
@@ -33,7 +33,7 @@ class Vector:
 
 
 def conflicts(record: Record, entries: Mapping[str, Entry]) -> Conflicts:
-    """Compare the gradients that some entries of a record have of each pair of its outputs."""
+    """Compare the gradients of each pair of outputs, for some entries of a record."""
     arrays, graph, keys = load_arrays(record.backend), Graph.of(record), tuple(record.by_output)
     found: list[Conflict] = []
     parameters: list[Mapping[str, Vector]] = []
@@ -49,7 +49,7 @@ def conflicts(record: Record, entries: Mapping[str, Entry]) -> Conflicts:
 
 
 def _pairs(keys: Sequence[str], held: Iterable[Mapping[str, Vector]]) -> list[tuple[str, str]]:
-    # The pairs of losses for which some parameter has both gradients.
+    # The pairs of outputs for which at least one parameter has both gradients.
     there = [set(own) for own in held]
     return [pair for pair in combinations(keys, 2) if any(own.issuperset(pair) for own in there)]
 
@@ -60,7 +60,7 @@ def vector(numbers: Any) -> Vector:
 
 
 def _compared(name: str, pair: tuple[str, str], held: Iterable[Mapping[str, Vector]]) -> Conflict:
-    # One pair, over all entries that have both, as if these were one long vector.
+    # Compare one pair over all entries with both gradients, as if these gradients were one long vector.
     both = [(own[pair[0]], own[pair[1]]) for own in held if own.keys() >= set(pair)]
     first, second = (math.hypot(*(one[at].norm for one in both)) for at in (0, 1))
     if not (first and second and math.isfinite(first) and math.isfinite(second)):
@@ -70,11 +70,11 @@ def _compared(name: str, pair: tuple[str, str], held: Iterable[Mapping[str, Vect
 
 
 def _share(one: Vector, norm: float) -> float:
-    # How much of the norm of all entries is that of one.
+    # Return an entry's norm as a fraction of the norm of all entries.
     return one.norm / norm
 
 
 def _angle(a: Vector, b: Vector) -> float:
-    # The cosine of two vectors; of complex ones, seen as pairs of real numbers.
+    # The cosine of two vectors; a complex number counts as two real numbers.
     lengths = a.length * b.length
     return float(numpy.vdot(a.numbers, b.numbers).real) / lengths if lengths else 0.0

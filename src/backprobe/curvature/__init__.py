@@ -1,4 +1,4 @@
-"""The verb ``curvature``: the top eigenvalues of the Hessian of an output, by the names of values."""
+"""The verb ``curvature``: the extreme eigenvalues of Hessians, for named values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def curvature(
     joint: bool = False,
     backend: BackendName | None = None,
 ) -> Waiting[P, Curvature]:
-    """Make a function or model that, called with its arguments, returns top eigenvalues of Hessians by name.
+    """Compute extreme eigenvalues of Hessians: call the result with the arguments of ``target`` to get them by name.
 
     >>> import torch, backprobe as bp
     >>> def f(x, w):
@@ -38,31 +38,32 @@ def curvature(
     >>> bp.curvature(f, "x", k=2)(torch.ones(3), torch.tensor([1.0, -2.0, 5.0]))["x"].round(3)
     array([10.,  2.])
 
-    The Hessian of a value is that of the output with respect to it alone; it is never built. SciPy's Lanczos method
-    (``scipy.sparse.linalg.eigsh``, ARPACK) asks for products of it with vectors, as ``bp.hvp`` has them: some tens for
-    each value.
+    The Hessian of a value is the second derivative of the output with respect to that value alone. Large Hessians are
+    never built as matrices. SciPy's Lanczos method (``scipy.sparse.linalg.eigsh``, ARPACK) needs only their products
+    with vectors, as ``bp.hvp`` computes them: a few dozen for each value.
 
     - ``target`` is the function or model.
     - ``select`` is a pattern, or a list of them, of parameters, arguments and inner values.
-    - ``k`` is how many eigenvalues are computed.
-    - ``of`` is the output, as in ``probe``: a path into the return value, ``"loss"`` say, a function of it, or any
-      value by name. It is one number.
-    - ``which`` of them: the ``largest`` first, the ``smallest`` (most negative) first, or those of largest
+    - ``k`` is the number of eigenvalues for each value.
+    - ``of`` is the output, as in ``probe``: a path into the return value such as ``"loss"``, a function of the return
+      value, or any value by name. The output must be a single number.
+    - ``which`` selects the eigenvalues: the ``largest``, the ``smallest`` (most negative), or those of largest
       ``magnitude``.
-    - ``joint=True`` takes one Hessian of all selected values together, whose largest eigenvalue is the sharpness of the
-      output; its key is ``"joint"``.
-    - ``backend`` is needed only where the arguments do not show which it is.
+    - ``joint=True`` uses a single Hessian with respect to all selected values together, under the key ``"joint"``. Its
+      largest eigenvalue is known as the sharpness of the output.
+    - ``backend`` is the name of the framework. It is needed only if the arguments do not show which framework they
+      belong to.
 
     Returns a ``Curvature`` when called. Raises NotInstalled without SciPy, NothingMatched for a pattern that matches
-    nothing, NoGradient for a name that has no gradient, Unsupported where a Hessian is complex, or not finite, or the
-    method does not converge, and what ``probe`` raises.
+    nothing, NoGradient for a name that has no gradient, and all errors of ``probe``. Raises Unsupported if a Hessian is
+    complex or not finite, or if the method does not converge.
     """
     return _Waiting(target, backend, select, of, k, which, joint)
 
 
 @dataclass(frozen=True, repr=False)
 class _Waiting(OfNamedValues[P, Curvature]):
-    # A target ready to be called.
+    # A target and the options. Calling this object computes the eigenvalues.
     k: Any
     which: Any
     joint: Any
@@ -72,7 +73,7 @@ class _Waiting(OfNamedValues[P, Curvature]):
     all_names, one_output = 'bp.curvature(model, "**weight"), for all weights', "bp.curvature(f, ..., of='ce')"
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Curvature:
-        from backprobe.curvature.eigenvalues import measured  # which imports NumPy
+        from backprobe.curvature.eigenvalues import measured  # imported late, because it imports NumPy
 
         spelling = spelled_as(r"^rec\['(.*)'\]\.grad$", rf"bp.curvature({name_of(self.target)}, '\1')")
         with spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.curvature("), spelling:

@@ -18,14 +18,14 @@ from backprobe.probe.gradient_program import named_gradients
 from backprobe.probe.request import name_of
 from backprobe.record.brief import written
 
-WHOLE = 12  # up to this many elements the whole matrix is built, with one product for each column
+WHOLE = 12  # a Hessian with at most this many rows is built as a matrix, with one product for each column
 SPELLED = {"largest": "LA", "smallest": "SA", "magnitude": "LM"}
 OFF = 100  # a Hessian gets a note if its asymmetry exceeds this many times the square root of eps
 JOINT = "joint"
 
 
 class Operator:
-    """The Hessian with respect to one or more values, flattened and joined into one vector."""
+    """The Hessian with respect to one or more values, which are flattened and joined into one vector."""
 
     def __init__(self, backend: Backend, product: Product, gradients: Mapping[str, Any]) -> None:
         self.arrays, self.product = backend.arrays, product
@@ -35,7 +35,7 @@ class Operator:
         self.products = 0
 
     def parts(self, vectors: Any) -> dict[str, Any]:
-        """Vectors, one in each row, split by value name into arrays of the values' shapes."""
+        """Split vectors, one in each row, into arrays with the shapes of the values, by name."""
         found, at = {}, 0
         for name, shape in self.shapes.items():
             count = int(numpy.prod(shape, dtype=int))
@@ -44,7 +44,7 @@ class Operator:
         return found
 
     def __call__(self, vector: Any) -> Any:
-        """The Hessian-vector product, in double precision."""
+        """The Hessian-vector product in double precision."""
         self.products += 1
         found = self.product({name: part[0] for name, part in self.parts(vector.reshape(1, -1)).items()})
         made = numpy.concatenate([self.arrays.numbers(found[name]).reshape(-1) for name in self.shapes])
@@ -59,7 +59,7 @@ class Operator:
 
 
 def measured(asked: Any, backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Curvature:
-    """The requested eigenvalues. Raises NothingMatched, NoGradient, NotInstalled and Unsupported."""
+    """Compute the requested eigenvalues. Raises NothingMatched, NoGradient, NotInstalled and Unsupported."""
     name = name_of(asked.target)
     linalg = installed("scipy.sparse.linalg", asked="bp.curvature(...)", packages="scipy")
     hessian = backend.hessian or refuse(backend, "hessian", f"bp.curvature({name}, ...)")
@@ -109,7 +109,7 @@ def asymmetry(operator: Operator) -> float:
 
 
 def eigenpairs(linalg: Any, operator: Operator, k: int, which: str) -> tuple[Any, Any]:
-    """At most ``k`` eigenvalues from one end of the spectrum, the outermost first, and their eigenvectors as rows."""
+    """Return up to ``k`` eigenvalues from one end of the spectrum, outermost first, and their eigenvectors as rows."""
     size = operator.size
     if size <= max(WHOLE, k):
         matrix = numpy.array([operator(row) for row in numpy.eye(size)])
@@ -118,7 +118,8 @@ def eigenpairs(linalg: Any, operator: Operator, k: int, which: str) -> tuple[Any
         return numbers[:k], vectors[:k]
     matrix = linalg.LinearOperator((size, size), matvec=operator, dtype=numpy.float64)
     start = numpy.random.default_rng(0).standard_normal(size)
-    if not operator(start).any():  # for a linear function, the method stops at this first product
+    # a zero product: the Hessian is zero, as for a linear function, and the Lanczos method would fail
+    if not operator(start).any():
         return numpy.zeros(k), numpy.eye(k, size)
     try:
         numbers, vectors = linalg.eigsh(
@@ -141,7 +142,7 @@ def eigenpairs(linalg: Any, operator: Operator, k: int, which: str) -> tuple[Any
 
 
 def _ordered(numbers: Any, vectors: Any, which: str) -> tuple[Any, Any]:
-    # Sorted with the outermost eigenvalue first. Each vector gets the sign that makes its largest element positive.
+    # Sort the pairs, outermost eigenvalue first, and flip each vector so that its largest element is positive.
     by = {"largest": -numbers, "smallest": numbers, "magnitude": -abs(numbers)}
     order = numpy.argsort(by[which], kind="stable")
     rows = vectors.T[order]

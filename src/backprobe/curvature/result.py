@@ -17,13 +17,14 @@ from backprobe.show.text import printable
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Curvature(Printed):
-    """Eigenvalues of the Hessian of an output with respect to each of several values; it prints as a table.
+    """Eigenvalues of the Hessians of an output with respect to named values. Printing the object shows a table.
 
-    ``result[name]`` is a NumPy array of them, ``eigenvalues`` has all by name. ``eigenvectors[name]`` has one of the
-    value's shape for each, of length 1: its shape is ``(k, *shape)``. Of all values together, they have a part for each
-    name, and are of length 1 together. Their sign is such that the largest element is positive. ``sizes`` are the
-    numbers of elements, and ``products`` the numbers of Hessian-vector products that it took. ``asymmetry`` is by how
-    much each Hessian is not symmetric, as a part of it: more than rounding means that a second derivative is wrong.
+    ``result[name]`` is a NumPy array of the eigenvalues for one value, and ``eigenvalues`` has these arrays by name.
+    ``eigenvectors[name]`` has the shape ``(k, *shape)``: a unit vector with the value's shape for each eigenvalue. With
+    ``joint=True`` each eigenvector is split into a part for each name, and all its parts together have length 1. The
+    sign is chosen so that the largest element is positive. ``sizes`` are the numbers of elements, and ``products`` the
+    numbers of Hessian-vector products that were computed. ``asymmetry`` is the relative deviation of each Hessian from
+    symmetry. If it exceeds rounding, a second derivative is wrong.
 
     >>> import torch, backprobe as bp
     >>> print(bp.curvature(lambda x, y: (x * x * y).sum(), ["x", "y"], k=2)(torch.ones(2), torch.tensor([1.0, 3.0])))
@@ -45,7 +46,7 @@ class Curvature(Printed):
     eigenvectors: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Any:
-        """The eigenvalues of one value, in the order that was asked for. Raises UnknownName."""
+        """The eigenvalues for one value, in the order given by ``which``. Raises UnknownName."""
         for spelled in (name, f":{name}"):
             if spelled in self.eigenvalues:
                 return self.eigenvalues[spelled]

@@ -1,1 +1,1 @@
-"""Cuts: the source uses a value, and the graph has no edge from it."""
+"""Finds cuts: places where the source uses a value, but the graph has no edge from that value."""

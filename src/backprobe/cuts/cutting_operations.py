@@ -1,7 +1,7 @@
-"""Usage of a value in the text of an expression: does it take the value out of the graph?
+"""Reads in the text of an expression whether it removes a value from the autograd graph.
 
-Only the text is looked at; nothing is evaluated. The names are those that PyTorch, TensorFlow, JAX, NumPy and Python
-themselves have for what loses a derivative.
+Only the text is analysed; nothing is evaluated. The known names are those of operations without a derivative in
+PyTorch, TensorFlow, JAX, NumPy and Python itself.
 """
 
 from __future__ import annotations
@@ -43,13 +43,14 @@ NAMES = (ast.Name, ast.Attribute, ast.Subscript)
 
 @dataclass(frozen=True)
 class Use:
-    """One place where an expression mentions a value: the kind of cutter around it, if any, and that part's text.
+    """One place where an expression mentions a value, and how it is used there.
 
-    ``call`` is the text of the outermost call around it, cutter or not, and ``is_argument`` whether the value itself is
-    given to a call. ``is_conditional`` says that the
-    expression may not have come to this place. The kinds ``shape`` and ``differentiated`` cut nothing: the one uses no
-    number of the value, the other gives its derivative with its history. ``flat`` is the text of a function around it
-    that is flat between steps, where nothing else cuts.
+    ``kind`` is the kind of operation that removes the derivative, empty if none does, and ``text`` the text of that
+    operation. The kinds ``shape`` and ``differentiated`` remove nothing: the first uses no number of the value, the
+    second takes a derivative of the value. ``call`` is the text of the outermost call around the value, and
+    ``is_argument`` is True if the value itself is an argument of a call. ``is_conditional`` is True if the expression
+    may be evaluated without this place. ``flat`` is the text of a call around the value to a step function such as
+    ``round``, whose derivative is 0 or missing, if no other operation removes the derivative.
     """
 
     kind: str = ""
@@ -65,16 +66,15 @@ CUTTING = re.compile(rf"\b(?:{'|'.join([*CUTTERS, *ASSIGNING, *NUMPY])})\b")
 
 @lru_cache(16384)
 def may_cut(text: str) -> bool:
-    """Does a text hold a word that may cut?"""
+    """Does a text contain a word that may remove a derivative?"""
     return CUTTING.search(text) is not None
 
 
 @lru_cache(16384)
 def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, ...] | None:
-    """What a text does with a name; None where the name is not found in it, or the text is not Python.
+    """Return the places where a text uses a name; None if the name does not occur, or the text is not Python.
 
-    ``followed`` are the functions that report for themselves what they do with their arguments: what is given to one
-    of them is not counted here.
+    ``followed`` are functions whose code is recorded too. An argument of such a function is not counted as a use.
 
     >>> [(use.kind, use.text) for use in uses("(u.detach() * w).sum() + u.shape[0]", "u")]
     [('shape', 'u.shape'), ('detach', 'u.detach()')]
@@ -90,14 +90,14 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     called = {last_name(function) for function in calls}
     library = {last_name(function) for function in calls if _root(function) in MODULES}
-    # where none is called by its own name, it may be any of the others
+    # if no followed function is called by its own name, any called function may be one of them under another name
     reporting = called - library - LIBRARY if set(followed) - called else set(followed)
     found = (_use(node, leaf, above, reporting) for node in places)
     return tuple(use for use in found if use is not None)
 
 
 def use_of(text: str, part: str) -> Use | None:
-    """What a statement does with a part of it; None where it has no such part, or makes nothing of it at all.
+    """Return how a statement uses one of its parts; None if it has no such part, or ignores the part's value.
 
     >>> use_of("h = torch.relu(self.enc(x)).detach()", "self.enc(x)").kind, use_of("self.enc(x)", "self.enc(x)")
     ('detach', None)
@@ -112,7 +112,7 @@ def use_of(text: str, part: str) -> Use | None:
 
 
 def as_called(use: Use, calls: Sequence[str]) -> Use:
-    """The use, if what goes by NumPy's name is NumPy, as the functions that the line called tell where it called some.
+    """Correct a use with the names of the functions that the line really called: ``np`` may be another library.
 
     >>> as_called(Use("numpy", "np.sign(u)"), ["jax.sign"]).kind  # import jax.numpy as np
     ''
@@ -125,7 +125,7 @@ def as_called(use: Use, calls: Sequence[str]) -> Use:
 
 
 def _by_its_own_name(use: Use, called: str) -> Use:
-    # The use, where a library's function that cuts goes by another name: ``f = jnp.round``, and then ``f(u)``.
+    # Correct the use if a library function is called by another name, such as ``f(u)`` after ``f = jnp.round``.
     package, _, name = called.rpartition(".")
     own = use.call.partition("(")[0]
     if package.partition(".")[0] not in MODULES or name == own.rpartition(".")[2]:
@@ -139,10 +139,10 @@ def _by_its_own_name(use: Use, called: str) -> Use:
 def unseen_uses(
     text: str, known: frozenset[str], library: frozenset[str], nested: bool = False
 ) -> tuple[tuple[str, Use], ...]:
-    """What an expression computes with that has none of the known names, each with what is done to it.
+    """Return the values in an expression that have no recorded name, each with its use.
 
-    So are the results of calls, but for those of the functions of a ``library``, and objects that are named. What lies
-    in another that is told is told only where ``nested`` is asked for.
+    These are results of calls, except of functions in ``library``, and named objects such as models. A value inside
+    another such value is listed only with ``nested``.
 
     >>> [(text, use.kind) for text, use in unseen_uses("net(x).detach() + torch.sin(x)", frozenset("x"), frozenset())]
     [('net(x)', 'detach')]
@@ -160,7 +160,7 @@ def unseen_uses(
 
 
 def _is_unseen(node: ast.AST, above: dict[ast.AST, ast.AST], known: frozenset[str], library: frozenset[str]) -> bool:
-    # Is it the result of a call, or an object with a name, that is not known where it stands?
+    # Is a node the result of a call or a named object, without being one of the known names?
     around = above.get(node)
     if isinstance(node, ast.Call):
         name = last_name(node.func)
@@ -178,7 +178,7 @@ def _is_unseen(node: ast.AST, above: dict[ast.AST, ast.AST], known: frozenset[st
 
 
 def _root(node: ast.AST) -> str:
-    # The name at which a chain of attributes and items begins; empty if it begins at a call.
+    # The variable at the start of a chain of attributes and items; empty if the chain starts with a call.
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -186,15 +186,15 @@ def _root(node: ast.AST) -> str:
 
 @lru_cache(4096)
 def parsed(text: str) -> ast.AST | None:
-    """An expression or statement; the head of a compound statement is one without its body.
+    """Parse an expression or a statement. The head of a compound statement is parsed as a statement without a body.
 
-    An expression over several lines may lack the parentheses that it stands in.
+    An expression over several lines may lack its outer parentheses.
     """
     text = text.strip()
-    alone = text.removeprefix("el")  # an elif is an if by itself
+    alone = text.removeprefix("el")  # parse an elif as an if
     for whole in (text, f"{text}\n pass", alone, f"{alone}\n pass", f"({text}\n)"):
         try:
-            with warnings.catch_warnings():  # Python gave them when it compiled this text
+            with warnings.catch_warnings():  # Python has already issued these warnings when it compiled the program
                 warnings.simplefilter("ignore")
                 return ast.parse(whole)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -203,12 +203,12 @@ def parsed(text: str) -> ast.AST | None:
 
 
 def parts_of(tree: ast.AST, text: str, kinds: tuple[type[Any], ...] = (ast.expr,)) -> list[Any]:
-    """The parts of an expression that are spelled like this."""
+    """The parts of an expression that have this text."""
     return [node for node in ast.walk(tree) if isinstance(node, kinds) and ast.unparse(node) == text]
 
 
 def own_parts_of(tree: ast.AST, text: str) -> list[Any]:
-    """The parts spelled like this that run with the expression; those in lambdas, which run later, if all are."""
+    """The parts with this text that run with the expression; parts of lambdas, which run later, only if all are."""
     whole = tree.body[0] if isinstance(tree, ast.Module) and len(tree.body) == 1 else tree
     runs = whole.value if isinstance(whole, ast.Expr) else whole
     inside = {
@@ -222,27 +222,27 @@ def own_parts_of(tree: ast.AST, text: str) -> list[Any]:
 
 
 def _places(tree: ast.AST, local: str) -> Sequence[ast.AST]:
-    # Where a local is mentioned, or the function that it is the result of. A leaf is mentioned with its container.
+    # The places where a local is mentioned, or the calls of ``f`` if the name is ``f()``.
     if local.endswith("()"):
         return _calls(tree, local.removesuffix("()"))
     return [node for node in parts_of(tree, local, NAMES) if isinstance(node.ctx, ast.Load)]
 
 
 def _calls(tree: ast.AST, function: str) -> list[ast.Call]:
-    # The calls of a function; where it has another name there, as ``layer`` of a loop, the only one it can be.
+    # The calls of a function; if it has another name in the text, the only call that can be meant.
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     named = [node for node in calls if last_name(node.func) == function]
     users = [
         node
         for node in calls
         if (last_name(node.func) not in LIBRARY and _root(node.func) not in (*MODULES, ""))
-        or isinstance(node.func, ast.Call)  # a module that is made in that place: nn.Dense(3)(x)
+        or isinstance(node.func, ast.Call)  # a call of a module that is created in the same expression: nn.Dense(3)(x)
     ]
     return named or (users if len(users) == 1 else [])
 
 
 def _divided(tree: ast.AST, spelled: str) -> tuple[str, str]:
-    # The local and the leaf of ``pair.0.hidden``; nothing of ``self.scale`` is a leaf where that is in the text.
+    # Split ``pair.0.hidden`` into local and leaf. An attribute in the text, as in ``self.scale``, is of the local.
     head, dot, rest = spelled.partition(".")
     while dot and parts_of(tree, f"{head}.{rest.partition('.')[0]}", (ast.Attribute,)):
         step, dot, rest = rest.partition(".")
@@ -263,7 +263,7 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
             is_conditional |= isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant)
             steps = left
             continue
-        is_taken = isinstance(node, ast.Call) and child is not node.func  # as an argument
+        is_taken = isinstance(node, ast.Call) and child is not node.func  # the value is an argument
         if is_taken and last_name(node.func) in followed:  # type: ignore[attr-defined]  # of a call
             return None
         if isinstance(node, ast.comprehension) and child is node.iter:
@@ -271,7 +271,7 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
         kind = "copied" if is_taken and _joins(node, child, bool(steps)) else _kind(node, child)
         if isinstance(node, ast.Call):
             call = ast.unparse(node)
-            steps = [] if is_taken and _root(node.func) in MODULES else steps  # a library makes one value of all items
+            steps = [] if is_taken and _root(node.func) in MODULES else steps  # libraries combine all items
         flat = flat or (ast.unparse(node) if flat_operation(node) else "")
         if kind:
             return _cut_by(node, Use(kind, "", call, is_argument, is_conditional), above, followed)
@@ -280,19 +280,19 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
 
 
 def _cuts_all(node: ast.AST, child: ast.AST, above: dict[ast.AST, ast.AST]) -> bool:
-    # Is it a method of the container that cuts, as ``data.detach()`` of a container with methods of tensors?
+    # Is it a method such as ``detach()`` called on the container itself, which then cuts all of its items?
     whole = above.get(node)
     is_method = isinstance(node, ast.Attribute) and isinstance(whole, ast.Call) and whole.func is node
     return is_method and _kind(node, child) in WITHOUT_HISTORY
 
 
 def _may_pass_by(node: ast.AST, child: ast.AST) -> bool:
-    # May the expression be evaluated without this part?
+    # May the expression be evaluated without evaluating this part?
     return isinstance(node, ast.BoolOp) or (isinstance(node, ast.IfExp) and child is not node.test)
 
 
 def _cut_by(node: ast.AST, use: Use, above: dict[ast.AST, ast.AST], followed: Collection[str]) -> Use:
-    # The use by a part that cuts, with its text; or, if another operation cuts its result again, that use.
+    # The use by a cutting operation with its text, or by a later operation that cuts its result again.
     whole = above.get(node)
     text = whole if isinstance(whole, ast.Call) and whole.func is node else node
     again = _cut_again(text, above, followed) if use.kind in WITHOUT_HISTORY else None
@@ -300,8 +300,8 @@ def _cut_by(node: ast.AST, use: Use, above: dict[ast.AST, ast.AST], followed: Co
 
 
 def _left_of_leaf(node: ast.AST, child: ast.AST, steps: list[str]) -> list[str] | None:
-    # The steps of a leaf's name that are left behind a part of an expression; None where that goes to another leaf, or
-    # is a method, whose lines are its own.
+    # Return the rest of a leaf's path after this part of an expression. Returns None if the part takes another leaf, or
+    # calls a method of the container.
     if not steps:
         return steps
     if isinstance(node, ast.Subscript) and child is node.value:
@@ -314,16 +314,15 @@ def _left_of_leaf(node: ast.AST, child: ast.AST, steps: list[str]) -> list[str] 
 
 
 def _joins(node: ast.AST, child: ast.AST, is_item: bool) -> bool:
-    # Is it a call that makes one tensor of those in a container?
+    # Is it a call that makes one tensor from the tensors in a container?
     is_container = is_item or isinstance(child, ast.List | ast.Tuple | ast.ListComp)
     is_joining = isinstance(node, ast.Call) and last_name(node.func) in JOINING and _root(node.func) not in NUMPY
     return is_container and is_joining
 
 
 def _cut_again(node: ast.AST, above: dict[ast.AST, ast.AST], followed: Collection[str]) -> Use | None:
-    # What cuts a value once more that has lost its history: ``u.detach().item()`` is a number, detached or not.
-    #
-    # Not where the value without history is given a name, by which it is used elsewhere.
+    # Return a second cut of a value that has already lost its history: ``u.detach().item()`` is a number, with or
+    # without ``detach``. Returns None if the value without history is bound to a name and may be used elsewhere.
     use, around = _use(node, "", above, followed), above.get(node)
     while around is not None and not isinstance(around, ast.NamedExpr):
         around = above.get(around)
@@ -331,7 +330,7 @@ def _cut_again(node: ast.AST, above: dict[ast.AST, ast.AST], followed: Collectio
 
 
 def _items(target: ast.expr, over: ast.expr, value: ast.AST, above: dict[ast.AST, ast.AST]) -> ast.expr:
-    # The part of a comprehension's target that holds the items of a value: of ``a, b`` one, where that is zipped.
+    # The part of a comprehension's target that is bound to items of the value: for ``zip``, one of ``a, b``.
     zipped = over.args if isinstance(over, ast.Call) and last_name(over.func) in ("zip", "enumerate") else []
     parts = target.elts if isinstance(target, ast.Tuple) else []
     if len(parts) == 2 and is_method(over, "items"):
@@ -346,21 +345,21 @@ def _items(target: ast.expr, over: ast.expr, value: ast.AST, above: dict[ast.AST
 def _of_items(
     over: ast.comprehension, target: ast.expr, above: dict[ast.AST, ast.AST], call: str, is_conditional: bool
 ) -> Use:
-    # What a comprehension does with each item of a value, where all of its uses do the same.
+    # Return how a comprehension uses the items of a value, if all of its uses are alike.
     whole, found = above[over], _uses_of_items(over, target, above)
-    firm = [use for use in found if not use.is_conditional]  # beside one of two that may be taken
+    firm = [use for use in found if not use.is_conditional]  # a conditional use does not count against the others
     kinds = {use.kind for use in found if use.kind or use in firm}
     flats = {use.flat for use in firm}
     kind, flat = (kinds.pop() if len(kinds) == 1 else ""), (flats.pop() if len(flats) == 1 else "")
     is_conditional |= len(firm) < len(found)
     text, cutters = ast.unparse(whole), {use.text for use in found if use.kind}
-    around = cutters.pop() if len(cutters) == 1 else ""  # a cutter that is given what the comprehension makes
+    around = cutters.pop() if len(cutters) == 1 else ""  # a cutting call whose argument is the whole comprehension
     text = around if text in around else text
     return Use(kind, text if kind else "", call, False, is_conditional, "" if kind else flat)
 
 
 def _uses_of_items(over: ast.comprehension, target: ast.expr, above: dict[ast.AST, ast.AST]) -> list[Use]:
-    # What is done with the items in the expressions and conditions of a comprehension, beside what has no number.
+    # The uses of the items in a comprehension, except uses of their shape alone.
     whole, named = above[over], {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
     items = [child for child in ast.walk(whole) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)]
     each = [_use(node, "", above, ()) for node in items if node.id in named and not _is_inside(node, over.iter, above)]
@@ -368,7 +367,7 @@ def _uses_of_items(over: ast.comprehension, target: ast.expr, above: dict[ast.AS
 
 
 def is_method(node: ast.AST, name: str) -> bool:
-    """Is it a call of a method of this name, without arguments?"""
+    """Is the node a call of a method with this name, without arguments?"""
     match node:
         case ast.Call(func=ast.Attribute(attr=attribute), args=[]):
             return attribute == name
@@ -382,7 +381,7 @@ def _is_inside(node: ast.AST, part: ast.AST, above: dict[ast.AST, ast.AST]) -> b
 
 
 def _kind(node: ast.AST, child: ast.AST) -> str:
-    # How a part of an expression uses its own part that contains the value.
+    # The kind of use that an expression makes of the part that contains the value.
     match node:
         case ast.Attribute(attr=name):
             return "shape" if name in SHAPES else OTHER_DTYPE.get(name, CUTTERS.get(name, ""))
@@ -409,7 +408,7 @@ def _kind_of_call(call: ast.Call, child: ast.AST) -> str:
         return "integer" if _makes_integers(call, child) else of_numpy
     if any(word.arg == "create_graph" and ast.unparse(word.value) != "False" for word in call.keywords):
         return "differentiated"
-    if name == "grad":  # the function; the attribute is among those that have no number of the value
+    if name == "grad":  # the function ``grad``; the attribute ``grad`` is in SHAPES
         return "derivative"
     if root in ("math", "cmath"):
         return "number"
@@ -421,13 +420,13 @@ def _kind_of_call(call: ast.Call, child: ast.AST) -> str:
 
 
 def _makes_integers(call: ast.Call, child: ast.AST) -> bool:
-    # Is a dtype of integers among the other arguments of a call?
+    # Is an integer dtype among the other arguments of a call?
     given = (*call.args, *(word.value for word in call.keywords))
     return any(INTEGER.search(ast.unparse(one)) for one in given if one is not child)
 
 
 def applied(call: ast.Call, child: ast.AST) -> ast.expr:
-    """The function that a call applies to one of its parts: that inside a transformed one, and one that is mapped.
+    """Return the function that a call applies to one of its parts: inside a transformation, or mapped over items.
 
     >>> whole = ast.parse("jax.vmap(jnp.argmax)(u)", mode="eval").body
     >>> ast.unparse(applied(whole, whole.args[0]))
@@ -444,7 +443,7 @@ def applied(call: ast.Call, child: ast.AST) -> ast.expr:
 
 
 def _is_like_argument(function: ast.expr, child: ast.AST, given: Sequence[ast.expr]) -> bool:
-    # Does a call read the dtype, device or shape of its argument, but none of its numbers?
+    # Does a call read the dtype, device or shape of this argument, but no number of it?
     is_method = isinstance(function, ast.Attribute) and _root(function) not in MODULES
     is_first = bool(given) and child is given[0]
     return child is not function and (
@@ -453,7 +452,7 @@ def _is_like_argument(function: ast.expr, child: ast.AST, given: Sequence[ast.ex
 
 
 def last_name(function: ast.AST) -> str:
-    """The last part of the name of the called function: ``relu`` of ``torch.relu``, ``0`` of ``layers[0]``."""
+    """The last part of a called function's name: ``relu`` for ``torch.relu``, ``0`` for ``layers[0]``."""
     match function:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -463,7 +462,7 @@ def last_name(function: ast.AST) -> str:
 
 
 def flat_operation(node: ast.AST | None) -> str:
-    """The name of the operation that is flat between its steps, if an expression is one; ``//`` is a floordiv."""
+    """The name of a step function if the expression applies one; ``//`` counts as floordiv."""
     match node:
         case ast.Module(body=[ast.Expr(value=inside)]):
             return flat_operation(inside)
@@ -477,7 +476,7 @@ def flat_operation(node: ast.AST | None) -> str:
 
 
 def has_part(text: str, part: str) -> bool:
-    """Does an expression hold another as one of its parts, spelled alike?
+    """Does an expression contain a part with the given text?
 
     >>> has_part("(b[0] * 2).sum()", "b[0]"), has_part("b[01]", "b")
     (True, False)
@@ -488,7 +487,7 @@ def has_part(text: str, part: str) -> bool:
 
 
 def unread(text: str, known: frozenset[str]) -> bool:
-    """Does an expression mention anything beside these names and libraries, such as an attribute of ``self``?
+    """Does an expression mention a name other than these names and libraries, such as an attribute of ``self``?
 
     >>> unread("F.linear(x, self.weight)", frozenset("x")), unread("torch.tanh(x)", frozenset("x"))
     (True, False)

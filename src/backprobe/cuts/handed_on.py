@@ -1,4 +1,4 @@
-"""Keys, items and functions that a text hands on: in loops over dictionaries, and in calls of a library."""
+"""Follows keys, items and functions through loops over dictionaries and through library calls, by their text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backprobe.cuts.operation_names import MAPPING, TRANSFORMING
 
 @lru_cache(4096)
 def keys_bound(text: str) -> frozenset[str]:
-    """The variables of a loop that hold keys of a dictionary, or a count: no number of the values beside them.
+    """Return the loop variables that hold a dictionary key or a counter, and therefore no number of the value.
 
     >>> sorted(keys_bound("for k, v in params.items():")), sorted(keys_bound("for i, v in enumerate(values):"))
     (['k'], ['i'])
@@ -26,7 +26,7 @@ def keys_bound(text: str) -> frozenset[str]:
 
 @lru_cache(4096)
 def is_by_key(text: str, local: str) -> bool:
-    """Is it a dictionary made of another, each value of the one with the same key?
+    """Is the expression a comprehension that maps a dictionary to another one, each value computed from the same key?
 
     >>> is_by_key("{k: 2 * v for k, v in p.items()}", "p"), is_by_key("{k: p['w'] for k, v in q.items()}", "p")
     (True, False)
@@ -41,7 +41,7 @@ def is_by_key(text: str, local: str) -> bool:
 
 
 def handed_to(call: str, read: Collection[str]) -> str:
-    """The function of the program that a call of a library runs, as it is spelled: empty where none is seen.
+    """Return the program's function that a library call runs, as the text names it; empty if there is none.
 
     >>> handed_to("jax.jit(jax.vmap(lambda t: 2 * t))(x)", {"x"}), handed_to("jax.lax.scan(cell, h, xs)", {"h", "xs"})
     ('<lambda>', 'cell')

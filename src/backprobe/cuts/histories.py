@@ -1,7 +1,8 @@
-"""Values without a gradient history, as the text of their lines shows it: which were cut off, and which had none.
+"""Corrects why values have no gradient history, by the text of their lines: cut off, or never differentiable.
 
-While a program runs, only the names on a line are known. A line may use the shape of a differentiated value alone, or
-cut off what came in through a list or from a module: then the backend's first word is not the last one.
+While a program runs, the backend knows only the names on a line. But the line may use only the shape of a
+differentiated value, or cut off a value that comes from a list or a module. The reason that the backend has stored is
+then wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FROM_UNRECORDED = ("cut_unrecorded", "from_cut_unrecorded")
 
 
 def histories(record: Record) -> dict[int, Entry]:
-    """The entries whose line shows another reason than the backend gave, by position."""
+    """Return corrected entries, by position, if the text of the line shows another reason than the backend stored."""
     found: dict[int, Entry] = {}
     for at, entry in enumerate(record.entries):
         better = _reread(at, entry, record, found) if entry.reads or entry.indirect or entry.source else None
@@ -45,7 +46,7 @@ def _reread(at: int, entry: Entry, record: Record, found: Mapping[int, Entry]) -
 
 
 def _frozen(at: int, entry: Entry, record: Record, found: Mapping[int, Entry]) -> Entry | None:
-    # Was it cut off after all: at its own line, earlier, or from values that are not recorded?
+    # Was a frozen value cut off after all: on its own line, earlier, or from values that are not recorded?
     mentions = mentions_of(at, entry) if entry.reads or entry.indirect else []
     sources = [(mention, found.get(mention.source, record.entries[mention.source])) for mention in mentions]
     if any(source.status in HISTORY and _cuts(mention) for mention, source in sources):
@@ -63,7 +64,7 @@ def _frozen(at: int, entry: Entry, record: Record, found: Mapping[int, Entry]) -
 def _frozen_of_whole(
     entry: Entry, mentions: Iterable[Mention], record: Record, found: Mapping[int, Entry]
 ) -> Entry | None:
-    # Was it computed of whole numbers that come from a value with a history?
+    # Was the value computed from whole numbers that come from a value with a history?
     whole = [
         mention.source
         for mention in mentions
@@ -74,7 +75,7 @@ def _frozen_of_whole(
 
 
 def _frozen_unrecorded(entry: Entry, used: Iterable[Entry]) -> Entry | None:
-    # Was it, or a value from which it was computed, cut off from something that is not recorded?
+    # Was the value, or a value from which it was computed, cut off from something that is not recorded?
     hidden = hidden_cuts(entry)
     if hidden:
         return _but(
@@ -89,7 +90,7 @@ def _frozen_unrecorded(entry: Entry, used: Iterable[Entry]) -> Entry | None:
 
 
 def _are_of_differentiated(used: Iterable[int], record: Record, found: Mapping[int, Entry]) -> bool:
-    # Do any of these, or the whole numbers that they were computed from, come from a value with a history?
+    # Does any of these values, or of the integers that they were computed from, come from a value with a history?
     def before(at: int) -> Iterable[int]:
         is_whole = record.entries[at].status is GradStatus.NOT_FLOAT
         return [mention.source for mention in mentions_of(at, record.entries[at])] if is_whole else ()
@@ -102,7 +103,7 @@ def _but(entry: Entry, status: GradStatus, why: Reason, cause: Source | None = N
 
 
 def _cuts(mention: Mention) -> bool:
-    # Does the line take the numbers of a value and not its history, whatever it does besides?
+    # Does the line use the numbers of a value without its history, at least in one place?
     return any((use.kind in FIRM or use.kind == "sample") and not use.is_conditional for use in mention.uses)
 
 
@@ -113,7 +114,7 @@ def _is_reentrant(mention: Mention) -> bool:
 
 
 def _without_cut(entry: Entry, record: Record, found: Mapping[int, Entry]) -> Entry | None:
-    # An entry whose line takes no number of a value that has a history: nothing was cut off in it.
+    # Correct an entry to frozen if its line uses no number of any value with a history: nothing was cut off there.
     text = expression_of(entry.source)
     spelled = frozenset(read.spelled for read in entry.reads)
     if not text or entry.indirect or unread(text, spelled) or (not spelled and "super" in text):

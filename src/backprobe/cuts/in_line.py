@@ -1,4 +1,4 @@
-"""The calls and names in the text of a line."""
+"""The calls and names in the text of a line of code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def calls_in(line: str) -> list[ast.Call]:
 
 
 def called_in(line: str, names: Collection[str]) -> str:
-    """The text of the only call of one of these functions on a line; empty where there is none, or several.
+    """Return the text of a line's only call of one of these functions; empty if there is none, or several.
 
     >>> called_in("kept = net.state.assign(out) * 2", {"assign"})
     'net.state.assign(out)'
@@ -25,7 +25,7 @@ def called_in(line: str, names: Collection[str]) -> str:
 
 
 def argument_of(call: str) -> str:
-    """The text of the first argument of a call; empty where it has none.
+    """Return the text of a call's first argument; empty if the call has none.
 
     >>> argument_of("tf.Variable(model(x), trainable=False)")
     'model(x)'
@@ -40,7 +40,7 @@ def names_in(statement: str) -> set[str]:
 
 
 def names_bound(statement: str) -> set[str]:
-    """The names that a statement binds.
+    """Return the names that a statement binds.
 
     >>> sorted(names_bound("w, b = layer.get_weights()"))
     ['b', 'w']

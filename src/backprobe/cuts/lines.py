@@ -12,8 +12,9 @@ from backprobe.record.source import Source
 
 @lru_cache(4096)
 def line_of(statement: Source, part: str) -> Source:
-    """The line that a part of a statement stands in, which is that of the last name in it: in a chain over several
-    lines, that of the method. The statement's first line where it has no such part.
+    """Return the line of a statement that contains a given part; the first line if there is no such part.
+
+    If the part spans several lines, its last name decides: for a chain of calls that is the method.
 
     >>> from backprobe.record.source import Source
     >>> line_of(Source("train.py", 7, "y = (u", below=("    .detach()", ")")), "u.detach()").line
@@ -30,7 +31,7 @@ def line_of(statement: Source, part: str) -> Source:
 
 
 def _line(node: ast.expr) -> int:
-    # The line with the word that tells what an expression does; for a comprehension, what it does with each item.
+    # The number of the line with the operation: for a call its function, for a comprehension its element.
     match node:
         case ast.Call(func=function):
             return function.end_lineno or function.lineno

@@ -1,4 +1,4 @@
-"""Mentions: the recorded values that an entry is computed from, as the program's text says it."""
+"""Mentions: the recorded values from which an entry is computed, according to the program's text."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from backprobe.record.names import strip
 from backprobe.record.source import Source
 
 CONDITIONS = ("comparison", "index", "count")
-"""Uses that give a condition or a position, beside which a line may use the value itself."""
+"""Kinds of use as a condition or a position. The same line may also use the value itself."""
 NO_NUMBERS, CHECKPOINT, DIFFERENTIATED = "shape", "checkpoint", "differentiated"
 
 
 @dataclass(frozen=True)
 class Mention:
-    """A recorded value from which another is computed according to the source: the line, and how the line uses the
-    value.
-    """
+    """A recorded value that the source uses to compute another value: the line, and how the line uses it."""
 
     source: int
     target: int
@@ -32,9 +30,10 @@ class Mention:
 
     @property
     def use(self) -> Use:
-        """The use that cuts, where several do not all.
+        """The use that cuts the gradient, if the line uses the value several times.
 
-        Beside a condition, as in ``where(u > 0, u.detach(), 0)``, it is the other one: of the condition none is asked.
+        A use as a condition does not count, because a condition has no gradient: in ``where(u > 0, u.detach(), 0)`` the
+        use is ``u.detach()``.
         """
         kept = [use for use in self.uses if use.kind != NO_NUMBERS]
         cutting = [use for use in kept if use.kind not in ("", DIFFERENTIATED)]
@@ -45,21 +44,21 @@ class Mention:
 
     @property
     def is_firm(self) -> bool:
-        """Does each use of its numbers cut wherever it stands, so that none of them would let a history through?"""
+        """Does every use of the value's numbers cut the gradient in any case?"""
         kinds = {use.kind for use in self.uses} - {NO_NUMBERS}
         return bool(kinds) and kinds.issubset(FIRM)
 
     @property
     def place(self) -> Source | None:
-        """The line of the part that cuts, where the statement spans several."""
+        """The line with the cutting operation, if the statement spans several lines."""
         return None if self.line is None else line_of(self.line, self.use.text or self.use.flat or self.use.call)
 
 
 def mentions_of(target: int, entry: Entry, unseen: Collection[int] = ()) -> list[Mention]:
-    """What an entry is computed from according to the program, except where only a shape or the like was used.
+    """Return the mentions of an entry: the values it is computed from, except those of which only the shape is used.
 
-    ``unseen`` are what functions returned inside of a transformation that lets none of their values be seen: no edge
-    leads into these, so what they are given counts here.
+    ``unseen`` are results of functions inside a transformation whose values cannot be recorded. No edge leads into such
+    results, so the arguments of these functions are counted as mentions too.
     """
     called = [
         *(read.spelled for read in entry.reads if read.at not in unseen),
@@ -77,13 +76,12 @@ def mentions_of(target: int, entry: Entry, unseen: Collection[int] = ()) -> list
 
 
 Said = tuple[int, Source | None, tuple[Use, ...] | None]
-"""The mentioned entry, the line, and how the line uses it; None if the text does not tell."""
+"""Position of the mentioned entry, line, and uses of the entry on that line; None if the text does not show them."""
 
 
 def _said(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
-    # What the entry's own expression mentions, and what came in through other names.
-    #
-    # An object may hold a value with its history, until the entry's line cuts it.
+    # Yield the values that an entry's own expression mentions, and values that reached it through another object, such
+    # as a list. A value in an object may keep its history until the entry's own line cuts it.
     for read in entry.reads:
         if not _is_of_other_key(entry, read.spelled):
             yield read.at, entry.source, _uses(entry.source, read.spelled, followed)
@@ -96,16 +94,15 @@ def _said(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
 
 
 def _is_of_other_key(entry: Entry, spelled: str) -> bool:
-    # Is a leaf read where a dictionary is made of another, for a value with another key than this one has?
+    # Does the entry come from another key of a dictionary that was mapped value by value?
     local, dot, key = spelled.partition(".")
     own = strip(entry.name).rpartition(":")[2].partition(".")[2]
     return bool(dot and own and key != own and entry.source is not None and is_by_key(entry.source.expression, local))
 
 
 def _is_own(use: Use, through: str) -> bool:
-    # Is it an attribute or method of a name that holds no tensor? Those are its own, whatever they are called.
-    #
-    # ``sample()`` is the exception: only distributions have it.
+    # Is this an attribute or method of an object that is not a tensor? Then its name says nothing about gradients.
+    # ``sample()`` is the exception: only distributions have this method.
     return use.kind != "sample" and re.fullmatch(rf"{re.escape(through)}\.\w+(\(.*)?", use.text, re.DOTALL) is not None
 
 

@@ -1,4 +1,4 @@
-"""Finds cuts in a recording: places where an expression mentions a recorded value, and no edge leads back to it.
+"""Finds cuts in a recording: places where an expression mentions a recorded value, but no edge leads back to it.
 
 Gradients flow along the edges of the framework's graph. The program's text shows which values each expression mentions.
 If an expression mentions a value with a history, and no edge leads from its result back to that value, the derivative
@@ -30,11 +30,11 @@ MATERIALIZED = "materialize_grads"
 
 @dataclass(frozen=True)
 class Cut:
-    """A mention of a value with a history, from which no edge leads back to the value.
+    """A mention of a value with a history, although no edge leads from the result back to the value.
 
     - ``is_silent``: there is an edge, but backward passed no gradient along it.
-    - ``is_limited``: the same, because the call of backward did not ask for that gradient.
-    - ``is_behind``: an earlier cut has already taken the value's history, and this one would cut it off again.
+    - ``is_limited``: as ``is_silent``, because the call that computed gradients did not ask for this one.
+    - ``is_behind``: an earlier cut has already removed the value's history, and this cut would remove it again.
     """
 
     mention: Mention
@@ -52,10 +52,10 @@ def _place(line: Source | None) -> tuple[str, int] | None:
 
 
 class Dataflow:
-    """Which recorded values flow into which others, by edges of the framework's graph or by mentions in the program."""
+    """The dependencies between recorded values, by edges of the framework's graph or by mentions in the program."""
 
     def __init__(self, record: Record, *, has_run: bool = True) -> None:
-        self.has_run = has_run  # did backward run to its end? Then each value with a gradient leads to the output
+        self.has_run = has_run  # if backward ran to its end, each value with a gradient leads to the output
         self.record, self.entries, self.graph = record, record.entries, Graph.of(record)
         self.position, self.edges = self.graph.positions, self.graph.inputs
         unseen = {at for at, entry in enumerate(record.entries) if entry.is_because("unseen_transform")}
@@ -65,7 +65,7 @@ class Dataflow:
                 self._leave_out(one)
         self._mention_parameters()
         self.consumers = inverted([self.sources(target) for target in range(len(self.entries))])
-        self.after_edges: dict[int, set[int]] = {}  # see ``_descendants``
+        self.after_edges: dict[int, set[int]] = {}  # a cache for ``_descendants``
 
     @classmethod
     def of(cls, record: Record, *, has_run: bool = True) -> Dataflow:
@@ -79,8 +79,8 @@ class Dataflow:
         return self.after_edges[at]
 
     def _leave_out(self, asked: Pass) -> None:
-        # A call that takes gradients returns zeros for values that its output does not depend on. Such a value is not
-        # counted as an input of the results.
+        # Remove mentions of values that a gradient call did not depend on. Such a call returns zeros for an input
+        # without influence on its output, and the zeros do not depend on that input.
         line = asked.source
         known = [self.position[name] for name in asked.inputs if name in self.position]
         given = {at for at in known if self.entries[at].status is GradStatus.NOT_CONNECTED}
@@ -106,7 +106,10 @@ class Dataflow:
 
     @cached_property
     def loop_variables(self) -> list[int]:
-        """The loop variables whose numbers come from recorded values: an output depends on the number of iterations."""
+        """Loop variables whose numbers come from recorded values.
+
+        The number of iterations then influences the output.
+        """
         loops = [
             at
             for at, entry in enumerate(self.entries)
@@ -117,9 +120,10 @@ class Dataflow:
         return [at for at in loops if any(mention.use.kind for mention in self.mentions[at])]
 
     def _mention_parameters(self) -> None:
-        # Add mentions of the parameters of modules that return a value without a history. No expression has them.
+        # Add mentions of parameters to the return values of modules without a history, because no expression mentions
+        # parameters.
         cut = {strip(self.entries[at].name): at for at in self.modules_cut}
-        if "return" in cut:  # of the model itself
+        if "return" in cut:  # the model itself
             cut[""] = cut["return"]
         for name, at in self.record.names.items() if cut else ():
             target = next((cut[path] for path in reversed(_modules_of(name)) if path in cut), None)
@@ -137,28 +141,28 @@ class Dataflow:
 
     @cached_property
     def ends(self) -> set[int]:
-        """The outputs, and those ``modules_cut`` and ``loop_variables`` that flow into nothing recorded."""
+        """The values where paths end: the outputs, and ``modules_cut`` and ``loop_variables`` that have no consumer."""
         ends = [at for at in (*self.modules_cut, *self.loop_variables) if not self.consumers[at]]
         return {*self.record.outputs, *ends}
 
     @cached_property
     def leading(self) -> set[int]:
-        """The values that flow into one of the ends, and the ends."""
+        """The ends, and the values that flow into one of them."""
         return self.before(self.ends)
 
     @cached_property
     def to_outputs(self) -> set[int]:
-        """The values that flow into an output, and the outputs."""
+        """The outputs, and the values that flow into one of them."""
         return self.before(self.record.outputs)
 
     def before(self, outputs: Iterable[int]) -> set[int]:
-        """The values that flow into any of these, and these."""
+        """Return these values, and the values that flow into one of them."""
         return reached(outputs, self.sources)
 
     def after(self, at: int, *, to_leaves: bool = True) -> dict[int, int | None]:
-        """The values that one value flows into, nearest first. Each has the value before it on a shortest path.
+        """Return the values that depend on one value, nearest first, each with its predecessor on a shortest path.
 
-        Flow into a leaf, such as a write by an optimizer's step, counts only with ``to_leaves``.
+        A leaf, such as a parameter that an optimizer's step writes to, counts only with ``to_leaves``.
         """
         found: dict[int, int | None] = {at: None}
         pending = deque([at])
@@ -171,7 +175,7 @@ class Dataflow:
         return found
 
     def chain(self, after: dict[int, int | None], at: int) -> tuple[str, ...]:
-        """The names on the path that ``after`` found to a value."""
+        """The names on the path to a value, as found by ``after``."""
         names = []
         step: int | None = at
         while step is not None:
@@ -180,16 +184,17 @@ class Dataflow:
         return tuple(reversed(names))
 
     def cuts(self, at: int) -> list[Cut]:
-        """Every cut on a path from one value to an end, in the order of execution."""
+        """Return every cut on a path from one value to an end, in the order of execution."""
         return self.severing(self.after(at).keys() & self.leading)
 
     def severing(self, values: set[int], ends: Collection[int] = ()) -> list[Cut]:
-        """The cuts between values of a set that keep gradients away and would have to be mended."""
+        """The cuts between values of a set that block gradients and would have to be repaired."""
         return [cut for cut in self.among(values) if not self._is_beside(cut, ends or self.ends)]
 
     def cut_off_by(self, cuts: Collection[Cut]) -> set[int]:
-        """The values before some cuts, except those that also flow past every cut: mending the cuts brings them
-        nothing.
+        """Return the values before some cuts, except those that also have a path around every cut.
+
+        The exceptions would gain nothing if the cuts were repaired.
         """
         before = self.before([cut.mention.source for cut in cuts])
         if any(cut.is_silent for cut in cuts):
@@ -197,13 +202,12 @@ class Dataflow:
         return {at for at in before if not all(cut.target in self._descendants(at) for cut in cuts)}
 
     def beside(self, values: set[int]) -> list[Mention]:
-        """The cuts between values of a set that take nothing away, because the cut value also flows past them."""
+        """The harmless cuts between values of a set: the cut value also flows around the cut by other edges."""
         return [cut.mention for cut in self.among(values) if self._is_beside(cut, self.ends)]
 
     def _is_beside(self, cut: Cut, ends: Collection[int]) -> bool:
-        # Do the copied numbers flow only into values that the cut value also reaches by edges, as in ``u - u.item()``?
-        #
-        # Mending such a cut brings no gradient. If the common result is cut off later, that later cut is the cause.
+        # Do the cut-off numbers flow only into values that the cut value also reaches by edges, as in ``u - u.item()``?
+        # Repairing such a cut brings no gradient. If the common result is cut off later, the later cut is the cause.
         if cut.is_silent or cut.is_behind:
             return False
         flowed = self._descendants(cut.mention.source)
@@ -235,7 +239,7 @@ class Dataflow:
 
     @cached_property
     def first_of_line(self) -> dict[int, int]:
-        """By position, the first value with the same name from the same line."""
+        """For each value, the position of the first value with the same name from the same line."""
         firsts: dict[object, int] = {}
         found = {}
         for at, entry in enumerate(self.entries):
@@ -245,7 +249,7 @@ class Dataflow:
 
     @cached_property
     def derived(self) -> dict[int, Mention]:
-        """Values of which only the derivative is used: by position, the first mention that takes it."""
+        """Values of which only the derivative is used: for each, the first mention that computes the derivative."""
         found: dict[int, Mention] = {}
         for mention in (mention for mentions in self.mentions for mention in mentions):
             if mention.use.kind == DIFFERENTIATED and not self._flows(mention.source, mention.target):
@@ -253,15 +257,15 @@ class Dataflow:
         return found
 
     def replaced(self, after: Mapping[int, int | None]) -> list[Mention]:
-        """The mentions of these values in expressions whose result ``replace=`` has replaced."""
+        """The mentions of these values in expressions whose result was replaced by ``replace=``."""
         targets = [at for at in after if self.entries[at].replaced]
         mentions = (mention for at in targets for mention in self.mentions[at] if mention.source in after)
         return [mention for mention in mentions if not self._flows(mention.source, mention.target)]
 
     def left_out(self, at: int) -> list[Cut]:
-        """The first mention on a path to an output that has no edge back, and that may not be a real use.
+        """Return the first mention on a path to an output that has no edge and may not be a real use.
 
-        The value may be mentioned under a condition, or be given to a call or to an object that holds no tensor.
+        The value may be mentioned under a condition, or be passed to a call or to an object that is not a tensor.
         """
         mentions = self._between(self.after(at).keys() & self.to_outputs)
         return [Cut(mention) for mention in islice(filter(self._is_left_out, mentions), 1)]
@@ -275,15 +279,16 @@ class Dataflow:
         return is_open and not self._flows(mention.source, mention.target)
 
     def _between(self, values: set[int]) -> Iterator[Mention]:
-        # The mentions of values of a set by other values of the set.
+        # Yield the mentions of values of a set by other values of the set.
         return (mention for target in sorted(values) for mention in self.mentions[target] if mention.source in values)
 
     def lost_beside(self, values: set[int]) -> list[Mention]:
-        """The mentions along which no gradient comes back to a value that has a gradient by another path."""
+        """The mentions that pass no gradient back to a value which has a gradient by another path."""
         found = []
         for mention in self._between(values):
             source, target = self.entries[mention.source], self.entries[mention.target]
-            if source.status is not GradStatus.OK or target.is_because("named_late"):  # its own line names it
+            # the line itself gives the value this name
+            if source.status is not GradStatus.OK or target.is_because("named_late"):
                 continue
             flows = self._flows(mention.source, mention.target)
             kinds = {use.kind for use in mention.uses}
@@ -309,16 +314,15 @@ class Dataflow:
         return None
 
     def _may_be_left_out(self, mention: Mention) -> bool:
-        # May the line mention the value without using it for this result, which has a history from other values?
-        #
-        # That is possible under a condition, with a computed index, if the line has several results that cannot be told
-        # apart, if one of several results has no derivative, and if the statement itself has bound the name. A value
-        # that is passed to a call, directly or in a tuple, is used there. On a line with several results this holds
-        # only if none of them leads back to the value. The answer is no if the expression cuts in any case, or if the
-        # result has no history.
+        # May the line mention the value without using it for this result, which has a history from other values? This
+        # is possible in these cases: the use is conditional or has a computed index; the line has several results that
+        # cannot be distinguished; one of several results has no derivative; or the same statement has bound the name. A
+        # value that is passed to a call, directly or in a tuple, is used there. On a line with several results this
+        # holds only if none of them leads back to the value. The answer is no if the expression cuts in any case, or if
+        # the result has no history.
         source, target, use = self.entries[mention.source].source, self.entries[mention.target], mention.use
         if not use.kind and target.status is GradStatus.NOT_FLOAT and _is_one_of_several(target):
-            return True  # such as a step count next to an optimizer's state
+            return True  # for example the step count next to an optimizer's state
         if use.kind or (use.flat and not use.is_conditional) or target.status not in HISTORY:
             return False
         line = target.source
@@ -330,7 +334,7 @@ class Dataflow:
         return not line.expression and not self._is_lost_by_all(mention)
 
     def _is_lost_by_all(self, mention: Mention) -> bool:
-        # Has the value no gradient, and does no result of the mentioning line lead back to it?
+        # Does the value lack a gradient, and does no result of the line lead back to it?
         if self.entries[mention.source].status is not GradStatus.NOT_CONNECTED:
             return False
         line = self.entries[mention.target].source
@@ -338,7 +342,7 @@ class Dataflow:
 
     @cached_property
     def _made_by(self) -> dict[int, list[int]]:
-        # By the identity of a line, the values with a history that the line has made.
+        # For each line, by its identity, the values with a history that it has computed.
         made: dict[int, list[int]] = {}
         for at, entry in enumerate(self.entries):
             if entry.status in HISTORY:
@@ -346,7 +350,8 @@ class Dataflow:
         return made
 
     def _flows(self, source: int, target: int) -> bool:
-        # Does a path of edges lead from one value to another? Mostly it is short, so the search is breadth-first.
+        # Does a path of edges lead from one value to another? The search is breadth-first, because the path is usually
+        # short.
         seen, pending = {target}, deque([target])
         while pending:
             edges = self.edges[pending.popleft()]
@@ -358,8 +363,8 @@ class Dataflow:
         return False
 
     def _is_silent(self, source: int, target: int) -> bool:
-        # Did backward pass no gradient along an edge? An older version of a leaf does not count: all versions share the
-        # edge, and the gradient belongs to the last one.
+        # Did backward pass no gradient along an edge? An older version of a leaf does not count, because all versions
+        # share the edge, and the gradient belongs to the last version.
         entry, is_reached = self.entries[source], self.entries[target].status is GradStatus.OK
         return is_reached and entry.status is GradStatus.NOT_CONNECTED and not entry.is_because("written_since")
 
@@ -378,8 +383,8 @@ def _modules_of(name: str) -> list[str]:
 
 
 def _is_rewritten(source: Entry, target: Entry) -> bool:
-    # Is the target a later version of the source, both leaves, as after an initialisation? A leaf has no history to
-    # cut off.
+    # Is the target a later version of the source, both leaves, as after an initialisation? A leaf has no history that
+    # could be cut off.
     names = (frozenset(map(strip, (each.name, *each.aliases))) for each in (source, target))
     is_older = source.is_because("written_since") and bool(target.is_leaf)
     return is_older and bool(frozenset.intersection(*names))
@@ -391,13 +396,13 @@ def _is_one_of_several(entry: Entry) -> bool:
 
 
 def _is_first_order(use: Use, result: Entry) -> bool:
-    # Was ``create_graph`` off, although the text does not show this?
+    # Was ``create_graph`` off, although the text does not show it?
     is_open = "create_graph=" in use.text and "create_graph=True" not in use.text
     return is_open and result.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)
 
 
 def places(record: Record) -> dict[int, Source]:
-    """By position, the cutting line inside the statement of a value, if the statement has several lines."""
+    """Return for each value the line inside a statement of several lines that cuts the value off."""
     several = [
         at
         for at, entry in enumerate(record.entries)
@@ -413,9 +418,10 @@ def places(record: Record) -> dict[int, Source]:
 
 
 def causes(record: Record) -> dict[int, Source]:
-    """By position, the line of the first cut after each unconnected value.
+    """Return the line of the first cut after each unconnected value, by position.
 
-    Found in one pass from the outputs back: the first cut of a value is its own, or that of a value that it flows into.
+    The lines are found in one pass from the outputs to the inputs: the first cut of a value is a cut of the value
+    itself, or else of a value that it flows into.
     """
     flow = Dataflow.of(record)
     wanted = [at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED]

@@ -56,7 +56,7 @@ SHAPES = frozenset(
         "storage_offset",
     }
 )
-"""Attributes and functions that tell of a value only what does not depend on its numbers, or show it to people."""
+"""Attributes and functions of a value that do not depend on its numbers, or only display them."""
 
 CUTTERS = {
     "detach": "detach",
@@ -124,11 +124,11 @@ CUTTERS = {
     "gradient": "differentiated",
     "batch_jacobian": "differentiated",
 }
-"""What a value is lost in, by the last part of the name of a function, method or attribute."""
+"""The kind of use for each operation that loses the derivative, by the last part of its name."""
 WHOLE_SAMPLES = frozenset({"multinomial", "bernoulli", "poisson", "categorical"})
-"""Functions that draw whole numbers, whatever the dtype that these are given."""
+"""Functions whose random results are integers, whatever the dtype of the result."""
 MAPPING = frozenset({"map", "tree_map", "map_structure", "vectorized_map", "map_fn"})
-"""Functions that call a given function with each item of the arguments after it."""
+"""Functions that apply a given function to each item of their other arguments."""
 TRANSFORMING = frozenset(
     {
         "vmap",
@@ -145,18 +145,16 @@ TRANSFORMING = frozenset(
         "partial",
     }
 )
-"""Transformations of a function that leave its result unchanged."""
+"""Transformations of a function that do not change its results."""
 OWN_METHODS = frozenset({"detach", "detach_", "item", "tolist", "numpy", "data"})
-"""Those that are methods or attributes of the value itself. If another object has a method of such a name, its
-arguments are another matter.
-"""
+"""Names that cut if they are a method or attribute of the tensor. An argument of such a method is not cut."""
 
 POSITIONS = frozenset(
     {"sort", "topk", "top_k", "approx_max_k", "kthvalue", "mode", "median", "max", "min", "cummax", "cummin"}
 )
-"""Functions that give values first and then their positions."""
+"""Functions that return values first and then their positions."""
 STEPS = frozenset({"round", "rint", "floor", "ceil", "trunc", "fix", "sign", "heaviside", "floordiv"})
-"""Functions that are flat between their steps. PyTorch gives a derivative of 0, the others have none there."""
+"""Step functions. PyTorch gives them the derivative 0; in other frameworks they have none."""
 
 ASSIGNING = frozenset(
     {
@@ -170,9 +168,9 @@ ASSIGNING = frozenset(
         "batch_scatter_update",
     }
 )
-"""Methods of TensorFlow's Variables that write their argument."""
+"""Methods of TensorFlow Variables that write their argument to the variable."""
 NUMPY = ("np", "numpy", "scipy")
-"""What the libraries are called whose functions take numbers out of a tensor and give arrays."""
+"""Names of libraries whose functions convert tensors to arrays without a gradient."""
 
 OTHER_DTYPE = {
     "float": "",
@@ -184,15 +182,18 @@ OTHER_DTYPE = {
     "byte": "integer",
     "char": "integer",
 }
-"""Methods that make a tensor of another dtype. Python's own functions of some of these names make a number."""
+"""Methods that convert a tensor to another dtype. Python's functions with the same names return a plain number."""
 
 CASTS = frozenset({"to", "type", "astype", "cast", "asarray", "as_tensor", "view"})
 JOINING = frozenset({"asarray", "as_tensor"})
-"""Those that keep the history of one tensor, and in PyTorch copy the numbers of those in a container."""
+"""Functions that keep the history of a single tensor. In PyTorch they copy the numbers of tensors in a container."""
 LIKE_ARGUMENT = frozenset({"to", "type", "type_as", "view", "view_as", "expand_as", "reshape_as"})
-"""Methods that give the tensor that they belong to, with the dtype, device or shape of their argument."""
+"""Methods that use only the dtype, device or shape of their argument."""
 WITHOUT_HISTORY = frozenset({"detach", "data", "stop_gradient"})
-"""What returns a tensor without history. Another cutter may then make something from it that could have none anyway."""
+"""Kinds of use whose result is still a tensor. If a later operation makes a number of it, that operation is the cut.
+
+A second cut may follow, whose result could have no history anyway.
+"""
 WITHOUT_DERIVATIVE = frozenset(
     {"number", "numpy", "copied", "parameter", "index", "comparison", "count", "integer", "sample"}
 )
@@ -200,8 +201,8 @@ INTEGER = re.compile(r"\b(?:u?int\d*|long|short|bool|bool_|byte|LongTensor|IntTe
 
 
 OF_CONTAINERS = frozenset({*dir(dict), *dir(list), *dir(tuple), "_asdict", "_replace"})
-"""Methods of containers, which have to do with each of their leaves."""
+"""Methods of containers, which concern every leaf of the container."""
 LIBRARY = SHAPES | CASTS | CUTTERS.keys() | OTHER_DTYPE.keys() | frozenset(dir(builtins))
-"""Names of functions and methods that give nothing with a history of its own."""
+"""Names of functions and methods whose result has no gradient history of its own."""
 MODULES = ("torch", "nn", "F", "np", "numpy", "tf", "tensorflow", "keras", "jnp", "jax", "math", "random")
-"""The names of libraries whose functions and settings appear in expressions."""
+"""Names of libraries in expressions."""

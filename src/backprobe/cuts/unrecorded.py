@@ -1,6 +1,6 @@
-"""Cuts of unrecorded values: a line takes the history from the result of a model, and the model has no entry.
+"""Finds cuts of unrecorded values, such as a line that detaches the result of a model which has no entry.
 
-Nobody knows whether such a value had a history. So it does not prove that nothing requires a gradient, either.
+It is unknown whether such a value had a history. If it had, the entry lost a gradient that no recorded edge shows.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
 FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradient", "assigned", "index", "integer")
-"""Uses that cut wherever they stand. The others are known only by the edge that is not there."""
+"""Kinds of use that always cut. Others are known to cut only if the graph lacks the edge."""
 CERTAIN = ("detach", "data", "number", "stop_gradient")
-"""Those that cut even if the same expression also uses the value in another way."""
+"""Kinds of use that cut even if the same expression also uses the value in another way."""
 BARE = (GradStatus.FROZEN, GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 
 class Hidden(NamedTuple):
-    """What a line computes with that is not recorded: its text, what is done to it, and that line."""
+    """An unrecorded value that a line uses: its text, its use, and the line."""
 
     text: str
     use: Use
@@ -30,7 +30,7 @@ class Hidden(NamedTuple):
 
 
 def _in_its_line(entry: Entry, empty: Collection[str] = (), *, nested: bool = False) -> list[Hidden]:
-    # What an entry's own line computes with that is not recorded; names that are ``empty`` pass nothing on to it.
+    # The unrecorded values that an entry's own line uses. Names in ``empty`` do not count as recorded.
     line = entry.source
     spelled = {read.spelled for read in entry.reads} | {way.through for way in entry.indirect}.difference(empty)
     return _unseen_in(line, line.expression, spelled, nested) if line is not None and line.expression else []
@@ -39,33 +39,35 @@ def _in_its_line(entry: Entry, empty: Collection[str] = (), *, nested: bool = Fa
 def _unseen_in(line: Source, text: str, spelled: set[str], nested: bool = False) -> list[Hidden]:
     known = spelled | {re.split(r"[.\[]", name)[0] for name in spelled} - {"self", "cls"}
     functions = {call.rpartition(".")[2] for call in line.calls}
-    library = frozenset(name for name in functions if name[:1].islower())  # a module goes by its class
+    # a function that the line calls directly; a module appears here by its class, which is capitalized
+    library = frozenset(name for name in functions if name[:1].islower())
     unseen = unseen_uses(text, frozenset(known), library, nested)
     return [Hidden(part, as_called(use, line.calls), line) for part, use in unseen]
 
 
 def hidden_beside(entry: Entry) -> list[Hidden]:
-    """Unrecorded values that a user's line cuts off, though its result has its gradient by another way."""
+    """Return unrecorded values that a line of user code cuts off, although the result gets its gradient another way."""
     line = entry.source
     may = entry.status is GradStatus.OK and line is not None and may_cut(line.expression) and not package(line.file)
     return [one for one in _in_its_line(entry, nested=True) if one.use.kind in FIRM] if may else []
 
 
 def may_lose(cut: Hidden) -> bool:
-    """May a history be lost in it? A NumPy array has none; of numbers for an index, only what a call gives may."""
+    """Can this cut lose a history? A NumPy array has none, and an index has one only if a call computed it."""
     if cut.use.kind in ("index", "integer"):
         return cut.text.endswith(")")
     return f"from_numpy({cut.text})" not in cut.use.text
 
 
 def unseen_calls(entry: Entry) -> list[str]:
-    """The calls in an entry's own line of something unrecorded, such as a model."""
+    """The calls of unrecorded objects, such as models, in an entry's own line."""
     return [one.text for one in _in_its_line(entry) if one.text.endswith(")")]
 
 
 def hidden_cuts(entry: Entry) -> list[Hidden]:
-    """What an entry's own line cuts off that is not recorded, each with how it does that, and before it the lines that
-    did so to names that hold no tensor.
+    """Return the unrecorded values that an entry's own line cuts off, after those cut off on the way to it.
+
+    The earlier ones are cut on lines that bind names which hold no tensor, and which the entry's line then uses.
     """
     is_of_unseen = entry.status is GradStatus.DETACHED and not (entry.reads or entry.indirect)
     if entry.status not in BARE and not is_of_unseen:

@@ -1,4 +1,4 @@
-"""The chain rule written out from the recorded source, with every number checked against the recorded ones."""
+"""The verb ``derive``: the chain rule written out from the recorded source, with every number checked."""
 
 from __future__ import annotations
 
@@ -24,18 +24,20 @@ def derive(recording: Recording, name: str, of: str | None = None) -> Derivation
     ∂y/∂x = ∂y/∂z · ∂z/∂x = (2z+2)·2 = 6·2 = 12
 
     Arithmetic and the usual functions are differentiated by sympy; every formula is first checked against the recorded
-    values, and every derivative against the recorded partials, to half the digits of their dtype. Where there is no
-    formula, or at a kink (relu at 0), the recorded partial is used, and ``notes`` says why. Several paths are listed
-    with their sum; of more than 16 the rule is shown at the value itself. Between tensors the product is elementwise.
+    values, and every derivative against the recorded partials, to half the digits of their dtype. If there is no
+    formula, or at a kink (relu at 0), the recorded partial is used, and ``notes`` gives the reason. Several paths are
+    listed with their sum. If there are more than 16 paths, a single step is shown instead: one term for each direct
+    consumer of the value. Between tensors the product is elementwise.
 
-    ``of`` is another value to differentiate than the output, where all values in between are single numbers.
+    ``of`` names a value to differentiate instead of the output. All values on the paths must then be single numbers.
 
     Raises BadOption for a recording without ``partials=True``, and for an ``of`` that does not depend on the value;
-    NoGradient, UnknownName and AmbiguousName as the recording does; BadRecording for values that flow in a circle.
+    NoGradient, UnknownName and AmbiguousName as the recording does; BadRecording if the values form a cycle.
     """
     _check(recording, name)
     installed("sympy", asked="bp.derive(rec, ...)")
-    from backprobe.derive.notation import Latex, Text  # here: what derives takes longer to import than all the rest
+    # imported here because the modules of ``derive`` take longer to import than everything else
+    from backprobe.derive.notation import Latex, Text
     from backprobe.derive.page import Page
     from backprobe.derive.question import asked
     from backprobe.derive.text import sentences
@@ -60,10 +62,10 @@ def derive(recording: Recording, name: str, of: str | None = None) -> Derivation
 class Derivation:
     """A derivative by the chain rule: ``text``, and ``latex`` as one environment for MathJax or LaTeX.
 
-    ``value`` is the recorded gradient; ``paths`` lists the names along each path to it, the output first (empty where
-    ``path_count`` is more than can be listed). ``steps`` are the formulas of the values on the way, and ``notes`` say
-    where a recorded number stands for a formula, and why. ``agrees`` is whether every number that could be checked, of
-    each formula and of the whole sum, is the recorded one.
+    ``value`` is the recorded gradient. ``paths`` lists the names along each path, from the output to the value. It is
+    empty if there are too many paths, whose number is ``path_count``. ``steps`` are the formulas of the values on the
+    paths. ``notes`` say which formulas are replaced by recorded numbers, and why. ``agrees`` is True if every number
+    that could be checked, of each formula and of the whole sum, equals the recorded one.
 
     >>> import torch, backprobe as bp
     >>> derivation = bp.derive(bp.probe(lambda x: x * x, partials=True)(torch.tensor(3.0)), "x")

@@ -1,6 +1,6 @@
-"""Derivatives of formulas, by sympy: the one place that imports it, and only when something is derived.
+"""Derivatives of formulas by sympy. Only this module imports sympy, and it is imported only when needed.
 
-Trees become sympy objects and come back as trees; no text passes between the two, because sympy runs code from text.
+Formulas are converted to sympy objects and back as trees, never as text, because sympy executes code from text.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import sympy
 from backprobe.derive.formula import Unwritten, fits
 from backprobe.derive.tree import ARITHMETIC, Apply, Number, Symbol, Tree, apply, expanded, number_of, parts
 
-LONGEST_POWER = 1100  # bits of a power of two numbers: more than a double can hold
-LARGEST = 300  # parts of a derivative that is still written out
-MODEST = 1_000_000  # constants up to which sympy is asked for a function of one
+LONGEST_POWER = 1100  # bits of a power of two constants: more than a double can hold
+LARGEST = 300  # nodes of a derivative; a larger one is not written out
+MODEST = 1_000_000  # sympy evaluates a function of a constant only if the constant is at most this large
 CONSTANTS = {sympy.pi: Apply("pi", ()), sympy.E: Apply("e", ())}
 
 
 @lru_cache(2048)
 def derivative(tree: Tree, index: int) -> Tree:
-    """The derivative of a formula with respect to one of its symbols. Raises Unwritten.
+    """Return the derivative of a formula with respect to one of its symbols. Raises Unwritten.
 
     >>> from backprobe.derive.formula import parse
     >>> derivative(parse("3 * x", [("x", 0)]).tree, 0)
@@ -38,7 +38,7 @@ def derivative(tree: Tree, index: int) -> Tree:
             raise Unwritten("it divides by zero or leaves the real numbers, whatever the values")
         found = formula.diff(symbols[index])
         if any(power.exp.free_symbols for power in found.atoms(sympy.Pow)):
-            found = sympy.powsimp(found, combine="exp", deep=True)  # x**n * n / x
+            found = sympy.powsimp(found, combine="exp", deep=True)  # simplifies terms such as x**n * n / x
         result = _from_sympy(found, {symbol: at for at, symbol in symbols.items()})
     except (RecursionError, ArithmeticError):
         raise Unwritten("the expression is too long to be written out") from None
@@ -48,7 +48,7 @@ def derivative(tree: Tree, index: int) -> Tree:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    # A power, unless it is a number that sympy would write out in millions of digits.
+    # Return a power. Raises Unwritten if sympy would compute a number with millions of digits.
     if not base.free_symbols and not exponent.free_symbols:
         if not (base.is_Number and exponent.is_Number):
             raise Unwritten("a power of constants that are not plain numbers")
@@ -59,9 +59,8 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _function(name: str, *slopes: Callable[..., Any]) -> Any:
-    # A function that sympy has not, or not as frameworks have it, with its derivatives of itself and its operands.
-    #
-    # sympy's own Max and Abs would reason about the signs of their arguments, and leave the real numbers with them.
+    # Return a sympy function with the given derivatives, for functions that sympy lacks or defines otherwise. For
+    # example, sympy's own Max and Abs examine the signs of their arguments and may introduce complex numbers.
     return type(name, (sympy.Function,), {"fdiff": lambda self, at=1: slopes[at - 1](self, *self.args)})
 
 
@@ -84,7 +83,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "maximum": _function("maximum", lambda own, x, y: STEP(x - y), lambda own, x, y: STEP(y - x)),
     "minimum": _function("minimum", lambda own, x, y: STEP(y - x), lambda own, x, y: STEP(x - y)),
 }
-"""What each operation is in sympy. A derivative of ours is checked against the recorded one, and unused at a kink."""
+"""The sympy form of each operation. Its derivative is compared with the recorded one, and not used at a kink."""
 
 
 def _to_sympy(tree: Tree, symbols: Mapping[int, Any]) -> Any:
@@ -101,7 +100,7 @@ def _to_sympy(tree: Tree, symbols: Mapping[int, Any]) -> Any:
 
 
 def _from_sympy(found: Any, symbols: Mapping[Any, int]) -> Tree:
-    # A sympy object as a tree, in an order that depends only on its content.
+    # Convert a sympy object to a tree, in an order that depends only on the object's content.
     if found.is_Symbol:
         return Symbol(symbols[found])
     if found in CONSTANTS:
@@ -121,7 +120,7 @@ def _from_sympy(found: Any, symbols: Mapping[Any, int]) -> Tree:
             raise Unwritten("a number in it is too large for floating point")
         return number_of(value)
     name = type(found).__name__
-    if found.is_Mul:  # numbers first, then powers of symbols, then functions, then sums
+    if found.is_Mul:  # order: numbers, powers of symbols, functions, sums
         ordered = sorted(found.as_ordered_factors(), key=lambda each: (each.is_Add, not each.is_polynomial()))
         name, args = "mul", ordered
     elif found.is_Pow:

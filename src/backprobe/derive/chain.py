@@ -1,4 +1,4 @@
-"""The chain rule in numbers: the factor of every edge on the way, the product along each path, and their sum."""
+"""The chain rule in numbers: the factor of each edge, the product along each path, and the sum of the products."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from backprobe.record.entries import Entry
 from backprobe.record.graph import Graph
 from backprobe.record.names import split
 
-MOST_PATHS = 16  # paths that are listed; beyond, they are counted
+MOST_PATHS = 16  # the largest number of paths that are listed; more paths are only counted
 
 
 class Chain:
     """The content of a derivation, before any notation.
 
-    ``labels`` are what the entries are called in formulas, ``factors`` the edges' by the positions of consumer and
-    input, and ``numbers`` the recorded partials between single numbers. ``scalars`` is whether everything between is a
-    single number, so that paths can be multiplied out; ``seed`` is the gradient that the output itself has, 1 unless a
-    cotangent was given. ``total`` is the derivative: recorded, or from the recorded partials where the output is not
-    the recorded one. ``hidden`` are the entries that lie between and have no gradient of their own, so that no path
-    leads through them.
+    ``labels`` are the names of entries in formulas. ``factors`` are the factors of edges and ``numbers`` the recorded
+    partials between single numbers, both by the positions of consumer and input. ``scalars`` is True if all values on
+    the paths are single numbers, whose partials can be multiplied. ``seed`` is the gradient of the output itself: 1
+    unless a cotangent was given. ``total`` is the derivative: the recorded gradient, or computed from the recorded
+    partials if another output was chosen. ``hidden`` are entries between the two values that have no gradient, and are
+    therefore on no path.
     """
 
     def __init__(self, graph: Graph, between: Paths, *, recorded: bool, hidden: Sequence[int] = ()) -> None:
@@ -56,19 +56,18 @@ class Chain:
         self.agrees = adds_up and all(factor.agrees for factor in self.factors.values())
 
     def _seed(self) -> float | None:
-        # The gradient of the output itself; None for a cotangent of several elements.
+        # The gradient of the output itself; None if it has several elements.
         if not self.recorded:
             return 1.0
         try:
             return single(self.output.grad) if size(self.output) == 1 else None
-        except Unwritten:  # a complex cotangent
+        except Unwritten:  # the cotangent is complex
             return None
 
     def _swept(self, of_number: Callable[[float], float]) -> dict[int, float]:
-        # The derivative of the output with respect to each value on the way, from the recorded partials alone.
-        #
-        # It is the sum over all paths of the products along them, in one pass: the output first, and each before its
-        # inputs. Each number may be turned into another one before.
+        # Return the derivative of the output with respect to each value on the paths, from the recorded partials alone.
+        # Each derivative is a sum of products over all paths, computed in a single pass from the output to the inputs.
+        # ``of_number`` is applied to each partial first.
         assert self.seed is not None
         found = dict.fromkeys(self.between.order, 0.0)
         found[self.between.start] = of_number(self.seed)
@@ -77,7 +76,7 @@ class Chain:
         return found
 
     def is_one_of_several(self, of: int, to: int) -> bool:
-        """Does one value flow into the other along other paths than their edge?"""
+        """Does one value flow into the other along more paths than their direct edge?"""
         return self.between.count > 1 and any(
             each != to and self.between.leads(each, to) for each in self.between.inputs[of]
         )
@@ -88,11 +87,11 @@ class Chain:
         return math.prod((self.numbers[pair] for pair in pairwise(path)), start=self.seed)
 
     def contributions(self) -> dict[int, Any]:
-        """What flows into the asked gradient from each value that it flows into directly."""
+        """The contributions to the value's gradient, by the consumers that use the value directly."""
         return {of: edge.contribution for (of, to), edge in self.edges.items() if to == self.between.end}
 
     def _adds_up(self) -> bool | None:
-        # Is the sum the recorded gradient? None where there is nothing recorded to compare with.
+        # Does the sum over the paths equal the recorded gradient? None if no gradient was recorded for this output.
         if not self.recorded or self.between.start == self.between.end or not self.edges:
             return None
         rounding = NumberRounding.of(self.entries[at].dtype for at in self.between.order)
@@ -118,10 +117,10 @@ class Chain:
 
 
 def label(entries: Sequence[Entry], involved: Iterable[int]) -> dict[int, str]:
-    """What entries are called in formulas: their local, where no other one among them has it, else their printed name.
+    """Return the names of entries in formulas: the local if it is unique among them, else the printed name.
 
-    Of several names of one value the first is taken that is a variable: ``y`` in ``return func2(z)``, where the value
-    is printed as ``return``.
+    If a value has several names, the first one that is a variable is used, such as ``y`` in ``return func2(z)``,
+    although the value is printed as ``return``.
     """
     found = {at: _local(entries[at]) for at in involved}
     while True:

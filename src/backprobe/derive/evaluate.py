@@ -1,8 +1,9 @@
-"""Values of formulas at recorded numbers, element by element, with a bound on their rounding error.
+"""Evaluates formulas at recorded numbers, element by element, with a bound on the rounding error.
 
-The error is carried along beside each value: an operation is done once more with each operand moved by its own error,
-and rounds once itself (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.3, running error). So
-1 - tanh(x)² near saturation may lose the digits that it loses in the framework, and a wrong formula may not.
+Each value carries its error bound: an operation is repeated with each operand shifted by its error, and adds one
+rounding of its own (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.3, running error). A
+formula such as 1 - tanh(x)² near saturation therefore may lose as many digits as the framework does, but a wrong
+formula is still detected.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ import numpy
 
 from backprobe.derive.tree import KINKED, Apply, Number, Symbol, Tree, expanded, parts
 
-ROUNDINGS = 8  # how many roundings of a framework's own functions one of ours stands for
+ROUNDINGS = 8  # safety factor: a framework's functions may round this many times as often as ours
 
 
 @dataclass(frozen=True)
 class NumberRounding:
-    """How coarse the numbers of a dtype are: relative to a number, and beside zero (its smallest positive one)."""
+    """The precision of a dtype: the relative rounding error, and the smallest positive number."""
 
     eps: float
     tiny: float
 
     @classmethod
     def of(cls, dtypes: Iterable[str | None]) -> NumberRounding:
-        """The coarsest of these dtypes."""
+        """The lowest precision among these dtypes."""
         found = [DTYPES[dtype] for dtype in dtypes if dtype in DTYPES] or [DTYPES["float64"]]
         return max(found, key=lambda rounding: rounding.eps)
 
@@ -88,7 +89,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 
 def evaluate(tree: Tree, values: Sequence[Any], rounding: NumberRounding) -> tuple[Any, Any]:
-    """The formula at these arrays of doubles, and a bound on what rounding has moved it by."""
+    """The formula's values at arrays of doubles, and a bound on their rounding error."""
     with numpy.errstate(all="ignore"):
         value, error = _evaluated(expanded(tree), values, rounding.eps)
         return value, ROUNDINGS * (numpy.nan_to_num(error, nan=0.0, posinf=0.0) + rounding.tiny)
@@ -106,7 +107,7 @@ def _evaluated(tree: Tree, values: Sequence[Any], eps: float) -> tuple[Any, Any]
     exact = [value for value, _ in args]
     result = function(*exact)
     error = numpy.abs(result) * eps
-    if tree.op in JUMPING:  # the rounding of their arguments says nothing about the rounding of their results
+    if tree.op in JUMPING:  # results of step functions are exact, whatever the rounding of their arguments
         return result, error
     for at, (value, moved) in enumerate(args):
         if numpy.any(moved):
@@ -115,7 +116,7 @@ def _evaluated(tree: Tree, values: Sequence[Any], eps: float) -> tuple[Any, Any]
 
 
 def kinks(tree: Tree, values: Sequence[Any], rounding: NumberRounding) -> list[tuple[Apply, int]]:
-    """The functions in a formula that have a kink at one of these points, and at how many elements."""
+    """The functions in a formula that are evaluated at a kink, each with the number of elements there."""
     found = []
     for part in parts(tree):
         if isinstance(part, Apply) and part.op in KINKED:
@@ -127,7 +128,7 @@ def kinks(tree: Tree, values: Sequence[Any], rounding: NumberRounding) -> list[t
 
 
 def agree(ours: Any, errors: Any, recorded: Any, rounding: NumberRounding) -> bool:
-    """Are these the recorded numbers, to half the digits of their dtype? Rounding may explain more than that."""
+    """Do numbers equal the recorded ones to half the digits of their dtype, apart from the known rounding errors?"""
     with numpy.errstate(all="ignore"):
         same = (ours == recorded) | (numpy.isnan(ours) & numpy.isnan(recorded))
         allowed = math.sqrt(rounding.eps) * numpy.maximum(numpy.abs(ours), numpy.abs(recorded)) + errors

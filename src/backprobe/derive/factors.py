@@ -1,4 +1,4 @@
-"""The factor of an edge: the derivative of its formula if that agrees with the recorded numbers, else those."""
+"""The factor of an edge: its formula's derivative if that agrees with the recorded numbers, else those numbers."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ from backprobe.record.inputs import Edge
 from backprobe.record.names import split
 from backprobe.record.source import expression_of
 
-WHOLE = 16_384  # elements up to which all are checked; about as many, evenly spaced, of more
+# arrays of up to this many elements are checked completely; of larger ones about as many elements, evenly spaced
+WHOLE = 16_384
 
 
 @dataclass(frozen=True)
 class Factor:
     """The local derivative of one value (``of``) with respect to another (``wrt``), by their positions.
 
-    ``tree`` is the formula, whose symbols are the entries at ``symbols``; None where there is none that agrees, and
-    ``why`` says so. ``number`` is the recorded partial between two single numbers. ``numbers`` are what the formula
-    gives element by element, where that is checked against the recorded contribution.
+    ``tree`` is the formula of the derivative, whose symbols are the entries at ``symbols``. It is None if no formula
+    agrees with the recorded numbers, and ``why`` is then the reason. ``number`` is the recorded partial between two
+    single numbers. ``numbers`` are the formula's values for each element, if they were checked against the recorded
+    contribution.
     """
 
     of: int
@@ -46,23 +48,23 @@ class Factor:
 
 @dataclass(frozen=True)
 class CheckedFormula:
-    """What an entry computes as a formula over other entries, checked against its value at these elements."""
+    """The formula by which an entry is computed from other entries, checked against the entry's recorded value."""
 
     tree: Tree
     symbols: tuple[int, ...]
-    values: tuple[Any, ...]  # of the symbols, at the elements that are checked
+    values: tuple[Any, ...]  # the values of the symbols, at the elements that are checked
     rounding: NumberRounding
 
 
 class Disagrees(Unwritten):
-    """There is a formula, and it does not give what was recorded."""
+    """Raised if a formula gives other numbers than the recorded ones."""
 
 
 # the formula of an entry
 
 
 def formula_of(graph: Graph, at: int) -> CheckedFormula | Unwritten:
-    """The formula of an entry that gives its recorded value, or why it has none."""
+    """The formula of an entry, checked against its recorded value, or the reason why there is none."""
     try:
         return _read(graph, at)
     except Unwritten as error:
@@ -77,7 +79,7 @@ def _read(graph: Graph, at: int) -> CheckedFormula:
         raise Unwritten(f"no expression is recorded for {entry.name}{where}")
     _refuse_numbers(entry)
     reads = [(read.spelled, read.at) for read in entry.reads if read.at < len(graph.entries)]
-    members = [  # the parameters, and what modules returned, that flow into it
+    members = [  # the parameters and module results that flow into the entry
         (path, one)
         for one in graph.inputs[at]
         for path in (graph.entries[one].name, *graph.entries[one].aliases)
@@ -98,7 +100,7 @@ def _read(graph: Graph, at: int) -> CheckedFormula:
 
 
 def _refuse_numbers(entry: Entry) -> None:
-    # Only real, dense numbers that are still there can be checked.
+    # Raise Unwritten unless the entry is a real, dense, available array or number that can be checked.
     if entry.status is GradStatus.NOT_TENSOR:
         if not isinstance(entry.held, int | float):
             raise Unwritten(f"{entry.name} is not a real number")
@@ -117,13 +119,13 @@ def _held(entry: Entry) -> Any:
         raise Unwritten(f"the value of {entry.name} was overwritten") from None
 
 
-# its derivative
+# the derivative of a formula
 
 
 def factor_of(
     graph: Graph, of: int, wrt: int, edge: Edge, known: CheckedFormula | Unwritten, names: Mapping[int, str]
 ) -> Factor:
-    """The factor of an edge, in terms of the given names; if it is not written out, with the reason."""
+    """The factor of an edge as a formula over the given names, or without a formula and with the reason."""
     consumer, source = graph.entries[of], graph.entries[wrt]
     number = _number(consumer, source, edge)
     try:
@@ -147,7 +149,7 @@ def factor_of(
 
 
 def _number(consumer: Entry, source: Entry, edge: Edge) -> float | None:
-    # The recorded partial between two real numbers.
+    # The recorded partial between two real numbers; None for anything else.
     if edge.partial is None or not size(consumer) == size(source) == 1:
         return None
     try:
@@ -167,7 +169,7 @@ def _refuse_kinks(known: CheckedFormula, names: Sequence[str], elements: int) ->
 def _against_contribution(
     rounding: NumberRounding, ours: Any, errors: Any, consumer: Entry, source: Entry, edge: Edge
 ) -> None:
-    # The derivative times the consumer's gradient must be what flows into the input's gradient.
+    # Check that the derivative times the consumer's gradient equals the recorded contribution to the input's gradient.
     shape, own = consumer.shape or (), source.shape or ()
     if edge.contribution is None or consumer.grad_or_none is None:
         raise Unwritten("no number is recorded to check its derivative against")
@@ -183,7 +185,8 @@ def _against_contribution(
 
 
 def _compare(what: str, ours: Any, errors: Any, recorded: Any, rounding: NumberRounding) -> None:
-    # Raise where a formula does not give what was recorded: Disagrees, unless it only left the range of doubles.
+    # Raise an error if a formula gives other numbers than the recorded ones: Unwritten if only overflow explains the
+    # difference, else Disagrees.
     if agree(ours, errors, recorded, rounding):
         return
     if numpy.any(~numpy.isfinite(ours) & numpy.isfinite(recorded)):
@@ -193,18 +196,15 @@ def _compare(what: str, ours: Any, errors: Any, recorded: Any, rounding: NumberR
     raise Disagrees(f"{what} gives {_first_apart(ours, recorded)} is recorded")
 
 
-# numbers
-
-
 def size(entry: Entry) -> int:
-    """How many elements an entry has; a number has one, a nested tensor an unknown number, given as 0."""
+    """Return the number of elements of an entry: 1 for a number, and 0 for a nested tensor, whose size is unknown."""
     return math.prod(entry.shape) if entry.shape is not None else int(entry.status is GradStatus.NOT_TENSOR)
 
 
 def to_array(tensor: Any, shape: tuple[int, ...]) -> Any:
-    """A tensor of any framework, or a number, that is broadcast to a shape, as doubles. Raises Unwritten.
+    """Return a tensor or number that is broadcast to a shape, as an array of doubles. Raises Unwritten.
 
-    Where the shape is of many elements, these are evenly spaced ones along each of its axes.
+    If the shape has too many elements, only evenly spaced ones along each axis are kept.
     """
     wanted = int(WHOLE ** (1 / len(shape))) if math.prod(shape) > WHOLE else math.inf
     places = tuple(slice(None, None, max(1, math.ceil(length / wanted))) for length in shape)
@@ -217,7 +217,7 @@ def to_array(tensor: Any, shape: tuple[int, ...]) -> Any:
 
 
 def single(tensor: Any) -> float:
-    """The only number of a tensor. Raises Unwritten."""
+    """The number in a tensor of one element. Raises Unwritten."""
     try:
         return float(to_array(tensor, ()).item())
     except ValueError:
@@ -232,13 +232,13 @@ def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
 
 
 def _summed(array: Any, own: tuple[int, ...]) -> Any:
-    # An array summed to the shape that was broadcast to its own.
+    # Sum an array over its broadcast axes, to the original shape.
     padded = (1,) * (array.ndim - len(own)) + own
     return array.sum(axis=tuple(at for at, length in enumerate(padded) if length == 1)).reshape(own)
 
 
 def _first_apart(ours: Any, recorded: Any) -> str:
-    # The two numbers that are farthest apart, as "6 where 5".
+    # The two numbers with the largest difference as text, such as "6 where 5".
     ours, recorded = numpy.broadcast_arrays(ours, recorded)
     apart = numpy.nan_to_num(numpy.abs(ours - recorded), nan=math.inf)
     at = numpy.unravel_index(int(numpy.argmax(apart)), apart.shape) if apart.ndim else ()

@@ -1,4 +1,4 @@
-"""Formulas read from the text of expressions, by a whitelist of syntax; the text is never evaluated."""
+"""Parses formulas from the text of expressions, with a whitelist of syntax. The text is never evaluated."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from backprobe.findings.phrasing import shorten
 from backprobe.record.names import quote
 from backprobe.source.sites import OPERATORS
 
-LONGEST = 4000  # characters of an expression that is read at all
-LARGEST = 200  # nodes of its syntax tree: beyond, nobody reads the formula, and sympy becomes slow
-DEEPEST = 40  # nodes within nodes, far from Python's recursion limit
+LONGEST = 4000  # characters; a longer expression is not parsed
+LARGEST = 200  # nodes of the syntax tree; a larger formula is unreadable, and sympy becomes slow
+DEEPEST = 40  # nesting depth, far below Python's recursion limit
 
-LIBRARIES = ("torch", "math", "builtins", "numpy", "jax", "tensorflow", "keras")  # whose functions have formulas
+# libraries whose functions have formulas
+LIBRARIES = ("torch", "math", "builtins", "numpy", "jax", "tensorflow", "keras")
 ALSO = {
     "arcsin": "asin",
     "arccos": "acos",
@@ -32,7 +33,7 @@ ALSO = {
     "true_divide": "div",
     "power": "pow",
 }
-"""The same functions under the names that other frameworks give them."""
+"""Other frameworks' names of the same functions, with the name used here."""
 
 OPERANDS = {**ARITHMETIC, **PRIMITIVE, **dict.fromkeys(DEFINED, 1)}
 HARMLESS: Mapping[str, tuple[object, ...]] = {
@@ -42,20 +43,20 @@ HARMLESS: Mapping[str, tuple[object, ...]] = {
     "approximate": ("none", False),
     "rounding_mode": (None,),
 }
-"""Keywords, and the values with which they change nothing about what is computed."""
+"""Keyword arguments with values that do not change the result."""
 
 
 Mention: TypeAlias = tuple[str, int]
-"""How the source spells a value, and the position of its entry."""
+"""The spelling of a value in the source, and the position of its entry."""
 
 
 class Unwritten(Exception):
-    """There is no formula; the argument says in words why. It never leaves this package."""
+    """Raised if there is no formula; the argument is the reason in words. The exception never leaves this package."""
 
 
 @dataclass(frozen=True)
 class Formula:
-    """What an expression computes, and the positions of the entries that its symbols stand for."""
+    """The formula of an expression, and for each symbol the position of its entry."""
 
     tree: Tree
     symbols: tuple[int, ...]
@@ -64,11 +65,12 @@ class Formula:
 def parse(
     expression: str, reads: Iterable[Mention], members: Iterable[Mention] = (), calls: Sequence[str] = ()
 ) -> Formula:
-    """The formula of an expression; ``reads`` are the values that it mentions, as it spells them.
+    """Parse an expression into a formula. ``reads`` are the recorded values that it mentions, as it spells them.
 
-    ``members`` are the parameters and returned values of modules that flow into it, by their paths: a module's
-    ``self.scale`` is the one whose path ends in ``scale``, and so is ``self.norm(x)``. ``calls`` are the functions that
-    were called, as ``Source`` has them: what a name in the text stands for. Raises Unwritten.
+    ``members`` are parameters and return values of modules that flow into the expression, by their paths.
+    ``self.scale`` in the text is the member whose path ends in ``scale``, and ``self.norm(x)`` the one whose path ends
+    in ``norm``. ``calls`` are the functions that were really called, as in ``Source.calls``: they resolve names in the
+    text. Raises Unwritten.
 
     >>> parse("2 * x + b", [("x", 3), ("b", 0)]).symbols
     (3, 0)
@@ -86,7 +88,7 @@ def _syntax(expression: str) -> ast.expr:
         raise Unwritten("the expression is too long to be written out")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the spelling of a text that is not ours
+            warnings.simplefilter("ignore")  # the same warnings were issued when Python compiled the program
             node = ast.parse(expression, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise Unwritten("the expression cannot be read") from None
@@ -94,14 +96,15 @@ def _syntax(expression: str) -> ast.expr:
     count = depth = 0
     while level:
         count, depth = count + len(level), depth + 1
-        if count > LARGEST * 3 or depth > DEEPEST:  # an operation counts with its operator and its context
+        # three nodes per operation, because its operator and context are nodes too
+        if count > LARGEST * 3 or depth > DEEPEST:
             raise Unwritten("the expression is too long to be written out")
         level = [child for parent in level for child in ast.iter_child_nodes(parent)]
     return node
 
 
 class _Builder:
-    # One walk over one expression.
+    # Builds the formula of one expression.
     def __init__(
         self, node: ast.expr, reads: Sequence[Mention], members: Sequence[Mention], calls: Sequence[str]
     ) -> None:
@@ -109,7 +112,7 @@ class _Builder:
         for spelled, at in reads:
             self.known[spelled].append(at)
         self.members = members
-        self.symbols: dict[int, int] = {}  # by position
+        self.symbols: dict[int, int] = {}  # from the position of an entry to the index of its symbol
         made = list(_as_called(node))
         if len(calls) != len(made):
             raise Unwritten(f"which functions {_shown(node)} called is not recorded")
@@ -142,7 +145,7 @@ class _Builder:
     def applied(
         self, node: ast.expr, function: str, operands: Sequence[ast.expr], keywords: Sequence[ast.keyword] = ()
     ) -> Tree:
-        # An operator or a known function of these operands.
+        # Build an operator or a known function with these operands. Raises Unwritten for any other call.
         if function == "matmul":
             raise Unwritten("matmul is not elementwise")
         if function not in OPERANDS:
@@ -154,7 +157,7 @@ class _Builder:
         return subtract(*args) if function == "sub" else Apply(function, tuple(args))
 
     def recorded(self, node: ast.expr) -> int | None:
-        # The entry that a part of the expression stands for.
+        # The position of the recorded entry that a part of the expression refers to, or None.
         if isinstance(node, ast.Subscript) and len(set(self.known.get(ast.unparse(node), []))) == 1:
             return self.known[ast.unparse(node)][0]
         spelled = self.spelled(node)
@@ -168,13 +171,15 @@ class _Builder:
         return found[0] if len(found) == 1 else None if found else self.member(text)
 
     def member(self, text: str) -> int | None:
-        # The parameter, or what the module returned, that ``self.h.scale`` is: the only path that ends so.
+        # Return the parameter or module result that ``self.h.scale`` refers to: the only member whose path ends in
+        # ``h.scale``.
         owner, _, path = text.partition(".")
         found = {at for member, at in self.members if f".{member}".endswith(f".{path}")}
         return found.pop() if owner == "self" and path and len(found) == 1 else None
 
     def spelled(self, node: ast.expr) -> tuple[ast.expr, str] | None:
-        # A variable, its attribute, or a call, and a leaf of that: ``pair[0]`` is the leaf ``.0`` of pair.
+        # Split a part into a variable, attribute or call, and the path of a leaf: ``pair[0]`` is the leaf ``.0`` of
+        # ``pair``.
         match node:
             case ast.Name() | ast.Attribute(value=ast.Name()) | ast.Call():
                 return node, ""
@@ -186,7 +191,7 @@ class _Builder:
         return None
 
     def returned(self, call: ast.Call, leaf: str) -> int | None:
-        # What a followed call of a user's function returned: calls return in the order in which they are made.
+        # The recorded result of a call of a followed function. Results are recorded in the order of the calls.
         if call in self.results and not leaf:
             return self.results[call]
         name = _last_name(call)
@@ -207,7 +212,8 @@ class _Builder:
         return self.applied(node, function, [*self.owner(node.func), *node.args], node.keywords)
 
     def owner(self, function: ast.expr) -> list[ast.expr]:
-        # What a method is called on; nothing where a module or an object holds the function, ``torch.exp``.
+        # Return the object whose method is called; nothing for a function of a library or module, such as
+        # ``torch.exp``.
         if not isinstance(function, ast.Attribute):
             return []
         owner = function.value
@@ -216,7 +222,7 @@ class _Builder:
 
 
 def _as_called(node: ast.AST) -> Iterator[ast.Call]:
-    # All calls in the order in which Python reaches the called expressions: a function before its arguments.
+    # Yield all calls in the order in which Python evaluates the called expressions: a function before its arguments.
     if isinstance(node, ast.Call):
         yield from _as_called(node.func)
         yield node
@@ -228,7 +234,7 @@ def _as_called(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def _in_order(node: ast.AST) -> Iterator[ast.AST]:
-    # The parts of an expression in the order in which Python finishes them.
+    # Yield the parts of an expression in the order in which Python finishes evaluating them.
     for child in ast.iter_child_nodes(node):
         yield from _in_order(child)
     yield node
@@ -253,13 +259,13 @@ def _number(value: object, node: ast.expr) -> Tree:
 
 
 def fits(value: int | float) -> bool:
-    """Is it a number that a double can hold?"""
+    """Can a double hold the number?"""
     return abs(value) <= sys.float_info.max
 
 
 def _shown(node: ast.expr) -> str:
     try:
         text = ast.unparse(node)
-    except ValueError:  # an integer of thousands of digits
+    except ValueError:  # the integer has thousands of digits
         return "the expression"
     return f"`{shorten(text)}`"

@@ -1,7 +1,7 @@
-"""The notation of formulas, names and rows: in plain text, and in LaTeX.
+"""Writes formulas, names and rows in a notation: plain text or LaTeX.
 
-Everything that a derivation shows is a tree. A notation says how each leaf and each operation looks, by a form to fill
-in (``forms``), by a sign between operands (``joins``), or else as a function of its operands.
+Every part of a derivation is a tree. A notation defines how leaves and operations are written: by a template
+(``forms``), by a sign between operands (``joins``), or else as a function call.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from typing import TypeAlias
 from backprobe.derive.tree import ARITHMETIC, Apply, Leaf, Number, Tree
 from backprobe.show.text import printable
 
-SUM, MINUS, QUOTIENT, PRODUCT, POWER, ATOM = range(6)  # how tightly the outermost operation binds
-OPERATORS = frozenset("/*+-=<>|^·∂ ")  # a name that holds one is bracketed, or a formula could be read in two ways
-EXPONENTS = frozenset("eEjJ")  # after a number they would be read as a part of it
+SUM, MINUS, QUOTIENT, PRODUCT, POWER, ATOM = range(6)  # precedence of the outermost operation, from loose to tight
+# a name that contains one of these is bracketed, because the formula could be misread
+OPERATORS = frozenset("/*+-=<>|^·∂ ")
+EXPONENTS = frozenset("eEjJ")  # after a number, one of these would be read as its exponent or imaginary unit
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 Written: TypeAlias = tuple[str, int]
-"""A text, and how tightly its outermost operation binds."""
+"""A formula as text, and the precedence of its outermost operation."""
 
 
 @dataclass(frozen=True)
 class FormulaRow:
-    """Equal terms, what they are about before them, and their place in the source behind them."""
+    """A row of equal terms, with an optional subject before them, and a source line after them."""
 
     terms: Sequence[Tree]
     about: Tree | None = None
@@ -48,10 +49,10 @@ class Text:
         "dots": "⋯",
     }
     joins: Mapping[str, str] = {"chain": " · ", "path": " ← ", "is": " = ", "listed": ", ", "beside": ""}
-    dot, short = "·", 1.0  # characters: a number needs a dot before a longer name
+    dot, short = "·", 1.0  # in characters: after a number, a longer name needs a dot before it
 
     def write(self, tree: Tree) -> Written:
-        """A formula, and how tightly its outermost operation binds."""
+        """Write a formula, and return it with the precedence of its outermost operation."""
         if isinstance(tree, Leaf):
             return getattr(self, tree.kind)(tree.text), ATOM
         if isinstance(tree, Number):
@@ -62,7 +63,7 @@ class Text:
         match tree.op:
             case "add":
                 return _added(texts), SUM
-            case "total":  # of whole terms, each with room around it
+            case "total":  # a sum of products, with spaces around each sign
                 return _added(texts, " "), SUM
             case "neg":
                 return "-" + self.bracketed(args[0], QUOTIENT), MINUS
@@ -79,7 +80,7 @@ class Text:
         return self.function(tree.op) + self.forms["brackets"].format(", ".join(texts)), ATOM
 
     def bracketed(self, written: Written, least: int) -> str:
-        """A text, in brackets if it binds less tightly than its surroundings."""
+        """Return a text, in brackets if its precedence is lower than ``least``."""
         text, binding = written
         return text if binding >= least else self.forms["brackets"].format(text)
 
@@ -92,7 +93,10 @@ class Text:
         return self.dot.join([first, *rest]), MINUS if first.startswith("-") else PRODUCT
 
     def follows(self, coefficient: Tree, factor: Tree) -> bool:
-        """May a number precede this factor without a dot? Yes before a short name or function, or its power."""
+        """May a number directly precede this factor, without a dot?
+
+        Yes for short names and functions, and their powers.
+        """
         if isinstance(factor, Apply) and factor.op == "pow" and isinstance(factor.args[1], Number):
             factor = factor.args[0]
         name = factor.text if isinstance(factor, Leaf) else factor.op if isinstance(factor, Apply) else ""
@@ -101,7 +105,8 @@ class Text:
 
     def name(self, name: str) -> str:
         shown = printable(name)
-        return f"‹{shown}›" if OPERATORS & set(shown) or shown == "π" else shown  # the constant is π
+        # without brackets, π would be the constant
+        return f"‹{shown}›" if OPERATORS & set(shown) or shown == "π" else shown
 
     def number(self, text: str) -> str:
         return text
@@ -121,7 +126,7 @@ class Text:
         return f"{self.bracketed(above, QUOTIENT)}/{self.bracketed(below, POWER)}", QUOTIENT
 
     def line(self, line: FormulaRow | Tree) -> str:
-        """A row without repeated terms, or a line that holds no equation."""
+        """Write a row without repeated terms, or a line that is not an equation."""
         if not isinstance(line, FormulaRow):
             return self.unequal(self.write(line)[0])
         terms = [self.write(term)[0] for term in line.terms]
@@ -140,7 +145,7 @@ class Text:
 
 
 class Latex(Text):
-    """LaTeX that MathJax and LaTeX read alike: one ``aligned`` environment, for ``$$`` or an ``equation``."""
+    """LaTeX for both MathJax and LaTeX: one ``aligned`` environment, for use in ``$$`` or in an ``equation``."""
 
     forms: Mapping[str, str] = {
         "abs": r"\left|{}\right|",
@@ -161,10 +166,10 @@ class Latex(Text):
         "listed": r",\ ",
         "beside": "",
     }
-    dot, short = r" \cdot ", math.inf  # its letters stand upright and read as one name
+    dot, short = r" \cdot ", math.inf  # any length needs no dot, because LaTeX sets a name in upright letters
 
     def name(self, name: str) -> str:
-        """A letter as it is, a Greek one by its command, ``x1`` with an index, and all else upright.
+        """Write a name: a single letter as it is, a Greek letter as a command, ``x1`` with an index, others upright.
 
         >>> print(Latex().name("x"), Latex().name("beta"), Latex().name("w12"), Latex().name("self.k_0"))
         x \\beta w_{12} \\mathrm{self.k\\_0}
@@ -172,7 +177,7 @@ class Latex(Text):
         if name in GREEK:
             return f"\\{name}"
         if name == "π":
-            return r"\langle\mathrm{π}\rangle"  # the constant is \pi
+            return r"\langle\mathrm{π}\rangle"  # without brackets, \pi would be the constant
         indexed = re.fullmatch("([A-Za-z])([0-9]*)", name)
         if indexed is None:
             return self.word(name)
@@ -186,7 +191,7 @@ class Latex(Text):
         return re.sub(r"e\+?(-?)0*(\d+)", r" \\times 10^{\1\2}", text).replace(", ", r",\ ")
 
     def word(self, word: str) -> str:
-        """Any text in upright letters within a formula.
+        """Write any text in upright letters inside a formula.
 
         >>> print(Latex().word("u#1"), Latex().word("/f:d.`a$b`"))
         \\mathrm{u\\#1} \\mathrm{{/}f{:}d.\\text{`}a\\$b\\text{`}}
@@ -282,7 +287,7 @@ ESCAPES = {
 
 
 def _added(terms: Sequence[str], room: str = "") -> str:
-    # A sum: a term that begins with a minus is subtracted.
+    # Return a sum. A term that begins with a minus is subtracted.
     signed = [(term[0], term[1:]) if term.startswith("-") else ("+", term) for term in terms[1:]]
     return terms[0] + "".join(f"{room}{sign}{room}{term}" for sign, term in signed)
 
@@ -292,10 +297,10 @@ def _bare(term: str) -> str:
 
 
 def rounded(value: float) -> str:
-    """A recorded number: whole ones in full as far as a double holds them, others to six digits."""
+    """Return a recorded number as text: integers in full as long as a double is exact, others with six digits."""
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
 
 
 def number_text(value: int | float) -> str:
-    """An integer in full, a float as short as it reads back to nearly the same, 0.1 and not 0.1000000000000000055."""
+    """Return a number as short text that reads back nearly unchanged: 0.1, not 0.1000000000000000055."""
     return str(value) if isinstance(value, int) else f"{value:.15g}"

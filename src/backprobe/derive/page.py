@@ -1,4 +1,4 @@
-"""A derivation as rows: the paths with their products, their sum, and the line that computed each value."""
+"""A derivation as rows: the paths with their products, the sum, and the line that computed each value."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from backprobe.record.brief import SMALL, place, sizes
 from backprobe.record.entries import Entry, GradStatus, plain_text
 from backprobe.show.text import describe
 
-MOST_FACTORS = 24  # of a product, or terms of a sum, that are written in full
-ENDS = 4  # factors at either end of a product that is not
-MOST_LINES = 40  # steps and factors that are shown
+MOST_FACTORS = 24  # factors of a product, or terms of a sum, that are written in full
+ENDS = 4  # factors or terms that are shown at each end if not all are
+MOST_LINES = 40  # the largest number of rows of steps, and of rows of factors
 MOST_NOTES = 12
 MOST_VALUES = 12
 
 
 class Page:
-    """The rows of a derivation, in no notation yet: every formula, number and word is a tree."""
+    """The rows of a derivation, as trees that any notation can write."""
 
     def __init__(self, chain: Chain, arrays: Arrays) -> None:
         self.chain, self.arrays = chain, arrays
         self.seed = word("cotangent") if chain.seed is None else number(chain.seed)
         self.head = self._product([self.partial(chain.between.start, chain.between.end)], "chain")
-        # a plain number where all values have one element, whatever their shape
+        # A plain number if all values have one element, whatever their shape.
         self.result = number(single(chain.total)) if chain.scalars else self.shown(chain.total)
 
     def blocks(self, notes: Sequence[str]) -> list[list[FormulaRow | Tree]]:
-        """The whole derivation, with these notes at its end."""
+        """Return all rows of the derivation in blocks, with notes at the end."""
         shown = [f"note: {note}" for note in notes[:MOST_NOTES]]
         more = [f"note: and {len(notes) - MOST_NOTES} more"] if len(notes) > MOST_NOTES else []
         below: list[FormulaRow | Tree] = [*self.values(), *self.renamed(), *map(word, shown + more)]
         return [[*self.rows()], _first(self.factor_rows()), _first(self.steps()), below]
 
     def rows(self) -> list[FormulaRow]:
-        """The derivative: the paths, and their sum."""
+        """The rows of the derivative: the paths, and their sum."""
         chain, between = self.chain, self.chain.between
-        if between.start == between.end:  # 1, or the given cotangent
+        if between.start == between.end:  # the derivative is then 1, or the given cotangent
             return [FormulaRow([self.head, self.seed, self.result])]
         if not between.count:
             return [FormulaRow([self.head, self.result])]
@@ -65,7 +65,7 @@ class Page:
             rows.append(FormulaRow([self.head, self.result], word("recorded")))
         return rows
 
-    # what formulas consist of
+    # parts of formulas
 
     def name(self, at: int) -> Tree:
         return Leaf("name", self.chain.labels[at])
@@ -74,12 +74,12 @@ class Page:
         return apply("partial", self.name(of), self.name(to))
 
     def local(self, of: int, to: int) -> Tree:
-        """The symbol of a local partial: marked where other paths make the total derivative a different one."""
+        """The symbol of a local partial, with a mark if other paths make the total derivative different."""
         direct = self.chain.is_one_of_several(of, to)
         return apply("direct" if direct else "partial", self.name(of), self.name(to))
 
     def formula(self, factor: Factor) -> Tree:
-        """A factor as a formula, or else its recorded number, its name, or its Jacobian's shape."""
+        """Return a factor as a formula, or else as its recorded number, its name, or its Jacobian's shape."""
         of, to = self.chain.entries[factor.of], self.chain.entries[factor.wrt]
         if factor.tree is not None:
             return self.named(factor.tree, factor.symbols)
@@ -92,7 +92,7 @@ class Page:
         return shown or self.partial(factor.of, factor.wrt)
 
     def in_numbers(self, factor: Factor) -> Tree | None:
-        """A factor in numbers, where these are few."""
+        """Return a factor in numbers; None if it has too many elements."""
         if factor.number is not None:
             return number(factor.number)
         if factor.numbers is not None and factor.numbers.size <= SMALL:
@@ -108,14 +108,14 @@ class Page:
         return named(tree, [self.chain.labels[at] for at in symbols])
 
     def _product(self, factors: Sequence[Tree], op: str = "times") -> Tree:
-        # A product that begins with the gradient of the output itself, unless that is 1.
+        # Return a product that starts with the gradient of the output itself, unless that is 1.
         seeded = factors if self.chain.seed == 1 else [self.seed, *factors]
         return Apply(op, _elided(seeded)) if len(seeded) > 1 else seeded[0]
 
     # one path
 
     def _path(self, way: Sequence[int]) -> list[Tree]:
-        # The product along a path: by names, as formulas, in numbers, and its value.
+        # The product along a path in up to four forms: names, formulas, numbers, and its value.
         factors = [self.chain.factors[pair] for pair in pairwise(way)]
         numbers = [shown for shown in map(self.in_numbers, factors) if shown is not None]
         return [
@@ -129,7 +129,7 @@ class Page:
         return FormulaRow(self._path(way), Apply("path", _elided([self.name(at) for at in way])))
 
     def _comes_to(self, way: Sequence[int]) -> list[Tree]:
-        # The contribution of one path to the asked gradient, where it is known for this path alone.
+        # Return one path's contribution to the gradient, if it is known for this path alone.
         chain = self.chain
         if len(chain.listed) == 1 and chain.sum_agrees is not False:
             return [self.result]
@@ -155,7 +155,8 @@ class Page:
         return [FormulaRow([self.head, word(f"the sum of the contributions of {len(flows)} values"), self.result])]
 
     def _rule(self) -> FormulaRow:
-        # The rule at the asked value alone, where there are too many paths to list: one term for each consumer.
+        # Return only the last step of the chain rule, with a term for each consumer of the value, because there are too
+        # many paths to list.
         chain, start, end = self.chain, self.chain.between.start, self.chain.between.end
         consumers = list(chain.contributions())
         before = {at: [self.partial(start, at)] if at != start else [] for at in consumers}
@@ -170,10 +171,10 @@ class Page:
         given = chain.scalars and chain.sum_agrees is False
         return FormulaRow([self.head, *terms, number(chain.totals[end]) if given else self.result])
 
-    # below the equations
+    # rows below the equations
 
     def factor_rows(self) -> list[FormulaRow]:
-        """Between tensors: each factor that has a formula, with its numbers or their size."""
+        """The factors between tensors that have a formula, each with its numbers or their magnitude."""
         return [
             FormulaRow([self.partial(*pair), self.formula(factor), self.in_numbers(factor) or self._magnitude(factor)])
             for pair, factor in self.chain.factors.items()
@@ -189,7 +190,7 @@ class Page:
         return word(f"{shape} rms {rms:.3g} max {largest:.3g}{sampled}")
 
     def steps(self) -> list[FormulaRow]:
-        """The formula or expression of each value on the way, with its line."""
+        """The formula or expression of each value on the paths, with its line."""
         return [row for at in self.chain.between.order if at != self.chain.between.end for row in self._step(at)]
 
     def _step(self, at: int) -> list[FormulaRow]:
@@ -204,7 +205,7 @@ class Page:
         return [FormulaRow([word(source.text)], self.name(at), where)]
 
     def values(self) -> list[Tree]:
-        """The point at which the derivative is taken, where it is a few numbers."""
+        """The point at which the derivative is taken, if it consists of few numbers."""
         chain = self.chain
         if not chain.scalars or len(chain.involved) > MOST_VALUES:
             return []
@@ -213,7 +214,7 @@ class Page:
         return [apply("beside", word("at "), Apply("listed", tuple(shown)))] if shown else []
 
     def renamed(self) -> list[Tree]:
-        """The full names for which the short names in the formulas stand."""
+        """The full names of entries that have short names in the formulas."""
         entries = self.chain.entries
         shown = [
             f"{name} is {entries[at].name}"
@@ -228,12 +229,15 @@ def word(text: str) -> Tree:
 
 
 def number(value: float) -> Tree:
-    """A recorded number: a negative one is negated, so that sums and products are written as they must be."""
+    """Return the tree of a recorded number.
+
+    A negative number is a negation, so that sums and products get the right signs.
+    """
     return apply("neg", number(-value)) if value < 0 else Leaf("number", rounded(value))
 
 
 def _elided(terms: Sequence[Tree]) -> tuple[Tree, ...]:
-    # Terms, of many the first and the last.
+    # The terms; if there are too many, only the first and last ones with dots in between.
     if len(terms) <= MOST_FACTORS:
         return tuple(terms)
     return (*terms[:ENDS], apply("dots"), *terms[-ENDS:])
@@ -244,7 +248,7 @@ def _added(terms: Iterable[Tree]) -> Tree:
 
 
 def _first(rows: Sequence[FormulaRow]) -> list[FormulaRow | Tree]:
-    # Of many rows the first ones, and how many more there are.
+    # The first rows, and a line with the number of the others.
     more = [word(f"and {len(rows) - MOST_LINES:,} more")] if len(rows) > MOST_LINES else []
     return [*rows[:MOST_LINES], *more]
 

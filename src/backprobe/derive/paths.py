@@ -1,4 +1,4 @@
-"""The paths from one value of a recording back to another, counted before any is listed."""
+"""The paths from one value of a recording back to another. They are counted first, and listed only if there are few."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from backprobe.record.inputs import Edge
 
 @dataclass(frozen=True)
 class Paths:
-    """All that lies between two values: every entry on a path, the output first and each before its inputs."""
+    """All entries on the paths between two values, ordered from the output to the inputs."""
 
     start: int
     end: int
     order: tuple[int, ...]
-    inputs: Mapping[int, Mapping[int, Edge]]  # of these entries, along these paths only
-    counts: Mapping[int, int]  # how many paths lead from the start to each
+    inputs: Mapping[int, Mapping[int, Edge]]  # the edges of these entries that lie on the paths
+    counts: Mapping[int, int]  # for each entry, the number of paths from the start to it
 
     @property
     def count(self) -> int:
         return self.counts.get(self.end, 0)
 
     def leads(self, start: int, end: int) -> bool:
-        """Does any path lead from one of these entries back to another?"""
+        """Is there a path from one of these entries back to another?"""
         return end in reached([start], self.inputs.__getitem__)
 
     def listed(self) -> list[tuple[int, ...]]:
-        """Every path from the start to the end; for small counts only."""
+        """Return every path from the start to the end. Only for small numbers of paths."""
         found: list[tuple[int, ...]] = []
         pending: list[tuple[int, ...]] = [(self.start,)]
         while pending:
@@ -42,7 +42,7 @@ class Paths:
 
 
 def paths(graph: Graph, start: int, end: int, usable: Callable[[int, int], bool]) -> Paths:
-    """Every path from one value back to another along edges that ``usable(consumer, source)`` accepts."""
+    """The paths from one value back to another along edges that ``usable(consumer, source)`` accepts."""
     forth = [[source for source in inputs if usable(at, source)] for at, inputs in enumerate(graph.inputs)]
     between = reached([start], forth.__getitem__) & reached([end], inverted(forth).__getitem__)
     own = {at: {source: graph.inputs[at][source] for source in forth[at] if source in between} for at in between}

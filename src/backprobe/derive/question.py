@@ -1,4 +1,4 @@
-"""The question put to a recording: which derivative is asked for, along which paths, and whether it can be answered."""
+"""The question to answer: which derivative, along which paths, and whether the recording can answer it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backprobe.recording import Recording, entry_of
 
 
 def asked(recording: Recording, name: str, of: str | None) -> Chain:
-    """The chain from the output, or from ``of``, to a value. Raises BadOption, and what looking up a name raises."""
+    """The chain from the output, or from ``of``, to a value. Raises BadOption, and the errors of the look-up."""
     entries = recording.record.entries
     entry, start = entry_of(recording, name, "bp.derive(rec, {})"), _output(recording, name, of)
     graph = Graph.of(recording.record)

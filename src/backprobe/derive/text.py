@@ -1,4 +1,4 @@
-"""The words of a derivation: where a recorded number stands for a formula, and what a product means."""
+"""The notes of a derivation: why a recorded number replaces a formula, and how a product is meant."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from backprobe.findings.phrasing import listed
 
 
 def sentences(chain: Chain) -> list[str]:
-    """Every sentence once."""
+    """The notes, each sentence once."""
     return list(dict.fromkeys([*_about_paths(chain), *_about_factors(chain), *_about_sum(chain)]))
 
 
 def _stands(chain: Chain, factor: Factor) -> str:
-    # Why a factor is not written out, and what stands for it.
+    # Return the reason why a factor is not written out, and what replaces it.
     of, to = (Text().name(chain.labels[at]) for at in (factor.of, factor.wrt))
     if factor.number is not None:
         return f"{factor.why}: the recorded partial {factor.number + 0.0:.6g} stands for ∂{of}/∂{to}"

@@ -9,21 +9,21 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class Number:
-    """An exact integer, or a float as it is written."""
+    """An exact integer, or a float with its value as written."""
 
     value: int | float
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """The n-th distinct value that a formula mentions; its name is not the formula's business."""
+    """The n-th distinct value that a formula mentions. A formula does not know the names of its symbols."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A text that is shown within a formula: a ``name``, a ``number`` that was recorded, or a ``word``."""
+    """A text that is shown inside a formula: a ``name``, a recorded ``number``, or a ``word``."""
 
     kind: str
     text: str
@@ -31,9 +31,9 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Apply:
-    """An operation (``add``, ``mul``, ``neg``, ``div``, ``pow``) or a function by name, and what it is applied to.
+    """An operation (``add``, ``mul``, ``neg``, ``div``, ``pow``) or a named function, and its arguments.
 
-    What is shown of a derivation is written as operations too: ``partial`` of two names, ``chain`` of its factors.
+    The parts of a derivation's text are operations too, such as ``partial`` of two names, or ``chain`` of factors.
     """
 
     op: str
@@ -61,7 +61,7 @@ PRIMITIVE = {
     "sigmoid": 1,
     **KINKED,
 }
-"""How many operands each function has that is not defined by others."""
+"""The number of operands of each basic function, which is not defined by other functions."""
 
 
 def apply(op: str, *args: Tree) -> Tree:
@@ -85,11 +85,11 @@ DEFINED: Mapping[str, Callable[[Tree], Tree]] = {
     "square": lambda x: apply("pow", x, TWO),
     "reciprocal": lambda x: apply("div", ONE, x),
 }
-"""Functions that are written by their name and defined by others; GELU is the exact one, with the error function."""
+"""Functions that are shown by name and defined by other functions. GELU is the exact one, with the error function."""
 
 
 def expanded(tree: Tree) -> Tree:
-    """The tree with every defined function replaced by its definition."""
+    """Replace every defined function in a tree by its definition."""
     if not isinstance(tree, Apply):
         return tree
     args = tuple(map(expanded, tree.args))
@@ -97,14 +97,14 @@ def expanded(tree: Tree) -> Tree:
 
 
 def named(tree: Tree, names: Sequence[str]) -> Tree:
-    """The tree with these names in place of its symbols."""
+    """Replace the symbols of a tree by these names."""
     if isinstance(tree, Apply):
         return Apply(tree.op, tuple(named(arg, names) for arg in tree.args))
     return Leaf("name", names[tree.index]) if isinstance(tree, Symbol) else tree
 
 
 def parts(tree: Tree) -> Iterator[Tree]:
-    """The tree and everything in it."""
+    """Yield the tree and all of its parts."""
     pending = [tree]
     while pending:
         part = pending.pop()
@@ -114,7 +114,7 @@ def parts(tree: Tree) -> Iterator[Tree]:
 
 
 def number_of(value: int | float) -> Tree:
-    """A number as a tree: a negative one is negated, a float without decimals is the integer that it equals."""
+    """Return a number as a tree. A negative number becomes a negation, and a float without decimals an integer."""
     if value < 0:
         return apply("neg", number_of(-value))
     if isinstance(value, float) and value.is_integer() and value < 2**53:

@@ -1,4 +1,4 @@
-"""Comparing two recordings, or two runs, of the same computation: where they first disagree."""
+"""The verb ``diff``: compares two recordings, or two runs, of the same computation, and finds the first difference."""
 
 from __future__ import annotations
 
@@ -96,33 +96,35 @@ def diff(
     (False, 'u', 'u')
 
     - ``a`` and ``b`` are recordings, or paths of saved ones, of any framework; or two runs.
-    - ``rename`` maps patterns of ``a``'s names to those of ``b``: ``{"h.*": "layers.*"}`` is about all names that begin
-      so.
-    - ``layout`` is for weights that lie otherwise in ``b`` than ``convention`` says: by a pattern of names of either,
-      ``"T"`` or the order of ``b``'s axes in which they are those of ``a``.
-    - ``noise`` measures the floor of each value: a ``NoiseFloor``, or other recordings of ``a``.
-    - ``convention`` is the library whose layers ``b`` has, ``"pytorch"``, ``"equinox"``, ``"flax"``, ``"keras"`` or
-      ``"haiku"``, or one for each; of recordings of two frameworks the names of parameters tell.
+    - ``rename`` maps patterns of ``a``'s names to those of ``b``: ``{"h.*": "layers.*"}`` renames ``h.0``, ``h.1`` and
+      so on, and all names that begin with these.
+    - ``layout`` is for weights that ``b`` stores in another order of axes than ``convention`` implies. It maps a
+      pattern of names, of ``a`` or ``b``, to ``"T"``, or to the order in which the axes of ``b`` become the axes of
+      ``a``.
+    - ``noise`` sets measured floors: a ``NoiseFloor``, or other recordings of the program of ``a``.
+    - ``convention`` is the library of the layers in ``b``: ``"pytorch"``, ``"equinox"``, ``"flax"``, ``"keras"`` or
+      ``"haiku"``, or a pair of these for ``a`` and ``b``. Without it, recordings of two frameworks are compared by the
+      conventions that their parameters' names suggest.
 
-    Entries are partners if they have the same name, or by ``rename``. Then parameters are matched by the paths of their
-    modules, and the remaining entries by shape, operation and inputs, if only one entry fits. Each pair says how it was
-    matched.
+    Two entries are partners if they have the same name, or the names that ``rename`` relates. Then parameters are
+    matched by the paths of their modules. The remaining entries are matched by shape, operation and inputs, if only one
+    entry fits. Each pair says how it was matched.
 
     Values are compared in the order of execution, arguments and parameters first; then gradients in the order of
-    backward. NaN equals NaN. An error counts if its root mean square or its largest element exceeds the floor. By
-    default the floor is the square root of eps of the coarsest dtype on the way, times the magnitude of ``a``; if all
-    inputs of a value are equal bit for bit, it is the rounding of a single operation. ``noise`` measures the floor of
-    each entry instead: it is one or several recordings of the reference that are as right as ``a``, run in another
-    order, on another device, or in a lower precision. An entry's floor is then 4 times its largest difference among
-    them, and up to 16 times for entries of few elements.
+    backward. NaN equals NaN. An error counts if its root mean square or its largest element exceeds the floor. The
+    default floor is the magnitude of ``a`` times the square root of eps of the coarsest dtype in the computation. If
+    all inputs of a value are bitwise equal, the floor is the rounding of a single operation. With ``noise``, the floor
+    of each entry is measured instead, from one or several recordings of the reference that are as right as ``a``: run
+    in another order, on another device, or in a lower precision. An entry's floor is then 4 times its largest
+    difference among them, and up to 16 times for entries with few elements.
 
-    Two runs of ``bp.watch``, or the paths of their folders, are compared by their statistics, step by step: the first
-    step and name at which the trainings part. ``noise`` is then other runs of the first training.
+    Two runs of ``bp.watch``, or the paths of their folders, are compared by their statistics, step by step: the report
+    shows the first step and name at which the trainings differ. ``noise`` then takes other runs of the first training.
 
     Returns a ``DiffReport``, or for runs a ``RunDiffReport``. Raises BadOption, BadName, BadRecording, BadRun, and
     NothingMatched for a rename or layout that matches nothing.
     """
-    from backprobe.diff.noise import noise_of  # which imports NumPy
+    from backprobe.diff.noise import noise_of  # imported late, because it imports NumPy
     from backprobe.diff.run import compared, report_of
     from backprobe.diff.trainings_run import diff_runs, is_run
 
@@ -135,7 +137,7 @@ def diff(
 
 
 def _taken(given: Any, which: str) -> Recording:
-    # A recording, loaded if its path is given.
+    # Return a recording; load it if a path is given.
     if isinstance(given, str | os.PathLike):
         given = opened(given)
     if isinstance(given, Recording):

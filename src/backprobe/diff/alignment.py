@@ -1,4 +1,4 @@
-"""The alignment of two recordings' entries: by name, by a rename, by path, or by shape and place."""
+"""Aligns the entries of two recordings: by name, by a rename, by path, or by shape and place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ class Alignment:
     only_b: Sequence[int]
 
     def without(self, dropped: Set[Match]) -> Alignment:
-        """The same without some matches; their entries then have no partner."""
+        """Return the same alignment without some matches.
+
+        Entries whose only match is dropped become entries without a partner.
+        """
         left = [match for match in self.matches if match not in dropped]
         alone = {match.a for match in dropped} - {match.a for match in left}
         others = {match.b for match in dropped} - {match.b for match in left}
@@ -34,7 +37,7 @@ class Alignment:
 
 
 def align(a: Side, b: Side, renames: Sequence[Rename]) -> Alignment:
-    """The partners of all entries."""
+    """Find the partners of all entries."""
     one = _Aligning(a, b, renames)
     one.by_name()
     one.by_path()
@@ -43,7 +46,7 @@ def align(a: Side, b: Side, renames: Sequence[Rename]) -> Alignment:
 
 
 class _Aligning:
-    # The matches so far: ``found`` by the first recording's positions, ``taken`` by the second's.
+    # The matches found so far: ``found`` by positions in the first recording, ``taken`` by positions in the second.
     def __init__(self, a: Side, b: Side, renames: Sequence[Rename]) -> None:
         self.a, self.b = a, b
         self.found: dict[int, Match] = {}
@@ -76,9 +79,10 @@ class _Aligning:
         self._rebound()
 
     def _named(self, full: str, to: str, *, is_renamed: bool) -> int | None:
-        # The entry of ``b`` with this name, by the same counts or in the same place. Names that one program binds more
-        # often are left to ``_rebound``. If a module is called more often in one program, as for micro-batches, its
-        # values have other shapes; and if an output occurs more often, each occurrence has its own loss.
+        # Return the entry of ``b`` with this name: the one with the same counts, or else at the same place. There is
+        # none for a name that one program binds more often; ``_rebound`` handles such names. There is none if one
+        # program calls a module more often, such as once for each micro-batch, because its values then have other
+        # shapes. There is none if an output occurs more often, because each occurrence then has its own loss.
         own, others = self.a.graph.calls[strip(full)], self.b.graph.calls.get(to, [])
         same = [other for other in others if counts(other) == counts(full)]
         if not same and len(own) == len(others) and is_renamed:
@@ -96,14 +100,14 @@ class _Aligning:
         return found if is_alike else None
 
     def _is_same_part(self, full: str, other: str) -> bool:
-        # Is the name no part of a return value, or do both calls return the same parts?
+        # Is the name either outside of a return value, or a part of one that has the same parts in both recordings?
         calls = call_of(full), call_of(other)
         if calls[0] is None or calls[1] is None:
             return True
         return self.returned[0].parts(calls[0]) == self.returned[1].parts(calls[1])
 
     def _rebound(self) -> None:
-        # Match bindings of names that are bound several times, as far as they have no partner yet.
+        # Match the bindings of names that are bound several times, unless they have a partner already.
         each = list(self.versions.rebound(lambda full: self.names[full][0] if full in self.names else strip(full)))
         for find in (self.versions.by_sources, self.versions.lasts, self.versions.by_sources):
             for one in each:
@@ -111,7 +115,7 @@ class _Aligning:
                     self._add(at, other, how)
 
     def by_path(self) -> None:
-        # Match the parameters of modules that are partners, and then the values that these modules compute.
+        # Match the parameters of partner modules, and then the values that these modules compute.
         partners = Partners(self.a, self.b, self.found.values())
         for match in partners.matches:
             if match.a in self.found or match.b in self.taken:
@@ -125,7 +129,7 @@ class _Aligning:
         self._only_ones(partners)
 
     def _by_module(self, full: str, partners: Partners) -> tuple[int | None, str]:
-        # The entry with this name in the partner of its module; it must have run if this one did.
+        # The entry with this name in the partner module; None if one of the two entries has no value.
         scope, local = split(full)
         other, how = self._scope(strip(scope), partners)
         if local is None or other == strip(scope):
@@ -141,14 +145,14 @@ class _Aligning:
 
     @staticmethod
     def _scope(scope: str, partners: Partners) -> tuple[str, str]:
-        # The second recording's scope, without counts, for a scope of the first.
+        # The scope in the second recording, without counts, that corresponds to a scope of the first.
         path = module_path(scope)
         other, how = partners.of.get(path, (path, BY_NAME))
         return "/".join([".".join(other), *partition(scope, "/")[1:]]), how
 
     def _only_ones(self, partners: Partners) -> None:
-        # Match the single tensors of calls that return different containers, such as attention that also returns its
-        # weights.
+        # Match tensors that are the only ones their calls return, although the containers differ: for example if only
+        # one attention layer also returns its weights.
         for call in self.returned[0].calls:
             scope, how = self._scope(call[0], partners)
             calls = call, (scope, call[1])
@@ -161,9 +165,9 @@ class _Aligning:
                     self._add(at, other, how)
 
     def by_place(self) -> None:
-        # Match entries of one shape that are computed in the same way from values that are already matched. Arguments
-        # and parameters are matched in order, if both have the same number of each shape. Entries with several possible
-        # partners are left alone.
+        # Match entries of equal shape that are computed in the same way from values that are already matched. Arguments
+        # and parameters are matched in order if both recordings have equally many of each shape. An entry with several
+        # possible partners stays unmatched.
         for places in self._leaf_groups():
             for at, other in places:
                 self._add(at, other, BY_PLACE)
@@ -180,7 +184,8 @@ class _Aligning:
                 self._add(at, fits[0], BY_PLACE)
 
     def _leaf_groups(self) -> Iterable[Iterable[tuple[int, int]]]:
-        # Arguments and parameters without a partner, of shapes that occur equally often in both recordings.
+        # Return arguments and parameters without a partner, grouped by shape, if the shape occurs equally often in both
+        # recordings.
         groups: dict[object, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         more: tuple[set[int], set[int]] = {one.a for one in self.parts}, {one.b for one in self.parts}
         matched: tuple[Mapping[int, object], Mapping[int, object]] = self.found, self.taken
@@ -192,7 +197,7 @@ class _Aligning:
         return [zip(*both, strict=True) for both in groups.values() if len(both[0]) == len(both[1])]
 
     def alignment(self) -> Alignment:
-        # All matches, in the order of the first recording.
+        # Return all matches, in the order of the first recording.
         also = [
             Match(*pair, how, True)
             for pair, how in self.shared.items()
@@ -208,7 +213,7 @@ class _Aligning:
 
     @staticmethod
     def _with_added(number: int, matches: Sequence[Match]) -> set[int]:
-        # The entries of one recording that have a partner, by themselves or as part of a sum.
+        # The entries of one recording that have a partner, alone or as a part of a sum.
         added = {at for match in matches for at in match.readings[number].added}
         return added | {(match.a, match.b)[number] for match in matches}
 

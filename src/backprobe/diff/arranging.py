@@ -1,4 +1,4 @@
-"""Arrangements: the second recording's array is brought into the order of the first's, before both are compared."""
+"""Arrangements: how an array of the second recording is brought into the axis order of the first before comparing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Arrangement:
-    """An array is reshaped to ``before``, then its axes are permuted to ``axes``, then it is reshaped to ``after``.
+    """A reshape to ``before``, then a permutation of the axes by ``axes``, then a reshape to ``after``.
 
     Steps that are None are skipped.
 
@@ -27,13 +27,13 @@ class Arrangement:
     after: Shape | None = None
 
     def apply(self, array: Any) -> Any:
-        """The second recording's array in the layout of the first."""
+        """Bring an array of the second recording into the layout of the first."""
         array = array if self.before is None else array.reshape(self.before)
         array = array if self.axes is None else array.transpose(self.axes)
         return array if self.after is None else array.reshape(self.after)
 
     def undone(self, array: Any, shape: Shape) -> Any:
-        """The first recording's array in the layout of the second, where it has this shape."""
+        """Bring an array of the first recording into the layout of the second, where its shape is ``shape``."""
         if self.axes is None:
             return array.reshape(shape)
         before = shape if self.before is None else self.before
@@ -41,7 +41,7 @@ class Arrangement:
         return array.transpose([self.axes.index(axis) for axis in range(len(self.axes))]).reshape(shape)
 
     def shape_of(self, shape: Shape) -> Shape:
-        """The shape that an array of the given shape has afterwards."""
+        """The shape of an arranged array, given the shape before."""
         before = shape if self.before is None else self.before
         turned = before if self.axes is None else tuple(before[axis] for axis in self.axes)
         return turned if self.after is None else self.after
@@ -51,13 +51,14 @@ AS_IT_IS = Arrangement()
 
 
 def fitting(shape: Shape, target: Shape, each: Sequence[Arrangement]) -> list[Arrangement]:
-    """The arrangements that bring an array of one shape to another shape."""
+    """Return those arrangements that change an array from one shape to another."""
     return [one for one in each if one.shape_of(shape) == target]
 
 
 def of_weights(shape: Shape, target: Shape, turned: tuple[bool, bool]) -> list[Arrangement]:
-    """Arrangements of a parameter, the likely one first; ``turned`` says for each recording whether its axes are input,
-    output.
+    """Return the possible arrangements of a parameter, the likeliest first.
+
+    ``turned`` says for each recording whether the parameter's axes are ordered (input, output).
     """
     if turned[0] == turned[1]:
         is_other = _merges(shape, target) or _without_ones(shape) == _without_ones(target)
@@ -69,7 +70,7 @@ def of_weights(shape: Shape, target: Shape, turned: tuple[bool, bool]) -> list[A
 
 
 def _turned(shape: Shape, target: Shape) -> Iterator[Arrangement]:
-    # From (window, input, output) to (output, input, window); several axes may make up one feature axis.
+    # Change (window, input, output) to (output, input, window). A feature axis may consist of several axes.
     if len(shape) < 2 or math.prod(shape) != math.prod(target):
         return
     if len(shape) == len(target):
@@ -83,8 +84,10 @@ def _turned(shape: Shape, target: Shape) -> Iterator[Arrangement]:
 
 
 def of_flattened(shape: Shape, target: Shape, turned: tuple[bool, bool], maps: Iterable[Shape]) -> list[Arrangement]:
-    """Arrangements for the weight of a layer behind a flattened feature map. Channels come last in the recording whose
-    weights are (input, output). ``maps`` are shapes of feature maps, channels first.
+    """Return arrangements for the weight of a layer whose input is a flattened feature map.
+
+    The recording with (input, output) weights flattens maps with channels last, the other one with channels first.
+    ``maps`` are shapes of feature maps, with channels first.
 
     >>> of_flattened((8, 5), (5, 8), (False, True), [(2, 4)])
     [Arrangement(before=(4, 2, 5), axes=(2, 1, 0), after=(5, 8))]
@@ -101,7 +104,7 @@ def of_flattened(shape: Shape, target: Shape, turned: tuple[bool, bool], maps: I
 
 
 def _inverse(one: Arrangement, shape: Shape, target: Shape) -> Arrangement:
-    # The arrangement that undoes another, back to the shape ``target``.
+    # Return the arrangement that reverses another one, and gives the shape ``target``.
     axes, before = one.axes or (), one.before or target
     middle = tuple(before[axis] for axis in axes)
     return Arrangement(
@@ -112,8 +115,9 @@ def _inverse(one: Arrangement, shape: Shape, target: Shape) -> Arrangement:
 
 
 def of_values(shape: Shape, target: Shape, channels_last: tuple[bool, bool]) -> list[Arrangement]:
-    """Arrangements of a value, the likely one first; ``channels_last`` says for each recording whether channels come
-    last.
+    """Return the possible arrangements of a value, the likeliest first.
+
+    ``channels_last`` says for each recording whether channels are the last axis.
     """
     each = [AS_IT_IS]
     if channels_last[0] != channels_last[1] and len(shape) > 2:

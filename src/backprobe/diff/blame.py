@@ -1,7 +1,7 @@
-"""Blame: the first value and gradient that differ, and further ones whose difference the inputs do not explain.
+"""Finds the first value and gradient that differ, and others whose difference is not explained by their inputs.
 
-A value is blamed if all its inputs agree. A gradient is blamed if the gradients that it is computed from agree, as well
-as the values used in that computation and their inputs.
+A value that differs is blamed if all its inputs agree. A gradient that differs is blamed if the gradients that it is
+computed from agree, and so do the values used in that computation and their inputs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from backprobe.diff.comparison import Comparison
 
 @dataclass(frozen=True)
 class Blame:
-    """The indices of pairs: the first value and gradient to blame, and the others that differ independently.
+    """The pairs to blame, by index: the first value, the first gradient, and others that differ independently of these.
 
     ``values`` and ``gradients`` are all pairs that differ, in the order of execution and of backward.
     """
@@ -28,7 +28,7 @@ class Blame:
 
 
 def blame(comparison: Comparison) -> Blame:
-    """Find the cause of the differences."""
+    """Find the pairs that cause the differences."""
     rows = comparison.rows
     values = [at for at in comparison.order if rows[at].value.kind]
     gradients = [at for at in backward_order(comparison) if rows[at].gradient.kind]
@@ -77,7 +77,7 @@ def _chain(after: Mapping[int | None, int]) -> Iterator[int]:
 
 
 def _is_alone(comparison: Comparison, at: int, *, is_forward_same: bool) -> bool:
-    # Does a gradient differ although everything that it is computed from agrees, as far as it is recorded?
+    # Does a gradient differ although everything recorded that it is computed from agrees?
     rows, uses = comparison.rows, comparison.uses(at)
     if any(rows[use].gradient.is_passed_on for use in uses):
         return False

@@ -32,9 +32,10 @@ class Comparison:
     """Everything that is known about two recordings. Each pair is read once for its values and once for its gradients.
 
     Pairs are referred to by their index in ``pairs``. ``order`` lists arguments first, then parameters, then the rest.
-    ``factor`` is what the second recording's gradients are multiplied by, for a loss that was scaled; None if unknown,
-    or if one recording has no gradients. ``given`` are the positions of the second recording's entries whose values,
-    and of those whose gradients, were replaced by the first recording's; None if the second program ran by itself.
+    ``factor`` multiplies the gradients of the second recording, to undo a scaled loss. It is None if unknown, or if one
+    recording has no gradients. ``given`` are two sets of positions in the second recording: entries whose values, and
+    entries whose gradients, were replaced by those of the first recording. It is None if the second program ran by
+    itself.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Comparison:
         self.order = sorted(range(len(pairs)), key=lambda at: (not self.is_leaf(at), self.is_parameter(at), at))
 
     def is_leaf(self, at: int) -> bool:
-        """Is it an argument or a parameter?"""
+        """Is the pair an argument or a parameter?"""
         return self.a.graph.is_given(self.pairs[at].a)
 
     def is_parameter(self, at: int) -> bool:
@@ -85,7 +86,7 @@ class Comparison:
     def _marked(self, of: int, pair: Match, judged: JudgedNumbers) -> JudgedNumbers:
         return judged if self.given is None or pair.b not in self.given[of] else replace(judged, is_given=True)
 
-    # one direction
+    # values or gradients
 
     def _directions(
         self,
@@ -94,8 +95,8 @@ class Comparison:
         eps: Sequence[float],
         of: str,
     ) -> list[JudgedNumbers]:
-        # The values of all pairs, or their gradients. All are measured first, since a floor depends on surrounding
-        # entries.
+        # Compare the values of all pairs, or their gradients. All pairs are measured before any floor is computed,
+        # because a floor depends on surrounding entries.
         found = [judge(at) for at in range(len(self.pairs))]
         sizes = {at: Size.of(one.measure) for at, one in enumerate(found) if one.measure is not None}
         for at, one in enumerate(found):
@@ -110,7 +111,7 @@ class Comparison:
         return found
 
     def _is_from_equal(self, at: int, found: Sequence[JudgedNumbers]) -> bool:
-        # Are all inputs of a value, in both recordings, equal bit for bit or taken from the first?
+        # Are all inputs of a value, in both recordings, bitwise equal or taken from the first recording?
         pair, equal = self.pairs[at], set()
         for side, position, numbers in ((self.a, pair.a, self.all_of_a), (self.b, pair.b, self.all_of_b)):
             indirect = {one.at for one in side.entries[position].indirect}
@@ -119,7 +120,7 @@ class Comparison:
         return not self.is_leaf(at) and equal == {True}
 
     def _is_given(self, at: int) -> bool:
-        # Was the second program's value replaced by the first recording's?
+        # Was the value in the second program replaced by the value of the first recording?
         return self.given is not None and self.pairs[at].b in self.given[0]
 
     def _by_rounding(self, at: int, floor: Floor, eps: float, sizes: Mapping[int, Size]) -> Floor:
@@ -147,7 +148,7 @@ class Comparison:
         return self._measured(at, self._added(at, held), 1.0)
 
     def _added(self, at: int, held: Sequence[Any]) -> Sequence[Any]:
-        # The values of a pair, or the sums that they are part of.
+        # The two values of a pair; if a value is compared as part of a sum, return the sum.
         found = list(held)
         for number, (side, reading) in enumerate(zip((self.a, self.b), self.pairs[at].readings, strict=True)):
             for other in reading.added:
@@ -167,26 +168,26 @@ class Comparison:
         return self._measured(at, [entry.held_grad for entry in pair], self.factor)
 
     def _is_frozen_argument(self, at: int) -> bool:
-        # Is it an argument that only one program differentiates? That was the caller's choice.
+        # Is the pair an argument that only one program differentiates? This is the caller's choice, not a difference.
         is_argument = self.is_leaf(at) and not self.is_parameter(at)
         return is_argument and any(entry.status is GradStatus.FROZEN for entry in self.entries(at))
 
     def rows_of(self, at: int, tensors: Sequence[Any]) -> tuple[Rows, Rows] | None:
-        """The arrays of a pair that are compared, the second arranged like the first; None if they cannot be read."""
+        """The two arrays to compare, the second arranged like the first; None if one cannot be read."""
         rows = self.read(at, tensors)
         if rows is None:
             return None
         return self.orders.both(self.pairs[at], self.entries(at), is_parameter=self.is_parameter(at), rows=rows)
 
     def read(self, at: int, tensors: Sequence[Any]) -> tuple[Rows, Rows] | None:
-        """The arrays of a pair as they are stored; None if they cannot be read."""
+        """The two arrays of a pair as they are stored; None if one cannot be read."""
         a, b = [_rows(arrays, tensor) for arrays, tensor in zip(self.arrays, tensors, strict=True)]
         if a is None or b is None or not (a.holds_numbers and b.holds_numbers):
             return None
         return a, b
 
     def as_in_second(self, at: int, array: Any) -> Any:
-        """An array of the first recording in the layout of the second."""
+        """Return an array of the first recording in the layout of the second."""
         pair = self.entries(at)
         layout = self.orders.layouts.of(pair[0].name, pair[1].name, pair[1].shape or ())
         arrangement = layout or self.orders.chosen.get(self.pairs[at], AS_IT_IS)
@@ -211,21 +212,21 @@ class Comparison:
         coarser = max((entry.dtype or "" for entry in pair), key=eps_of)
         found = measure(a, b, coarser, factor)
         if not found.differing and not eps_of(coarser) and not all(numpy.array_equal(*pair) for pair in together(a, b)):
-            return JudgedNumbers(VALUE, math.inf)  # integers that double precision cannot tell apart
+            return JudgedNumbers(VALUE, math.inf)  # different integers that are equal in double precision
         return JudgedNumbers(measure=found, is_same=a.size > 0 and a.place == b.place)
 
-    # what is around an entry
+    # neighbours of an entry
 
     def sources(self, at: int) -> set[int]:
-        """The nearest pairs that a pair was computed from, in either recording."""
+        """The nearest pairs from which a pair was computed, in either recording."""
         return self._in_a(at, self.a.graph.sources) | self._in_b(at, self.b.graph.sources)
 
     def uses(self, at: int) -> set[int]:
-        """The nearest pairs whose gradients flow into the pair's gradient, in either recording."""
+        """The nearest pairs whose gradients flow into a pair's gradient, in either recording."""
         return self._in_a(at, self._used_in_a) | self._in_b(at, self._used_in_b)
 
     def uses_in_first_only(self, at: int) -> set[int]:
-        """The uses of a pair from which nothing flows back in the second recording."""
+        """The uses of a pair whose gradient flows back in the first recording only."""
         return self._in_a(at, self._used_in_a) - self._in_b(at, self._used_in_b)
 
     def _used_in_a(self, at: int) -> Iterable[int]:
@@ -257,20 +258,18 @@ class Comparison:
 
     @cached_property
     def _eps_of_gradients(self) -> Sequence[float]:
-        # The same for gradients, which depend on all values on the way to the output.
+        # For each gradient, the eps of the coarsest dtype among all values between the entry and the output.
         found: dict[int, float] = {}
         for at in reversed(range(len(self.a.entries))):
             own = self._eps[self.of_a[at]] if at in self.of_a else 0.0
             found[at] = max([own, *(found.get(use, 0.0) for use in self.a.graph.consumers[at])])
         return [found[pair.a] for pair in self.pairs]
 
-    # dtypes
-
     def _with_dtype(self, at: int, judged: JudgedNumbers) -> JudgedNumbers:
         return judged if judged.kind or not self.is_cast(at) else replace(judged, kind=DTYPE)
 
     def is_cast(self, at: int) -> bool:
-        """Has the second value another dtype, although the inputs have equal dtypes?"""
+        """Does the second value have another dtype, although the inputs have equal dtypes?"""
         if not self._other_dtype(at) or self.is_leaf(at):
             return False
         a, b = self.entries(at)
@@ -284,7 +283,7 @@ class Comparison:
 
 
 def _by_position(pairs: Sequence[Match], position: Callable[[Match], int]) -> Mapping[int, Sequence[int]]:
-    # The indices of each entry's pairs; several if it is compared in parts.
+    # For each entry, the indices of its pairs; several if the entry is compared in parts.
     found: dict[int, list[int]] = {}
     for at, pair in enumerate(pairs):
         if not pair.is_shared:
@@ -293,7 +292,7 @@ def _by_position(pairs: Sequence[Match], position: Callable[[Match], int]) -> Ma
 
 
 def _rows(arrays: Any, tensor: Any) -> Rows | None:
-    # The rows of a tensor, or of a sum of two.
+    # The rows of a tensor, or of a sum that is already an array.
     if isinstance(tensor, numpy.ndarray):
         return Rows.of(tensor)
     found: Rows | None = arrays.rows(tensor)
@@ -301,7 +300,7 @@ def _rows(arrays: Any, tensor: Any) -> Rows | None:
 
 
 def _nearest(at: int, step: Step, matched: Mapping[int, int]) -> set[int]:
-    # The nearest entries with a partner, looking through entries without one.
+    # The nearest entries with a partner, skipping entries without one.
     return reached(step(at), lambda one: [] if one in matched else step(one)) & matched.keys()
 
 
@@ -312,7 +311,7 @@ def _not_executed(a: Entry, b: Entry) -> str:
 
 
 def _number(value: Any, arrays: Any) -> Any:
-    # A plain Python number, also from a tensor with one element; else None.
+    # Return a Python number, also from a tensor with one element; None for anything else.
     if isinstance(value, PLAIN):
         return value
     rows = arrays.rows(value) if arrays.is_tensor(value) else None
@@ -320,7 +319,7 @@ def _number(value: Any, arrays: Any) -> Any:
 
 
 def _plain(a: Any, b: Any) -> JudgedNumbers:
-    # Compare two Python numbers; other values that are no tensors, such as texts, are not compared.
+    # Compare two Python numbers. Other values that are not tensors, such as strings, are not compared.
     if a is None or b is None:
         return JudgedNumbers(why=NO_NUMBER)
     if isinstance(a, int) and isinstance(b, int):

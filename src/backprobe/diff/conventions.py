@@ -1,4 +1,4 @@
-"""Conventions: how libraries of layers name their parameters, and how they lay these out in memory.
+"""Conventions of layer libraries: how they name parameters, and how they store them in memory.
 
 PyTorch and Equinox store a linear layer's weight as (output, input), and images with channels first. Flax, Keras and
 Haiku store it as (input, output), and images with channels last.
@@ -15,9 +15,7 @@ from backprobe.record.options import Option
 
 WEIGHT, BIAS, MEAN, VARIANCE = "weight", "bias", "mean", "variance"
 INPUT, STATE, PACKED = "input ", "state ", "packed "
-"""Before the role of a parameter of a recurrent layer, which multiplies the input or the state before; or of one that
-holds three.
-"""
+"""Prefixes of roles in a recurrent layer: the parameter multiplies the input, or the state, or packs several others."""
 
 ROLES = {
     "weight": WEIGHT,
@@ -46,28 +44,29 @@ ROLES = {
     "in_proj_weight": PACKED + WEIGHT,
     "in_proj_bias": PACKED + BIAS,
 }
-"""What a parameter is to its layer, by the last part of its name."""
+"""The role of a parameter in its layer, by the last part of its name."""
 
 LAYER = re.compile(r"_(l\d+(_reverse)?)$")
-"""Behind the name of a parameter of PyTorch: its layer and direction, of several in one module."""
+"""Suffix of a PyTorch recurrent parameter: the layer's number and the direction, if a module has several layers."""
 
 GATES = ("ifgo", "rzn", "zrn", "n")
-"""Of an LSTM, two orders of a GRU, and a plain cell, as one parameter holds all of them."""
+"""Order of the gates in a packed parameter: of an LSTM, of a GRU (two orders), and of a plain recurrent cell."""
 UPDATE_FIRST = "recurrent_kernel"
-"""The parameter of a GRU whose update gate comes first."""
+"""The packed GRU parameter in which the update gate comes first."""
 PROJECTIONS = (("query", "key", "value"), ("q", "k", "v"))
-"""Of attention, in the order in which one parameter holds all of them."""
+"""Projections of attention, in the order in which one parameter packs them."""
 COLLECTIONS = ("params", "batch_stats")
-"""First parts of a path that tell the kind of a variable rather than its place."""
+"""First segments of a path that name the collection of a variable, not a module."""
 ENDINGS = ("_proj", "_dense")
 OTHERWISE = {"output": "out"}
 
 
 @dataclass(frozen=True)
 class Convention:
-    """``turned`` are the parameters stored as (input, output), by the last part of their names.
+    """The conventions of one library.
 
-    ``is_channels_last`` says whether images have their channels last.
+    ``turned`` are the parameters stored as (input, output), by the last part of their names. ``is_channels_last`` says
+    whether images have their channels last.
     """
 
     name: str
@@ -98,17 +97,18 @@ TELLING = (
     ("keras", {"gamma", "moving_mean", "recurrent_kernel"}),
     ("flax", {"kernel"}),
     ("haiku", {"w"}),
-    ("keras", {"embeddings"}),  # Haiku uses this name as well
+    ("keras", {"embeddings"}),  # Haiku uses this name too
 )
-"""Names that tell the library, in the order in which they are asked for."""
+"""Parameter names by which a library is recognised, in the order in which they are tried."""
 
 
 def conventions_of(
     given: Any, frameworks: Sequence[str], leaves: Sequence[Iterable[str]]
 ) -> tuple[Convention, Convention] | None:
-    """The conventions of both recordings: those of ``convention=``, else inferred from the names of their parameters.
+    """Return the conventions of both recordings: from ``convention=``, or inferred from their parameters' names.
 
-    None for two recordings of one framework without ``convention=``: they have the same one. Raises BadOption.
+    Returns None for two recordings of one framework without ``convention=``, because both then have the same
+    convention. Raises BadOption.
     """
     inferred = [inferred_from(set(each)) for each in leaves]
     if given is None:
@@ -121,7 +121,7 @@ def conventions_of(
 
 
 def inferred_from(leaves: set[str]) -> Convention:
-    """The convention of a recording whose parameters have these names.
+    """Infer the convention of a recording from the names of its parameters.
 
     >>> inferred_from({"kernel", "bias"}).name, inferred_from({"weight", "scale"}).name
     ('flax', 'pytorch')
@@ -138,7 +138,9 @@ def _named(name: Any, given: Any) -> Convention:
 
 
 def role(leaf: str, beside: Iterable[str] = ()) -> str:
-    """The role of a parameter in its layer; its own name if unknown. ``beside`` are the layer's other parameters.
+    """Return the role of a parameter in its layer, or its own name if the role is unknown.
+
+    ``beside`` are the names of the layer's other parameters.
 
     >>> role("kernel"), role("kernel", ["recurrent_kernel"]), role("lora_a")
     ('weight', 'input weight', 'lora_a')
@@ -149,7 +151,7 @@ def role(leaf: str, beside: Iterable[str] = ()) -> str:
 
 
 def plain_segment(segment: str) -> str:
-    """A segment of a path without the additions of libraries, such as numbers.
+    """Return a path segment without what libraries add to it, such as underscores and endings.
 
     >>> plain_segment("_query_dense"), plain_segment("output_proj"), plain_segment("if_")
     ('query', 'out', 'if')

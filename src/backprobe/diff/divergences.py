@@ -1,4 +1,4 @@
-"""Divergences as findings: the line, the observed difference, and the evidence that it begins there."""
+"""Turns differences into findings: the line, the numbers, and the evidence that the difference begins there."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from backprobe.record.source import Source
 
 
 class Divergences:
-    """The findings of a comparison."""
+    """Makes the findings of a comparison."""
 
     def __init__(self, comparison: Comparison, blame: Blame) -> None:
         self.comparison, self.blame, self.rows = comparison, blame, comparison.rows
 
     def forward(self, at: int) -> Divergence:
-        """The value of a pair as a finding."""
+        """Make a finding for the value of a pair."""
         row, comparison = self.rows[at], self.comparison
         of = "" if not comparison.is_leaf(at) else "parameter" if comparison.is_parameter(at) else "argument"
         inputs = [self.rows[one] for one in sorted(comparison.sources(at))]
@@ -37,7 +37,7 @@ class Divergences:
         return self._made(at, row.value, of, row.b.source, facts, "forward")
 
     def backward(self, at: int) -> Divergence:
-        """The gradient of a pair as a finding."""
+        """Make a finding for the gradient of a pair."""
         row, comparison = self.rows[at], self.comparison
         uses = [self.rows[one] for one in sorted(comparison.uses(at))]
         agree = [one for one in uses if not one.gradient.is_passed_on]
@@ -48,7 +48,7 @@ class Divergences:
         return self._made(at, row.gradient, "gradient", near[0].b.source, facts, "backward")
 
     def _given_to(self, at: int) -> Iterator[str]:
-        # The arguments and parameters whose gradients also differ.
+        # Yield a fact that names other arguments and parameters whose gradients also differ.
         names = [
             repr(self.rows[one].a.name) for one in self.blame.gradients if self.comparison.is_leaf(one) and one != at
         ]
@@ -84,7 +84,7 @@ class Divergences:
         )
 
     def _numbers(self, at: int, judged: JudgedNumbers, direction: str) -> Iterator[str]:
-        # The facts about a pair's numbers, from a second look.
+        # Yield facts about the numbers of a pair, from a second and closer look.
         row, held = self.rows[at], self.comparison.held(at, direction)
         if judged.kind in (SHAPE, STATUS):
             return
@@ -118,7 +118,7 @@ class Divergences:
             )
 
     def _without_partner(self, at: int) -> Iterator[str]:
-        # The inputs that exist in only one of the recordings.
+        # Yield facts about inputs that exist in only one of the recordings.
         one, pair = self.comparison, self.comparison.pairs[at]
         for side, own, matched, which in ((one.a, pair.a, one.of_a, "first"), (one.b, pair.b, one.of_b, "second")):
             alone = [source for source in sorted(side.graph.sources(own)) if source not in matched]
@@ -130,7 +130,7 @@ class Divergences:
 
 
 def findings_of(comparison: Comparison, blame: Blame) -> tuple[Divergence | None, Divergence | None, list[Divergence]]:
-    """The first value, the first gradient, and the amplifiers."""
+    """Return findings for the first value, the first gradient, and the amplifiers."""
     made = Divergences(comparison, blame)
     first, first_backward = (
         None if at is None else make(at)

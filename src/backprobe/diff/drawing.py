@@ -1,4 +1,4 @@
-"""A comparison as ``draw`` shows it: the circuit of the second recording, filled by how large each error is."""
+"""A comparison as a drawing: the circuit of the second recording, with each value coloured by its error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEGEND = (
 def drawable(
     record: Record, rows: Sequence[Row], heading: str, blamed: Sequence[tuple[str, str]], backend: str
 ) -> Drawable:
-    """The drawing of a comparison; ``blamed`` are the name and direction of each finding, the first ones first.
+    """Return the drawing. ``blamed`` has the name and direction of each finding, the most important first.
 
     ``record`` is the second recording's record, and ``backend`` is the first recording's backend.
     """
@@ -78,7 +78,7 @@ def _agreeing(judged: JudgedNumbers) -> str:
 
 
 def _brief(what: str, judged: JudgedNumbers) -> str:
-    # The same in short form.
+    # Describe the result for one pair in short form.
     if judged.kind == VALUE and judged.measure is not None and not judged.measure.clashes:
         return what + text.times(judged.excess)
     if judged.kind:

@@ -1,4 +1,4 @@
-"""The floor of a comparison: the error below which two entries count as equal, and where it comes from.
+"""The floor of a comparison: the error below which two entries count as equal, and how it was determined.
 
 Without a measurement, the relative floor is the square root of eps of the coarsest dtype in the entry's computation.
 Sums that cancel have no relative accuracy: for these, 10 eps of the magnitude of the summands is added. The summands
@@ -31,8 +31,8 @@ EPS = {
     "float8_e5m2fnuz": 2.0**-2,
 }
 """The distance from 1 to the next number of a dtype."""
-ABSOLUTE = 10  # eps
-ONE = 2  # eps: what the rounding of one operation can change
+ABSOLUTE = 10  # multiple of eps, for the rounding of summands that cancel
+ONE = 2  # multiple of eps that the rounding of one operation can change
 SUMS = frozenset(
     {
         "add",
@@ -52,7 +52,7 @@ SUMS = frozenset(
         "subtract",
     }
 )
-"""Operations, as a source spells them, whose result can be far smaller than the terms that they add up."""
+"""Operations, as the source spells them, whose result can be far smaller than the terms that are summed."""
 
 
 def eps_of(dtype: str | None) -> float:
@@ -94,7 +94,7 @@ class Floor:
     dtype: str = ""
 
     def excess(self, measure: Measure) -> float:
-        """How many times the floor an error is, by root mean square or largest element, whichever is more."""
+        """The error as a multiple of the floor: by root mean square or largest element, whichever is larger."""
         return max(_times(measure.rms, self.rms), _times(measure.largest, self.largest))
 
 
@@ -109,12 +109,12 @@ class Measured(Floor):
     origin: str = ""
 
     def at_least(self, eps: float, own: Size) -> Measured:
-        """The same floor, but at least the rounding of one operation with this eps."""
+        """The same floor, raised to at least the rounding of one operation with this eps."""
         return Measured(max(self.rms, ONE * eps * own.rms), max(self.largest, ONE * eps * own.largest), "", self.origin)
 
 
 def by_dtype(eps: float, own: Size, summed: Sequence[Size]) -> Floor:
-    """The floor of an entry without a measurement."""
+    """The floor of an entry that was not measured."""
     relative, rounding = math.sqrt(eps), ABSOLUTE * eps
     return Floor(
         relative * own.rms + rounding * max((one.rms for one in summed), default=0.0),
@@ -124,7 +124,7 @@ def by_dtype(eps: float, own: Size, summed: Sequence[Size]) -> Floor:
 
 
 def uses(own: Size, others: Sequence[Size]) -> Sequence[Size]:
-    """The expected magnitude of random sums over the uses of a smaller value, given gradients of larger ones."""
+    """The expected magnitude of a gradient that sums over many uses of a smaller value, if signs are random."""
     times = [(other, math.sqrt(other.count / own.count)) for other in others if other.count > own.count > 0]
     return [Size(root * other.rms, root * other.largest, own.count) for other, root in times]
 
@@ -132,7 +132,7 @@ def uses(own: Size, others: Sequence[Size]) -> Sequence[Size]:
 def coarsest(
     entries: Sequence[Entry], order: Iterable[int], sources: Callable[[int], Iterable[int]]
 ) -> Mapping[int, float]:
-    """For each entry, the largest eps among itself and its inputs; ``order`` has inputs first."""
+    """Return for each entry the largest eps of its dtype and its inputs' dtypes. ``order`` must have inputs first."""
     found: dict[int, float] = {}
     for at in order:
         own = 0.0 if entries[at].status is GradStatus.NOT_TENSOR else eps_of(entries[at].dtype)
@@ -144,8 +144,8 @@ def coarsest(
 class NoiseFloor:
     """How much each entry of a reference varies between runs that should be equal.
 
-    ``values`` and ``gradients`` hold a floor for each entry, by printed name: root mean square and largest element,
-    each a multiple of the largest error seen in ``runs`` runs. ``origin`` describes the runs.
+    ``values`` and ``gradients`` have a floor for each entry, by printed name: for the root mean square and for the
+    largest element. Each floor is a multiple of the largest error in ``runs`` runs. ``origin`` describes the runs.
     """
 
     values: Mapping[str, Measured]

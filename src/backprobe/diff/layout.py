@@ -1,4 +1,4 @@
-"""Layouts: how one recording's values are stored in the other, as with transposed weights or channels last."""
+"""The option ``layout``: in which other layout the second recording stores values, such as transposed."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ LAYOUT = Option(
 
 @dataclass(frozen=True)
 class Layout:
-    """The order of axes that arranges the second recording's values like the first's; None reverses the axes."""
+    """An order of axes in which values of the second recording are like those of the first; None reverses the axes."""
 
     pattern: Pattern
     axes: tuple[int, ...] | None
 
 
 class Layouts:
-    """The layouts of a comparison, and the names that each applies to."""
+    """All layouts of a comparison, and the names to which each applies."""
 
     def __init__(self, layouts: Sequence[Layout], chosen: Mapping[str, Layout]) -> None:
         self.layouts, self.chosen = layouts, chosen
 
     def of(self, a: str, b: str, shape: tuple[int, ...]) -> Arrangement | None:
-        """The arrangement for the second recording's array of this shape, for entries with these printed names.
+        """Return the arrangement for an array of the second recording, given the entry's two printed names.
 
         None if no layout applies. Raises BadOption.
         """

@@ -1,4 +1,4 @@
-"""Relations between an array and its reference: a multiple, a rounding, another order."""
+"""Finds a simple relation between an array and its reference: a multiple, a rounding, or another order."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from backprobe.diff.floor import Floor
 from backprobe.diff.measure import Index
 from backprobe.diff.measuring import chunks
 
-LARGEST = 1 << 22  # elements of an array that is sorted
-FEWEST = 4  # elements below which a likeness means nothing
+LARGEST = 1 << 22  # arrays with more elements are not sorted
+FEWEST = 4  # in smaller arrays, a relation may be a coincidence
 EXPLAINED = 100
 """An explanation must reduce the largest error by this factor."""
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """What a second look at two arrays showed.
+    """The relation between two arrays that differ.
 
-    ``beyond`` counts the elements whose error exceeds the floor, of which the first is at ``first``; ``pair`` are the
-    two numbers with the largest error. ``factor`` is set if the second array is a multiple of the first, and ``order``
-    if it has the same numbers in another order; both only if that explains the error of every element, down to the
-    floor and to a hundredth of the largest error. ``dtype`` is set if all numbers of the second, but not all of the
-    first, can be represented in a coarser dtype.
+    ``beyond`` counts the elements whose error exceeds the floor, and ``first`` is the index of the first one. ``pair``
+    are the two numbers with the largest error. ``factor`` is set if the second array is a multiple of the first, and
+    ``order`` if it has the same numbers in another order. Both are set only if this explains the error of every
+    element, down to the floor and to a hundredth of the largest error. ``dtype`` is set if all numbers of the second,
+    but not all of the first, can be represented in a coarser dtype.
     """
 
     beyond: int
@@ -39,7 +39,7 @@ class Likeness:
 
 
 def likeness(a: Rows, b: Rows, floor: Floor, at: Index | None, times: float = 1.0) -> Likeness:
-    """Look again at two arrays of one shape; the second is multiplied by ``times``.
+    """Compare two arrays of one shape again, to find how they are related; the second is multiplied by ``times``.
 
     >>> a, b = Rows.of(numpy.array([1.0, 2.0, 3.0, 5.0])), Rows.of(numpy.array([2.0, 4.0, 6.0, 10.0]))
     >>> likeness(a, b, Floor(1e-6, 1e-6), (3,)).factor
@@ -62,7 +62,7 @@ def likeness(a: Rows, b: Rows, floor: Floor, at: Index | None, times: float = 1.
 
 
 class _Sums:
-    # What one pass over both arrays shows.
+    # Sums over both arrays, collected in one pass.
     def __init__(self) -> None:
         self.count = self.beyond = 0
         self.largest = 0.0
@@ -97,7 +97,7 @@ class _Sums:
         return factor if is_near and factor else None
 
     def may_be_permuted(self, left: float) -> bool:
-        # Are the sums and norms as close to each other as those of the same numbers in two orders?
+        # May the arrays contain the same numbers in two orders? Their sums and norms must then be nearly equal.
         near = left + 1e-6 * (max(self.squares) / self.count) ** 0.5
         norms = [square**0.5 for square in self.squares]
         is_sum_near = abs(self.sums[0] - self.sums[1]) <= self.count * near
@@ -105,7 +105,7 @@ class _Sums:
 
 
 def _order(a: Rows, b: Rows, left: float, times: float, seen: _Sums) -> str:
-    # ``transposed`` or ``permuted`` if the numbers are the same in another order, else empty.
+    # Return ``transposed`` or ``permuted`` if the arrays have the same numbers in another order, else an empty string.
     if not seen.may_be_permuted(left):
         return ""
     if a.ndim == 2 and a.shape[0] == a.shape[1] and _near(a.transpose(), b, left, times):
@@ -120,12 +120,12 @@ def _order(a: Rows, b: Rows, left: float, times: float, seen: _Sums) -> str:
 
 
 def _near(a: Rows, b: Rows, left: float, times: float, factor: float = 1.0) -> bool:
-    # Is the second array a multiple of the first, within this tolerance at each element?
+    # Does the second array equal a multiple of the first, within this tolerance at each element?
     return all(bool((numpy.abs(y - factor * x) <= left).all()) for x, y in chunks(a, b, times))
 
 
 def _dtype(a: Rows, b: Rows, times: float) -> str:
-    # A coarser dtype that can represent all numbers of the second array, but not all of the first.
+    # Return a coarser dtype that can represent all numbers of the second array, but not all of the first.
     for name, rounded in (("bfloat16", _bfloat16), ("float16", _as(numpy.float16)), ("float32", _as(numpy.float32))):
         if _is_of(rounded, a, b, times):
             return name
@@ -133,7 +133,7 @@ def _dtype(a: Rows, b: Rows, times: float) -> str:
 
 
 def _is_of(rounded: Any, a: Rows, b: Rows, times: float) -> bool:
-    # Does rounding change no number of b, but some of a? Then b was probably rounded this way.
+    # Does this rounding leave b unchanged, but change a? Then b was probably rounded in this way.
     is_other = is_there = False
     for x, y in chunks(a, b, times):
         if not _same(rounded, y):

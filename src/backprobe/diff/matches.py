@@ -1,4 +1,4 @@
-"""A match: two entries, or parts of them, that are partners."""
+"""A match: two entries of the two recordings, or parts of them, that are compared with each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BY_LAST = "as the last with this name"
 
 @dataclass(frozen=True)
 class ParameterReading:
-    """Which part of a parameter is compared.
+    """The part of a parameter that is compared.
 
     ``part`` is the index among ``of`` equal parts along its outputs, such as the query's part of a weight that holds
     three projections. ``added`` are other parameters that are added to it, such as the second bias of a recurrent
@@ -28,11 +28,11 @@ WHOLE = ParameterReading()
 
 @dataclass(frozen=True)
 class Match:
-    """Two entries that are partners, by their positions, and how that was found.
+    """Two entries that are partners, by their positions, and how the match was found.
 
-    ``is_shared`` says that one of them already has another partner: one program has two values where the other has one.
-    Their gradients are not compared, since the gradient of one value is the sum over all its uses. ``readings`` say
-    which part of each is compared.
+    ``is_shared`` is True if one of them already has another partner, because one program has two values and the other
+    has only one. The gradients are then not compared, because the gradient of the single value is the sum over all its
+    uses. ``readings`` say which part of each entry is compared.
     """
 
     a: int

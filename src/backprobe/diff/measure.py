@@ -1,4 +1,4 @@
-"""The distance of an array from its reference: plain data."""
+"""The distance of an array from its reference, as plain data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MANY = {
     "float16": 1 << 11,
     "bfloat16": 1 << 8,
 }
-"""By dtype: numbers that are further apart are of unlike signs, or one is at least twice the other."""
+"""Number of steps of each dtype above which two numbers have different signs, or one is at least twice the other."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Distances between two arrays: norms, cosine, units in the last place, and the first difference.
 
 Both arrays are read once, in chunks that fit a cache, so that neither has to fit into memory. NaN and Inf at the same
-place in both are equal, and are left out of the norms; so are the large negative numbers of a mask.
+index of both arrays count as equal, and are left out of the norms. So are the large negative numbers of attention
+masks.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from backprobe.diff.measure import MANY, Index, Measure
 from backprobe.diff.ulps import INTEGERS, bits, distance
 
 EASY = {numpy.dtype(numpy.float32): (1e-12, 1e12), numpy.dtype(numpy.float64): (1e-100, 1e100)}
-"""Largest magnitudes between which squares of this dtype, summed over a chunk, lose nothing that is shown."""
+"""For each dtype, the magnitudes between which sums of squares over a chunk are accurate."""
 
 LARGEST = {"float16": 65519.0, "bfloat16": 3.3961e38}
-"""By dtype: the largest number that does not become Inf in it."""
+"""For each dtype, the largest number that does not become Inf."""
 MASK = -1e4
-"""Numbers from here down are a mask's where both have the same: beside them a norm would show nothing else."""
+"""Equal numbers at or below this belong to a mask. They are ignored, because they would dominate every norm."""
 
 
 def measure(reference: Rows, other: Rows, dtype: str = "", factor: float = 1.0) -> Measure:
-    """Compare two arrays of one shape; ``dtype`` is the coarser of the dtypes in which they were computed.
+    """Compare two arrays of one shape. ``dtype`` is the coarser of the dtypes in which they were computed.
 
     The second is multiplied by ``factor`` first.
 
@@ -42,7 +43,7 @@ def measure(reference: Rows, other: Rows, dtype: str = "", factor: float = 1.0) 
 
 
 def chunks(a: Rows, b: Rows, factor: float = 1.0) -> Iterator[tuple[Any, Any]]:
-    """The numbers of two arrays of one shape, in flat chunks, in index order; the second is multiplied by ``factor``.
+    """Yield the numbers of two arrays in flat chunks, in index order; the second is multiplied by ``factor``.
 
     They are float32 if neither is wider, else float64; a complex number becomes two adjacent elements.
     """
@@ -50,7 +51,7 @@ def chunks(a: Rows, b: Rows, factor: float = 1.0) -> Iterator[tuple[Any, Any]]:
 
 
 def numbers(a: Rows, b: Rows, x: Any, y: Any, factor: float) -> tuple[Any, Any]:
-    """The numbers of a chunk of each."""
+    """Convert a chunk of each array to floating-point numbers of one dtype."""
     x, y = a.numbers(x), b.numbers(y)
     if x.dtype != y.dtype:
         kind = numpy.result_type(x, y)
@@ -61,12 +62,12 @@ def numbers(a: Rows, b: Rows, x: Any, y: Any, factor: float) -> tuple[Any, Any]:
 
 
 class ChunkSums:
-    """The sums over the chunks so far. Norms are added with ``hypot``, which neither overflows nor underflows."""
+    """Sums over the chunks so far. Norms are added with ``hypot``, which neither overflows nor underflows."""
 
     def __init__(self, a: Rows, b: Rows, dtype: str, factor: float) -> None:
         self.rows, self.dtype, self.factor = (a, b), dtype, factor
         self.is_stored_so = a.dtype == b.dtype and factor == 1.0
-        """Are the bits that are stored those of the numbers that are compared?"""
+        """True if stored bits can be compared directly, because no conversion changes the numbers."""
         self.elements = self.differing = self.clashes = 0
         self.reference = self.other = self.difference = self.dot = 0.0
         self.largest = self.reference_largest = 0.0
@@ -76,7 +77,7 @@ class ChunkSums:
 
     @numpy.errstate(over="ignore", invalid="ignore")
     def add(self, x: Any, y: Any) -> None:
-        """Add a chunk of both arrays, in stored form."""
+        """Add a chunk of both arrays, as stored."""
         if self.is_stored_so and _has_equal_bits(x, y):
             a, _ = numbers(*self.rows, x, x[:0], 1.0)
             self._add_equal(a)
@@ -108,7 +109,7 @@ class ChunkSums:
         self.reference_largest = max(self.reference_largest, largest)
 
     def _add_cleaned(self, a: Any, b: Any) -> None:
-        # Add a chunk with zeros in place of numbers that are not finite, and of a mask.
+        # Add a chunk after replacing numbers that are not finite, and numbers of a mask, by zeros.
         unequal = a != b
         unequal &= ~(numpy.isnan(a) & numpy.isnan(b)) & ~(_overflown(a, b, self.dtype) | _overflown(b, a, self.dtype))
         finite = numpy.isfinite(a) & numpy.isfinite(b)
@@ -126,10 +127,10 @@ class ChunkSums:
         self._add(a, b, b - a, top(a), top(b - a), None)
 
     def _add(self, a: Any, b: Any, difference: Any, largest: float, most: float, stored: Any) -> None:
-        # Add finite numbers; ``largest`` and ``most`` are the largest magnitudes of the first array and of the
-        # difference. ``stored`` are both in stored form; None if the numbers were changed.
+        # Add finite numbers. ``largest`` and ``most`` are the largest magnitudes of the first array and of the
+        # difference. ``stored`` are both chunks as stored, or None if numbers were replaced.
         own, norm = norm_of(a, largest), norm_of(difference, most)
-        if norm <= own / 2:  # then nothing cancels, and the second need not be read again
+        if norm <= own / 2:  # nothing cancels, so the second array need not be read again
             dot = _dot(a, difference, largest, most)
             self._add_norms(own, math.sqrt(own * own + 2 * dot + norm * norm), own * own + dot, largest)
         else:
@@ -166,9 +167,9 @@ class ChunkSums:
         self.differing += count
 
     def measure(self, shape: Index, axes: Sequence[int]) -> Measure:
-        """The measures of all chunks."""
+        """The result over all chunks."""
         size = math.prod(shape)
-        each = self.elements // size if size else 1  # elements per number: two for a complex one
+        each = self.elements // size if size else 1  # elements per number: two for a complex number
         root, both = math.sqrt(max(size, 1)), self.reference * self.other
         return Measure(
             size=size,
@@ -192,7 +193,8 @@ def _has_equal_bits(x: Any, y: Any) -> bool:
 
 
 def _overflown(infinite: Any, mask: Any, dtype: str) -> Any:
-    # Where one side has -Inf because its dtype cannot hold the finite mask number of the other side.
+    # Return a mask of elements that are -Inf on one side only because its dtype cannot hold the finite mask number of
+    # the other side.
     return (infinite == -numpy.inf) & (mask < min(MASK, -LARGEST.get(dtype, numpy.inf)))
 
 
@@ -205,18 +207,18 @@ def _index(flat: int | None, each: int, shape: Index, axes: Sequence[int]) -> In
 
 
 def top(values: Any) -> float:
-    """The largest magnitude; NaN where there is one."""
+    """The largest magnitude, or NaN if there is a NaN."""
     return max(-float(values.min()), float(values.max()))
 
 
 def is_easy(values: Any, largest: float) -> bool:
-    """Can its squares be summed without overflow or underflow?"""
+    """Can the squares of the array be summed without overflow or underflow?"""
     low, high = EASY[values.dtype]
     return low < largest < high or not largest
 
 
 def norm_of(values: Any, largest: float) -> float:
-    """The root of the sum of squares of a row, whose largest magnitude is known."""
+    """The root of the sum of squares of an array with a known largest magnitude."""
     if is_easy(values, largest):
         return math.sqrt(float(numpy.dot(values, values)))
     scaled = values.astype(numpy.float64) / largest
@@ -224,7 +226,7 @@ def norm_of(values: Any, largest: float) -> float:
 
 
 def _dot(a: Any, b: Any, largest: float, other: float) -> float:
-    # The inner product of two rows, whose largest magnitudes are known.
+    # The inner product of two arrays with known largest magnitudes.
     if is_easy(a, largest) and is_easy(b, other):
         return float(numpy.dot(a, b))
     return float(numpy.dot(a.astype(numpy.float64), b.astype(numpy.float64)))

@@ -1,4 +1,4 @@
-"""The modules of a recording, known from the paths of its parameters, in the order in which they ran."""
+"""The modules of a recording, derived from the paths of its parameters, in the order in which they ran."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class ModulePaths:
         layers = {(path, ended[1]) for _, path, leaf in found if (ended := LAYER.search(leaf))}
         several = {path for path, layer in layers if layer != "l0"}
         for at, path, leaf in found:
-            if path in several and (ended := LAYER.search(leaf)):  # each layer counts as a module of its own
+            # each layer in a PyTorch recurrent module counts as a module of its own
+            if path in several and (ended := LAYER.search(leaf)):
                 path, leaf = (*path[:-1], "_".join((*path[-1:], ended[1]))), LAYER.sub("", leaf)
             if at not in self.place:
                 self.place[at] = path, leaf
@@ -50,7 +51,7 @@ class ModulePaths:
         return self.place[at][1]
 
     def cell(self, path: Path) -> Path:
-        """The module itself; or if its only content is one child, as a Keras layer has its cell, that child."""
+        """The module's only child if the module contains nothing else, as with a Keras cell; else the module."""
         inner = self.children.get(path, ())
         return inner[0] if len(inner) == 1 and path not in self.leaves else path
 
@@ -65,7 +66,7 @@ class ModulePaths:
             yield from self.below(child)
 
     def held(self, paths: Set[Path]) -> Mapping[Path, set[Path]]:
-        """For each module without parameters of its own: which of ``paths`` it contains."""
+        """For each module without parameters of its own, the modules among ``paths`` that it contains."""
         found: dict[Path, set[Path]] = {}
         for path in (child for each in self.children.values() for child in each):
             if path not in self.leaves:
@@ -73,20 +74,20 @@ class ModulePaths:
         return found
 
     def weight(self, path: Path) -> int:
-        """The number of elements in the weights at or below a path, independent of their layout and packing."""
+        """The number of elements in the weights at or below a path. It does not depend on layout and packing."""
         each = [(at, self.role(at)) for one in self.below(path) for at in self.leaves[one].values()]
         weights = sum(self.size(at) for at, name in each if name.endswith("weight"))
         return weights or sum(self.size(at) for at, _ in each)
 
     def signature(self, path: Path) -> object:
-        """A key for the parameters of a module itself, independent of names and layout."""
+        """Return a key for a module's own parameters that does not depend on names and layout."""
         each = sorted((self.role(at), self.size(at)) for at in self.leaves[path].values())
         is_cell = any(name == STATE + WEIGHT for name, _ in each)  # a cell has one bias, or two that are added
         return tuple(one for one in each if not is_cell or one[0].endswith(WEIGHT))
 
     @cached_property
     def executed(self) -> Mapping[Path, int]:
-        """Where each module, or something in it, first occurs in the order of execution."""
+        """For each module, the position of its first value in the order of execution."""
         found: dict[Path, int] = {}
         for full, at in self.side.record.names.items():
             if at in self.place:
@@ -112,7 +113,8 @@ def module_path(scope: str) -> Path:
 
 
 def _place(full: str, side: Side, at: int) -> Iterator[tuple[Path, str]]:
-    # The path and last part of a parameter's name; or of a leaf of an argument that is a dictionary of parameters.
+    # Yield the path and the last part of a parameter's name, also for leaves of an argument that is a dictionary of
+    # parameters.
     scope, local = split(full)
     if local is None:
         *path, leaf = partition(strip(full), ".")

@@ -1,4 +1,4 @@
-"""The measured floor: how much each entry of a reference varies from run to run, by name."""
+"""Measured floors: how much each entry of a reference varies between equivalent runs, by name."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ NOISE = Option(
 )
 
 LARGE, SMALL = 4, 12
-"""A floor is 4 times the largest error that was measured, and up to 16 times that of few elements: these vary more."""
+"""A floor is 4 times the largest measured error, and up to 16 times for few elements, whose errors vary more."""
 
 
 def factor(count: int) -> float:
-    """The factor that a measured error of an array with ``count`` elements is multiplied by.
+    """Return the factor for the measured error of an array with ``count`` elements.
 
     >>> factor(1), factor(10**6)
     (16.0, 4.012)
@@ -41,16 +41,16 @@ def factor(count: int) -> float:
 
 
 Moved = Sequence[tuple[str, str, Measure | None, Measure | None]]
-"""By entry what differs from the reference in one run: its name and dtype, and how much its value and gradient do."""
+"""For each entry of one run: its name, its dtype, and how much its value and gradient differ from the reference."""
 
 
 def measured(reference: Record, runs: Iterable[Record], origin: str) -> NoiseFloor:
-    """The floors from several runs of a reference."""
+    """Compute floors from several runs of a reference."""
     return floor_of((compared(reference, run) for run in runs), origin)
 
 
 def compared(reference: Record, run: Record) -> Moved:
-    """How much each entry of a run differs from the reference."""
+    """Return how much each entry of a run differs from the reference."""
     a, b = Side(reference), Side(run)
     pairs = [(a.entries[match.a], b.entries[match.b]) for match in align(a, b, ()).matches]
     return [
@@ -65,7 +65,7 @@ def compared(reference: Record, run: Record) -> Moved:
 
 
 def floor_of(runs: Iterable[Moved], origin: str) -> NoiseFloor:
-    """The floors, given the differences of several runs."""
+    """Compute floors from the differences of several runs."""
     values: dict[str, Measured] = {}
     gradients: dict[str, Measured] = {}
     seen: dict[str, set[str]] = {}
@@ -109,7 +109,7 @@ def _measure(first: Any, second: Any, a: Record, b: Record) -> Measure | None:
 
 
 def noise_of(noise: Any, reference: Recording) -> NoiseFloor | None:
-    """The value of the option ``noise=``. Raises BadOption."""
+    """The measured floors for the option ``noise=``. Raises BadOption."""
     if noise is None or isinstance(noise, NoiseFloor):
         return noise
     several = isinstance(noise, Sequence) and not isinstance(noise, str)

@@ -1,6 +1,4 @@
-"""The order of axes in which a pair's arrays are compared: from a layout, else from the conventions of both
-recordings.
-"""
+"""Chooses the arrangement in which a pair is compared: from a layout, or from the conventions of both recordings."""
 
 from __future__ import annotations
 
@@ -21,8 +19,8 @@ Pair = tuple[Entry, Entry]
 class Orders:
     """The arrangement of each pair, which holds for its values and its gradients.
 
-    A parameter is arranged by its convention. For other values, the sizes of the axes decide; if two arrangements fit,
-    the one in which the numbers are closer.
+    A parameter is arranged by its convention. For other values, the arrangement must fit the sizes of the axes. If
+    several fit, the one with the closer numbers is chosen.
     """
 
     def __init__(
@@ -30,12 +28,12 @@ class Orders:
     ) -> None:
         self.layouts, self.conventions = layouts, conventions or (PLAIN, PLAIN)
         self.is_strict = conventions is None
-        """Is it one convention, so that what lies otherwise differs?"""
-        self.maps = maps  # shapes of feature maps, channels first
+        """True if both recordings have the same convention: another order of axes is then a difference."""
+        self.maps = maps  # shapes of feature maps, with channels first
         self.chosen: dict[Match, Arrangement] = {}
 
     def both(self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]) -> tuple[Rows, Rows]:
-        """What is compared of two arrays. Raises BadOption for a layout of other axes."""
+        """The two arrays as they are compared. Raises BadOption for a layout with the wrong number of axes."""
         a, b = rows
         readings = match.readings
         if readings[0].of > 1:
@@ -45,7 +43,10 @@ class Orders:
         return a, self.arrangement(match, pair, is_parameter=is_parameter, rows=(a, b)).apply(b)
 
     def arrangement(self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]) -> Arrangement:
-        """The arrangement of a pair, decided by the first of its arrays that are seen."""
+        """Return the arrangement of a pair.
+
+        It is chosen with the first of the pair's arrays, and kept for the others.
+        """
         a, b = rows
         found = self.layouts.of(pair[0].name, pair[1].name, b.shape)
         if found is None and match in self.chosen:
@@ -59,7 +60,7 @@ class Orders:
     def fitting(
         self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]
     ) -> Sequence[Arrangement]:
-        """The arrangements that the conventions allow, the likely one first."""
+        """The arrangements that the conventions allow, the likeliest first."""
         a, b = (one.shape for one in rows)
         if self.is_strict:
             return [AS_IT_IS]
@@ -87,7 +88,7 @@ class Orders:
 
 
 def feature_maps(records: Sequence[Record], conventions: tuple[Convention, Convention] | None) -> set[Shape]:
-    """The shapes of values that may be feature maps, channels first, with and without the batch axis."""
+    """Return shapes of values that may be feature maps, with channels first, with and without the batch axis."""
     found: set[Shape] = set()
     for record, convention in zip(records, conventions or (), strict=False):
         for shape in {entry.shape for entry in record.entries if len(entry.shape or ()) > 2}:
@@ -97,8 +98,8 @@ def feature_maps(records: Sequence[Record], conventions: tuple[Convention, Conve
 
 
 def _part(rows: Rows, reading: ParameterReading, *, is_turned: bool) -> Rows:
-    # A part of a parameter, along its outputs.
+    # Return a part of a parameter, cut along its output axis.
     rows = rows.transpose() if is_turned else rows
-    rows = rows.reshape((-1,)) if rows.ndim and rows.shape[0] % reading.of else rows  # two biases in one
+    rows = rows.reshape((-1,)) if rows.ndim and rows.shape[0] % reading.of else rows  # the parameter packs two biases
     size = rows.shape[0] // reading.of if rows.ndim else 0
     return Rows(rows.stored[reading.part * size : (reading.part + 1) * size], rows.dtype)

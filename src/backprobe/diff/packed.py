@@ -1,4 +1,4 @@
-"""Parameters that hold several of the other recording's parameters: three projections, four gates, two biases."""
+"""Matches a parameter that packs several parameters of the other recording: projections, gates or biases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backprobe.diff.modules import ModulePaths, Path
 def projections(
     whole: ModulePaths, at: Path, own: Mapping[str, int], parts: ModulePaths, of: Path, *, is_swapped: bool
 ) -> Iterator[Match]:
-    """Three projections in the parameters of one module, by role, if the other recording has one child for each.
+    """Match three projections packed in one module with the three child modules of the other recording, by role.
 
     ``is_swapped`` says that ``whole`` belongs to the second recording.
     """
@@ -36,13 +36,11 @@ def projections(
 
 
 Slots = dict[tuple[str, str], tuple[int, int, int]]
-"""For the weight or bias of each gate: the position of a parameter, the number of the part in it, and of how many
-parts.
-"""
+"""For the weight or bias of each gate: a parameter's position, the index of the part, and the number of parts."""
 
 
 def recurrent(a: ModulePaths, path: Path, b: ModulePaths, other: Path) -> Iterator[Match]:
-    """The matches in two recurrent cells, whose parameters hold all gates in some order, or one gate each."""
+    """Match the parameters of two recurrent cells, which pack all gates in some order or have one for each gate."""
     slots = _slots(a, path), _slots(b, other)
     gates = [gate for role, gate in slots[0] if role == STATE + WEIGHT and (role, gate) in slots[1]]
     for role in (INPUT + WEIGHT, STATE + WEIGHT):
@@ -52,7 +50,8 @@ def recurrent(a: ModulePaths, path: Path, b: ModulePaths, other: Path) -> Iterat
         own, others = (
             [one[role, gate] for role in (INPUT + BIAS, STATE + BIAS) if (role, gate) in one] for one in slots
         )
-        if len(own) == len(others) or (gate == "n" and len(gates) > 1):  # this gate multiplies the second bias
+        # this gate multiplies the second bias, so the two biases cannot be added
+        if len(own) == len(others) or (gate == "n" and len(gates) > 1):
             found += [(*pair, (), ()) for pair in zip(own, others, strict=False)]
         elif all(len({at for at, _, _ in each}) == len(each) for each in (own, others)):
             found += [(*pair, _others(own, pair[0]), _others(others, pair[1])) for pair in product(own, others)]
@@ -64,7 +63,7 @@ def _others(each: Sequence[tuple[int, int, int]], one: tuple[int, int, int]) -> 
 
 
 def _joined(found: Sequence[tuple[Any, Any, tuple[int, ...], tuple[int, ...]]]) -> Iterator[Match]:
-    # Matches of parts; of whole parameters where both have the same parts in the same order.
+    # Merge matches of parts into a match of whole parameters, if both have the same parts in the same order.
     groups: dict[Any, list[tuple[ParameterReading, ParameterReading]]] = {}
     for one, two, *added in found:
         if one is not None and two is not None:
@@ -80,7 +79,7 @@ def _slots(modules: ModulePaths, path: Path) -> Slots:
     own, found = roles_of(modules, path), Slots()
     children = {name: roles_of(modules, child) for name, child in children_of(modules, path).items()}
     gates = _gates(modules, own, children)
-    # both biases are in one parameter, as in Keras
+    # Keras keeps both biases in one parameter
     both = BIAS in own and len(modules.entries[own[BIAS]].shape or ()) == 2
     for letter, prefix in (("i", INPUT), ("h", STATE)):
         whole = {role.removeprefix(prefix): at for role, at in own.items() if role.startswith(prefix)}
@@ -100,7 +99,7 @@ def _slots(modules: ModulePaths, path: Path) -> Slots:
 
 
 def _gates(modules: ModulePaths, own: Mapping[str, int], children: Mapping[str, Mapping[str, int]]) -> str:
-    # The gates of a cell, in the order of one parameter that holds them all; empty if it is no cell.
+    # The gates of a cell in the order in which a parameter packs them; empty if the module is not a cell.
     whole = own.get(STATE + WEIGHT, children.get("dense_h", {}).get(WEIGHT))
     if whole is None:
         return next((gates for gates in GATES if all(f"h{gate}" in children for gate in gates)), "")
@@ -115,5 +114,5 @@ def roles_of(modules: ModulePaths, path: Path) -> dict[str, int]:
 
 
 def children_of(modules: ModulePaths, path: Path) -> dict[str, Path]:
-    """The child modules by name, without the additions of libraries."""
+    """The child modules by name, without what libraries add to names."""
     return {plain_segment(child[-1]): child for child in modules.children.get(path, ())}

@@ -1,4 +1,4 @@
-"""A pair of entries and the result of comparing it: plain data."""
+"""A pair of entries, and the result of comparing it, as plain data."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from backprobe.diff.measure import Measure
 from backprobe.record.entries import Entry
 
 VALUE, SHAPE, DTYPE, STATUS = "value", "shape", "dtype", "status"
-"""In what a pair can differ."""
+"""The kinds of difference of a pair."""
 
 NO_NUMBER = "not a number"
-"""Why there is nothing to compare, though nothing is wrong: a text, or a module that neither program called."""
+"""Reasons why there was nothing to compare, without any error: a string, or a module that neither program called."""
 
 ONE_SIDED = "differentiated in one recording alone"
-"""Why the gradients of an argument were not compared."""
+"""The reason why gradients of an argument were not compared."""
 
 
 @dataclass(frozen=True)
 class JudgedNumbers:
-    """The result for a pair's value or gradient: what differs, if anything, and by how much.
+    """The result for a pair's value or gradient: the kind of difference, if any, and its size.
 
     ``kind`` is ``value``, ``shape``, ``dtype`` or ``status`` if they differ by more than the floor, else empty.
-    ``excess`` is the error in units of the floor. ``why`` says why nothing could be compared. ``is_same`` says that
-    both recordings hold the same tensor, such as a parameter of a model that ran twice: later writes affect both.
-    ``is_given`` says that the second program continued with the first's, and passed no difference on. ``is_from_equal``
-    says that the value differs although all its inputs are equal bit for bit.
+    ``excess`` is the error in units of the floor. ``why`` is the reason if nothing could be compared. ``is_same`` is
+    True if both recordings hold the same tensor object, such as a parameter of a model that ran twice: later writes
+    then affect both. ``is_given`` is True if the second program continued with the value of the first, so that the
+    difference had no effect. ``is_from_equal`` is True if the value differs although all its inputs are bitwise equal.
     """
 
     kind: str = ""
@@ -41,7 +41,7 @@ class JudgedNumbers:
 
     @property
     def is_equal(self) -> bool:
-        """Is it equal bit for bit, or something without numbers?"""
+        """Is the pair bitwise equal, or without any numbers?"""
         if self.measure is None:
             return not self.kind and self.why in ("", NO_NUMBER)
         return not self.measure.differing and not self.measure.clashes
@@ -53,7 +53,7 @@ class JudgedNumbers:
 
     @property
     def is_passed_on(self) -> bool:
-        """Does it differ in a way that affects everything computed from it?"""
+        """Does the difference affect everything that is computed from this value?"""
         return bool(self.kind) and not self.is_given
 
 

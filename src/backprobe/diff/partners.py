@@ -1,4 +1,4 @@
-"""The partners of modules, and of their parameters: by path, then by place under the same path."""
+"""Pairs the modules of two recordings, and their parameters: by path, then by place below the same path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backprobe.diff.side import Side
 
 
 class Partners:
-    """For each module of the first recording its partner in the second; ``of`` also says how it was found.
+    """For each module of the first recording, its partner in the second; ``of`` also has how the partner was found.
 
     ``known`` are matches of parameters by name or by a rename. Each module has at most one partner.
     """
@@ -46,7 +46,7 @@ class Partners:
         self.taken.add(other)
         return True
 
-    # modules
+    # pairs of modules
 
     def _within(self, path: Path, other: Path) -> None:
         # Pair the children of two partner modules by name, and the remaining ones by size, in order.
@@ -62,14 +62,14 @@ class Partners:
                 self._within(child, self.of[child][0])
 
     def _through(self, path: Path, other: Path, own: Sequence[Path], others: Sequence[Path]) -> None:
-        # Look through a module that only one of the recordings has around its children.
+        # If only one recording has an extra module around the children, continue with the children of that module.
         inner, outer = (self.a, own[0]) if len(own) == 1 else (self.b, others[0])
         names = {child[-1] for child in inner.children.get(outer, ())}
         if names & {one[-1] for one in (others if len(own) == 1 else own)}:
             self._within(*((outer, other) if len(own) == 1 else (path, outer)))
 
     def _free(self, path: Path, other: Path) -> tuple[list[Path], list[Path]]:
-        # The children of two modules that have no partner.
+        # The children of two modules that have no partner yet.
         return (
             [one for one in self.a.children.get(path, ()) if one not in self.of],
             [one for one in self.b.children.get(other, ()) if one not in self.taken],
@@ -80,7 +80,7 @@ class Partners:
         self._pair_all(own, others, key or self.a.weight, key or self.b.weight, how, most)
 
     def _left(self) -> None:
-        # Pair remaining modules anywhere that have the same parameters, in order.
+        # Pair the remaining modules that have the same parameters, wherever they are, in order.
         own = [path for path in self.a.below(()) if path not in self.of]
         others = [path for path in self.b.below(()) if path not in self.taken]
         self._pair_all(own, others, self.a.signature, self.b.signature, BY_PLACE, 0)
@@ -98,8 +98,7 @@ class Partners:
             self._pair(*pair, how)
 
     def _around(self) -> list[tuple[Path, Path]]:
-        # Pair modules around modules that have partners: two modules whose contents are partners, as far as they have
-        # any.
+        # Pair container modules if the modules that they contain are partners.
         within = self.a.held(set(self.of)), self.b.held(self.taken)
         new = []
         for path in sorted(within[0].keys() - self.of.keys(), key=len, reverse=True):
@@ -110,10 +109,10 @@ class Partners:
                 self._pair(*new[-1], BY_PLACE)
         return new
 
-    # parameters
+    # pairs of parameters
 
     def _packed(self, path: Path, other: Path) -> None:
-        # Match parameters of which one recording packs several into one.
+        # Match parameters if one recording packs several of them into one.
         for whole, at, parts, of, is_swapped in (
             (self.a, path, self.b, other, False),
             (self.b, other, self.a, path, True),
@@ -124,7 +123,8 @@ class Partners:
                     self._add_all(projections(whole, at, own, parts, of, is_swapped=is_swapped))
 
     def _add_all(self, found: Iterable[Match]) -> None:
-        # Matches of parts: those of one parameter together.
+        # Add matches of entries that are still unmatched. They are selected before the first is added, because several
+        # may match parts of one parameter.
         new = [one for one in found if one.a not in self.matched[0] and one.b not in self.matched[1]]
         for match in new:
             self.matches.append(match)
@@ -154,8 +154,8 @@ def _paired(
     other_key: Callable[[Any], object],
     most: int,
 ) -> list[tuple[Any, Any]]:
-    # Pair items with equal keys, in order, if both sides have the same number of them; ``most`` limits that number, 0
-    # means any.
+    # Pair items with equal keys, in order, if both sides have equally many of them. ``most`` limits their number; 0
+    # means no limit.
     groups: dict[object, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
     for number, (each, of) in enumerate(((own, key), (others, other_key))):
         for one in each:

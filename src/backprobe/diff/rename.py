@@ -1,4 +1,4 @@
-"""Renames: patterns over names of one recording, and the corresponding names in the other."""
+"""The option ``rename``: patterns of names in one recording, and the corresponding names in the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backprobe.record.names import nearest, outside, split
 from backprobe.record.options import Option
 from backprobe.record.patterns import ACROSS_MODULES, GLOB, WITHIN
 
-MOST = 4  # renames that may apply to one name
+MOST = 4  # the largest number of renames that are combined for one name
 RENAME = Option(
     "rename",
     Mapping,
@@ -22,21 +22,21 @@ RENAME = Option(
     says="a dict from patterns of the first's names to patterns of the second's",
 )
 REST = r"(?P<rest>[./:].*)?"
-"""A pattern names a whole name, or the beginning of it up to a boundary: the rest stays as it is."""
+"""A pattern matches a whole name, or its beginning up to a boundary. The rest of the name is kept."""
 
 
 @dataclass(frozen=True)
 class Rename:
-    """One rename: names that match its pattern have another name in the other recording."""
+    """One rename: names that match ``pattern`` have another name in the other recording."""
 
     pattern: str
     replacement: str
     expression: re.Pattern[str]
     template: Sequence[str]
-    """What stands between the stars of the replacement."""
+    """The texts between the stars of the replacement."""
 
     def of(self, name: str) -> str | None:
-        """The other name of a name without counts, None where the pattern does not match it.
+        """Return the new name of a name without counts; None if the pattern does not match.
 
         >>> rename_of("h.*", "layers.*").of("h.3.attn:scores"), rename_of("u", "hidden").of(":u")
         ('layers.3.attn:scores', ':hidden')
@@ -50,7 +50,7 @@ class Rename:
 
     @property
     def specific(self) -> tuple[int, int]:
-        """How specific a rename is: the more of a name it spells, the more specific."""
+        """A sort key: a rename is more specific the more characters of a name it spells out."""
         return sum(map(len, GLOB.split(self.pattern.lstrip(":")))), -self.pattern.count("*")
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Rename:
 
 
 def rename_of(pattern: str, replacement: str) -> Rename:
-    """Read one rename. Raises BadName and BadOption."""
+    """Parse one rename. Raises BadName and BadOption."""
     asked = f"rename={{{pattern!r}: {replacement!r}}}"
     if not pattern or not replacement:
         raise BadName("a pattern of rename is empty", asked=asked, next='rename={"h.*": "layers.*"}')
@@ -95,9 +95,9 @@ def _parts(pattern: str) -> tuple[list[str], list[str]]:
 def renames_of(
     rename: Mapping[str, str] | None, names: Iterable[str], others: Iterable[str], what: str = "recording"
 ) -> Sequence[Rename]:
-    """The renames. Each must rename one of ``names`` to one of ``others``; both are without counts.
+    """Return the renames. Each must rename one of ``names`` to one of ``others``, both given without counts.
 
-    ``what`` has these names: a recording or a run.
+    ``what`` is the word for the object that has the names: a recording or a run.
 
     Raises BadOption, BadName, and NothingMatched for a pattern that matches nothing.
     """
@@ -122,10 +122,10 @@ def renames_of(
 def renamed(
     names: Iterable[str], others: Set[str], renames: Sequence[Rename]
 ) -> dict[str, tuple[str, Sequence[Rename]]]:
-    """The new name of each name that a rename applies to, and the renames that give it.
+    """Return the new name of each renamed name, and the renames that were applied.
 
-    If several apply to one name, they concern parts of it and are applied one after another, the more specific first.
-    If that gives no name in ``others``, the most specific one that does is used alone.
+    If several renames match a name, they are applied one after another, the more specific first. If the result is not
+    in ``others``, the most specific single rename whose result is in ``others`` is used instead.
     """
     found: dict[str, tuple[str, Sequence[Rename]]] = {}
     order = sorted(renames, key=lambda one: one.specific, reverse=True)
@@ -139,7 +139,7 @@ def renamed(
 
 
 def _in_turn(name: str, renames: Sequence[Rename]) -> str | None:
-    # A name after several renames; None if one of them does not apply to the result so far.
+    # Apply several renames one after another; None if one of them does not match the result so far.
     for one in renames:
         to = one.of(name)
         if to is None:
@@ -164,7 +164,7 @@ def _refuse_unmatched(
 
 
 def _refuse_two(name: str, to: str, used: Sequence[Rename], renames: Sequence[Rename], others: Set[str]) -> None:
-    # Refuse two equally specific renames of one name that lead to two existing names.
+    # Raise BadOption if two equally specific renames of one name lead to two existing names.
     for one in renames if len(used) == 1 else ():
         other = one.of(name)
         if other not in (None, to) and other in others and one.specific == used[0].specific:

@@ -1,4 +1,4 @@
-"""The report of a comparison: what differs first, forward and backward, and every pair that was compared."""
+"""The report of a comparison: the first difference forward and backward, and the result for every pair."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from backprobe.show.drawable import Drawable
 from backprobe.show.number_table import WIDTH, columns
 from backprobe.view.shown import Shown
 
-MOST = 4  # amplifiers to print
-AROUND = 3  # rows of the table on each side of a difference
+MOST = 4  # number of amplifiers that are printed
+AROUND = 3  # rows of the table that are printed on each side of a difference
 
 
 @dataclass(frozen=True, repr=False)
 class Divergence(Finding):
     """A value or gradient that differs first, or that differs although everything it is computed from agrees.
 
-    ``name`` is its printed name in the first recording and ``other`` in the second; ``source`` is the second
-    recording's line that computes the value, or for a gradient the line that it flows back from. ``direction`` is
+    ``name`` is its printed name in the first recording, and ``other`` in the second. ``source`` is the line of the
+    second recording that computes the value, or for a gradient the line from which it flows back. ``direction`` is
     ``"forward"`` for a value and ``"backward"`` for a gradient. ``kind`` is ``argument``, ``parameter``, ``value``,
     ``gradient``, ``shape``, ``dtype`` or ``status``. ``error`` is the relative error in the L2 norm, infinite if shapes
-    differ or only one is finite; ``excess`` is the error in units of the floor, and ``floor`` says where that comes
-    from. ``matched`` says how the two entries were matched. ``measure`` holds more numbers, or None.
+    differ or only one is finite. ``excess`` is the error in units of the floor, and ``floor`` says how the floor was
+    determined. ``matched`` says how the two entries were matched. ``measure`` has more numbers, or is None.
     """
 
     other: str = ""
@@ -54,15 +54,15 @@ class Divergence(Finding):
 class DiffReport(Report):
     """The report of ``bp.diff``.
 
-    ``first`` is the first value that differs, in the order of execution, with arguments and parameters before all that
-    is computed. ``first_backward`` is the first gradient that differs, in the order of backward. If values differ, then
-    gradients that are computed from these differ too: ``first_backward`` is then the first one that ``first`` does not
-    explain, as all values and gradients that it is computed from agree. Either is None where there is none.
-    ``amplifiers`` are the others that differ though all that they are computed from agrees. ``findings`` holds all of
-    these.
+    ``first`` is the first value that differs, in the order of execution, with arguments and parameters first.
+    ``first_backward`` is the first gradient that differs, in the order of backward. If values differ, gradients
+    computed from these differ too. ``first_backward`` is then the first gradient that differs although all values and
+    gradients that it is computed from agree. ``first`` and ``first_backward`` are None if there is no such pair.
+    ``amplifiers`` are further values and gradients that differ although everything they are computed from agrees.
+    ``findings`` has all of these.
 
     ``rows`` are all compared pairs; ``only_a`` and ``only_b`` are printed names of entries without a partner.
-    ``complete`` is True if everything has a partner and was compared.
+    ``complete`` is True if every entry has a partner and was compared.
     """
 
     first: Divergence | None = None
@@ -76,15 +76,14 @@ class DiffReport(Report):
 
     @property
     def drawable(self) -> Drawable | None:
-        """What ``bp.draw`` shows: the second recording, with the result for each value."""
-        from backprobe.diff.drawing import drawable  # which imports NumPy
+        """The data that ``bp.draw`` draws: the second recording, with the result for each value."""
+        from backprobe.diff.drawing import drawable  # imported late, because it imports NumPy
 
         blamed = [(one.name, one.direction) for one in self.findings if isinstance(one, Divergence)]
         return None if self.record is None else drawable(self.record, self.rows, self.heading, blamed, self.backend)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the report as a page: the circuit, shaded by each error relative to its floor, with both values side by
-        side.
+        """Write the report as a page: the circuit, shaded by error relative to the floor, with both values of a node.
 
         It is one self-contained ``.html`` file. Raises BadOption for another ending.
         """
@@ -93,12 +92,12 @@ class DiffReport(Report):
         save_page(self._viewed(), path, f"report.save({written(path)})")
 
     def _viewed(self) -> Shown:
-        # What bp.view shows.
-        from backprobe.show.shaded import ShadedCaptions  # which imports NumPy
+        # The content that bp.view shows.
+        from backprobe.show.shaded import ShadedCaptions  # imported late, because it imports NumPy
         from backprobe.view.circuit import circuit
 
         drawable = self.drawable
-        assert drawable is not None  # a report of bp.diff has its record
+        assert drawable is not None  # always set in a report that bp.diff made, because it has its record
         return circuit(ShadedCaptions(drawable))
 
     def to_dict(self) -> dict[str, Any]:
@@ -115,7 +114,7 @@ class DiffReport(Report):
         }
 
     def text(self, width: int = WIDTH) -> str:
-        """The report as printed in ``width`` columns."""
+        """The report as text for ``width`` columns."""
         findings, left = self._shown
         words = in_lines(self.heading, findings, [*left, *self.notes])
         table = text_table(self._surroundings, width)
@@ -123,14 +122,14 @@ class DiffReport(Report):
 
     @property
     def _shown(self) -> tuple[Sequence[Finding], Sequence[str]]:
-        # The findings to print, and the number of further ones.
+        # The findings to print, and a line with the number of others.
         most = len(self.findings) - len(self.amplifiers) + MOST
         left = len(self.findings) - most
         return self.findings[:most], [f"{plural(left, 'more')} in report.amplifiers"] if left > 0 else []
 
     @property
     def _surroundings(self) -> Sequence[Row | int]:
-        # The rows around the first differences, and the number of rows left out between them.
+        # The rows around the first differences, with the number of omitted rows between them.
         names = {one.name for one in (self.first, self.first_backward) if one is not None}
         wanted: set[int] = set()
         for at, row in enumerate(self.rows):
@@ -150,8 +149,8 @@ class DiffReport(Report):
 
 
 def _with_gaps(rows: Sequence[Row], wanted: Sequence[int]) -> Iterator[Row | int]:
-    # The wanted rows, and the number left out between them; a single one is shown, since saying so takes a line as
-    # well.
+    # Yield the wanted rows, and the number of omitted rows between them. A single omitted row is shown, because its
+    # number would take a line as well.
     last = -1
     for at in (*wanted, len(rows)):
         left = at - last - 1

@@ -13,7 +13,7 @@ Call = tuple[str, tuple[str, ...]]
 
 
 def call_of(full: str) -> Call | None:
-    """The call whose return value has this name; None if it is no return value.
+    """Return the call that returned the value with this name; None if the value was not returned.
 
     >>> call_of("attn#1:return#0.0"), call_of("attn#1:scores#0")
     (('attn', ('1',)), None)
@@ -25,7 +25,7 @@ def call_of(full: str) -> Call | None:
 
 
 class Returned:
-    """What each call of a recording returned."""
+    """The return values of each call in a recording."""
 
     def __init__(self, side: Side) -> None:
         self.side = side
@@ -37,7 +37,7 @@ class Returned:
         self.often = Counter(scope for scope, _ in self.calls)
 
     def parts(self, call: Call) -> frozenset[str]:
-        """The leaves of a call's return value, by the end of their names."""
+        """The leaves of a call's return value, by the last parts of their names."""
         return frozenset(self.calls.get(call, ()))
 
     def only(self, call: Call) -> int | None:

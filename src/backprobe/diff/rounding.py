@@ -1,6 +1,6 @@
 """The rounding error of one operation: the floor of a value whose inputs are equal bit for bit.
 
-A sum of n rounded terms is off by about sqrt(n) times the rounding of one term (Higham, Accuracy and Stability of
+The error of a sum of n rounded terms is about sqrt(n) times the rounding of one term (Higham, Accuracy and Stability of
 Numerical Algorithms, 2.6: the rule of thumb). The number of terms is not recorded: it is taken to be the longest axis
 involved, or the number of input elements per output element, if that is more.
 """
@@ -15,18 +15,18 @@ from backprobe.diff.floor import Floor, Size
 
 ULPS = 8
 INPUTS = 4
-"""So many inputs are those of one operation; what has more is computed by several."""
+"""The number of inputs of a single operation; a value with more inputs is computed by several operations."""
 
 
 @dataclass(frozen=True)
 class Rounding(Floor):
-    """A floor that is the rounding of one operation, which sums ``terms`` terms."""
+    """A floor that is the rounding error of one operation, which sums ``terms`` terms."""
 
     terms: int = 1
 
 
 def by_rounding(floor: Floor, eps: float, own: Size, inputs: Sequence[Size], shapes: Sequence[Sequence[int]]) -> Floor:
-    """The floor of a value with equal inputs: its rounding, if that is less than its usual floor.
+    """Return the floor of a value with equal inputs: its rounding error if that is smaller than the usual floor.
 
     ``shapes`` are those of the value and its inputs.
     """

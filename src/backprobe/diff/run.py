@@ -1,4 +1,4 @@
-"""One comparison: alignment, numbers, blame, report."""
+"""Runs one comparison: aligns, compares numbers, finds the pairs to blame, and makes the report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_TENSORS = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 @dataclass(frozen=True)
 class ComparedRecords:
-    """Two recordings side by side, before any number is compared."""
+    """Two aligned recordings, before any number is compared."""
 
     comparison: Comparison
     alignment: Alignment
@@ -53,7 +53,8 @@ def compared(
 ) -> ComparedRecords:
     """Align two recordings. Raises BadOption, BadName and NothingMatched.
 
-    ``settled`` is what was found when the second program ran by itself, if ``given`` says that it now does not.
+    ``given`` is set if the second program continued with values of the first recording. ``settled`` is then the result
+    of an earlier comparison, in which the second program ran by itself.
     """
     a, b = Side(first), Side(second)
     renames = renames_of(rename, map(strip, first.names), map(strip, second.names))
@@ -76,19 +77,19 @@ def compared(
 
 
 def _unlike(found: Settled) -> Iterator[str]:
-    # The note on pairs that turned out not to be one value.
+    # Yield a note on pairs that turned out to be different values.
     if found.unlike:
         pairs = [f"{a!r} and {b!r}" for a, b in found.unlike]
         yield f"not one value, as all that is computed from them agrees: {listed(pairs, text.MOST)}"
 
 
 def _paths(side: Side) -> Iterator[str]:
-    # The names of parameters, including leaves of arguments that contain parameters.
+    # Yield the names of parameters, also of leaves in arguments that contain parameters.
     return (strip(full) for full, at in side.record.names.items() if side.graph.is_given(at) and "." in full)
 
 
 def report_of(one: ComparedRecords, notes: Sequence[str] = ()) -> DiffReport:
-    """Compare all numbers, and find what to blame."""
+    """Compare all numbers, find the pairs to blame, and return the report."""
     comparison, alignment, found = one.comparison, one.alignment, blame(one.comparison)
     a, b, rows = comparison.a, comparison.b, comparison.rows
     forward, backward, amplifiers = findings_of(comparison, found)
@@ -150,7 +151,7 @@ def _refuse_unlike(a: Side, b: Side) -> None:
 
 
 def _factor(a: Record, b: Record) -> tuple[float | None, list[str]]:
-    # The factor that scales the second recording's gradients to the same loss, and notes about it.
+    # Return the factor that scales the second recording's gradients to the same loss, and notes about it.
     has = [any(entry.status is GradStatus.OK for entry in record.entries) for record in (a, b)]
     if not all(has):
         return None, [_without_gradients(has, (a, b))]

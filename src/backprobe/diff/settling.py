@@ -1,8 +1,8 @@
-"""Decisions by numbers, where the names and conventions of two libraries leave the pairing open.
+"""Decides by numbers if the names and conventions of two libraries leave the pairing open.
 
-A weight that fits in two arrangements has the one with which the values computed from it agree. And two values of one
-name that differ, while everything computed from them agrees, are not the same value: for example, one library's layer
-includes its activation, and the other's does not.
+If a weight fits in two arrangements, the one is chosen with which the values computed from it agree. If two values with
+the same name differ, but everything computed from them agrees, they are different values: for example, the layer of one
+library includes its activation, and the layer of the other does not.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from backprobe.record.graph import reached
 
 Names = tuple[str, str]
 ALIKE = 1e-3
-"""If a value is computed without its error, at most this share of it may be left in all computed from it."""
+"""Two values are unlike if all values computed from them have at most this fraction of their error."""
 
 
 @dataclass(frozen=True)
 class Settled:
-    """By the names of pairs: the arrangements that the numbers show, and the pairs that are not one value."""
+    """Decisions by the names of pairs: arrangements of weights, and pairs that are different values."""
 
     arrangements: Sequence[tuple[Names, Arrangement]] = ()
     unlike: Sequence[Names] = ()
@@ -36,7 +36,7 @@ class Settled:
 
 
 def settled(comparison: Comparison) -> Settled:
-    """What the numbers decide; nothing if both recordings have the same convention."""
+    """Return what the numbers decide; nothing if both recordings have the same convention."""
     if comparison.orders.is_strict:
         return Settled()
     unlike = [names_of(comparison, comparison.rows[at].match) for at in _unlike(comparison)]
@@ -44,12 +44,12 @@ def settled(comparison: Comparison) -> Settled:
 
 
 def names_of(comparison: Comparison, match: Match) -> Names:
-    """The names of a pair."""
+    """The two names of a pair."""
     return comparison.a.entries[match.a].name, comparison.b.entries[match.b].name
 
 
 def _arrangements(comparison: Comparison) -> Iterator[tuple[Names, Arrangement]]:
-    # Other arrangements in which a weight agrees, if everything computed from it agrees too.
+    # Yield other arrangements in which a weight agrees, if everything computed from the weight agrees too.
     for at, row in enumerate(comparison.rows):
         if row.value.kind == VALUE and row.value.floor is not None and _is_used_right(comparison, at):
             read = comparison.read(at, comparison.held(at, "forward"))
@@ -58,13 +58,13 @@ def _arrangements(comparison: Comparison) -> Iterator[tuple[Names, Arrangement]]
 
 
 def _is_used_right(comparison: Comparison, at: int) -> bool:
-    # Is it a parameter such that all values computed from it agree?
+    # Is the pair a parameter, and do all values computed from it agree?
     uses = comparison.uses(at) if comparison.is_parameter(at) else ()
     return bool(uses) and not any(comparison.rows[use].value.kind for use in uses)
 
 
 def _others(comparison: Comparison, row: Row, read: tuple[Rows, Rows] | None) -> Iterator[Arrangement]:
-    # The other arrangements in which the values of a pair agree.
+    # Yield the other arrangements in which the values of a pair agree.
     if read is None or row.value.floor is None:
         return
     for one in comparison.orders.fitting(row.match, (row.a, row.b), is_parameter=True, rows=read)[1:]:
@@ -73,7 +73,7 @@ def _others(comparison: Comparison, row: Row, read: tuple[Rows, Rows] | None) ->
 
 
 def _unlike(comparison: Comparison) -> Sequence[int]:
-    # Pairs of return values that differ far more than everything computed from them, the last first.
+    # Return pairs of return values that differ far more than everything computed from them, the last first.
     found: set[int] = set()
     rows = comparison.rows
     for at in reversed(comparison.order):
@@ -88,7 +88,7 @@ def _unlike(comparison: Comparison) -> Sequence[int]:
 
 
 def _error(row: Row) -> float:
-    # The relative error of a value; infinite if it has none.
+    # The relative error of a value; infinite if the values cannot be subtracted.
     if row.value.kind not in ("", VALUE):
         return math.inf
     return 0.0 if row.value.measure is None else row.value.measure.relative

@@ -7,7 +7,7 @@ from backprobe.record.graph import Graph
 
 
 class Side:
-    """A recording and its index."""
+    """A recording with its graph."""
 
     def __init__(self, record: Record) -> None:
         self.record, self.entries, self.graph = record, record.entries, Graph.of(record)

@@ -1,4 +1,4 @@
-"""Pairs of a comparison as a table: the errors of values and gradients, in units of their floors."""
+"""Pairs of a comparison as a table, with the errors of values and gradients in units of their floors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from backprobe.show.text import printable
 
 TITLES = ("name", "value", "× floor", "gradient", "× floor")
 MARK = "!"
-LEAST = 12  # characters of a name
+LEAST = 12  # the smallest width of a name, in characters
 
 
 def cells(row: Row) -> tuple[str, str, str, str, str]:
-    """One pair: its name, and for value and gradient the relative error and its multiple of the floor."""
+    """Return the cells of one pair: its name, and relative error and multiple of the floor for value and gradient."""
     name = row.a.name if row.a.name == row.b.name else f"{row.a.name} = {row.b.name}"
     return (printable(name), *_cells(row.value, row), *_cells(row.gradient, row))
 
@@ -37,7 +37,10 @@ def _cells(judged: JudgedNumbers, row: Row) -> tuple[str, str]:
 
 
 def text_table(rows: Sequence[Row | int], width: int) -> list[str]:
-    """The table in lines of at most ``width`` columns; a number stands for that many omitted rows."""
+    """Return the table as lines of at most ``width`` columns.
+
+    A number among the rows stands for so many omitted rows.
+    """
     if not rows:
         return []
     shown: list[Any] = [cells(row) if isinstance(row, Row) else row for row in rows]

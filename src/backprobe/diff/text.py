@@ -1,4 +1,4 @@
-"""The words of a comparison."""
+"""The texts of a comparison."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from backprobe.findings.phrasing import listed, location, plural, quoted
 from backprobe.record.brief import sizes
 from backprobe.record.entries import Entry
 
-MOST = 4  # names in a fact
+MOST = 4  # the largest number of names in a fact
 CHECK = "bp.check(f)(...) compares the derivatives of this line with finite differences"
 
 
 def number(value: float) -> str:
-    """A number with few digits.
+    """Return a number as text with few digits.
 
     >>> number(0.000123456), number(1234567.0), number(float("inf"))
     ('0.00012', '1.2e+06', 'infinite')
@@ -33,7 +33,7 @@ def number(value: float) -> str:
 
 
 def times(excess: float) -> str:
-    """An error in units of the floor.
+    """Return an error in units of the floor as text.
 
     >>> times(1234.5), times(0.02), times(float("inf"))
     ('1,200 × the floor', '0.02 × the floor', 'beyond any floor')
@@ -45,13 +45,13 @@ def times(excess: float) -> str:
 
 
 def named(row: Row) -> str:
-    """The name of a pair."""
+    """The name of a pair; both names if they differ."""
     other = "" if row.a.name == row.b.name else f" ({row.b.name!r} in the second)"
     return repr(row.a.name) + other
 
 
 def headline(row: Row, judged: JudgedNumbers, of: str) -> str:
-    """The headline for a difference; ``of`` is empty, ``argument``, ``parameter`` or ``gradient``."""
+    """The headline of a difference; ``of`` is empty, ``argument``, ``parameter`` or ``gradient``."""
     what = {"gradient": f"the gradient of {named(row)}", "": named(row)}.get(of, f"the {of} {named(row)}")
     if judged.kind == SHAPE:
         return f"{what} has shape {_shape(row.a)} in the first, {_shape(row.b)} in the second"
@@ -96,12 +96,12 @@ def place(index: Index) -> str:
 
 
 def _clash(a: Any, b: Any) -> str:
-    # How two numbers differ, at least one of which is not finite.
+    # Say how two numbers differ if at least one of them is not finite.
     return "neither is finite" if not cmath.isfinite(a) and not cmath.isfinite(b) else "only one is finite"
 
 
 def numbers(measure: Measure, seen: Likeness, dtype: str) -> list[str]:
-    """Sentences with the numbers of a difference."""
+    """Return facts with the numbers of a difference."""
     found = []
     if seen.pair is not None and measure.at is not None:
         a, b = (f"{one:.6g}" for one in seen.pair)
@@ -127,14 +127,14 @@ def _are(count: int) -> str:
 
 
 def _cosine(cosine: float) -> str:
-    # A cosine with enough digits to distinguish it from 1.
+    # Return a cosine with enough digits to distinguish it from 1.
     away = 1 - abs(cosine)
     digits = 2 if away <= 0 else max(2, math.ceil(-math.log10(away)) + 1)
     return f"{cosine:.{min(digits, 6)}f}"
 
 
 def alike(seen: Likeness) -> list[str]:
-    """Sentences on how the second array resembles the first nevertheless."""
+    """Return facts about a simple relation between the two arrays."""
     found = []
     if seen.factor is not None and seen.factor != 1.0:
         found.append(
@@ -152,7 +152,7 @@ def alike(seen: Likeness) -> list[str]:
 
 
 def floor_text(floor: Floor | None) -> str:
-    """The words for the origin of a floor."""
+    """Say how a floor was determined."""
     if floor is None:
         return ""
     if isinstance(floor, Measured):
@@ -166,12 +166,12 @@ def floor_text(floor: Floor | None) -> str:
 
 
 def matched(row: Row) -> str:
-    """The words for how a pair was matched; empty if the names are equal."""
+    """Say how a pair was matched; empty if the names are equal."""
     return "" if row.match.how == BY_NAME else f"matched {row.match.how}{_read(row)}"
 
 
 def _read(row: Row) -> str:
-    # The words for the compared parts of a pair, if these are not the whole entries.
+    # Say which parts of a pair are compared, if not the whole entries.
     found = []
     for name, reading in zip((row.a.name, row.b.name), row.match.readings, strict=True):
         if reading.added:
@@ -188,7 +188,7 @@ def extra(names: Sequence[str], which: str) -> str:
 
 
 def first_line(row: Row) -> str:
-    """The fact with the first recording's line, if it differs from the second's."""
+    """The fact with the line of the first recording, if the second has another line."""
     a, b = row.a.source, row.b.source
     if a is None or (b is not None and (a.file, a.line, a.text) == (b.file, b.line, b.text)):
         return ""
@@ -199,8 +199,8 @@ def first_line(row: Row) -> str:
 class Counts:
     """How many pairs have values and gradients that could be compared, and how many of each differ.
 
-    ``rounded`` are values that differ only by rounding, which no input explains: they are not counted as agreeing.
-    ``outputs_agree`` says that the outputs agree, and so does every gradient that could be compared.
+    ``rounded`` are values that differ only by rounding although their inputs are equal; they do not count as agreeing.
+    ``outputs_agree`` is True if the outputs agree, and every gradient that could be compared.
     """
 
     values: int
@@ -211,7 +211,7 @@ class Counts:
 
 
 def heading(first: str, first_backward: str, counts: Counts) -> str:
-    """The heading, which answers the question in a sentence."""
+    """The heading: the result of the comparison in one sentence."""
     rounded = _rounded(counts.rounded)
     if first:
         agree = f"the output and {plural(counts.gradients, 'gradient')} agree; " * counts.outputs_agree
@@ -238,27 +238,27 @@ def _rounded(count: int) -> str:
 
 
 def rounded(rows: Sequence[Row]) -> str:
-    """The note on values that differ only by rounding though their inputs are equal."""
+    """The note on values that differ only by rounding, although their inputs are equal."""
     each = [f"{row.a.name!r} ({number(row.value.measure.relative)})" for row in rows if row.value.measure is not None]
     differ = "differs" if len(rows) == 1 else "differ"
     return f"{differ} by no more than rounding, though what goes in is equal bit for bit: {listed(each, MOST)}"
 
 
 def explained(gradients: int) -> str:
-    """The note that no gradient is blamed, because values differ."""
+    """The note that no gradient is blamed because values differ."""
     if gradients == 1:
         return "1 gradient differs, and is computed from something that differs too: it is not blamed"
     return f"{gradients:,} gradients differ, each computed from something that differs too: none is blamed"
 
 
 def uses(rows: Sequence[Row]) -> str:
-    """The words for the values whose backward a gradient comes from."""
+    """Say from which values a gradient flows back."""
     if not rows:
         return "nothing that is recorded lies between it and what was differentiated"
     return f"it flows back from {listed([findings.named(row.b) for row in rows], MOST)}"
 
 
 def cut(rows: Sequence[Row]) -> str:
-    """The fact that nothing flows back from some values in the second recording; empty if there are none."""
+    """The fact that no gradient flows back from some values in the second recording; empty if there are none."""
     names = listed([findings.named(row.b) for row in rows], MOST)
     return f"in the second nothing flows back to it from {names}" if rows else ""

@@ -1,8 +1,8 @@
 """Two trainings side by side: for each name, the first step at which its statistics differ.
 
-Statistics are compared as sums are: errors of the mean and extremes relative to the magnitude of the first run's
-numbers. Counts, and numbers of NaN and Inf, must be equal. For values logged several times in a step, by micro-batches
-or processes, the mean is compared, as in ``run.series``. A name's floor may be measured by other runs of the first
+Errors of means and extremes are taken relative to the magnitude of the first run's numbers, because a mean may be close
+to 0. Counts, and numbers of NaN and Inf, must be equal. For values logged several times in a step, by micro-batches or
+processes, the mean is compared, as in ``run.series``. A name's floor may be measured by other runs of the first
 training.
 """
 
@@ -20,21 +20,21 @@ from backprobe.storage.runs.layout import RowKey
 from backprobe.storage.runs.merged import LOGGED, RunReader, logged
 
 FLOOR = 2.0**-11.5
-"""The root of eps of float32: a relative error that rounding does not reach in a step."""
+"""The square root of eps of float32: a relative error that a single step cannot reach by rounding."""
 MEASURED = 4
-"""The measured floor is the largest error so far times this, as for recordings."""
+"""A measured floor is this multiple of the largest error so far, as for recordings."""
 COUNTS = ("count", "nan", "posinf", "neginf")
 STATISTICS = ("rms", "mean", "min", "max")
 FIELDS = (*COUNTS, *STATISTICS, LOGGED)
 MEASURABLE = (*STATISTICS, LOGGED)
-TOGETHER = 64  # rows that are read in one go
+TOGETHER = 64  # number of rows that are read together
 KINDS = ("value", LOGGED, "grad", "grad_backward", "update", "param")
-"""The kinds of numbers of a step, in the order in which it computes them: gradients of modules before parameters'."""
+"""The kinds of numbers in the order in which a step computes them: gradients of modules before those of parameters."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Matching rows of two runs: their names, and their kind."""
+    """Two matching rows of two runs: their names, and the kind of their numbers."""
 
     name: str
     other: str
@@ -43,11 +43,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class RowParting:
-    """Where two rows part: the first step, the statistic, both numbers, their error, and the error in units of the
-    floor.
+    """The point from which two rows differ: the first step, the statistic, both numbers, and their error.
 
-    ``before`` is the largest error of earlier steps in the same units, and ``later`` counts later steps that also
-    differ.
+    ``excess`` is the error in units of the floor. ``before`` is the largest error of earlier steps in the same units,
+    and ``later`` counts later steps that also differ.
     """
 
     pair: Pair
@@ -62,7 +61,7 @@ class RowParting:
 
 @dataclass(frozen=True)
 class ComparedRows:
-    """One pair and its result: in how many steps both have numbers, the first such step, and where they part.
+    """One pair of rows, and its result: in how many steps both have numbers, and where they begin to differ.
 
     ``only_one`` counts the steps in which only one run has numbers. ``times`` is the ratio of the second run's counts
     to the first's, if each process holds the whole value and counts it; else 1.
@@ -77,8 +76,9 @@ class ComparedRows:
 
 
 def paired(a: RunReader, b: RunReader, names: Mapping[str, str]) -> Sequence[Pair]:
-    """The rows that both runs have, in the order in which a step computes them; ``names`` maps to the names
-    of ``b``.
+    """Return the rows that both runs have, in the order in which a step computes them.
+
+    ``names`` maps names of ``a`` to names of ``b``.
     """
     own, others = a.rows(), b.rows()
     found = [Pair(name, names[name], kind) for name, kind in own if (names.get(name), kind) in others]
@@ -94,7 +94,7 @@ def paired(a: RunReader, b: RunReader, names: Mapping[str, str]) -> Sequence[Pai
 
 
 def _execution(names: Sequence[str]) -> Mapping[str, int]:
-    # The names of a model in the order of computation: a module after its contents.
+    # Return a model's names in the order of computation: each module after the modules inside it.
     found: list[str] = []
     waiting: list[str] = []
     for name in names:
@@ -146,7 +146,7 @@ class _Numbers:
         return {field: numbers[:, places] for field, numbers in self.fields.items()}
 
     def divided(self, times: Any) -> _Numbers:
-        # The same with the counts of each row divided by a number.
+        # Return a copy in which the counts of each row are divided by a number.
         counts = {field: self.fields[field] / times[:, None] for field in COUNTS}
         return _Numbers(self.steps, {**self.fields, **counts})
 
@@ -161,8 +161,9 @@ def _read(reader: RunReader, rows: Iterable[tuple[str, str]]) -> _Numbers:
 
 @numpy.errstate(all="ignore")
 def _times_counted(first: _Numbers, second: _Numbers, ranks: int, other_ranks: int) -> Any:
-    # For each row: the ratio of the second run's counts to the first's in all steps, if processes explain it. Processes
-    # that split a batch count each number once; processes that split a model hold some values whole.
+    # Return for each row the ratio of the second run's counts to the first's, if it is the same in all steps and
+    # explained by the number of processes. Processes that split a batch count each number once. Processes that split a
+    # model may each hold a whole copy of some values.
     steps = first.shared(second)
     a, b = first.at(steps)["count"], second.at(steps)["count"]
     both = (a > 0) & (b > 0)
@@ -175,7 +176,7 @@ def _times_counted(first: _Numbers, second: _Numbers, ranks: int, other_ranks: i
 
 @numpy.errstate(all="ignore")
 def _errors(first: _Numbers, second: _Numbers) -> Mapping[str, Any]:
-    # Relative errors by field, of shape (rows, shared steps): NaN where one run has no numbers, infinite where counts
+    # Return relative errors by field, of shape (rows, shared steps): NaN if one run has no numbers, infinite if counts
     # differ.
     steps = first.shared(second)
     a, b = first.at(steps), second.at(steps)

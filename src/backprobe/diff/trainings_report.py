@@ -20,9 +20,9 @@ if TYPE_CHECKING:  # importing backprobe must not import NumPy
 class RunDivergence(Finding):
     """The first step and name at which two runs differ.
 
-    ``name`` is the name in the first run and ``other`` in the second; ``field`` is the statistic that differs, as
-    ``run.series`` takes it. ``numbers`` are those of both runs, ``error`` is their difference relative to the first
-    run's magnitude, infinite if counts differ, and ``excess`` is the error in units of the floor.
+    ``name`` is the name in the first run and ``other`` in the second; ``field`` is the statistic that differs, as an
+    argument of ``run.series``. ``numbers`` are the numbers of both runs. ``error`` is their difference relative to the
+    magnitude in the first run, infinite if counts differ. ``excess`` is the error in units of the floor.
     """
 
     step: int = 0
@@ -40,9 +40,9 @@ class RunDivergence(Finding):
 class RunDiffReport(Report):
     """The report of ``bp.diff`` of two runs.
 
-    ``first`` is where they part: the first step, and in it the name that is computed first; None if they do not.
-    ``rows`` has every pair of rows, with the first step at which it differs; ``only_a`` and ``only_b`` are names
-    without a partner. ``complete`` is True if everything has a partner and was compared.
+    ``first`` is the first difference: at the first step with one, and there at the name that is computed first. It is
+    None if the runs agree. ``rows`` has every pair of rows, with the first step at which it differs. ``only_a`` and
+    ``only_b`` are names without a partner. ``complete`` is True if every name has a partner and was compared.
     """
 
     first: RunDivergence | None = None
@@ -61,7 +61,7 @@ class RunDiffReport(Report):
         save([*self.folders], path, f"report.save({written(path)})", {"run": 1, "with": 0, "mode": "ratio"})
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data; ``rows`` are all pairs, each with the step at which it parts, or None."""
+        """The report as plain data; ``rows`` are all pairs, each with the first step at which it differs, or None."""
         rows = [
             {
                 "name": row.pair.name,

@@ -1,4 +1,4 @@
-"""One comparison of two runs: names, numbers, and the report in words."""
+"""Runs one comparison of two runs, and makes the report."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WHAT = {
 
 
 def is_run(given: Any) -> bool:
-    """Is it a run, or the path of one?"""
+    """Is this a run, or the path of a run?"""
     if isinstance(given, Run):
         return True
     return isinstance(given, str | os.PathLike) and any(Path(given).glob(FILE.format("*")))
@@ -137,7 +137,7 @@ SEVERAL = (
 
 
 def _partners(names: Sequence[str], others: Sequence[str], renames: Sequence[Rename]) -> Mapping[str, str]:
-    # The second run's name for each name; a rename takes precedence over an equal name.
+    # The second run's name for each name of the first. A rename takes precedence over an equal name.
     found = renamed(names, set(others), renames)
     chosen = {name: to for name, (to, _) in found.items() if to in others}
     taken = set(chosen.values())
@@ -146,7 +146,7 @@ def _partners(names: Sequence[str], others: Sequence[str], renames: Sequence[Ren
 
 
 def _kinds_of_one(a: Run, b: Run, names: Mapping[str, str]) -> Iterator[str]:
-    # Statistics that only one run measured, of names that both have.
+    # Yield notes on statistics that only one run measured, although both have the name.
     back = {to: name for name, to in names.items()}
     own = {(name, kind) for name, kind in a._reader.rows() if name in names}
     others = {(back[name], kind) for name, kind in b._reader.rows() if name in back}
@@ -177,11 +177,11 @@ def _about(run: Run) -> str:
 
 
 def _first(rows: Sequence[ComparedRows], measured: str) -> RunDivergence | None:
-    # The finding for the first step at which anything differs; in that step, for the name computed first.
+    # The finding for the first step at which anything differs, and there for the name that is computed first.
     partings = [row.parting for row in rows if row.parting is not None]
     if not partings:
         return None
-    found = min(partings, key=lambda one: one.step)  # min returns the first of equal ones
+    found = min(partings, key=lambda one: one.step)  # for equal steps, min returns the first row
     pair = found.pair
     what = WHAT[pair.kind].format(repr(pair.name))
     what += "" if pair.name == pair.other else f" ({pair.other!r} in the second)"

@@ -1,4 +1,4 @@
-"""The distance of two numbers in units in the last place: the steps of a dtype between them."""
+"""The distance of two numbers in units in the last place, which are the steps of a dtype between them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ INTEGERS = {
     "float16": numpy.int16,
     "bfloat16": numpy.int16,
 }
-"""Floating dtypes, and the integers of their size: read as these, positive numbers lie in their own order."""
+"""For each dtype, the integer type of the same size.
+
+Positive numbers keep their order if their bits are read as such.
+"""
 PARTS = {"complex128": "float64", "complex64": "float32"}
 
 
@@ -32,8 +35,8 @@ def ulps(a: Any, b: Any, dtype: str) -> int | None:
 
 
 def distance(a: Any, b: Any, dtype: str) -> int:
-    """The same for numbers given as the bits of this dtype."""
-    if int((a ^ b).min()) < 0:  # opposite signs
+    """The same distance for numbers that are given as integers with the bits of this dtype."""
+    if int((a ^ b).min()) < 0:  # the numbers have opposite signs
         opposite = (a ^ b) < 0
         zero = numpy.iinfo(a.dtype).min  # the bits of -0
         apart = (a[opposite] & ~zero).astype(numpy.float64) + (b[opposite] & ~zero)
@@ -51,7 +54,7 @@ def bits(values: Any, dtype: str) -> Any:
     """The bits of numbers in this dtype, as integers."""
     if dtype == "bfloat16":
         wide = values.astype(numpy.float32, copy=False).view(numpy.uint32)
-        # halves are rounded up, which is no further away than rounding them to even
+        # Ties are rounded up, which is no further from the number than rounding to even.
         half = (wide + numpy.uint32(0x8000)) >> 16
         return half.astype(numpy.uint16).view(numpy.int16)
     with numpy.errstate(over="ignore"):

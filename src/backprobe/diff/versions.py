@@ -1,4 +1,4 @@
-"""Names that one program binds more often than the other: which of the bindings correspond."""
+"""Matches the bindings of names that one program binds more often than the other."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Taken = Mapping[int, object]
 
 @dataclass(frozen=True)
 class ReboundName:
-    """The bindings of one name in one call of its scope, in both programs: positions in execution order."""
+    """All bindings of one name in one call of its scope, in both programs: positions in execution order."""
 
     own: Sequence[int]
     others: Sequence[int]
 
 
 class Bindings:
-    """The bindings of each name of a recording, by the call of its scope and by the name without its count."""
+    """The bindings of each name in a recording, by the call of its scope and the name without its count."""
 
     def __init__(self, side: Side) -> None:
         self.names = side.record.names
@@ -41,7 +41,7 @@ class Bindings:
 
 
 def group_of(full: str) -> Group:
-    """The call of the scope that binds a name, and the name without its count.
+    """Return the call of the scope that binds a name, and the name without its count.
 
     >>> group_of("f#1:u#0"), group_of("q.weight")
     (('f#1', ':u'), ('', 'q.weight'))
@@ -57,11 +57,11 @@ def counts(name: str) -> tuple[str, ...]:
 
 
 class NameVersions:
-    """The bindings of names in two programs, and which of them correspond if their numbers differ.
+    """Matches the bindings of names if two programs bind a name a different number of times.
 
     Two bindings correspond if the same operation computes them from corresponding values. Of the remaining ones, the
-    last bindings correspond, since the rest of the program uses these. A value made from nothing, such as zeros to be
-    filled, is no result.
+    last bindings correspond, since the rest of the program uses these. Values without inputs, such as zeros that are
+    filled later, do not count as last bindings.
     """
 
     def __init__(self, a: Side, b: Side) -> None:
@@ -74,8 +74,9 @@ class NameVersions:
         return len(own) != len(others)
 
     def is_unlike(self, full: str, other: str, found: Mapping[int, Match]) -> bool:
-        """Is a name bound several times, so that these two bindings have nothing in common: neither operation nor
-        inputs? Two frameworks may name one operation differently.
+        """Do two bindings of a name that is bound several times have neither operation nor inputs in common?
+
+        Always False for two frameworks, because they may name one operation differently.
         """
         at, place = self.bound[0].names[full], self.bound[1].names[other]
         is_one = len(self.bound[0].groups[group_of(full)]) < 2
@@ -87,11 +88,11 @@ class NameVersions:
         return is_other and self.b.graph.sources(place) != self.partners(at, found)
 
     def partners(self, at: int, found: Mapping[int, Match]) -> set[int]:
-        """The partners of an entry's inputs in the first recording; -1 for an input without a partner."""
+        """The partners of the inputs of an entry in the first recording; -1 for an input without a partner."""
         return {found[source].b if source in found else -1 for source in self.a.graph.sources(at)}
 
     def rebound(self, to: Callable[[str], str]) -> Iterator[ReboundName]:
-        """All names bound several times. ``to`` maps a full name to the second program's name without counts."""
+        """Yield all names bound several times. ``to`` maps a full name to the second program's name without counts."""
         for group, own in self.bound[0].groups.items():
             for other in self.bound[1].of_plain.get(to(own[0]), ()):
                 is_same_call = counts(other[0]) == counts(group[0])
@@ -99,7 +100,7 @@ class NameVersions:
                     yield ReboundName(self.bound[0].positions(group), self.bound[1].positions(other))
 
     def by_sources(self, each: ReboundName, found: Mapping[int, Match], taken: Taken) -> Iterator[tuple[int, int, str]]:
-        """The bindings that the same operation computes from corresponding values, in order."""
+        """Yield bindings that the same operation computes from corresponding values, in order."""
         least = 0
         for at in each.own:
             if at in found or not self.a.graph.sources(at):
@@ -112,12 +113,12 @@ class NameVersions:
                     break
 
     def is_like(self, at: int, other: int) -> bool:
-        """Do both come from the same operation, with results of the same shape?"""
+        """Do both entries come from the same operation, with results of the same shape?"""
         a, b = self.a.entries[at], self.b.entries[other]
         return (a.op, a.shape, a.status) == (b.op, b.shape, b.status)
 
     def lasts(self, each: ReboundName, found: Taken, taken: Taken) -> Iterator[tuple[int, int, str]]:
-        """The last bindings of both, if they are results of the same shape."""
+        """Yield the last bindings of both programs, if they are results of the same shape."""
         at, other = each.own[-1], each.others[-1]
         outputs = self.a.record.outputs, self.b.record.outputs
         is_part = len(outputs[0]) != len(outputs[1]) and (at in outputs[0] or other in outputs[1])
@@ -128,7 +129,7 @@ class NameVersions:
 
     @staticmethod
     def _is_result(side: Side, at: int) -> bool:
-        # Is the entry computed, along edges, from arguments or parameters that are differentiated?
+        # Is the entry computed, along edges, from differentiated arguments or parameters?
         return bool(side.graph.inputs[at]) and any(
             side.graph.is_given(one) for one in reached([at], lambda one: side.graph.inputs[one])
         )

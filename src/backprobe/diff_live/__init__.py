@@ -1,4 +1,4 @@
-"""The verb ``diff_live``: two programs compared segment by segment, each segment starting from the first's values."""
+"""The verb ``diff_live``: compares two programs segment by segment, each segment starting from the first's values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def diff_live(
     backend: BackendName | tuple[BackendName, BackendName] | None = None,
     convention: str | tuple[str, str] | None = None,
 ) -> Waiting[..., DiffReport]:
-    """Make a comparison of two functions or models that, called with their arguments, returns where they disagree.
+    """Compare two programs: call the result with the arguments of both to get a report of where they disagree.
 
     >>> import torch, backprobe as bp
     >>> def f(x, w):
@@ -43,19 +43,18 @@ def diff_live(
     >>> [finding.name for finding in report.findings]
     ['u', 'return']
 
-    - ``reference`` and ``port`` are called with the same arguments; where they are of two frameworks, give arrays of
-      NumPy.
-    - ``select``, ``of``, ``wrt``, ``cotangent`` and ``backend`` are as in ``probe``, for both; a pair as ``of`` or
-      ``backend`` has one for each.
+    - ``reference`` and ``port`` are called with the same arguments. If they use two frameworks, pass NumPy arrays.
+    - ``select``, ``of``, ``wrt``, ``cotangent`` and ``backend`` are as in ``probe``, for both programs. ``of`` and
+      ``backend`` may also be a pair with one option for each program.
     - ``rename``, ``layout``, ``noise`` and ``convention`` are as in ``diff``.
 
-    Both run once, and are compared as ``diff`` compares them. If anything differs, the port runs once more, and each
-    named value that differs goes on as the reference has it, and each gradient that differs flows on as the
-    reference's. So what is found at a value is the mistake of the lines between it and the values before: none is
+    Both programs run once, and are compared as by ``diff``. If anything differs, the port runs once more. In this run
+    each named value that differs is replaced by the value of the reference, and so is each gradient that differs. A
+    difference at a value is therefore caused by the lines between this value and the previous named values. No error is
     passed on, and each mistake is found by itself.
 
-    All runs draw the same random numbers, and afterwards the state of both is as it was (docs/replay.md).
+    All runs draw the same random numbers. Afterwards the state of both programs is restored (docs/replay.md).
 
-    Returns a ``DiffReport``. Raises what ``probe`` and ``diff`` raise.
+    Returns a ``DiffReport``. Raises the errors of ``probe`` and ``diff``.
     """
     return DiffRuns(reference, backend, port, select, of, wrt, cotangent, rename, layout, noise, convention)

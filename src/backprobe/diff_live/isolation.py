@@ -1,4 +1,4 @@
-"""The second program run on the values of the first, and its recording as if each segment had run alone."""
+"""Runs the second program on values of the first, and makes a recording as if each segment had run alone."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from backprobe.record.names import strip
 from backprobe.tracing.exchanging import Exchange
 from backprobe.tracing.exchanging import Given as Goes
 
-MOST = 4  # names in a note
+MOST = 4  # number of names in a note
 
 
 class Isolation:
-    """What is exchanged: of each pair that differs, the value and gradient of the first recording.
+    """The values and gradients of the first recording that replace those of the second, for each pair that differs.
 
-    What agrees is left alone, and so are arguments and parameters, from which the program begins, and its output.
+    Pairs that agree are not replaced. Arguments and parameters, from which the program starts, and its output are not
+    replaced either.
     """
 
     def __init__(self, comparison: Comparison) -> None:
@@ -61,8 +62,9 @@ class Isolation:
         return arrays.array(tensor) if arrays.is_tensor(tensor) else None
 
     def isolated(self, again: Record) -> tuple[Record, Given]:
-        """The recording of the run with exchanged values, containing what each segment itself computed; and the
-        positions of values and of gradients where that differs from what was put in its place.
+        """Return the recording of the run with replaced values, with the values that each segment itself computed.
+
+        Also returns the positions of values and of gradients that differ from their replacement.
         """
         numbers = {at: found.number for full, at in again.names.items() if (found := self.exchange.of(full))}
         arrived = {
@@ -76,13 +78,13 @@ class Isolation:
 
     @staticmethod
     def _own(entry: Entry, arrived: Any) -> Entry:
-        # An entry with what its own lines gave: the value, and the gradient that came to it.
+        # Return an entry with the value and gradient that its own lines computed, before they were replaced.
         value = entry.held_original if entry.replaced else entry.held_value
         gradient = entry.held_grad if arrived is None else arrived
         return replace(entry, held_value=value, held_grad=gradient) if entry.replaced or arrived is not None else entry
 
     def notes(self) -> Sequence[str]:
-        """What was exchanged, and what could not be."""
+        """Return notes on what was replaced, and on what could not be."""
         done = self.exchange
         said = (
             f"the second went on with {plural(len(done.values), 'value')} and "

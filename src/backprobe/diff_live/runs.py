@@ -1,4 +1,4 @@
-"""The runs of ``diff_live``: both programs as they are, and the second on what the first has."""
+"""The runs of ``diff_live``: each program by itself, and the second on values of the first."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Of = One | tuple[One, One]
 
 @dataclass(frozen=True, repr=False)
 class DiffRuns(Waiting[..., DiffReport]):
-    """Two functions or models ready to be compared; the target is the reference."""
+    """Two functions or models that are compared when this object is called. The target is the reference."""
 
     port: Any
     select: Any
@@ -57,10 +57,10 @@ class DiffRuns(Waiting[..., DiffReport]):
     verb = "diff_live"
 
     def __post_init__(self) -> None:
-        """Raises BadOption."""
+        """Check the options. Raises BadOption."""
         check_options(vars(self), OPTIONS)
         for which, (target, backend) in enumerate(zip(self._targets, self._backends, strict=True)):
-            self._probe(which, target, backend)  # which refuses its own options
+            self._probe(which, target, backend)  # checks the options of ``probe``
             refuse_class(target, "diff_live")
 
     @property
@@ -86,7 +86,7 @@ class DiffRuns(Waiting[..., DiffReport]):
             return self._compared(args, kwargs)
 
     def _compared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> DiffReport:
-        from backprobe.diff.noise import noise_of  # these import NumPy
+        from backprobe.diff.noise import noise_of  # imported late, because they import NumPy
         from backprobe.diff.run import compared, report_of
         from backprobe.diff_live.isolation import Isolation
 
@@ -120,7 +120,7 @@ class DiffRuns(Waiting[..., DiffReport]):
         taken: dict[int, Any],
         exchange: Exchange | None = None,
     ) -> Recording:
-        # The recording of one run of the first or second program, that leaves everything as it was.
+        # Run the first or the second program once, restore its state, and return the recording.
         target, named = self._targets[which], self._backends[which]
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
         for value in values:
@@ -150,8 +150,8 @@ class DiffRuns(Waiting[..., DiffReport]):
 
 
 def _with_tensors(call: Call, backend: Backend) -> Call:
-    # The call with tensors of a framework in the place of NumPy's arrays.
-    import numpy  # which importing backprobe does not import
+    # The call with NumPy arrays replaced by tensors of the framework.
+    import numpy  # importing backprobe must not import NumPy
 
     given = backend.trials().given if backend.trials is not None else None
 

@@ -1,4 +1,4 @@
-"""The circuit of a recording, drawn: every value with its gradient, every edge with its local partial."""
+"""The verb ``draw``: the circuit of a recording, with each value's gradient, and each edge's local partial."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def draw(
     apart: int = 12,
     direction: Literal["right", "down"] | None = None,
 ) -> Drawing:
-    """Draw a recording as a circuit, and with ``path`` write it there too. It shows itself in a notebook.
+    """Draw a recording as a circuit, and save it if ``path`` is given. A notebook shows the result as a picture.
 
     >>> import torch, backprobe as bp
     >>> def f(x, w, b):
@@ -60,32 +60,34 @@ def draw(
     <backprobe.Drawing of 6 nodes and 5 edges>
     >>> drawing.save("/tmp/toy.svg")
 
-    Each node has a name, its expression, value and gradient: a tensor of more than 8 elements by shape, rms and
-    largest magnitude. The fill is darker, in steps of a factor of 10, the larger the rms of the gradient, and a line
-    wider the more flows back along it; gradients that are zero, not finite or missing have a border of their own and
-    say why in words. Edges carry the local partial, for a tensor the rms of upstream gradient times local Jacobian; a
-    dashed edge is a value that is read and carries no derivative. Without ``partials=True`` in the probe, edges carry
-    no numbers.
+    Each node shows a name, its expression, value and gradient. A tensor of more than 8 elements is shown by shape, rms
+    and largest magnitude. A larger rms of the gradient gives a darker fill, in steps of a factor of 10, and a larger
+    gradient along an edge gives a wider line. Gradients that are zero, not finite or missing have a special border, and
+    a reason in words. Edges show the local partial; for a tensor, the rms of the upstream gradient times the local
+    Jacobian. A dashed edge is a value that is read without a derivative. Without ``partials=True`` in the probe, edges
+    have no numbers.
 
     - ``recording`` is a recording, a report of ``bp.diff`` on two, or an attribution of ``bp.attribute``.
     - ``path`` is the file to write: an ``.svg``, ``.pdf``, ``.png`` or ``.html``.
-    - ``depth`` collapses the boxes of modules and called functions that lie this deep, from 1 for the outermost. Where
-      it is not given, boxes are opened as far as fits a page, and the drawing says how to open more.
-    - ``open`` is a pattern, or several, of boxes that are opened all the same: ``open="h.0"``.
-    - ``roll`` draws repeated modules and the bindings of a loop, from three on, as one.
+    - ``depth`` is the depth at which boxes of modules and called functions are collapsed, 1 for the outermost. By
+      default, boxes are opened as far as a page allows, and the drawing says how to open more.
+    - ``open`` is a pattern, or several, of boxes that are opened at any depth: ``open="h.0"``.
+    - ``roll`` draws three or more repeated modules, or bindings in a loop, as one node.
     - ``contributions`` writes upstream × local = contribution on the edges.
-    - ``apart``: a value that flows into so many others or more, such as a mask, is named beside each of them instead.
+    - ``apart`` is a number of consumers. A value with at least so many, such as a mask, is named beside each consumer
+      instead of drawn once.
     - ``direction`` is ``"right"`` or ``"down"``.
 
     An ``.html`` is a page to explore: boxes open and close, and a click on a value shows its line of code, histograms,
-    partials and the chain rule. It needs no Graphviz, has no most number of values, and of the options takes ``depth``.
+    partials and the chain rule. It needs no Graphviz, has no limit on the number of values, and uses only the option
+    ``depth``.
 
-    A report of ``bp.diff`` is drawn as the circuit of the second recording: each node says how far its value and
-    gradient are from the first's, the fill is darker the more times the floor that is, and what the report names has a
-    thick border, in boxes that are open.
+    A report of ``bp.diff`` is drawn as the circuit of the second recording. Each node shows the errors of its value and
+    gradient relative to the first recording. A larger multiple of the floor gives a darker fill. Values named in the
+    report have a thick border, and their boxes are open.
 
     Raises BadOption, NothingMatched for an ``open`` that matches no box, and BadRecording for a recording whose values
-    flow in a circle.
+    form a cycle.
     """
     given = locals()
     captions = _captions(recording)
@@ -114,9 +116,11 @@ def draw(
 
 
 class Drawing:
-    """A drawn circuit: ``svg`` is its text, ``png()`` and ``pdf()`` its pictures, ``page`` a page to explore it.
+    """A drawn circuit as SVG, PNG, PDF, or an interactive page.
 
-    ``save`` writes one of them.
+    ``svg`` is its text, ``png()`` and ``pdf()`` return pictures, and ``page`` is an interactive page.
+
+    ``save`` writes any of these to a file.
 
     >>> import torch, backprobe as bp
     >>> drawing = bp.draw(bp.probe(lambda x: x * 3)(torch.tensor(2.0)))
@@ -138,11 +142,11 @@ class Drawing:
 
     @cached_property
     def page(self) -> str:
-        """The page to explore the recording, as the text of an HTML file."""
+        """The interactive page of the recording as the text of an HTML file."""
         return page(self._viewed())
 
     def _viewed(self) -> Shown:
-        # What bp.view shows of this drawing.
+        # The content that bp.view shows.
         return circuit(self._captions, self._view.depth, self._view.opened)
 
     def png(self) -> bytes:
@@ -150,12 +154,11 @@ class Drawing:
         return png(self._drawn.circuit, self._drawn.direction)
 
     def pdf(self) -> bytes:
-        """The drawing as the bytes of a PDF file: one page of its size, on white."""
+        """The drawing as the bytes of a PDF file: a single page of the drawing's size, on white."""
         return pdf(self._drawn.circuit, self._drawn.direction)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an ``.svg``, ``.pdf``, ``.png`` or ``.html`` file. An existing file is replaced once the new one is
-        complete.
+        """Write an ``.svg``, ``.pdf``, ``.png`` or ``.html`` file. An existing file is replaced only by a complete one.
 
         Raises BadOption for another ending.
         """
@@ -184,7 +187,7 @@ class Drawing:
 
 
 def _captions(drawn: Any) -> Captions:
-    # The captions of the drawing. Raises BadOption.
+    # The captions of the object to draw. Raises BadOption.
     if isinstance(drawn, Recording):
         refuse_several(drawn, "bp.draw(rec)", "bp.draw(rec.of({}))")
         return captions_of(drawn.record)
@@ -199,7 +202,7 @@ def _captions(drawn: Any) -> Captions:
 
 
 def check_path(path: Any) -> None:
-    """Raise BadOption if no drawing can be written to this path, before anything is laid out."""
+    """Raise BadOption if no drawing can be written to this path. Called before the layout, which may be slow."""
     check_folder(path, "path is a text", f"path={path!r}", "path='circuit.svg'")
     target, ending = Path(path), _ending(path)
     if ending not in (".svg", ".pdf", ".png", ".html"):

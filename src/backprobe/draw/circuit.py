@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from backprobe.show.text import printable
 
 LONGEST = 52  # characters of one line in a node
-MOST_LINES = 4  # of one text in a node
+MOST_LINES = 4  # lines of one text in a node
 
 
 @dataclass(frozen=True)
 class View:
-    """Which values share a node, and what edges show."""
+    """Options of a drawing: which values share a node, and what edges show."""
 
     depth: int | None = None  # boxes at this depth are collapsed
-    opened: frozenset[str] = frozenset()  # full names of boxes that stay open all the same
-    roll: bool = False  # loops and repeated modules are rolled up
-    apart: int = 12  # a value that flows into this many nodes is drawn apart
-    contributions: bool = False  # edges show upstream × local
-    turns: bool = False  # only the turns of loops are rolled up, not repeated modules
-    collapsed: bool = False  # the depth was chosen to fit a page, not by the user
+    opened: frozenset[str] = frozenset()  # full names of boxes that stay open at any depth
+    roll: bool = False  # True if loops and repeated modules are rolled up
+    apart: int = 12  # a value with at least this many consumers is drawn beside each of them
+    contributions: bool = False  # True if edges show upstream × local
+    turns: bool = False  # True if only the turns of loops are rolled up, not repeated modules
+    collapsed: bool = False  # True if the depth was chosen to fit a page, False if the user gave it
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class CircuitRow:
 
 @dataclass(frozen=True)
 class Node:
-    """One node: its lines of text, the kind of thing it stands for, and the level of its gradient, if it has one."""
+    """One node: its lines of text, its kind, and the level of its gradient."""
 
     key: str
     cluster: str | None
@@ -62,7 +62,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Arrow:
-    """An edge: source, target, label, whether it carries a derivative, and how much flows back along it.
+    """An edge: source, target, label, whether it carries a derivative, and the size of the gradient along it.
 
     The main edge into a node is the last one of the longest path to that node. The layout keeps such paths straight.
     """
@@ -75,12 +75,12 @@ class Arrow:
     is_finite: bool = True
     tooltip: str = ""
     is_main: bool = False
-    is_back: bool = False  # leads to an earlier value, from one turn of a loop to the next
+    is_back: bool = False  # True if it leads to an earlier value, from one turn of a loop to the next
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A box around nodes: its key, label, outer box, and those of its parameters that no single node uses."""
+    """A box around nodes: its key, its label, its outer box, and its parameters that are used by several nodes."""
 
     key: str
     label: str

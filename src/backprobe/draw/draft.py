@@ -16,11 +16,11 @@ from backprobe.record.names import strip
 from backprobe.record.source import expression_of
 from backprobe.show.captions import DASHED, Captions
 
-MOST_ROWS = 6  # of one kind in a node
+MOST_ROWS = 6  # rows of one kind in a node
 
 
 class Draft:
-    """Prepares a record for drawing: first which values share a node, then all texts."""
+    """Prepares a record for drawing: decides which values share a node, then writes all texts."""
 
     def __init__(self, captions: Captions, view: View) -> None:
         self.captions, self.record, self.view = captions, captions.record, view
@@ -29,14 +29,12 @@ class Draft:
         self.graph = self.grouping.graph
 
     def circuit(self) -> Circuit:
-        """Everything that is drawn."""
+        """The circuit to draw."""
         arrows = [self._arrow(source, target, own) for (source, target), own in self.grouping.flows.items()]
         nodes = [self._node(key, positions) for key, positions in self.grouping.members.items()]
         clusters = self._clusters(nodes)
         nodes, arrows = _apart(nodes, arrows, self.view.apart)
         return Circuit(tuple(nodes), tuple(arrows), tuple(clusters), (*self._footer(), *self._legend(nodes, arrows)))
-
-    # nodes
 
     def _node(self, key: str, positions: Sequence[int]) -> Node:
         if key.startswith(LOOP):
@@ -64,7 +62,7 @@ class Draft:
         return replace(node, lines=lines, grad=captions.kind(at), level=captions.level(at))
 
     def _box_node(self, box: str, positions: Sequence[int]) -> Node:
-        # A module or called function that is drawn as one node: what it returns, and how many values it hides.
+        # The single node of a collapsed module or function: its return values, and how many values it hides.
         own, bare, values = self.graph.boxes[box], box in self.grouping.bare, self._values(box, positions)
         parameters = [at for at in positions if self._is_parameter(at)]
         if bare and len(values) == 1:
@@ -84,7 +82,7 @@ class Draft:
         return replace(node, rows=(*node.rows, *rows))
 
     def _returning(self, node: Node, outs: Sequence[int]) -> Node:
-        # The node with what a box returns: a single value in full, several values as rows.
+        # The node with the return values of a box: a single value in full, several values as rows.
         if not outs:
             return node
         shown = self._showing(node, min(outs, key=lambda at: self.entries[at].status is not GradStatus.OK))
@@ -93,7 +91,7 @@ class Draft:
         return replace(shown, lines=(), rows=tuple(_first_of([self._row([at]) for at in outs], "value")))
 
     def _like_worst(self, node: Node, positions: Sequence[int]) -> Node:
-        # The node, looking like the worst of the values that it hides and naming it.
+        # The node in the style of its worst hidden value, with a line that names this value.
         worst, captions = self.captions.worst(positions), self.captions
         if worst is None or (captions.kind(worst), captions.level(worst)) == (node.grad, node.level):
             return node
@@ -101,7 +99,7 @@ class Draft:
         return replace(node, lines=lines, grad=captions.kind(worst), level=captions.level(worst))
 
     def _loop_node(self, key: str, positions: Sequence[int]) -> Node:
-        # A node for the turns of a loop, or for repeated modules: it shows the first and the last of them.
+        # The node of a loop or of repeated modules, which shows the first and the last turn.
         turns: dict[str, list[int]] = defaultdict(list)
         for at in positions:
             turns[self.grouping.node_of_box[self.graph.box_of[at]] or str(at)].append(at)
@@ -121,11 +119,9 @@ class Draft:
         )
         return self._like_worst(node, positions)
 
-    # rows
-
     def _ends(self, *turns: tuple[str, Sequence[int]]) -> Iterator[CircuitRow]:
-        # The rows of the first and the last turn of a loop. If a turn has several values, each has a row for both
-        # turns.
+        # Yield the rows of the first and the last turn of a loop. If a turn has several values, each value has one row
+        # for both turns.
         values = [self._values(*turn) for turn in turns]
         if {len(own) for own in values} == {1}:
             for name, (at,) in zip(("first", "last"), values, strict=True):
@@ -138,7 +134,7 @@ class Draft:
         yield from _first_of([self._row(pair) for pair in pairs], "value")
 
     def _values(self, key: str, positions: Sequence[int]) -> list[int]:
-        # The values that a node stands for: the value itself, or what its box returns.
+        # The values that a node shows: the value itself, or the return values of its box.
         if key not in self.graph.boxes:
             return [positions[0]]
         if key in self.grouping.bare:
@@ -152,14 +148,14 @@ class Draft:
         return at in self.graph.parameters
 
     def _parameters(self, key: str) -> list[CircuitRow]:
-        # The parameters listed in a node or box; those of repeated modules share a row.
+        # Return rows of the parameters in a node or box; repeated modules share a row.
         alike: dict[str, list[int]] = defaultdict(list)
         for at in self.grouping.rows.get(key, ()):
             alike[self.grouping.rolls.get(str(at), str(at))].append(at)
         return _first_of([self._row(positions) for positions in alike.values()], "parameter")
 
     def _row(self, positions: Sequence[int]) -> CircuitRow:
-        # The row of one value, or of the first and last of several similar ones.
+        # The row of one value, or of the first and last of several similar values.
         first, last, captions = positions[0], positions[-1], self.captions
         value, gradient = (_range(say(first), say(last)) for say in (captions.brief_value, captions.brief_gradient))
         kind, level = captions.kind(last), captions.level(last)
@@ -168,20 +164,18 @@ class Draft:
         return CircuitRow(self.captions.title(positions[-1]), value, gradient, positions[-1], kind, level)
 
     def _local(self, at: int) -> str:
-        # The local partial of a parameter that flows into a single value, since no edge shows it.
+        # The local partial of a parameter that is used once, because the drawing has no edge for it.
         onward = self.grouping.from_parameter.get(at, ())
         said = self.captions.local(onward[0], upstream=self.view.contributions) if len(onward) == 1 else ""
         return f", local {said}" if said else ""
 
     def _borrowed(self, key: str) -> list[CircuitRow]:
-        # The parameters of other modules that flow into a node.
+        # Return rows of the parameters of other modules that a node uses.
         rows = []
         for flow in self.grouping.borrowed.get(key, ()):
             entry, said = self.entries[flow.source], self.captions.arrow(flow, upstream=self.view.contributions)
             rows.append(CircuitRow(entry.name, "", said, flow.source, "ok", self.captions.width(flow)))
         return _first_of(rows, "parameter")
-
-    # clusters
 
     def _cluster(self, box: str | None) -> str | None:
         return None if box is None else self.grouping.cluster(box)
@@ -203,8 +197,6 @@ class Draft:
             add(node.cluster)
         return list(found.values())
 
-    # edges
-
     def _arrow(self, source: str, target: str, flows: Sequence[Flow]) -> Arrow:
         carrying = [flow for flow in flows if flow.edge is not None]
         sizes = [level for level in map(self.captions.width, carrying) if level is not None]
@@ -224,7 +216,7 @@ class Draft:
             is_back=self.grouping.goes_back(source, target),
         )
 
-    # below
+    # lines below the drawing
 
     def _footer(self) -> Iterator[str]:
         yield self.captions.heading
@@ -239,7 +231,7 @@ class Draft:
             yield f"and {len(self.record.notes) - 3} more notes: rec.notes"
 
     def _more(self) -> Iterator[str]:
-        # What was simplified to fit a page, and how to ask for more.
+        # Yield lines on what was simplified to fit a page, and how to see more.
         view, levels = self.view, max((box.level for box in self.graph.boxes.values()), default=0)
         chosen = [f"depth={view.depth}"] * bool(view.depth) + ["roll=True"] * view.roll
         chosen += ["the turns of a loop as one"] * (view.turns and not view.roll)
@@ -249,7 +241,7 @@ class Draft:
         yield more + (f", or {draw}, open={strip(box).removeprefix('/')!r}) for one box" if box else "")
 
     def _legend(self, nodes: Sequence[Node], arrows: Sequence[Arrow]) -> Iterator[str]:
-        # The legend, with only the lines that apply to this drawing.
+        # Yield the lines of the legend that apply to this drawing.
         levels = {node.level for node in nodes} | {row.level for node in nodes for row in node.rows}
         if len(levels - {None}) > 1:
             yield from self.captions.legend()
@@ -262,7 +254,7 @@ class Draft:
 
 
 def _first_of(rows: list[CircuitRow], what: str) -> list[CircuitRow]:
-    # The first rows, and a row that says how many more there are.
+    # The first rows, and a row with the number of the others.
     if len(rows) <= MOST_ROWS:
         return rows
     more = rows[MOST_ROWS - 1 :]
@@ -270,7 +262,7 @@ def _first_of(rows: list[CircuitRow], what: str) -> list[CircuitRow]:
 
 
 def _range(first: str, last: str) -> str:
-    """Two texts of the same kind, with what both begin with said once.
+    """Return two texts of the same kind as a range, with their common beginning written once.
 
     >>> _range("16×16 rms 0.1", "16×16 rms 0.2"), _range("1", "1")
     ('16×16 rms 0.1 … 0.2', '1')
@@ -280,7 +272,7 @@ def _range(first: str, last: str) -> str:
 
 
 def _tooltip(entry: Entry) -> str:
-    # The full names, and the line of source.
+    # Return all names of an entry, and its line of source.
     names = " = ".join((entry.name, *entry.aliases))
     if entry.source is None:
         return names
@@ -288,8 +280,8 @@ def _tooltip(entry: Entry) -> str:
 
 
 def _apart(nodes: list[Node], arrows: list[Arrow], most: int) -> tuple[list[Node], list[Arrow]]:
-    # A value that flows into very many others, such as a mask, is named beside each of them instead. Values through
-    # which gradients flow are kept: without them the graph would fall apart.
+    # Draw a value with very many consumers, such as a mask, beside each of them. Values through which gradients flow
+    # are excluded, because the graph would fall apart without them.
     through = {arrow.target for arrow in arrows if arrow.carries}
     consumers = Counter(arrow.source for arrow in arrows if arrow.source not in through)
     by_key = {node.key: node for node in nodes}

@@ -1,4 +1,4 @@
-"""Chooses the depth to which a drawing is opened by default, so that it fits a page and can be read."""
+"""Chooses the depth to which a drawing is opened, so that it fits a page and stays readable."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from backprobe.errors import BadOption
 from backprobe.record.graph import Graph
 from backprobe.show.captions import Captions
 
-FEW = 60  # up to so many values, repeated modules are not rolled up, and all are drawn if nothing else shows enough
-MORE = 1.5  # pages that a drawing may take if one page does not show enough
-ENOUGH = 8  # nodes that are enough without rolling up repetitions
-CROWDED = 120  # nodes above which a drawing never fits a page
-MOST = 2500  # nodes that are drawn at most: beyond, dot needs minutes
+# with at most so many values, repeated modules are not rolled up, and if nothing else shows enough, all are drawn
+FEW = 60
+MORE = 1.5  # pages that a drawing may take if no drawing of one page shows enough
+ENOUGH = 8  # number of nodes that shows enough, without rolling up repetitions
+CROWDED = 120  # a drawing with more nodes than this never fits a page
+MOST = 2500  # the largest number of nodes, because dot needs minutes for more
 DIRECTIONS = {"right": "LR", "down": "TB"}
-ROW, NARROW = 14, 32  # a drawing with fewer nodes and characters per line goes from left to right
+# a drawing is laid out from left to right if it has at most so many nodes, and characters in each line
+ROW, NARROW = 14, 32
 SIZE = re.compile(r'<svg[^>]*? width="([\d.]+)pt" height="([\d.]+)pt"')
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A circuit after layout: its direction, and its SVG."""
+    """A circuit after layout, with its direction and its SVG."""
 
     circuit: Circuit
     direction: str
@@ -42,9 +44,9 @@ class Drawn:
 
 
 def drawn(captions: Captions, view: View, direction: str | None) -> Drawn:
-    """The drawing of these captions. If no depth was given, boxes are opened as far as fits a page.
+    """Lay out the drawing of these captions. Without a given depth, boxes are opened as far as a page allows.
 
-    Raises BadOption if there is too much to lay out.
+    Raises BadOption if there are too many nodes.
     """
     draft = Draft(captions, view) if view.depth is not None else _chosen(captions, view, direction)
     nodes, edges = _nodes(draft), len(draft.grouping.flows)
@@ -61,12 +63,11 @@ def drawn(captions: Captions, view: View, direction: str | None) -> Drawn:
 
 
 def _chosen(captions: Captions, view: View, direction: str | None) -> Draft:
-    # The most detailed draft that fits a page. Repetitions are rolled up only if too little would be visible otherwise:
-    # first the turns of loops, and then, if there are many values, repeated modules too.
-    #
-    # If no draft that fits shows enough, one may take somewhat more than a page. Failing that, few values are all
-    # shown; for many values it is the draft with the most nodes that fits, or else the one with the fewest. Boxes that
-    # the user wants open are opened afterwards, so they may take more room.
+    # Return the most detailed draft that fits a page. Repetitions are rolled up only if too little would be visible
+    # otherwise: first the turns of loops, then, if there are many values, repeated modules too. If no draft that fits
+    # shows enough, a draft of somewhat more than a page is accepted. If there is none, few values are all shown; for
+    # many values, the draft with the most nodes that fits is used, or else the one with the fewest nodes. Boxes that
+    # the user wants open are opened at the end, so they may need more room.
     closed = replace(view, opened=frozenset())
     are_few = len(Draft(captions, closed).grouping.drawn) <= FEW
     rolled = [closed, replace(closed, turns=True), replace(closed, roll=True)][: 2 if are_few else 3]
@@ -96,7 +97,8 @@ def _nodes(draft: Draft) -> int:
 
 
 def _drafts(captions: Captions, views: Iterable[View]) -> Iterator[Draft]:
-    # A draft of each view at each depth, the most detailed first, skipping those that equal the one before.
+    # Yield drafts of each view at each depth, the most detailed first. A draft with as many nodes as the previous one
+    # is skipped.
     levels = max((box.level for box in Graph.of(captions.record).boxes.values()), default=0)
     for view in views:
         if view.turns and not Draft(captions, view).grouping.rolls:
@@ -113,7 +115,8 @@ def _laid_out(draft: Draft, direction: str | None) -> Drawn:
     circuit = draft.circuit()
     way = DIRECTIONS[direction] if direction else _direction(circuit)
     found = Drawn(circuit, way, svg(circuit, way))
-    if direction is None and way == DIRECTIONS["right"] and found.pages > 1:  # a page is higher than it is wide
+    # turn a drawing that is higher than a page
+    if direction is None and way == DIRECTIONS["right"] and found.pages > 1:
         return _laid_out(draft, "down")
     return found
 

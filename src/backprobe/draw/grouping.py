@@ -1,4 +1,4 @@
-"""Groups values that share a node: those in a collapsed box, in a rolled-up loop, and a module's parameters."""
+"""Groups values that share a node: values in a collapsed box or a rolled-up loop, and a module's parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backprobe.record.names import partition, split, strip
 from backprobe.record.patterns import compile_pattern, refuse_unmatched
 from backprobe.show.flows import NUMBERS, flows_of
 
-ROLLED = 3  # repetitions from which a loop is rolled up
+ROLLED = 3  # the number of repetitions from which a loop is rolled up
 LOOP = "loop:"
 TAKES_PART = (
     GradStatus.OK,
@@ -27,7 +27,7 @@ TAKES_PART = (
 
 
 class Grouping:
-    """The values of a record by the node that they share, and the flows between nodes.
+    """The values of a record, grouped by the node that they share, and the flows between nodes.
 
     The key of a node is the position of a value, the full name of a box, or the pattern of names in a loop.
     """
@@ -54,7 +54,8 @@ class Grouping:
             self.members[self.key(at)].append(at)
 
     def _host(self, at: int, box: str) -> str:
-        # The only node of its module into which a parameter flows, or else the module's box.
+        # Return the node that lists a parameter: its only consumer if that is in the parameter's module, else the
+        # module's box.
         targets = {self.key(flow.target): self.graph.box_of[flow.target] for flow in self.from_parameter.get(at, ())}
         if len(targets) == 1 and set(targets.values()) == {box}:
             return next(iter(targets))
@@ -62,18 +63,18 @@ class Grouping:
 
     @cached_property
     def from_parameter(self) -> Mapping[int, list[Flow]]:
-        """The flows from each parameter, by its position."""
+        """The flows that start at each parameter, by the parameter's position."""
         found: dict[int, list[Flow]] = defaultdict(list)
         for flow in self.all_flows:
             if flow.source in self.graph.parameters:
                 found[flow.source].append(flow)
         return found
 
-    # what is drawn
+    # the drawn values
 
     @cached_property
     def drawn(self) -> list[int]:
-        """The values that are drawn: those that take part in the gradient, and those that are read."""
+        """The values that are drawn: those that a gradient flows through, and those that are read."""
         linked = {end for flow in self.all_flows for end in (flow.source, flow.target)}
         read = {flow.source for flow in self.all_flows}
         return [at for at, entry in enumerate(self.entries) if _is_drawn(entry, at in read, at in linked)]
@@ -91,7 +92,7 @@ class Grouping:
 
     @cached_property
     def bare(self) -> set[str]:
-        """Modules of which only the results and parameters are drawn. Each becomes a single node."""
+        """Modules that show only their results and parameters. Each is drawn as a single node."""
         inner = {self.graph.boxes[box].around for box in self.occupied}
         returned = {(box, at) for box, positions in self.graph.returned.items() for at in positions}
         values = {(self.graph.box_of[at], at) for at in self.drawn if at not in self.graph.parameters}
@@ -112,7 +113,7 @@ class Grouping:
             yield box
             box = self.graph.boxes[box].around
 
-    # which values are drawn as which node
+    # the nodes of values
 
     def key(self, at: int) -> str:
         """The key of the node to which a value belongs."""
@@ -133,7 +134,7 @@ class Grouping:
             found[box] = found[own.around] or (box if is_node else None)
         return found
 
-    # what flows between nodes
+    # flows between nodes
 
     @cached_property
     def flows(self) -> dict[tuple[str, str], list[Flow]]:
@@ -151,7 +152,7 @@ class Grouping:
     def main(self) -> set[tuple[str, str]]:
         """The main edge into each node: the last edge of the longest path to it, if there is only one longest path.
 
-        Edges from arguments are never main edges, because arguments stand beside a chain.
+        Edges from arguments are never main edges, because arguments are drawn beside a chain.
         """
         sources: dict[str, list[str]] = {key: [] for key in sorted(self.members, key=self.begins)}
         for source, target in self.flows:
@@ -165,7 +166,7 @@ class Grouping:
         return {(own[0], target) for target, own in longest.items() if len(own) == 1 and own[0] in inner}
 
     def goes_back(self, source: str, target: str) -> bool:
-        """Does an edge lead to a node that is computed earlier?"""
+        """Does an edge lead to a node that is computed earlier than its source?"""
         return self.begins(source) >= self.begins(target)
 
     def begins(self, key: str) -> int:
@@ -197,8 +198,9 @@ def is_module(box: str) -> bool:
 
 
 def opened_by(patterns: str | Sequence[str], graph: Graph) -> frozenset[str]:
-    """The boxes that match patterns, and all boxes around them. Raises BadName, and NothingMatched with the nearest
-    names.
+    """Return the boxes that match patterns, and all boxes around them.
+
+    Raises BadName, and NothingMatched with the nearest names.
     """
     opened: set[str | None] = set()
     for text in [patterns] if isinstance(patterns, str) else patterns:
@@ -219,7 +221,7 @@ def opened_by(patterns: str | Sequence[str], graph: Graph) -> frozenset[str]:
 
 
 def with_those_around(boxes: Collection[str | None], graph: Graph) -> frozenset[str]:
-    """These boxes, and all boxes around them."""
+    """Return these boxes, and all boxes around them."""
     opened = set(boxes)
     while added := {graph.boxes[box].around for box in opened if box is not None} - opened:
         opened |= added
@@ -233,7 +235,7 @@ def _is_drawn(entry: Entry, is_read: bool, is_linked: bool) -> bool:
 
 
 def rolls_of(graph: Graph, view: View) -> dict[str, str]:
-    """The loop to which each box, or each value outside such boxes, belongs: by box or by position.
+    """Return the loop of each box, by the box, and of each value outside of these boxes, by its position.
 
     A box that the user wants open belongs to no loop.
     """
@@ -258,13 +260,13 @@ def rolls_of(graph: Graph, view: View) -> dict[str, str]:
 
 
 def _shared(forms: Mapping[str, str]) -> dict[str, str]:
-    # The loop of each thing whose pattern occurs often enough.
+    # The loop of each box or value whose pattern occurs often enough.
     counts = Counter(forms.values())
     return {each: f"{LOOP}{form}" for each, form in forms.items() if counts[form] >= ROLLED}
 
 
 def _form(label: str) -> str:
-    # The label with its counts removed, and with each number that is a whole path segment replaced by a star.
+    # Remove the counts from a label, and replace each path segment that is a number by a star.
     return "/".join(
         ".".join("*" if part.isdigit() else part for part in partition(segment, "."))
         for segment in partition(strip(label), "/")

@@ -1,7 +1,7 @@
 """Lays out a circuit with Graphviz, as SVG that is readable in dark, light and print, as PDF, and as PNG.
 
-Graphviz interprets labels. Text in an HTML-like label is therefore escaped as XML, with every backslash doubled, and no
-text of a program is used as a node's identifier, an attribute's name, or a label by itself.
+Graphviz interprets labels. Text in an HTML-like label is therefore escaped as XML, with every backslash doubled. Text
+from a program is never used as the identifier of a node, the name of an attribute, or an unescaped label.
 """
 
 from __future__ import annotations
@@ -22,19 +22,23 @@ from backprobe.show.text import printable
 FONT, CODE = "Helvetica,Arial,sans-serif", "Courier New,Courier,monospace"
 ALARM = "#b00020"
 INK, FAINT, PAPER = "#1b1f24", "#5b6470", "#ffffff"
-# light to dark: distinguishable in print without colour
+# light to dark; the steps can be distinguished in print without colour
 FILLS = ("#fffaf3", "#fdf0de", "#fbe4c4", "#f8d5a4", "#f4c27c")
-SHARP, LEGIBLE = 144, 84  # dots per inch of a PNG: twice a screen's, and the fewest at which small print is legible
-PAGE = 1360, 1870  # width and height of a page in points: 1,600 x 2,200 legible pixels
-MARGIN = 8  # points around a drawing, for both sides together
-BORDER_GAP = 4  # points from one border to the next
-MOST_PIXELS = 24_000_000  # of a PNG: what viewers still open quickly
+# dots per inch of a PNG: twice those of a screen, and the fewest at which small print is legible
+SHARP, LEGIBLE = 144, 84
+PAGE = 1360, 1870  # width and height of a page in points, which are 1,600 x 2,200 pixels at the legible resolution
+MARGIN = 8  # points around a drawing, sum of both sides
+BORDER_GAP = 4  # points between two borders of a node
+MOST_PIXELS = 24_000_000  # pixels of a PNG that viewers still open quickly
 PREAMBLE = re.compile(r"^.*?(?=<svg)", re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 
 
 def svg(circuit: Circuit, direction: str) -> str:
-    """The drawing as self-contained SVG. Its identifier keeps its styles from affecting the rest of a page."""
+    """Return the drawing as self-contained SVG.
+
+    Its unique identifier keeps its styles from affecting the rest of a page.
+    """
     graph = graph_of(circuit, direction)
     drawn = graph.draw(format="svg", prog="dot").decode()
     drawn = COMMENT.sub("", PREAMBLE.sub("", drawn, count=1))
@@ -46,7 +50,10 @@ def svg(circuit: Circuit, direction: str) -> str:
 
 
 def png(circuit: Circuit, direction: str) -> bytes:
-    """The drawing as PNG, on white. It is as sharp as a page allows and always legible, unless it would be huge."""
+    """Return the drawing as PNG, on white.
+
+    The resolution is as high as the size of a page allows and always legible, unless the image would be huge.
+    """
     graph = placed(graph_of(circuit, direction))
     left, bottom, right, top = map(float, graph.graph_attr["bb"].split(","))
     size = max(1.0, right - left + MARGIN), max(1.0, top - bottom + MARGIN)
@@ -64,9 +71,9 @@ def pdf(circuit: Circuit, direction: str) -> bytes:
 
 
 def placed(graph: Any) -> Any:
-    """The graph after layout, to be drawn as it is with ``nop2``."""
+    """Lay out the graph, and return it for drawing with ``nop2``, which keeps the positions."""
     graph.layout(prog="dot")
-    # the size is that of the outermost border now, but is read as that of the innermost
+    # Graphviz has written the size of a node's outermost border, but reads it as the size of the innermost one.
     for node in graph.nodes_iter():
         beyond = 2 * BORDER_GAP * (int(node.attr["peripheries"] or 1) - 1)
         for side in ("width", "height") if beyond else ():
@@ -75,7 +82,7 @@ def placed(graph: Any) -> Any:
 
 
 def graph_of(circuit: Circuit, direction: str) -> Any:
-    """The graph as a pygraphviz object. All identifiers are numbers of our own."""
+    """The graph as a pygraphviz object. All identifiers are generated numbers."""
     pygraphviz = installed("pygraphviz", asked="bp.draw(rec)")
     graph = pygraphviz.AGraph(directed=True, strict=False, name="circuit")
     graph.graph_attr.update(
@@ -124,7 +131,7 @@ def graph_of(circuit: Circuit, direction: str) -> Any:
     return graph
 
 
-# what each kind of thing looks like
+# the style of each kind of node, edge and box
 
 
 def _node(node: Node) -> dict[str, str]:
@@ -188,9 +195,9 @@ def _table(lines: Iterable[str], rows: Sequence[CircuitRow] = (), beside: str = 
 
 
 def _row(row: CircuitRow) -> str:
-    # A parameter's row: a bar filled by the size of its gradient, and aligned cells for name, value and gradient.
-    #
-    # Only the bar is filled: a filled cell would hide the end of the text before it if a viewer's font is wider.
+    # Return a parameter's row: a bar filled by the size of its gradient, and aligned cells for name, value and
+    # gradient. Only the bar is filled, because a filled cell would hide the end of the preceding text if a viewer's
+    # font is wider.
     if not row.value and not row.gradient:
         return f'<tr><td align="left" colspan="7">{_text(row.title, size=9)}</td></tr>'
     fill = f' bgcolor="{FILLS[row.level]}"' if row.level is not None else ""
@@ -205,7 +212,7 @@ def _row(row: CircuitRow) -> str:
 
 
 def _text(text: str, *, bold: bool = False, code: bool = False, size: int | None = None, ink: str | None = None) -> str:
-    # One line of text, escaped for an HTML-like label.
+    # Return one line of text, escaped for an HTML-like label.
     escaped = html.escape(printable(text)).replace("\\", "\\\\") or " "
     font = (f' face="{CODE}"' if code else "") + (f' point-size="{size}"' if size else "")
     font += f' color="{ink}"' if ink else ""
@@ -214,5 +221,6 @@ def _text(text: str, *, bold: bool = False, code: bool = False, size: int | None
 
 
 def _plain(text: str) -> str:
-    # Text as a plain attribute: the spaces keep it from looking like an HTML-like label, and escapes are doubled.
+    # Return text for a plain attribute. The spaces prevent Graphviz from reading it as an HTML-like label, and
+    # backslashes are doubled.
     return " " + printable(text).replace("\\", "\\\\") + " "

@@ -1,8 +1,8 @@
-"""Executors, which run the tasks of ``bp.sweep``, ``bp.attribute``, ``bp.noise_floor`` and ``bp.provoke`` in other
-processes.
+"""Executors that run tasks of ``sweep``, ``attribute``, ``noise_floor`` and ``provoke`` in other processes.
 
-``executor=`` takes any ``concurrent.futures.Executor`` of processes, such as a ``ProcessPoolExecutor`` or Dask's
-``client.get_executor()``. The two functions here make executors for libraries that have none.
+The option ``executor=`` of these verbs accepts any ``concurrent.futures.Executor`` of processes, such as a
+``ProcessPoolExecutor`` or Dask's ``client.get_executor()``. The two functions here make executors for libraries that
+have none.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ EXECUTOR = Option(
 
 
 def ray(num_workers: int, **options: Any) -> Executor:
-    """An executor with this many Ray workers, each a process that keeps the model between its tasks.
+    """Make an executor with this many Ray workers, each a process that keeps the model between its tasks.
 
     ``with bp.executors.ray(4) as executor: bp.sweep(model, "h.*", replace=torch.zeros_like, executor=executor)(x)``
 
     - ``num_workers`` is the number of workers. One that dies is replaced.
-    - ``options`` are those of a Ray actor, such as ``num_gpus=1``; by default it has one CPU.
+    - ``options`` are options of a Ray actor, such as ``num_gpus=1``. By default each worker has one CPU.
 
     Ray is started if it is not running. Raises NotInstalled and BadOption.
     """
@@ -44,12 +44,12 @@ def ray(num_workers: int, **options: Any) -> Executor:
 
 
 def submitit(executor: Any, jobs: int = 8) -> Executor:
-    """An executor that passes its tasks to submitit, as jobs of Slurm or processes of this machine.
+    """Make an executor that passes its tasks to submitit, as jobs of Slurm or processes of this machine.
 
     ``with bp.executors.submitit(submitit.AutoExecutor("logs")) as executor: ...``
 
-    - ``executor`` is one of submitit. The model is written once into its folder.
-    - ``jobs`` is the most jobs to make. Each runs many tasks, since each job starts a process.
+    - ``executor`` is a submitit executor. The model is written once into its folder.
+    - ``jobs`` is the largest number of jobs. Each job runs many tasks, because it starts a process.
 
     Raises NotInstalled and BadOption.
     """

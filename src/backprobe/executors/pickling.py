@@ -37,7 +37,7 @@ def pickled(work: Any, parts: dict[str, Any], asked: str) -> bytes:
 
 
 def dumped(cloudpickle: Any, work: Any) -> bytes:
-    """An object as bytes. Functions keep their file and its text, which names need and cloudpickle drops."""
+    """Pickle an object. Functions keep their file name and source text, which names need and cloudpickle drops."""
     known = cloudpickle.Pickler.dispatch_table[types.CodeType]
 
     def reduced(code: types.CodeType) -> tuple[Any, ...]:
@@ -57,7 +57,8 @@ def dumped(cloudpickle: Any, work: Any) -> bytes:
 
 
 def _with_text(make: Callable[..., types.CodeType], args: Any, file: str, lines: list[str]) -> types.CodeType:
-    # A code object that refers to its original file, whose text is kept because another machine may not have it.
+    # Restore a code object with its original file name. The source text is kept too, because another machine may not
+    # have the file.
     if lines and not linecache.getlines(file):
         linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
     return make(*args).replace(co_filename=file)
@@ -92,7 +93,7 @@ def _joined(path: str, name: str) -> str:
 
 
 def _inside(one: Any) -> Iterator[tuple[str, Any]]:
-    # What a value consists of, by how each part is spelled.
+    # Yield the parts of a value, each with its spelling.
     if isinstance(one, types.FunctionType):
         inner = inspect.getclosurevars(one)
         yield from {**inner.nonlocals, **inner.globals}.items()

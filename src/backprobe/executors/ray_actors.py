@@ -1,4 +1,4 @@
-"""Ray's workers behind the interface of an executor: one thread for each actor passes it one task after another."""
+"""An executor for Ray: one thread for each Ray actor passes it one task after another."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 
 class _Actor:
-    # Runs tasks in a process of Ray.
+    # Runs tasks in a Ray process.
     def run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         return function(*args)
 
 
 class RayExecutor(ThreadPoolExecutor):
-    """An executor whose tasks run in actors of Ray."""
+    """An executor that runs its tasks in Ray actors."""
 
     def __init__(self, num_workers: int, options: dict[str, Any]) -> None:
         import ray

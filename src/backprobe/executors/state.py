@@ -1,4 +1,4 @@
-"""The global state that a program's results depend on: random numbers, as they were when the work was made."""
+"""The random state that a program's results depend on, captured when the work was created."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class GlobalState:
 
     @classmethod
     def of(cls, backend: HasState) -> GlobalState:
-        """The random states of this process."""
+        """Capture the random states of this process."""
         return cls([read() for read, _ in backend.state(None).random_states()])
 
     def restore(self, backend: HasState) -> None:
-        """Set the random states, so that this process draws the same numbers from now on."""
+        """Set the random states, so that this process then draws the same numbers."""
         for (_, write), state in zip(backend.state(None).random_states(), self.states, strict=True):
             write(state)

@@ -1,4 +1,4 @@
-"""Jobs of submitit behind the interface of an executor: one thread for each job waits for its result."""
+"""An executor for submitit: one thread for each job waits for its result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 
 
 class SubmititExecutor(ThreadPoolExecutor):
-    """An executor whose tasks are jobs of submitit. ``batches`` is their number, and ``folder`` is submitit's."""
+    """An executor that runs its tasks as submitit jobs.
+
+    ``batches`` is the number of jobs, ``folder`` is submitit's folder.
+    """
 
     def __init__(self, executor: Any, jobs: int) -> None:
         self.theirs, self.batches, self._jobs = executor, jobs, list[Any]()

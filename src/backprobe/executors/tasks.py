@@ -1,4 +1,4 @@
-"""Tasks on an executor: sent in batches, repeated if a worker is lost, and returned in order."""
+"""Runs tasks on an executor: in batches, repeated if a worker is lost, with results in order."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from backprobe.executors.worker import Answer, Parcel, Work, digest_of, home, ru
 from backprobe.findings.phrasing import quoted
 
 BATCHES = 64
-"""The part of the remaining tasks that goes into one batch, 1/64. A lost worker then takes few tasks with it, and at
-the end tasks are sent one by one, so that no worker waits long for another.
+"""One batch takes 1/64 of the remaining tasks.
+
+A lost worker then loses few tasks. Tasks are sent one by one at the end, so that no worker waits long for another.
 """
-SHARED = Path("/dev/shm")  # files there are shared memory of all processes of a machine
+SHARED = Path("/dev/shm")  # a folder in shared memory, for all processes of a machine
 
 
 def batches(count: int, most: int | None = None) -> list[range]:
-    """The numbers of ``count`` tasks in batches that become smaller; with ``most``, in at most that many batches of one
-    size.
+    """Split ``count`` tasks into batches of decreasing size, or with ``most`` into at most ``most`` equal batches.
 
     >>> [len(one) for one in batches(130)][:3], [len(one) for one in batches(130)][-1], batches(5, 2)
     ([3, 2, 2], 1, [range(0, 3), range(3, 5)])
@@ -39,7 +39,7 @@ def batches(count: int, most: int | None = None) -> list[range]:
 
 
 class Tasks:
-    """The tasks of one work, by number; ``done`` has the results so far.
+    """The tasks of one work, by number. ``done`` has the results so far.
 
     ``names`` are the names of the tasks and ``parts`` the parts of the work, for messages.
     """
@@ -49,10 +49,10 @@ class Tasks:
         self.data = pickled(work, parts, asked)
         self.done: dict[int, Any] = {}
         self.stack = ExitStack()
-        self.error: BaseException | None = None  # why a worker was lost
+        self.error: BaseException | None = None  # the error by which a worker was lost
 
     def run(self, advance: Callable[[str], None]) -> list[Any]:
-        """The results of all tasks in order. Raises what a task raises, BadOption and WorkerLost."""
+        """The results of all tasks in order. Raises the errors of tasks, BadOption and WorkerLost."""
         numbers = range(len(self.names))
         with self.stack:
             parcel = self._parcel()
@@ -66,7 +66,7 @@ class Tasks:
         return [self.done[number] for number in numbers]
 
     def _parcel(self) -> Parcel:
-        # The work in a place where workers on this machine find it.
+        # Write the work to a folder where workers on this machine find it.
         own = getattr(self.executor, "folder", None)
         place = own if own is not None else SHARED if SHARED.is_dir() else None
         folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="backprobe-", dir=place)))
@@ -93,7 +93,7 @@ class Tasks:
         return [number for batch in batches for number in batch if number not in self.done]
 
     def _submit(self, parcel: Parcel, batch: Sequence[int]) -> Future[Answer] | None:
-        # The future of a batch; None if the executor has lost its workers. Raises BadOption for a closed executor.
+        # Submit a batch. Returns None if the executor has lost its workers. Raises BadOption for a closed executor.
         try:
             return self.executor.submit(run_batch, parcel, list(batch))
         except BrokenExecutor as error:
@@ -108,8 +108,8 @@ class Tasks:
             ) from error
 
     def _answer(self, parcel: Parcel, batch: Sequence[int], future: Future[Answer] | None) -> Answer:
-        # The results of a batch; empty if its worker was lost.
-        # a worker on another machine gets the data itself, if it does not have it yet
+        # Return the results of a batch; empty if its worker was lost. A worker on another machine gets the data itself
+        # if it does not have the work yet.
         ways = [parcel, dataclasses.replace(parcel, data=self.data)]
         while future is not None:
             try:
@@ -142,7 +142,7 @@ class Tasks:
             advance(self.names[number])
 
     def _begun(self, parcel: Parcel) -> set[int]:
-        # The tasks that lost workers had started. Their marks are removed, because the next round makes its own.
+        # Return the tasks that lost workers had started, and remove their marks, because the next round makes its own.
         found = set()
         for file in Path(parcel.begun).iterdir():
             found.add(int(file.name))
@@ -150,7 +150,7 @@ class Tasks:
         return found
 
     def _rebuild(self) -> None:
-        # A pool of processes stays broken when one is lost, so it is replaced by a new one with the same settings.
+        # A process pool cannot be used after it has lost a process, so replace it by a new pool with the same settings.
         old = self.executor
         if isinstance(self.error, BrokenExecutor) and isinstance(old, ProcessPoolExecutor):
             made: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The worker's part: it receives the work once, and does some of its tasks at a time."""
+"""The worker's side: it receives the work once, then does some of the tasks at a time."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Task = Callable[[int], Any]
 
 
 class Work(Protocol):
-    """What is sent to each worker once: the program, its arguments, and how to do a task."""
+    """The object that each worker receives once: the program, its arguments, and how to do a task."""
 
     def begin(self) -> Task:
-        """Prepare the worker. Returns the function that does one task, given its number."""
+        """Prepare the worker, and return the function that does the task with a given number."""
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """Where a worker finds the work, in a file on its machine or in the parcel itself, and which process sent it."""
+    """Where a worker finds the work: in a file on its machine, or in the parcel itself; and which process sent it."""
 
     digest: str
     file: str
     begun: str
-    """A folder with a file for each running task: it shows which tasks a dead worker had started."""
+    """A folder with a file for each running task, which shows the tasks that a lost worker had started."""
 
     home: tuple[str, int]
     data: bytes | None = None
@@ -38,32 +38,32 @@ class Parcel:
 
 @dataclass(frozen=True)
 class Answer:
-    """The results of some tasks: for each its number, whether it raised an error, and the pickled result or error."""
+    """Results of some tasks: for each its number, whether it succeeded, and the pickled result or error."""
 
     results: Sequence[tuple[int, bool, bytes]] = ()
     is_missing: bool = False
-    """The worker does not have the work."""
+    """True if the worker does not have the work."""
 
     is_home: bool = False
-    """The worker is the process that asks."""
+    """True if the worker is the process that submitted the tasks."""
 
 
 _held: dict[str, Task] = {}
-_lock = threading.Lock()  # for workers with several threads: only one program runs at a time
+_lock = threading.Lock()  # if workers are threads, only one program runs at a time
 
 
 def home() -> tuple[str, int]:
-    """Identifies this process among those of all machines."""
+    """Return a host name and process number that identify this process among all machines."""
     return socket.gethostname(), os.getpid()
 
 
 def digest_of(data: bytes) -> str:
-    """Identifies a work."""
+    """Return a hash that identifies a work."""
     return blake2b(data, digest_size=16).hexdigest()
 
 
 def run_batch(parcel: Parcel, numbers: Sequence[int]) -> Answer:
-    """Do some tasks. An error ends the batch; after Ctrl-C the results so far are kept."""
+    """Do some tasks. An error ends the batch. After Ctrl-C the results so far are returned."""
     if parcel.home == home():
         return Answer(is_home=True)
     results: list[tuple[int, bool, bytes]] = []
@@ -97,14 +97,14 @@ def _task(parcel: Parcel) -> Task | None:
                 data = Path(parcel.file).read_bytes()
         if data is None or digest_of(data) != parcel.digest:
             return None
-        _held.clear()  # earlier work is not requested again
+        _held.clear()  # earlier work is never requested again
         work: Work = pickle.loads(data)
         _held[parcel.digest] = work.begin()
     return _held[parcel.digest]
 
 
 def _dumped(value: Any) -> bytes:
-    # A result as bytes; an error that cannot be pickled becomes a text.
+    # Pickle a result. An error that cannot be pickled is replaced by its text.
     import cloudpickle
 
     try:

@@ -1,7 +1,7 @@
-"""Experiments on missing gradients: a program runs again with values moved and lines bridged.
+"""Experiments on missing gradients: the program runs again with changed values and bridged cuts.
 
-They only add to what is known: if an experiment is impossible, or shows nothing, nothing is reported. docs/explain.md
-explains what they show.
+They only add to what is known: if an experiment is impossible or shows nothing, nothing is reported. docs/explain.md
+explains the results.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from backprobe.record.entries import GradStatus, Record
 from backprobe.record.quoted_errors import first_line
 
 MOST_LINES = 4
-"""Findings that are tried, of those that are at the top of a report."""
+"""The number of findings, from the top of a report, for which experiments are made."""
 
 NOT_TRIED = "what was found was not tried: the experiment ended with {why}"
 
@@ -32,9 +32,9 @@ __all__ = ["Runs", "experimented", "not_tried"]
 
 
 def experimented(record: Record, report: Report, asked: int | None, runs: Runs) -> Report:
-    """The report, with what experiments have shown: of its cuts, of lines that it does not know, of gradients of 0.
+    """Return a report with the results of experiments: on cuts, on unknown lines, and on gradients of 0.
 
-    ``asked`` is the position of the value that the report is about, None where it is about all of the record.
+    ``asked`` is the position of the value that the report is about, or None for a report on the whole record.
     """
     flow = Dataflow.of(record)
     lost = {asked} if asked is not None else _leaves(flow, GradStatus.NOT_CONNECTED)
@@ -43,13 +43,14 @@ def experimented(record: Record, report: Report, asked: int | None, runs: Runs) 
     zero = _leaves(flow, GradStatus.OK) if asked is None else {asked}
     everywhere = Flat(runs, [full_names(record)[at] for at in sorted(zero) if _is_zero(flow, at, runs)])
     flat = everywhere.findings()
-    if asked is not None and findings:  # which say where it becomes 0
+    if asked is not None and findings:  # these findings already show where the gradient becomes 0
         return replace(report, findings=tuple(with_tried(one, *(flat[0].tried if flat else ())) for one in findings))
     said = {_line(one): one for one in flat}
     known = {_line(one) for one in findings}
     new = [one for one in flat if _line(one) not in known]
     findings = [with_tried(one, *said[_line(one)].tried) if _line(one) in said else one for one in findings]
-    of_loss = [*takewhile(lambda one: not (one.name or one.lost), findings)]  # which comes before single gradients
+    # findings on the loss come before findings on single gradients
+    of_loss = [*takewhile(lambda one: not (one.name or one.lost), findings)]
     findings = [*of_loss, *new, *findings[len(of_loss) :]]
     return with_zero_everywhere(replace(report, findings=tuple(findings)), record, everywhere.found if new else ())
 
@@ -59,12 +60,12 @@ def _line(one: Finding) -> tuple[str, int] | None:
 
 
 def not_tried(report: Report, error: BaseException) -> Report:
-    """The report, with a note on an experiment that came to nothing."""
+    """The report with a note that an experiment failed."""
     return replace(report, notes=(*report.notes, NOT_TRIED.format(why=f"{type(error).__name__}: {first_line(error)}")))
 
 
 def _leaves(flow: Dataflow, status: GradStatus) -> set[int]:
-    # What is differentiated and computed from nothing that is recorded, and what became of its gradient.
+    # The differentiated values with this gradient status that have no recorded inputs.
     return {at for at, one in enumerate(flow.entries) if one.status is status and not flow.edges[at]}
 
 
@@ -73,7 +74,7 @@ def _is_zero(flow: Dataflow, at: int, runs: Runs) -> bool:
 
 
 def _proven(flow: Dataflow, findings: Collection[Finding], runs: Runs, lost: set[int]) -> list[Finding]:
-    # The findings; those of cuts also say what became of the gradients when the cuts were bridged.
+    # The findings. A finding on a cut also says which gradients arrived when the cut was bridged.
     cuts = [cut for cut in _cuts(flow, lost) if not cut.is_limited]
     bridged, made = Bridged(flow, runs), list[Finding]()
     for one in findings:
@@ -88,7 +89,7 @@ def _cuts(flow: Dataflow, lost: set[int]) -> list[Cut]:
 
 
 def _found(flow: Dataflow, findings: list[Finding], runs: Runs, lost: set[int]) -> list[Finding]:
-    # The findings. Where moving a value has found lines, these replace findings that name no line.
+    # The findings. A finding without a line is replaced if a changed value has shown the line.
     names, made = full_names(flow.record), list[Finding]()
     first = _without_line(flow, lost)
     for one in findings:
@@ -103,7 +104,7 @@ def _found(flow: Dataflow, findings: list[Finding], runs: Runs, lost: set[int]) 
 
 
 def _without_line(flow: Dataflow, lost: Collection[int]) -> dict[str, int]:
-    # By name, the lost values for which no cutting line is known, and the values from which they are cut off.
+    # Return, by name, lost values whose cutting line is unknown, and the values from which they are cut off.
     found: dict[str, int] = {}
     for at in sorted(lost):
         cuts = flow.cuts(at) if flow.entries[at].status is GradStatus.NOT_CONNECTED else None

@@ -1,6 +1,6 @@
-"""Bridges cuts: if the gradient then arrives, that line was what kept it away.
+"""Bridges cuts: if the gradient then arrives, the bridged line was what blocked it.
 
-This does not depend on what the line does: see ``backprobe/tracing/bridging.py``.
+This works for any operation on the line: see ``backprobe/tracing/bridging.py``.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from backprobe.record.entries import GradStatus, Record
 from backprobe.tracing.bridging import NamedBridges
 
 MOST_TRIES = 4
-"""Runs for one line, each with later values in the place of those that could not be bridged."""
+"""The number of runs for one line. In each run, values that could not be bridged are replaced by later values."""
 
 NAMED = 3
-"""Of more gradients the number is said."""
+"""If more gradients than this arrive, only their number is given."""
 
 
 class Bridged:
-    """What becomes of gradients that are missing in a record when cuts are bridged."""
+    """Tries whether missing gradients of a record arrive when cuts are bridged."""
 
     def __init__(self, flow: Dataflow, runs: Runs, *, wide: bool = False) -> None:
         self.flow, self.runs, self.wide = flow, runs, wide
         self.names = full_names(flow.record)
 
     def tried(self, own: Sequence[Cut], cuts: Sequence[Cut], lost: set[int]) -> Sequence[str]:
-        """What became of the gradients that the cuts of one line keep away, in a sentence, if that is known.
+        """Return a sentence about the gradients that the cuts of one line block, if an experiment shows it.
 
-        Where bridging that line alone brings none, those behind it are bridged as well.
+        If bridging that line alone brings no gradient, the cuts behind it are bridged too.
         """
         lost = self.flow.before([cut.mention.source for cut in own]) & lost
         if arrived := self.arrived(own, lost):
@@ -49,11 +49,11 @@ class Bridged:
         return ()
 
     def said(self, arrived: Collection[int]) -> str:
-        """These gradients arrive where one line is bridged."""
+        """The sentence that these gradients arrive if one line is bridged."""
         return say("bridged", gradients=self._gradients(arrived))
 
     def arrives(self, history: Mapping[int, Collection[int]], lost: Collection[int]) -> bool:
-        """Does one of the lost gradients arrive where each of these values gets the history of some others?"""
+        """Does one of the lost gradients arrive if each of these values is connected to the graph of some others?"""
         bridges = NamedBridges(
             {self.names[at]: [self.names[each] for each in others] for at, others in history.items()}
         )
@@ -61,7 +61,7 @@ class Bridged:
         return record is not None and any(self._is_there(record, at) for at in lost)
 
     def _still(self, cuts: Sequence[Cut]) -> str:
-        # A sentence where what is mentioned in a line changes, and what the line gives does not.
+        # Return a sentence if the input of a line was changed, but the result of the line stayed the same.
         cut = cuts[0]
         source, target = self.names[cut.mention.source], self.names[cut.target]
         before = of_name(self.runs(NamedBridges(), wide=self.wide), target)
@@ -75,10 +75,10 @@ class Bridged:
         return say("stays", value=value, target=repr(self.flow.entries[cut.target].name), times=len(MOVES))
 
     def arrived(self, cuts: Collection[Cut], lost: Collection[int]) -> set[int]:
-        """Those of the lost gradients that arrive, and are not 0, once these cuts are bridged.
+        """Return the lost gradients that arrive, and are not 0, when these cuts are bridged.
 
-        If a value cannot be bridged, such as a number or one that is written into, values computed from it are bridged
-        instead.
+        Some values cannot be bridged, such as numbers, or tensors that are written in place. Values computed from them
+        are bridged instead.
         """
         unfit = set[str]()
         for _ in range(MOST_TRIES if lost else 0):
@@ -97,7 +97,7 @@ class Bridged:
         return entry is not None and entry.status is GradStatus.OK and not is_zero(self.runs.arrays, entry.held_grad)
 
     def _bridged(self, cuts: Iterable[Cut], unfit: Collection[str]) -> dict[str, list[str]]:
-        # By the full name of each value that gets a history, the names of those that it leads to.
+        # For each value to bridge, by its full name, return the names of the values that its gradient should reach.
         found: dict[str, list[str]] = {}
         for cut in cuts:
             for target in self._fit(cut.target, unfit):
@@ -107,7 +107,7 @@ class Bridged:
         return found
 
     def _fit(self, at: int, unfit: Collection[str]) -> Collection[int]:
-        # A value, or where that cannot be bridged the nearest ones that are computed from it, past no other cut.
+        # Return a value, or if it cannot be bridged, the nearest values computed from it without another cut.
         found, pending, seen = list[int](), [at], {at}
         while pending:
             source = pending.pop()
@@ -122,7 +122,7 @@ class Bridged:
         return found
 
     def _without_gradients(self, at: int) -> Iterator[tuple[int, int]]:
-        # Values computed from a value while gradients were off, each with its direct input.
+        # Yield values that were computed from a value while gradients were disabled, each with its direct input.
         pending, seen = [at], {at}
         while pending:
             source = pending.pop()

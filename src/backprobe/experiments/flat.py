@@ -1,7 +1,7 @@
-"""Gradients that are 0 wherever a program is evaluated, though its output changes: at a step, or a lost derivative.
+"""Finds gradients that are 0 everywhere although the output changes, because of a step function or a lost derivative.
 
-A single 0 says little: a unit may be off for one input. So the value is moved to several other points. If its gradient
-is 0 at each of them, and the output changes, there is no slope to be had.
+A single gradient of 0 proves little, because a unit may be inactive for one input. So the value is changed to several
+other numbers. If its gradient is 0 each time and the output changes, the program provides no slope.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from backprobe.record.entries import GradStatus, Record
 from backprobe.tracing.bridging import NamedBridges
 
 FEWEST = 3
-"""Other points at which the program has to run."""
+"""The number of other points at which the program must have run."""
 
 
 class Flat:
-    """Which of some gradients that are 0 are so everywhere, and the lines where they become it."""
+    """Finds which gradients of 0 are 0 at every point, and the lines where they become 0."""
 
     def __init__(self, runs: Runs, names: Collection[str]) -> None:
         self.runs, self.names = runs, names
         self.found: list[str] = []
-        """Names, as the program spells them, for which a finding says where the gradients become 0."""
+        """Names for which a finding shows where the gradients become 0."""
 
     def findings(self) -> list[Finding]:
-        """The causes of zero gradients that are zero at each point tried."""
+        """The causes of gradients that are zero at every point tried."""
         wide = self.runs.wide if self.names else None
         if wide is None:
             return []
@@ -49,7 +49,7 @@ class Flat:
         return [*found.values()]
 
     def _bridged(self, flow: Dataflow, one: Finding, at: int) -> list[str]:
-        # Does the gradient arrive if the result of the line gets the history of its input once more?
+        # Does the gradient arrive if the result of the line is connected to its input again?
         if len(one.chain) < 2:
             return []
         source, target = (flow.position[name] for name in one.chain[-2:])

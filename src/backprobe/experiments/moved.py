@@ -1,6 +1,6 @@
-"""Finds where a gradient is lost by changing a value: the first value that changes too, without an edge, is the place.
+"""Finds where a gradient is lost by changing a value: at the first later value that changes, but has no edge from it.
 
-This needs no knowledge about any operation. The place is reported only if a bridge over it brings the gradient.
+This works for any operation. The place is reported only if a bridge over it brings the gradient.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from backprobe.tracing.bridging import NamedBridges
 
 
 class Moved:
-    """The places where the gradient of a value is lost, found by running the program again."""
+    """Finds the places where the gradient of a value is lost, by running the program again."""
 
     def __init__(self, runs: Runs, full: str) -> None:
         self.runs, self.full = runs, full
@@ -37,7 +37,8 @@ class Moved:
         return self._seen() or [*self._hidden()]
 
     def _seen(self) -> list[Finding]:
-        # With all names recorded, the cuts on the path to the output may be visible.
+        # Return findings for visible cuts: when all names are recorded, the cuts on the path to the output may be
+        # known.
         cuts, bridged = self.flow.cuts(self.at), Bridged(self.flow, self.runs, wide=True)
         found: dict[object, Finding] = {}
         for cut, one in zip(cuts, cut_findings(self.flow, self.at, cuts), strict=True):
@@ -49,8 +50,8 @@ class Moved:
         return [*found.values()]
 
     def _hidden(self) -> Iterator[Finding]:
-        # The first value that changes with the moved value, although no edge leads to it. It counts only if a bridge to
-        # it brings the gradient.
+        # Yield a finding for the first value that changes with the moved value although no edge leads to it. It counts
+        # only if a bridge to it brings the gradient.
         bridged = Bridged(self.flow, self.runs, wide=True)
         for source, target in self._frontier(self._changed()):
             if bridged.arrives({target: [source]}, {self.at}):
@@ -58,13 +59,13 @@ class Moved:
                 return
 
     def _changed(self) -> set[int]:
-        # The values that change with the moved value. Values that differ between any two runs, such as an address or
-        # the time, are left out.
+        # Return the values that change with the moved value, except values that differ between any two runs, such as an
+        # address or the time.
         changed = {at for move in MOVES.values() for at in self._other(NamedBridges(moves={self.full: move}))}
         return changed - self._other(NamedBridges()) if changed else changed
 
     def _other(self, bridges: NamedBridges) -> set[int]:
-        # The values that differ in another run. None are returned if that run bound a name more or less often.
+        # The values that differ in another run; none if that run bound a name a different number of times.
         record = self.runs(bridges, wide=True)
         own = Counter(map(strip, self.flow.record.names))
         if record is None or own != Counter(name for name in map(strip, record.names) if name in own):
@@ -74,7 +75,8 @@ class Moved:
         }
 
     def _frontier(self, changed: set[int]) -> list[tuple[int, int]]:
-        # The first changed values that no edge leads to, each with the last earlier value that edges lead to.
+        # Return the first changed values without an edge from the moved value, each with the last connected value
+        # before it.
         live, dead, found = [self.at], set[int](), []
         for at in sorted(changed - {self.at}):
             if not {*self.flow.edges[at]}.isdisjoint(live):
@@ -105,7 +107,7 @@ class Moved:
         return with_tried(one, say("moved", value=repr(value.name), target=repr(entry.name)))
 
     def _given_in(self, source: int, target: int) -> Source | None:
-        # The last line that read the source. None if the line of the target mentions the source itself.
+        # The last line that read the source; None if the line of the target mentions the source itself.
         if any(mention.source == source for mention in self.flow.mentions[target]):
             return None
         name, entries = self.flow.entries[source].name, self.flow.entries[source + 1 : target]
@@ -113,7 +115,7 @@ class Moved:
         return given[-1].source if given else None
 
     def _outcome(self, source: Entry, target: Entry) -> str:
-        # The kind of cut, from the kind of value that came out.
+        # The kind of cut, from the kind of value that the line returned.
         if target.status is GradStatus.NOT_TENSOR:
             return "left_framework"
         if target.status is GradStatus.NOT_FLOAT:
@@ -122,5 +124,5 @@ class Moved:
 
 
 def with_tried(finding: Finding, *sentences: str) -> Finding:
-    """The finding with sentences about what was tried."""
+    """The finding with added sentences about experiments."""
     return replace(finding, tried=(*finding.tried, *sentences))

@@ -1,4 +1,4 @@
-"""Runs of one program under experiments: how many there may be, and whether two of them gave the same numbers."""
+"""Runs of one program under experiments: a limit on their number, and a comparison of their numbers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.limits import Limit
 from backprobe.tracing.bridging import NamedBridges
 
-MOST_RUNS = 24  # so that some are left for remedies
+MOST_RUNS = 24  # experiments use at most this many of the allowed runs; the others are left for trying remedies
 SAME = 1e-5
-"""Of the largest number: what is computed in another order differs by less, and a small move changes more than that."""
+"""The tolerance relative to the largest number: above what reordered sums change, below what a moved value changes."""
 
 MOVES: Mapping[str, Callable[[Any], Any]] = {
     "a little": lambda value: value * (1 + 2**-8) + 2**-8,
@@ -23,21 +23,24 @@ MOVES: Mapping[str, Callable[[Any], Any]] = {
     "up": lambda value: value + 2.9,
     "down": lambda value: value * 0.3 - 1,
 }
-"""Other numbers for a value. The first would be lost in no floating dtype, and changes no branch where it can be."""
+"""Changes of a value.
+
+The first is large enough for every floating dtype, and small enough to keep branches the same.
+"""
 
 Again = Callable[[NamedBridges, bool], Record | None]
-"""Runs a program again with some values bridged or moved, and records all names if so asked; None if it fails then."""
+"""Runs a program again with some values bridged or changed, recording all names if asked to; None if it fails."""
 
 
 class Runs:
-    """A program that runs again, at most so often, and no longer than so many seconds in all."""
+    """A program that can be run again, with limits on the number of runs and on their total time."""
 
     def __init__(self, again: Again, arrays: Arrays, limit: Limit) -> None:
         self.again, self.arrays, self.limit = again, arrays, limit
         self.left, self.until = min(MOST_RUNS, limit.runs), monotonic() + limit.seconds
 
     def __call__(self, bridges: NamedBridges, *, wide: bool = False) -> Record | None:
-        """The record of one more run; None where that fails, or none is left."""
+        """Run the program once more and return the record; None if it fails or the limits are reached."""
         if self.left <= 0 or monotonic() >= self.until:
             return None
         self.left -= 1
@@ -46,12 +49,12 @@ class Runs:
 
     @cached_property
     def wide(self) -> Record | None:
-        """The record of the program as it is, with every value that has a name or is computed without one."""
+        """The record of the unchanged program, with every value that has a name or is an unnamed result."""
         return self(NamedBridges(), wide=True)
 
     def is_same(self, one: Entry | None, other: Entry | None) -> bool:
         """Do two entries hold the same numbers, except for rounding? True if neither can be read."""
-        from numpy import array_equal, isfinite  # importing backprobe imports no NumPy
+        from numpy import array_equal, isfinite  # importing backprobe must not import NumPy
 
         first, second = self.numbers(one), self.numbers(other)
         if first is None or second is None:
@@ -65,7 +68,7 @@ class Runs:
         return bool(abs(first - second).max() <= SAME * max(abs(first).max(), abs(second).max()))
 
     def numbers(self, entry: Entry | None) -> Any:
-        """What an entry holds, as an array of NumPy; None where that cannot be read, or is no number."""
+        """Return an entry's numbers as a NumPy array; None if they cannot be read."""
         from numpy import asarray
 
         try:
@@ -78,11 +81,11 @@ class Runs:
 
 
 def of_name(record: Record | None, full: str) -> Entry | None:
-    """The entry with this full name, if a record has one."""
+    """The entry with this full name, if the record has one."""
     position = None if record is None else record.names.get(full)
     return None if record is None or position is None else record.entries[position]
 
 
 def full_names(record: Record) -> Mapping[int, str]:
-    """By the positions of entries, the first full name of each."""
+    """The first full name of each entry, by position."""
     return {at: full for full, at in reversed([*record.names.items()])}

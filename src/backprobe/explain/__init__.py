@@ -1,4 +1,4 @@
-"""The verb ``explain``: why a gradient is missing, zero or otherwise notable, and the line that caused it."""
+"""The verb ``explain``: why a gradient is missing, zero or otherwise notable, and which line caused it."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ def explain(
     >>> report.findings[0].kind, report.findings[0].source.text, report.findings[0].chain
     ('detach', 'd = u.detach()', ('x', 'u', 'd'))
 
-    Given a recording and a name in it, the report lists every line that cuts the way from that value to the output, or
-    says where the computation that begins at the value ends. Without a name it lists every cause in the recording once,
-    each with the gradients that are missing because of it. Recordings that were saved and loaded are explained in the
-    same way.
+    Given a recording and a name in it, the report lists every line that cuts the path from that value to the output, or
+    says where the computation that uses the value ends. Without a name it lists every cause in the recording once, each
+    with the gradients that are missing because of it. Recordings that were saved and loaded are explained in the same
+    way.
 
     If the recording has several outputs, the report says which output reaches which value; for a single value, it says
     why the other outputs do not reach it.
 
-    Given a recording made with ``nonfinite=True``, and no name, it says where NaN and Inf began. First come the places
-    where they were *born* (finite inputs gave an output that is not finite, or a finite gradient gave one that is not)
-    and those where they *came in*; then those where they were *healed*, as by a ``where``, and the values that they
+    Given a recording made with ``nonfinite=True``, and no name, the report says where NaN and Inf began. First come the
+    places where they were *born* (the inputs, or the incoming gradient, were finite, but the result is not) and those
+    where they *came in*. Then come the places where they were *healed*, as by a ``where``, and the values that they
     *propagated* to.
 
     >>> def g(x):
@@ -68,25 +68,25 @@ def explain(
     >>> report.findings[0].kind, report.findings[0].name, report.findings[0].headline
     ('born', 'y', "Inf is born at 'y': log(0)")
 
-    If the recording is of a function or model that was probed in this process, and no name is given, the program runs
-    once or twice more to look for gradients that exist and are useless (docs/useless.md). Random numbers, buffers,
-    gradients and the rest of its state are put back. Such a run ends at its first side effect, such as opening a file
-    for writing, and a note says so.
+    If a function or model was recorded in this process, and no name is given, the program runs once or twice more, to
+    look for gradients that exist but are useless (docs/useless.md). Random numbers, buffers, gradients and the rest of
+    its state are restored. Such a run ends at its first side effect, such as opening a file for writing, and a note
+    says so.
 
     Parameters:
-        experiments: may the program run again?
-        seconds: not where the recorded run took longer than this.
-        runs: how often, at most.
+        experiments: False keeps the program from running again.
+        seconds: if the recorded run took longer than this, the program does not run again.
+        runs: the largest number of further runs.
 
-    Given a loss and a tensor of PyTorch instead of a recording, it says what the graph alone shows, which includes no
-    line of code.
+    Given a loss and a PyTorch tensor instead of a recording, the report says what the graph alone shows. It then
+    contains no line of code.
 
     >>> w = torch.ones(3, requires_grad=True) * 0.1
     >>> bp.explain((w * 2).sum(), w).of_kind("not_retained")[0].headline
     'w is not a leaf, so its .grad stays None: nothing is wrong'
 
-    A report holds ``findings`` with ``kind``, ``source``, ``facts``, ``chain`` and ``remedy``, and prints itself. Where
-    neither the recording nor the graph shows the cause, the kind is ``unknown`` and the facts say what was seen.
+    A report holds ``findings`` with ``kind``, ``source``, ``facts``, ``chain`` and ``remedy``, and prints itself. If
+    neither the recording nor the graph shows the cause, the kind is ``unknown``, and the facts say what was observed.
 
     Raises UnknownName and AmbiguousName as the recording does, BadOption for any other argument, and Unsupported for
     tensors of TensorFlow and JAX without a recording.
@@ -152,8 +152,8 @@ def _explain_entry(record: Record, at: int) -> Report:
 
 
 def _explain_whole(record: Record, *asks: Callable[[str, tuple[int, ...], str], Any]) -> Report:
-    # NaN and Inf come first: they spoil every gradient, also the ones that exist.
-    from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
+    # The report on the whole recording. NaN and Inf come first, because they spoil every gradient.
+    from backprobe.explain.nonfinite import explain_nonfinite  # imported late, because it imports NumPy
 
     flow = Dataflow.of(record)
     arrays = load_arrays(record.backend)
@@ -162,7 +162,7 @@ def _explain_whole(record: Record, *asks: Callable[[str, tuple[int, ...], str], 
         zero = zero_by_rule(flow, arrays)
         missing = replace(missing, notes=(*missing.notes, *zero))
     born = explain_nonfinite(record, *asks)
-    # if finiteness was recorded, then NaN and Inf are the answer
+    # if finiteness was recorded, the user asked for NaN and Inf, and these are the answer
     if any(entry.finiteness is not None for entry in record.entries):
         note = () if missing.ok else (say("see_names", heading=missing.heading),)
         return replace(born, notes=(*born.notes, *note))

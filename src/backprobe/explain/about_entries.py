@@ -1,4 +1,4 @@
-"""Findings about entries: the fields of their sentences, and merging findings that say the same about one line."""
+"""Makes findings about entries, fills the fields of their sentences, and merges findings on the same line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def about(
     known: Known = Known.NOTHING,
     **fields: str,
 ) -> Finding:
-    """A finding of the cause ``code`` about an entry. Fields of its sentence that are not given come from the entry."""
+    """Make a finding with the cause ``code`` about an entry. Fields that are not given are filled from the entry."""
     words = {
         "value": repr(entry.name),
         "target": repr(entry.name),
@@ -46,11 +46,11 @@ def about(
 
 
 def by_status(flow: Dataflow, entry: Entry) -> Finding:
-    """The finding for an entry whose status already says everything that is known."""
+    """Make the finding for an entry whose status already explains its missing gradient."""
     line = entry.cause or _rewriting(flow, entry) if entry.status is GradStatus.OPAQUE else entry.cause
     is_apart = entry.is_because(
         "partly_updated", "variable_read_unseen", "written_past_unsaved", "written_within_function"
-    )  # the reason of such an entry already says everything
+    )  # for these reasons, the finding needs no further facts
     is_overwritten = entry.status is GradStatus.OPAQUE and line is not None and not is_apart
     code = "not_float" if is_of_whole_numbers(entry) else "overwritten" if is_overwritten else str(entry.status)
     code = "checkpoint" if entry.is_because("reentrant_checkpoint") else code
@@ -61,7 +61,7 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
     code = "backward_not_run.model" if entry.is_because("backward_not_called") and entry.source is None else code
     facts = [entry.reason] if code in ("overwritten", "checkpoint") else []
     instead = "" if entry.why is None else entry.why.fields.get("next", "")
-    # then a line of the program is the cause
+    # the cause is then a line of the program
     is_at_fault = is_overwritten or entry.is_because("reentrant_checkpoint", "nothing_given")
     known = Known.NOTHING if is_at_fault else Known.STATUS
     return about(flow, code, entry, line or entry.source, facts=facts, instead=instead, known=known)
@@ -79,7 +79,7 @@ def with_fact(found: Finding, fact: str) -> Finding:
 
 
 def merged(findings: Sequence[Finding]) -> list[Finding]:
-    """Merges findings that say the same about one line, as in each iteration of a loop: one finding with all names."""
+    """Merge findings that say the same about one line, such as those of each iteration of a loop."""
 
     def said(found: Finding) -> object:
         line = found.source
@@ -99,16 +99,16 @@ def as_one(findings: Sequence[Finding]) -> Finding:
 
 
 def is_said(line: Source | None, findings: Sequence[Finding]) -> bool:
-    """Does one of these findings name the line?"""
+    """Does one of these findings point to the line?"""
     said = {(one.source.file, one.source.line) for one in findings if one.source is not None}
     return line is not None and (line.file, line.line) in said
 
 
 def mode_of(entry: Entry) -> str:
-    """The words for the mode that switched gradients off for an entry, from the reason that the backend reported."""
+    """The words for the mode that disabled gradients for an entry, from the reason that the backend reported."""
     mode = "" if entry.why is None else entry.why.fields.get("mode", "")
     if mode == "torch.no_grad()":
-        return f"under {mode} or set_grad_enabled(False)"  # PyTorch does not distinguish these two
+        return f"under {mode} or set_grad_enabled(False)"  # PyTorch does not distinguish the two
     return f"under {mode}" if mode else "while gradients were switched off"
 
 
@@ -131,12 +131,12 @@ def is_of_whole_numbers(entry: Entry) -> bool:
 
 
 def own_name(name: str) -> str:
-    """A name as the program writes it: without scope and count."""
+    """Return a name as the program writes it, without scope and count."""
     return strip(name).rpartition(":")[2]
 
 
 def as_code(name: str) -> str:
-    """A name as the program may spell it in its code: items as ``[1]``, and without the scopes that a framework adds.
+    """Return a name as the program may spell it in its code, with items as ``[1]`` and without scopes of a framework.
 
     >>> as_code("/step#1:pair#0.0"), as_code("layers.1.weight"), as_code("dense/kernel:0")
     ('pair[0]', 'layers[1].weight', 'kernel')
@@ -146,12 +146,12 @@ def as_code(name: str) -> str:
 
 
 def names_of(flow: Dataflow, at: int) -> list[str]:
-    """All full names of a value, without counts."""
+    """Return all full names of a value, without counts."""
     return [strip(full) for full, position in flow.record.names.items() if position == at]
 
 
 def scopes_of(flow: Dataflow, at: int) -> set[str]:
-    """The modules and functions in which a value has a name, without their counts."""
+    """The modules and functions in which a value has a name, without counts."""
     return {name.partition(":")[0] for name in names_of(flow, at)}
 
 

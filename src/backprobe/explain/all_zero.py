@@ -1,6 +1,4 @@
-"""Gradients that are exactly 0: all gradients of a training and the line behind which they are, or a single one behind
-an operation with a flat derivative.
-"""
+"""Findings about gradients that are exactly 0: all gradients of a training, or one after a flat operation."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ KNOWN = Known.GRADIENT_THERE | Known.MOMENTARY
 
 
 def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
-    """Puts findings about gradients that are exactly 0 first in the report."""
+    """Put findings about gradients that are exactly 0 first in the report."""
     behind = tuple(
         finding(
             BEHIND,
@@ -36,7 +34,7 @@ def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
         for one in flow.record.notes
         if one.code == BEHIND
     )
-    if behind:  # the other gradients have numbers, so the heading names only these
+    if behind:  # the other gradients are not 0, so the heading names only these
         zero = say("zero_everywhere.exactly", gradients=gradients_of([one.name for one in behind]))
         return Report(f"{report.heading}; {zero}", (*behind, *report.findings), report.notes)
     note = next((note for note in flow.record.notes if note.code == CODE), None)
@@ -52,8 +50,7 @@ def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
 
 
 def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
-    # The finding is placed at the line nearest to the output behind which all gradients are 0, as far as values have
-    # names.
+    # Make the finding at the line nearest to the output behind which all gradients are 0, as far as values have names.
     record = flow.record
     facts = [say("zero_for", names=note.fields["names"])]
     begin = next(_begins(flow, arrays), None)
@@ -87,7 +84,7 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
 
 
 def _begins(flow: Dataflow, arrays: Arrays) -> Iterator[tuple[int, int]]:
-    # Pairs of a value with a nonzero gradient and one of its inputs with a zero gradient, the last ones first.
+    # Yield pairs of a value with a nonzero gradient and one of its inputs with a zero gradient, the last pairs first.
     entries = flow.entries
     zero = [entry.status is GradStatus.OK and is_zero(arrays, entry.held_grad) for entry in entries]
     for at in reversed(range(len(entries))):
@@ -96,7 +93,7 @@ def _begins(flow: Dataflow, arrays: Arrays) -> Iterator[tuple[int, int]]:
 
 
 def gradients_of(names: Sequence[str], count: int = 0) -> str:
-    """The words for the gradients of some values; ``count`` may be larger than the number of given names.
+    """Return the words for the gradients of some values; ``count`` may exceed the number of given names.
 
     >>> gradients_of(["w"]), gradients_of(["w", "b"]), gradients_of(["w"], 3)
     ("the gradient of 'w'", "the gradient of 'w' and 1 more", "the gradient of 'w' and 2 more")

@@ -1,6 +1,4 @@
-"""Values that a program carries from one step into the next, and the statement that detaches them, as the program would
-spell it.
-"""
+"""Values that a program carries from one step into the next, and the statement that detaches them."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from backprobe.record.graph import Graph
 from backprobe.record.names import split, strip
 
 ITEM = re.compile(r"(?:\.\d+)+$")
-"""The end of the name of an item of a list or tuple, as of ``self.state.0``."""
+"""Matches the end of the name of an item in a list or tuple, such as the ``.0`` of ``self.state.0``."""
 
 
 def is_bound_again(record: Record, entry: Entry) -> bool:
@@ -48,9 +46,7 @@ def users_of(record: Record, value: Entry) -> list[Entry]:
 
 
 def unrecorded(record: Record, users: Iterable[Entry]) -> list[str]:
-    """The attributes and outer variables that these lines read and that hold a value from an earlier step which was not
-    recorded there.
-    """
+    """Return attributes and outer variables read on these lines that hold an unrecorded value of an earlier step."""
     found: dict[str, None] = {}
     for user in users:
         known = {ITEM.sub("", read.spelled) for read in user.reads}
@@ -66,9 +62,9 @@ def unrecorded(record: Record, users: Iterable[Entry]) -> list[str]:
 
 
 def filled_lists(users: Sequence[Entry], values: Sequence[Entry]) -> list[str]:
-    """The lists that the program appends to and these lines read, if every one of the values lies in them.
+    """Return the lists that the program appends to and these lines read, if all of the values are in them.
 
-    It is not known where values without a name lie. For these, the line may read nothing else that could hold them.
+    The location of values without a name is unknown. For these, the line may read nothing else that could hold them.
     """
     read = {name: None for user in users for name in _kept_in(user, is_alone=not values)}
     holding = [ITEM.sub("", own_name(value.name)) for value in values]
@@ -97,7 +93,7 @@ def _kept_in(user: Entry, *, is_alone: bool) -> list[str]:
 
 
 def detaching(record: Record, values: Sequence[Entry], users: Iterable[Entry]) -> str:
-    """The remedy that detaches values before the next step uses them again; empty where there are none.
+    """Return the remedy that detaches values before the next step uses them again; empty if there are none.
 
     A statement is written only if each value is known to be used again by its name. In ``h = torch.tanh(y)``, the value
     may be kept in a list, and ``h`` may mean another value by the time the list is read.
@@ -110,7 +106,7 @@ def detaching(record: Record, values: Sequence[Entry], users: Iterable[Entry]) -
 
 
 def detached(spelled: Iterable[str]) -> str:
-    """The statement that detaches the variables with these spellings.
+    """Return the statement that detaches the variables with these spellings.
 
     >>> detached(["h", "self.state.0", "self.state.1"])
     'h = h.detach(); self.state = tuple(part.detach() for part in self.state)'
@@ -123,7 +119,8 @@ def detached(spelled: Iterable[str]) -> str:
 
 
 def _spelled(record: Record, value: Entry, used: Sequence[Entry]) -> Iterator[str]:
-    # The names by which the lines of ``used`` read a value, unless the same name means another value in that line.
+    # Yield the names by which the lines of ``used`` read a value, unless the same name means another value in that
+    # line.
     for name in dict.fromkeys(map(own_name, (value.name, *value.aliases))):
         for user in used:
             others = {read.spelled for read in user.reads if record.entries[read.at] is not value}
@@ -140,7 +137,7 @@ def _reads(user: Entry, name: str) -> bool:
 
 
 def _each_detached(container: str, depth: int) -> str:
-    """A container with each of its tensors detached.
+    """Return the expression of a container with each of its tensors detached.
 
     >>> _each_detached("state", 1), _each_detached("states", 2)
     ('tuple(part.detach() for part in state)', 'tuple(tuple(part.detach() for part in one) for one in states)')

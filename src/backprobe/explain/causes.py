@@ -1,4 +1,4 @@
-"""The causes that ``explain`` knows: for each code the headline of its finding, and under ``<code>_next`` the remedy.
+"""The causes that ``explain`` knows: the headline for each code, and the remedy under ``<code>_next``.
 
 The kind of a finding is its code up to the first dot: ``inside.recorded`` is a special case of ``inside``. The fields
 in braces come from the recording: ``value`` is the entry whose gradient is missing, ``target`` is the value computed
@@ -302,4 +302,4 @@ CAUSES = {
     "zero_derivative": "the derivative of {target} with respect to {value} that backward uses is 0",
     "zero_derivative_next": "{instead}",
 }
-"""The headline and the remedy of each cause, in every framework; the remedy says what it changes."""
+"""The headlines and remedies of all causes, for every framework. A remedy also says what it changes."""

@@ -1,8 +1,8 @@
-"""The census: parameters that optimizers and models hold and that the graph did not reach, each with the reason.
+"""The census: parameters of optimizers and models that received no gradient, each with the reason.
 
-Three facts give the reason: did its module run, did another tensor take its place, and was the result differentiated?
-So there are only a few kinds of causes: ``not_executed``, ``replaced``, ``dropped``, ``unused``, ``unknown``, and the
-lines that cut.
+Three facts determine the reason: whether the module ran, whether it used another tensor instead, and whether the result
+was differentiated. The only kinds of causes are therefore ``not_executed``, ``replaced``, ``dropped``, ``unused``,
+``unknown``, and lines that cut.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from backprobe.record.entries import GradStatus
 from backprobe.record.training import ModuleRan, Stray, Training, Unregistered, Untrained
 
 NAMED_ALONE = (Stray.PARAMETER, Stray.CONSTANT, Stray.BUFFER)
-MOST = 12  # names of parameters that a finding lists
+MOST = 12  # the largest number of parameters that a finding lists
 
 
 def heading(training: Training) -> str:
-    """How many parameters got a gradient."""
+    """Say how many parameters got a gradient."""
     parameters, lost = plural(training.count, "parameter"), len(training.untrained) or len(training.cleared)
     trained = "trained_one" if training.count == 1 else "trained"
     if not training.count:
@@ -59,35 +59,36 @@ def trained_leaves(flow: Dataflow) -> set[int]:
 
 
 def _given(flow: Dataflow) -> set[int]:
-    # Inputs of a block in TensorFlow for which no tape was asked: the probe's own tape also watches data, so nothing
-    # says that these are leaves.
+    # Return the inputs of a TensorFlow block whose gradient no tape of the program requested. The probe's own tape also
+    # watches data, so being watched does not show that such an input should be differentiated.
     asked = {one.at for one in flow.record.none_given}
     is_watched = dialect_of(flow.record.framework).is_watched_by_tape
     return {at for at in range(len(flow.entries)) if is_watched and at not in asked and not flow.sources(at)}
 
 
 def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings about values, joined with the findings about parameters: one finding for each line."""
+    """Join the findings about values and those about parameters, to one finding for each line."""
     training, framework = flow.record.training, flow.record.framework
     if training is None:
         return [*findings]
-    # a finding about the error covers these
+    # parameters after an error are explained by the finding about that error
     untrained = [one for one in training.untrained if one.ran is not ModuleRan.CUT_SHORT]
     unread = {one.name for one in untrained if one.ran is ModuleRan.NEVER_READ and not one.carriers}
     causes = [(cause, one) for one in untrained for cause in _causes(flow, one, len(unread) > 1)]
-    if not (causes or findings):  # only tensors that have an entry of their own
+    if not (causes or findings):  # without any cause, keep only tensors that have an entry of their own
         causes = [(_unknown(flow, one.name), one) for one in untrained]
     groups = grouped(causes, lambda pair: _place(pair[0]))
     new = {_place(group[0][0]): _of_parameters(flow, group[0][0], [one for _, one in group]) for group in groups}
     known = [_merged(found, new.pop(_place(found), None)) for found in findings]
     frozen = [finding("frozen.all", "", None, framework)] if training.stepped and not training.count else []
-    found = sorted([*new.values(), *known], key=lambda one: -len(one.lost))  # the causes that explain most come first
+    # the causes that explain the most parameters come first
+    found = sorted([*new.values(), *known], key=lambda one: -len(one.lost))
     others = (*_cleared(training, framework), *_unregistered(training.unregistered, framework))
     return [*frozen, *_not_held(_without_twins(training, causes), framework), *found, *others]
 
 
 def _without_twins(training: Training, causes: Sequence[tuple[Finding, Untrained]]) -> list[Unregistered]:
-    # The parameters that no optimizer holds, but for those that are named with the ones it holds in their place.
+    # The parameters that no optimizer holds, except those listed as twins of the parameters that it holds.
     twin_of = dict(training.twins)
     paired = {twin_of[one.name] for cause, one in causes if cause.kind == "replaced" and one.name in twin_of}
     return [one for one in training.unregistered if one.name not in paired]
@@ -99,8 +100,8 @@ def _place(found: Finding) -> object:
 
 
 def _merged(found: Finding, of_parameters: Finding | None) -> Finding:
-    # A finding about a value, to which the parameters are added that lack their gradient for the same reason. Its last
-    # fact says who holds them.
+    # Add parameters to a finding about a value, if they lack their gradient for the same reason. Its last fact says
+    # which optimizer holds them.
     if of_parameters is None:
         return found
     held = [fact for fact in of_parameters.facts[-1:] if fact not in found.facts]
@@ -117,15 +118,15 @@ def _of_parameters(flow: Dataflow, cause: Finding, lost: Sequence[Untrained]) ->
 
 
 def _is_entry_alone(one: Untrained) -> bool:
-    # Is the parameter's own entry all that is known about it?
+    # Is the parameter's own entry the only fact known about it?
     return one.own is not None and one.ran is ModuleRan.UNKNOWN
 
 
 def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
-    # The causes that keep the gradient from one parameter: cuts on the ways that lead back to it, else what its module
-    # did. A parameter with an entry of its own is explained with the other entries.
-    if one.own is not None and flow.entries[one.own].status is GradStatus.OK:  # its gradient exists, of another output
-        return
+    # Yield the causes that keep the gradient from one parameter: cuts on the paths back to it, or else what its module
+    # did. A parameter with an entry of its own is explained together with the other entries.
+    if one.own is not None and flow.entries[one.own].status is GradStatus.OK:
+        return  # its gradient exists, but of another output
     yield from dropped_results(flow, one)
     if _is_entry_alone(one):
         return
@@ -142,13 +143,14 @@ def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Findi
 
 
 def _cutting(causes: Sequence[Finding]) -> list[Finding]:
-    # The causes with a line that cuts. If there is one, the causes that are also true in earlier iterations are not the
-    # reason.
+    # Return the causes with a line that cuts. If there is such a line, the other causes are not the reason, because
+    # they were also true in earlier iterations, in which the gradient arrived.
     return [cause for cause in causes if not cause.known & Known.NO_CUT]
 
 
 def _by_facts(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
-    # Did its module run? Is another tensor in its place? Was the result differentiated?
+    # Yield the causes that the three facts show: did the module run, is another tensor in its place, and was the result
+    # differentiated?
     training = flow.record.training
     if training is not None and one.name in dict(training.twins):
         yield of_twins(flow, training.twins, one)
@@ -178,8 +180,8 @@ def _unknown(flow: Dataflow, name: str, facts: Sequence[str] = ()) -> Finding:
 
 
 def _by_others(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
-    # The lines where the tensors were made that the module used in place of its parameters, or else the lines that
-    # called the module.
+    # Yield findings at the lines that created the tensors which the module used instead of its parameters. If these are
+    # unknown, use the lines that called the module.
     known = [flow.entries[at] for at in one.instead if flow.entries[at].source is not None]
     calls = [say("called_at", text=f"`{call.text}`", at=location(call.source)) for call in one.calls]
     for entry in known:
@@ -190,12 +192,13 @@ def _by_others(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
 
 
 def dropped_results(flow: Dataflow, one: Untrained) -> list[Finding]:
-    """The calls that a parameter went into and whose results nothing uses."""
+    """Return findings about the calls that used a parameter, but whose results are not used."""
     return [said(flow, "dropped", one.name, call, known=Known.NOWHERE) for call in one.dropped]
 
 
 def _of_variable(flow: Dataflow, name: str) -> Iterator[Finding]:
-    # The lines that read a variable of this name, such as a global variable that a function uses, and cut it off.
+    # Yield findings at lines that read a variable of this name and cut it off, such as a global variable used in a
+    # function.
     for at in sorted(flow.to_outputs):
         entry = flow.entries[at]
         for text, use, place in (*hidden_cuts(entry), *hidden_beside(entry)):
@@ -214,9 +217,9 @@ def _of_variable(flow: Dataflow, name: str) -> Iterator[Finding]:
 
 
 def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
-    # The reasons why no gradient arrives at an entry through which it would flow back to a parameter.
+    # Yield the reasons why no gradient arrives at an entry through which a parameter would get its gradient.
     entry = flow.entries[at]
-    # the error is reported elsewhere
+    # the error itself is reported elsewhere
     if entry.status is GradStatus.BACKWARD_NOT_RUN and not entry.is_because("block_raised"):
         yield by_status(flow, entry)
         return
@@ -272,7 +275,7 @@ def _unregistered(found: Sequence[Unregistered], framework: str) -> Iterator[Fin
 
 
 def constants(training: Training | None) -> list[str]:
-    """Tensors that models compute with and that are neither parameters nor trained. They may be meant so."""
+    """Return a note on tensors that models use, but that are neither parameters nor trained. This may be intended."""
     found = () if training is None else training.unregistered
     kinds = {Stray.BUFFER: "a buffer", Stray.CONSTANT: "a plain tensor"}
     names = [f"{one.name!r} ({kinds[Stray(one.kind)]})" for one in found if one.kind in tuple(kinds)]
@@ -280,6 +283,6 @@ def constants(training: Training | None) -> list[str]:
 
 
 def dropped_beside(training: Training | None) -> list[str]:
-    """Calls whose results nothing uses, though their parameters still get a gradient by other ways."""
+    """Return notes on calls whose results are not used, although their parameters get a gradient in other ways."""
     found = () if training is None else training.dropped
     return [say("dropped_beside", text=f"`{call.text}`", at=path(call.source.file, call.source.line)) for call in found]

@@ -1,6 +1,6 @@
 """Findings about cuts: what the line does, to which value, and what is usually written instead.
 
-If gradients also flow past the cut by other ways, it becomes a note instead of a finding.
+If the gradients also flow along other paths, the cut becomes a note instead of a finding.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from backprobe.record.names import strip
 from backprobe.record.source import Source
 from backprobe.record.training import HOOK
 
-"""Flat functions for which TensorFlow gives None; the derivative of its ``sign`` is 0, with an edge, as in PyTorch."""
+"""Flat functions for which TensorFlow returns None. Its ``sign`` is different: as in PyTorch, the derivative is 0."""
 
 
 IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType, types.WrapperDescriptorType)
 PYTHONS = frozenset(f"builtins.{name}" for name in (*vars(builtins), *(kind.__name__ for kind in IN_C)))
-"""What Python has of its own, as a recording has the names of calls."""
+"""Names of Python's own functions, in the form in which a recording names calls."""
 RECORDED = ("inside.recorded", "inside.handed")
-"""For functions whose lines are recorded: those that are called, and those passed to a caller."""
+"""Codes for functions whose lines are recorded: functions that are called, and functions passed to a caller."""
 
 OF_OTHER_LINES = ("checkpoint", "limited", "nothing_given")
-"""Kinds of cuts that are not part of the line which computes the value."""
+"""Kinds of cuts that lie outside of the line that computes the value."""
 
 
 def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
-    """The finding of one cut: what its line does."""
+    """Make the finding of one cut, with what its line does."""
     source, target, use = flow.entries[cut.mention.source], flow.entries[cut.target], cut.mention.use
     kind = _kind(cut, source, target, flow.record.framework)
     whole = target.name if target.source is None else target.source.expression or uncommented(target.source)
@@ -82,7 +82,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
 
 
 def _all_facts(flow: Dataflow, cut: Cut, kind: str, cause: str, function: str) -> list[str]:
-    # The facts of a cut besides its headline.
+    # The facts of a cut, besides its headline.
     source, target = flow.entries[cut.mention.source], flow.entries[cut.target]
     facts = _facts(kind, cut, source, target)
     if kind == "no_grad":
@@ -96,13 +96,13 @@ def _all_facts(flow: Dataflow, cut: Cut, kind: str, cause: str, function: str) -
 
 
 def _converted(kind: str, text: str) -> str:
-    # The part that a text converts into a number. If it makes a list of numbers, the whole text is the part.
+    # The part that a text converts into a number; empty if the text makes a list of numbers.
     return converted(text) if kind == "number" and not gives_list(text) else ""
 
 
 def _inside(flow: Dataflow, call: str, function: str, target: Entry) -> tuple[str, str]:
-    # The code and name of the function in which a value is lost: inside a transformation, recorded, a partial, of a
-    # library, without source lines, or any other.
+    # Return a code and a name for the function in which a value is lost: inside a transformation, recorded, a partial,
+    # of a library, without source lines, or any other.
     unseen = [read.spelled for read in target.reads if flow.entries[read.at].is_because("unseen_transform")]
     if unseen:
         return "inside.unseen", unseen[0].removesuffix("()")
@@ -128,7 +128,7 @@ def _of_numbers(source: Entry, text: str, inside: str) -> str:
 
 
 def _special(flow: Dataflow, kind: str, cut: Cut, text: str) -> str:
-    # The code of the special case of this kind that applies, if any.
+    # The code of the special case that applies, if any.
     source, target = flow.entries[cut.mention.source], flow.entries[cut.target]
     is_special = {
         "index.beside": kind == "index" and not cut.mention.use.kind,
@@ -160,14 +160,14 @@ def line_of_cut(flow: Dataflow, cut: Cut) -> Source | None:
 
 
 def _is_update(source: Entry, target: Entry) -> bool:
-    # Does a step of gradient descent rebind the leaf's name to a new tensor, as ``w = w - 0.1 * w.grad`` does?
+    # Does a step of gradient descent rebind the leaf's name to a new tensor, as in ``w = w - 0.1 * w.grad``?
     name = own_name(source.name)
     is_same = bool(source.is_leaf) and own_name(target.name) == name
     return is_same and target.source is not None and has_part(target.source.statement, f"{name}.grad")
 
 
 def gives_list(text: str) -> bool:
-    """Does the text, which converts a value into numbers, give a list of them?
+    """Does a text that converts a value into numbers give a list of them?
 
     >>> gives_list("u.tolist()"), gives_list("[float(e) for e in u]"), gives_list("u.item()")
     (True, True, False)
@@ -185,7 +185,7 @@ def draws_whole_numbers(text: str) -> bool:
 
 
 def converted(text: str) -> str:
-    """The expression that a text converts into a number; empty if it is not recognized.
+    """Return the expression that a text converts into a number; empty if it is not recognized.
 
     >>> converted("f(net(x)).item()"), converted("float(x.sum())"), converted("x.detach().item()")
     ('f(net(x))', 'x.sum()', 'x')
@@ -209,7 +209,7 @@ def _with_history(expression: ast.expr) -> str:
 
 
 def _is_of_library(function: str, target: Entry) -> bool:
-    # Is this a library function, judging by its spelling or by what was called? Probing it by itself would show
+    # Is this a library function, by its spelling or by the functions that were called? A probe of it alone would show
     # nothing.
     calls = [call.partition(".") for call in target.source.calls] if target.source is not None else []
     imported = [name.rpartition(".")[2] for package, _, name in calls if package in MODULES]
@@ -217,8 +217,8 @@ def _is_of_library(function: str, target: Entry) -> bool:
 
 
 def _without_lines(target: Entry) -> str | None:
-    # If the line calls only functions of Python itself or of a framework: the name of the last one, empty for Python
-    # itself. Probing these by themselves would show nothing.
+    # If the line calls only functions of Python or of a framework, return the name of the last one, or an empty string
+    # if all are Python's. A probe of such functions would show nothing.
     calls = () if target.source is None else target.source.calls
     if not calls or not all(call in PYTHONS or call.partition(".")[0] in MODULES for call in calls):
         return None
@@ -226,7 +226,8 @@ def _without_lines(target: Entry) -> str | None:
 
 
 def _is_partial(target: Entry) -> bool:
-    # Is ``functools.partial`` the only thing that its line calls? A partial of a function of the program is followed.
+    # Is ``functools.partial`` the only function that the line calls? A partial of a function of the program is
+    # followed, so its own calls would be listed.
     return target.source is not None and target.source.calls == ("functools.partial",)
 
 
@@ -251,28 +252,28 @@ def _facts(kind: str, cut: Cut, source: Entry, target: Entry) -> list[str]:
 
 
 def _switched(flow: Dataflow, cut: Cut) -> list[str]:
-    # The line that switched gradients off around the cut, or around the call of the module.
+    # Return a fact with the line that disabled gradients around the cut, or around the call of the module.
     calls = [call for one in flow.record.used_at if one.at == cut.target for call in one.uses]
     lines = [call.switched for call in calls] or [cut.mention.line and switch_around(cut.mention.line)]
     return [say("switched_at", at=location(line)) for line in lines if line is not None]
 
 
 def hooks(flow: Dataflow) -> str:
-    """The hook functions of modules, with their lines; empty if none is known."""
+    """Return a fact with the hook functions of modules and their lines; empty if none is known."""
     calls = [call for one in flow.record.used_at for call in one.uses if call.mode == HOOK]
     at = listed([f"{call.text!r} has {location(call.source)}" for call in calls], MOST)
     return say("hooks", at=at) if calls else ""
 
 
 def with_hooks(flow: Dataflow, found: Finding) -> Finding:
-    """A finding of unknown cause, with the hooks that may be the cause."""
+    """Add the hooks that may be the cause to a finding of unknown cause."""
     said = hooks(flow) if found.kind == "unknown" else ""
     remedy = f"{say('unknown.hook_next')};\nor {found.remedy}"
     return replace(found, facts=(*found.facts, said), remedy=remedy) if said else found
 
 
 def cut_findings(flow: Dataflow, at: int, cuts: Iterable[Cut]) -> list[Finding]:
-    """The findings of the cuts that a value runs into, each with the chain that leads to it."""
+    """Make the findings of the cuts that a value encounters, each with the chain that leads to the cut."""
     after = flow.after(at)
     return [
         cut_finding(flow, cut, (*flow.chain(after, cut.mention.source), flow.entries[cut.target].name)) for cut in cuts
@@ -280,7 +281,7 @@ def cut_findings(flow: Dataflow, at: int, cuts: Iterable[Cut]) -> list[Finding]:
 
 
 def _followed(flow: Dataflow, call: str) -> str:
-    # A function with recorded lines among those that a text calls, or passes on to be called.
+    # Return a function with recorded lines among those that a text calls, or passes as an argument.
     scopes = {step for name in flow.record.names for step in strip(name).partition(":")[0].split("/")[1:]}
     handed = ["<lambda>" if word == "lambda" else word for word in re.findall(r"\w+", call)]
     return next((name for name in [*re.findall(r"(\w+)\(", call)[::-1], *handed] if name in scopes), "")
@@ -291,7 +292,7 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
 
 
 def _by_edge(cut: Cut, source: Entry, target: Entry) -> str:
-    # The kind of a cut as the graph and the grad mode show it, without looking at the text of the line.
+    # The kind of a cut that the graph and the grad mode show, regardless of the text of the line.
     use = cut.mention.use
     if cut.is_silent:
         return "limited" if cut.is_limited else "silent"
@@ -317,7 +318,8 @@ def _by_outcome(cut: Cut, target: Entry, framework: str) -> str:
     dialect = dialect_of(framework)
     if use.flat and dialect.flat_cut and _flat(use.flat) not in dialect.flat_without_cut:
         return dialect.flat_cut
-    is_taken = use.is_argument or target.status not in HISTORY  # otherwise it may be an index, or only give a shape
+    # otherwise the value may be only an index, or give only a shape
+    is_taken = use.is_argument or target.status not in HISTORY
     return "inside" if use.call and is_taken and not use.is_conditional else "unknown"
 
 
@@ -330,7 +332,10 @@ def _state(entry: Entry) -> str:
 
 
 def lost_beside(flow: Dataflow, mentions: Sequence[Mention]) -> list[str]:
-    """Lines through which no gradient flows back, though it does by other ways. Often that is intended."""
+    """Return notes on lines through which no gradient flows back, although it does on other paths.
+
+    This is often intended.
+    """
     lines: dict[tuple[str, str], dict[str, None]] = {}
     for mention in mentions:
         target = flow.entries[mention.target]
@@ -342,7 +347,7 @@ def lost_beside(flow: Dataflow, mentions: Sequence[Mention]) -> list[str]:
 
 
 def part_of_line(mention: Mention, target: Entry) -> str:
-    """The part of a line that mentions the value, and the place of that line."""
+    """The part of a line that mentions the value, and the place of the line."""
     line = mention.place or target.source
     return (
         repr(target.name)

@@ -1,12 +1,12 @@
-"""The words of ``explain`` for errors, for rebound names, and for gradients that the program read as None.
+"""The texts of ``explain`` for errors, for rebound names, and for gradients that the program read as None.
 
-They are laid out as in ``text.py``: each code has a headline, and the remedy stands under the same code with ``_next``.
+As in ``text.py``, each code has a headline, and a remedy under the same code with ``_next``.
 """
 
 from __future__ import annotations
 
 ERRORS = {
-    # errors, and causes that PyTorch's graph shows
+    # errors, and causes that PyTorch's graph alone shows
     "loaded": "{text} copies the values of {value} into a module, and no gradient flows through that",
     "loaded_next": "torch.func.functional_call(module, {plain}, args) computes with them, and gradients flow",
     "raised": "the program raised {error}",
@@ -53,7 +53,7 @@ ERRORS = {
     "grad_none.not_reached_next": "bp.explain(rec, name) says why",
     "grad_none.unknown": "{text} is None",
     "grad_none.unknown_next": "",
-    # gradients that the program read, and that were None
+    # gradients that the program read as None
     "none_read": "the program read None: {texts}; {heading}",
     "none_read_there": "the gradient of {value} exists: {read} is {gradient}",
     "none_read_later": "the gradient of {value} came later: {read} is {gradient}",
@@ -159,7 +159,7 @@ ERRORS = {
     "shared_next": "its .grad is filled; or use {name} itself",
     "unused.tensor": "{loss} was not computed from {name}, or was cut off from it",
     "unused.tensor_next": "use {name} itself in what {loss} is computed from",
-    # facts in the notes on errors
+    # facts in notes on errors
     "saved_for": "{at}, for the derivative of {operations}",
     "written_unseen": "at an unknown line: no recorded name was live there",
     "by_module": "by the module {module}",
@@ -184,7 +184,7 @@ ERRORS = {
     "unconnected": "the result does not depend on any differentiated value",
     "incomplete": "what had not arrived when it was raised is missing in the gradients",
     "ends_here": "what comes after this line was not recorded, and gradients are those that had arrived by then",
-    # names that were rebound: the old meaning, the statement that rebound it, what to write
+    # rebound names: their old meaning, the statement that rebound them, and what to write
     "meant": "what it was",
     "meant.builtin": "Python's own {kind}",
     "meant.import": "the imported {kind}",

@@ -1,4 +1,4 @@
-"""Values that have no gradient and need none, such as numbers for printing: one note for each reason."""
+"""Values that have no gradient and need none, such as printed numbers: one note for each reason."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from backprobe.record.names import strip
 from backprobe.record.reasons import CUT_IN_GRAPH, WRITTEN_SINCE
 
 OF_GRADIENTS, NOT_ASKED = "no_path_of_gradient", ("beside_inputs", "beside_sources")
-"""Reasons for values that the program obtained as derivatives, or computed from them; and for values whose gradient it
-did not request.
-"""
+"""Codes of reasons: for derivatives and values computed from them, and for values without a requested gradient."""
 
 
 def without_fault(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator[str]:
@@ -28,7 +26,8 @@ def without_fault(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Ite
     """
     untrained = {one.name for one in flow.record.training.untrained} if flow.record.training is not None else set()
     groups = _of_no_use(flow, missing, lost)
-    if flow.record.training is None:  # the census names what is not trained; everything else needs no gradient
+    # otherwise the census names what is not trained, and everything else needs no gradient
+    if flow.record.training is None:
         groups |= _of_no_gradient(flow, missing)
     versions = _versions(flow.record)
     for code, positions in groups.items():
@@ -41,8 +40,8 @@ def without_fault(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Ite
 
 
 def _of_no_use(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> dict[str, Collection[int]]:
-    # By the code of a note: values with a history from which no output is computed.
-    # a call that differentiates with respect to a value does not use it
+    # Group values with a history from which no output is computed, by the code of the note on them. A value with
+    # respect to which a call differentiates is not used by that call.
     asked = {one.at for one in flow.record.none_given}
     derived = {at for at in lost if at in flow.derived and at not in asked}
     in_graph = {at for at in lost if flow.entries[at].is_because(*CUT_IN_GRAPH)}
@@ -58,7 +57,7 @@ def _of_no_use(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> dict[s
 
 
 def _of_no_gradient(flow: Dataflow, missing: Sequence[int]) -> dict[str, Collection[int]]:
-    # By the code of a note: values that can have no gradient, or were never computed.
+    # Group values that can have no gradient, or were never computed, by the code of the note on them.
     idle = [at for at in missing if flow.entries[at].status is GradStatus.NOT_EXECUTED]
     return {
         "not_tensors": [at for at in missing if flow.entries[at].status is GradStatus.NOT_TENSOR],
@@ -70,7 +69,8 @@ def _of_no_gradient(flow: Dataflow, missing: Sequence[int]) -> dict[str, Collect
 
 
 def _made_at(flow: Dataflow, at: int) -> str:
-    # The line of a scalar that has a history and leads nowhere: perhaps it was meant to be part of the loss.
+    # Return the line of a scalar that has a history but is not used, because it may have been meant as part of the
+    # loss.
     entry = flow.entries[at]
     is_number = entry.status is GradStatus.NOT_CONNECTED and entry.shape == ()
     return f" ({path(entry.source.file, entry.source.line)})" if is_number and entry.source is not None else ""
@@ -85,28 +85,29 @@ def _versions(record: Record) -> Mapping[str, Sequence[int]]:
 
 
 def _spelled(full: str, versions: Mapping[str, Sequence[int]], among: Set[int]) -> str:
-    # A name without its count, unless one of its versions is missing from ``among``.
+    # Return a name without its count, unless one of its versions is missing from ``among``.
     name = strip(full).removeprefix(":")
     return name if all(other in among for other in versions.get(name, ())) else full.removeprefix(":")
 
 
 def _are_outputs_read(flow: Dataflow) -> bool:
-    # Is it known what the line of each output mentions? It is unknown for outputs without a name and for modules.
+    # Is it known which values the line of each output mentions? It is unknown for outputs without a name and for
+    # modules.
     return all(flow.entries[at].reads for at in flow.record.outputs)
 
 
 def _is_item(entry: Entry) -> bool:
-    # Is the entry the variable of a loop or comprehension, rather than computed?
+    # Is the entry bound by a loop or comprehension, rather than computed?
     return entry.source is not None and not entry.source.expression and not entry.op
 
 
 def is_of_update(flow: Dataflow, at: int) -> bool:
-    """Does the entry belong to the update after the loss, such as gradients and updated parameters?"""
+    """Does the entry belong to the update after the loss, like gradients and updated parameters?"""
     return flow.record.training is not None and at > max(flow.record.outputs, default=at)
 
 
 def replaced_leaves(flow: Dataflow) -> set[int]:
-    """Leaves in versions before or after the one that was used: all versions are one parameter."""
+    """Return leaves in versions before or after the version that was used: all versions are the same parameter."""
     trained = {strip(e.name) for e in flow.entries if e.is_leaf and e.status is GradStatus.OK}
     return {
         at

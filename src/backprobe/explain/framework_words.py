@@ -1,4 +1,4 @@
-"""The words of each framework that remedies use."""
+"""The words that remedies use for each framework."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from backprobe.backends.dialects import dialect_of
 
 
 class FrameworkWords(dict[str, Any]):
-    """The fields of a text. A field that is not given is looked up among the framework's words."""
+    """The fields of a text. A missing field is looked up among the words of the framework."""
 
     def __init__(self, framework: str, fields: dict[str, Any]) -> None:
         super().__init__(fields)

@@ -1,4 +1,4 @@
-"""Errors that a framework raises about its graph, put into words with the names and lines of the values involved."""
+"""Explains errors that a framework raises about its graph, with the names and lines of the values involved."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ from backprobe.record.source import Source, expression_of
 from backprobe.source.user_code import package
 
 WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b")
-"""What in a line is seen to write in place."""
+"""Matches the parts of a line that write in place."""
 
 REENTRANT = re.compile(r"\bcheckpoint\(.*\buse_reentrant=True", re.DOTALL)
-LONGEST = 60  # characters of an expression that a remedy may continue
+LONGEST = 60  # characters of an expression that a remedy may extend
 NAMED_LIKE = {"floor_divide": "floordiv"}
-"""Operations by their names in PyTorch's errors, and by those that they have here."""
+"""For an operation's name in PyTorch's errors, the name that backprobe uses."""
 GRAD_NONE = "grad_none."
 Parts = list[tuple[str, str]]
-"""The lines below the headline of a note: labels and texts; the last one says what to do."""
+"""The lines below the headline of a note, as labels and texts. The last line says what to do."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class FailureContext:
     in_place: Collection[str]  # the paths of modules that are configured to write in place
 
     def say(self, code: str, **fields: object) -> str:
-        """A sentence about the values."""
+        """The sentence of a code, filled in with the values that the failure is about."""
         words: dict[str, object] = {"value": "a value without a name", "name": "u"}
         for entry in self.values[:1]:
             words = {"value": repr(entry.name), "name": spelling(self.record, entry) or _expression(entry) or "u"}
@@ -78,20 +78,22 @@ class FailureContext:
 
 
 def spelling(record: Record, entry: Entry) -> str:
-    """The spelling of a value in the program: a name or an item of a name; empty if it has neither, like a module's
-    output.
+    """Return the spelling of a value in the program; empty if it has no name, like the output of a module.
+
+    The spelling is a variable, or an item of one.
     """
     if _module(record, entry):
         return ""
     names = [own_name(name) for name in (entry.name, *entry.aliases) if "()" not in name]
     plain = [name for name in names if name.isidentifier() and name != "return"]
     items = [as_written(record, name) for name in names if not name.startswith("return")]
-    bound = [name for name in names[:1] if name.endswith("]")]  # for ``states[0] = ...``, the spelling as an item
+    # if ``states[0] = ...`` bound the value, its spelling is the item
+    bound = [name for name in names[:1] if name.endswith("]")]
     return next(iter([*bound, *plain, *(name for name in items if name.isascii() and name[:1].isalpha())]), "")
 
 
 def _expression(entry: Entry) -> str:
-    # The text that computes a value without a name, if it can stand in front of a dot.
+    # The text of the expression that computes an unnamed value, if a method call can be appended to that text.
     text = expression_of(entry.source)
     tree = parsed(text) if text and len(text) <= LONGEST else None
     match tree:
@@ -101,7 +103,7 @@ def _expression(entry: Entry) -> str:
 
 
 def note(failure: Failure, record: Record, captured: Sequence[int], in_place: Collection[str] = ()) -> str | None:
-    """The note on an error, or None; ``captured`` maps the failure's values to positions of entries.
+    """Return the note on an error, or None. ``captured`` maps the failure's values to positions of entries.
 
     ``in_place`` are the paths of modules that are configured to write in place. The result is None if the error's own
     message already says all that is known.
@@ -149,13 +151,13 @@ def note(failure: Failure, record: Record, captured: Sequence[int], in_place: Co
 
 
 def _with_rule(context: FailureContext) -> str:
-    # What to write instead of an operation that has no derivative.
+    # Return what to write instead of an operation that has no derivative.
     operation = NAMED_LIKE.get(context.failure.text, context.failure.text)
     return instead_of_flat(operation, context.record.framework) or context.say("no_rule_next")
 
 
 def _none_given(record: Record) -> str | None:
-    # Why one of the program's own tapes returned no gradient at all.
+    # The note on why one of the program's own tapes returned no gradient at all.
     parts = []
     for found in none_given(record)[:MOST]:
         line = "" if found.source is None else location(found.source)
@@ -176,7 +178,7 @@ def _lines(context: FailureContext) -> Parts:
 
 
 def _refused(context: FailureContext) -> str | None:
-    # A forbidden in-place write: what was to be written to, and where.
+    # The note on a forbidden in-place write, with the tensor that was to be written and the line.
     failure = context.failure
     module = shorten(failure.module)
     if not context.values and not module:
@@ -207,14 +209,14 @@ def _in_place(context: FailureContext) -> Parts:
 
 
 def _way_to(entry: Entry) -> str:
-    # The place of the operation that computes a value. No line is known for values inside modules: then, on the way to
-    # which value.
+    # Return the place of the operation that computes a value. Values inside modules have no line, so a later value is
+    # named instead.
     at = _at(entry)
     return at if at != repr(entry.name) else f"on the way to {at}"
 
 
 def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
-    # What to write instead of the in-place write.
+    # Return what to write instead of the in-place write.
     sources = [entry.source for entry in context.writers if entry.source is not None]
     is_update = any(value.source is None or value.is_leaf for value in context.values[:1])
     if detach := _detaching_carried(context):
@@ -231,14 +233,14 @@ def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
 
 
 def _detaching_carried(context: FailureContext) -> str:
-    # The statement that detaches values which one step carries into the next, if there are any.
+    # The statement that detaches values carried from one step into the next, if there are any.
     carried = [entry for entry in context.carried if is_bound_again(context.record, entry)]
     using = [user for entry in carried for user in users_of(context.record, entry)]
     return detaching(context.record, carried, using) if context.failure.lines and carried else ""
 
 
 def _without_write_at(context: FailureContext, sources: Sequence[Source]) -> str:
-    # What to write instead, for writes on lines of the program.
+    # Return what to write instead of in-place writes on lines of the program.
     if not any(WRITES.search(source.statement) for source in sources):
         return context.say("write_in_call")
     names = [name for entry in (*context.writers, *context.values) if (name := spelling(context.record, entry))]
@@ -263,7 +265,7 @@ def _viewed(context: FailureContext, written: Sequence[str]) -> str:
 
 
 def written_name(statement: str) -> str:
-    """The name that a statement writes to in place; empty if no such write is seen.
+    """Return the name that a statement writes to in place; empty if the statement shows no such write.
 
     >>> written_name("h[:, 0] = 0"), written_name("h += x"), written_name("h.mul_(2)"), written_name("y = f(h)")
     ('h', 'h', 'h', '')
@@ -295,7 +297,7 @@ def _module(record: Record, entry: Entry) -> str:
         return ""
     names = [strip(full) for full, at in record.names.items() if record.entries[at] is entry]
     paths = [name.removesuffix(":return") for name in names if name.endswith(":return") and not name.startswith("/")]
-    return max(paths, key=len, default="")  # the innermost module: the ones around it return the same value
+    return max(paths, key=len, default="")  # the innermost module, because the modules around it return the same value
 
 
 def _freed(context: FailureContext) -> str:
@@ -317,7 +319,7 @@ def _freed(context: FailureContext) -> str:
 
 
 def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:
-    # The remedy, with its fields, for a step that backpropagates into the freed graph of an earlier step; else empty.
+    # Return a remedy and its fields for a step that backpropagates into the freed graph of an earlier step; else empty.
     record, failure, values = context.record, context.failure, context.values
     is_before = failure.earlier is None
     if failure.is_one_forward or (is_before and not context.users):
@@ -343,12 +345,12 @@ def _of_values(code: str, context: FailureContext) -> tuple[str, dict[str, str]]
 
 
 def _grad_none(context: FailureContext) -> str:
-    # The note for an error because a ``.grad`` that the program read was None.
+    # The note for an error that arose because the program read a ``.grad`` that was None.
     kind, text, entry = context.failure.kind, context.failure.text, next(iter(context.values), None)
     value = repr(entry.name if entry is not None else text.removesuffix(".grad"))
     parts = [*_lines(context), *_made(context)]
     held = text.removesuffix(".grad")
-    # the actual key as in params['w'], rather than a loop's params[k]
+    # the actual key such as params['w'], rather than a loop's params[k]
     own = "" if entry is None else spelling(context.record, entry)
     remedy = context.say(f"{kind}_next", text=text, name=own if kind == "grad_none.frozen" and own else held)
     is_update = any(f"{held} = " in line.statement for line in context.failure.lines)
@@ -366,19 +368,20 @@ def _reads(entry: Entry, text: str) -> bool:
 
 
 def _without_history(context: FailureContext) -> Parts:
-    # Why backward cannot begin at an entry.
+    # Return facts on why backward cannot start at an entry.
     flow = Dataflow.of(context.record, has_run=False)
     at = [flow.position[context.values[0].name]]
     before = flow.before(at)
     cuts = _cuts_among(flow, before, at)
-    is_apart = len(before) == 1 and not cuts  # then anything may lie between, as where only modules are recorded
+    # if only one value is recorded, as when only modules are, unrecorded lines may lie between
+    is_apart = len(before) == 1 and not cuts
     among = set(range(len(flow.entries))) if is_apart else before
     cuts, checkpoints = cuts or _cuts_among(flow, among, at), _checkpoints(flow, among)
     return [*cuts, *checkpoints] or _frozen(context, flow, among, at)
 
 
 def _disconnected(context: FailureContext, outputs: Sequence[int]) -> Parts:
-    # The lines behind which values that were to be differentiated lead to no output, if they are recorded.
+    # The lines that disconnect the requested values from the outputs, if they are recorded.
     flow = Dataflow.of(context.record, has_run=False)
     before, found = flow.before(outputs), list[Finding]()
     for value in context.values:
@@ -386,7 +389,7 @@ def _disconnected(context: FailureContext, outputs: Sequence[int]) -> Parts:
         after = flow.after(at)
         found += [cut_finding(flow, cut) for cut in flow.severing(after.keys() & before, outputs)]
         found += [one for each in after for one in loaded(flow, each)]
-    if not context.values:  # such as parameters without an entry, found by a line that spells one of them
+    if not context.values:  # for example parameters without an entry, which are found by a line that spells one of them
         names = re.compile("|".join(rf"(?<![\w.]){re.escape(name)}\b" for name in context.failure.text.split(", ")))
         cuts = [cut_finding(flow, cut) for cut in flow.severing(before, outputs)]
         found += [one for one in cuts if one.source is not None and names.search(one.source.text)]
@@ -394,19 +397,20 @@ def _disconnected(context: FailureContext, outputs: Sequence[int]) -> Parts:
 
 
 def _checkpoints(flow: Dataflow, among: Iterable[int]) -> Parts:
-    # Reentrant checkpoints none of whose inputs requires a gradient: then even the parameters used inside get none.
+    # Return reentrant checkpoints without an input that requires a gradient: even the parameters used inside get none.
     found = []
     for entry in (flow.entries[each] for each in sorted(among)):
         text = expression_of(entry.source)
         if entry.is_because("reentrant_checkpoint"):
             found.append(by_status(flow, entry))
-        elif entry.status is GradStatus.FROZEN and REENTRANT.search(text):  # whose inputs are not recorded
+        # the inputs of this checkpoint are not recorded
+        elif entry.status is GradStatus.FROZEN and REENTRANT.search(text):
             found.append(about(flow, "checkpoint", entry, entry.source, text=f"`{shorten(text)}`"))
     return _said(found)
 
 
 def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: Sequence[int]) -> Parts:
-    # The values that require no gradient: leaves, and results of calls that are not recorded, such as a model's.
+    # Return the values that require no gradient: leaves, and results of unrecorded calls, such as those of a model.
     frozen = {
         each: unseen_calls(flow.entries[each])
         for each in sorted(among)
@@ -424,7 +428,7 @@ def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: S
 
 
 def _requiring(context: FailureContext, leaves: Sequence[Entry], calls: Sequence[str]) -> str:
-    # How to make these leaves, or the results of these calls, require a gradient.
+    # Say how to make these leaves, or the results of these calls, require a gradient.
     names = " or ".join(as_written(context.record, own_name(entry.name)) for entry in leaves[:3])
     words = FrameworkWords(context.record.framework, {"text": ", ".join(f"`{text}`" for text in calls[:3])})
     remedy = words["require_inside"]
@@ -436,18 +440,17 @@ def _requiring(context: FailureContext, leaves: Sequence[Entry], calls: Sequence
 
 
 def cut_note(record: Record) -> str | None:
-    """The note for a result that does not depend on what is differentiated: the lines that cut it off, if any."""
+    """The note for a result that depends on no differentiated value, with the lines that cut it off."""
     flow = Dataflow.of(record, has_run=False)
-    if any(flow.has_history(at) for at in record.outputs):  # then the error is about something else, such as its shape
+    # the result has a history, so the error has another cause, such as the shape of the result
+    if any(flow.has_history(at) for at in record.outputs):
         return None
     parts = _cuts_among(flow, flow.before(record.outputs), record.outputs)
     return _note(say("unconnected"), parts) if parts else None
 
 
 def of_note(record: Record, functions: Sequence[Callable[..., Any]]) -> str | None:
-    """The note for a result that depends on nothing differentiated because of a function given as ``of=``, or because
-    nothing recorded requires a gradient.
-    """
+    """The note for a result that a function given as ``of=`` cuts off, or that depends on frozen values only."""
     found = [one for one in (cut_in_function(record, function) for function in functions) if one is not None]
     parts = _said(found) or frozen_parts(record)
     return _note(say("unconnected"), parts) if parts else None
@@ -465,7 +468,7 @@ def _cuts_among(flow: Dataflow, among: set[int], ends: Sequence[int]) -> Parts:
 
 
 def _said(cuts: Sequence[Finding]) -> Parts:
-    # one finding for each line: a framework's module may cut many values in one line
+    # use one finding for each line, because a framework's module may cut many values on one line
     groups = grouped(merged(cuts), lambda found: (found.kind, found.source or found.name))
     parts = []
     for found, *_ in groups[:MOST]:

@@ -1,4 +1,4 @@
-"""Remedies for cuts: the program's own expression, edited so that the gradient is kept."""
+"""Remedies for cuts: the program's own expression, edited so that it keeps the gradient."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from backprobe.cuts.cutting_operations import last_name, parsed
 from backprobe.cuts.operation_names import MODULES, POSITIONS
 
 SIDES = {"argmax": "max", "argmin": "min", "argsort": "sort"}
-"""Functions that return positions, and the functions that return the values there."""
+"""For functions that return positions, the functions that return the values at these positions."""
 COPYING = frozenset({"tensor", "as_tensor", "asarray", "Tensor", "FloatTensor", "new_tensor"})
 DIMENSIONS = ("dim", "axis")
 
 
 def value_at(text: str, framework: str) -> str:
-    """The expression for the values, in place of one for their positions: ``x.max()`` for ``x.argmax()``.
+    """Return the expression for values instead of their positions: ``x.max()`` for ``x.argmax()``.
 
-    Empty if there is none.
+    The result is empty if there is no such expression.
 
     >>> value_at("h.argmin(dim=1)", "torch"), value_at("torch.topk(h, 2).indices", "torch")
     ('h.min(dim=1).values', 'torch.topk(h, 2).values')
@@ -45,7 +45,8 @@ def value_at(text: str, framework: str) -> str:
 
 
 def _over_first_axis(function: str, args: Sequence[ast.expr], words: Sequence[ast.keyword]) -> str:
-    # By default argmax works along the first axis, but max over all axes. So the axis has to be written out.
+    # Return a call of ``max`` with an explicit axis, because argmax works along the first axis by default, but max over
+    # all axes.
     kept = [word for word in words if word.arg in ("axis", "direction")]
     of_first = [ast.keyword("axis", ast.Constant(0))] * (not function.endswith("sort") and len(args) == 1 and not kept)
     given = ", ".join(ast.unparse(one) for one in (*args[:2], *kept, *of_first))
@@ -53,7 +54,7 @@ def _over_first_axis(function: str, args: Sequence[ast.expr], words: Sequence[as
 
 
 def drawn_smoothly(text: str) -> tuple[str, str] | None:
-    """The distribution that an expression samples from, and the reparametrized call that lets gradients through.
+    """Return the distribution that an expression samples from, and the reparametrized call that has a gradient.
 
     None if the expression does not sample from a distribution object.
 
@@ -68,7 +69,7 @@ def drawn_smoothly(text: str) -> tuple[str, str] | None:
 
 
 def joined(text: str, own: str, framework: str) -> str:
-    """The expression that joins tensors into one, in place of an expression that copies their numbers.
+    """Return the expression that joins tensors into one, instead of an expression that copies their numbers.
 
     ``own`` is the name of one of these tensors.
 

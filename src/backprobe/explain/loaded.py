@@ -1,4 +1,4 @@
-"""Values that a program loads into a module. Loading copies their numbers, and the recording does not show it.
+"""Finds values that a program loads into a module. Loading copies their numbers, which a recording does not show.
 
 The statement binds no name, so it is read from the source file, which must be the version that ran.
 """
@@ -17,11 +17,11 @@ from backprobe.explain.about_entries import about, as_one, own_name
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.source import Source
 
-MOST = 100  # lines below the value that are searched
+MOST = 100  # number of lines below the value that are searched
 
 
 def loaded(flow: Dataflow, at: int) -> Iterator[Finding]:
-    """The line below a value that loads it into a module, if no recorded value is computed from it."""
+    """Yield a finding if a line below the value loads it into a module, and no recorded value is computed from it."""
     entry = flow.entries[at]
     loading = dialect_of(flow.record.framework).loading
     if not loading or entry.source is None or flow.consumers[at]:
@@ -33,10 +33,9 @@ def loaded(flow: Dataflow, at: int) -> Iterator[Finding]:
 
 
 def loaded_steps(flow: Dataflow, lost: Iterable[int]) -> list[Finding]:
-    """The lines that load tensors which were computed with gradients and should stay differentiable: one finding each
-    line.
+    """Return findings at lines that load differentiated tensors into a module, one for each line.
 
-    Loading a moving average in this way is fine: it needs no gradient.
+    A loaded tensor that was not computed from gradients, such as a moving average, is no problem.
     """
     found = [
         one for at in sorted(lost) if flow.has_history(at) and _is_of_gradients(flow, at) for one in loaded(flow, at)
@@ -55,7 +54,7 @@ def _loading(line: Source, name: str, loading: Sequence[str]) -> Source | None:
 
 
 def lines_below(line: Source) -> Iterator[Source]:
-    """The lines below a given one up to the end of its function; none if the file has changed since."""
+    """Yield the lines below a given one up to the end of its function; none if the file has changed since."""
     if linecache.getline(line.file, line.line).strip() != line.text.strip():
         return
     indent = _indent(linecache.getline(line.file, line.line))

@@ -1,5 +1,6 @@
-"""Lines that create a leaf and compute with it at once, as in ``rand(4, requires_grad=True) * 2``: the leaf has no
-name.
+"""Expressions that create a leaf and compute with it, such as ``rand(4, requires_grad=True) * 2``.
+
+The leaf in such a line has no name, so its gradient cannot be read.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ FLAG, METHOD, PARAMETER = "requires_grad", "requires_grad_", "Parameter"
 
 
 def leaf_in(expression: str) -> str:
-    """The part of an expression that creates a leaf, if it is only a part; empty if there is none, or several.
+    """Return the part of an expression that creates a leaf; empty if there are none or several, or it is the whole.
 
     >>> leaf_in("torch.rand(4, requires_grad=True) * 0.1"), leaf_in("torch.rand(4, requires_grad=True)")
     ('torch.rand(4, requires_grad=True)', '')
@@ -25,7 +26,7 @@ def leaf_in(expression: str) -> str:
 
 
 def made_a_leaf(expression: str) -> str:
-    """The expression rewritten so that the leaf is created last, from the whole result; empty if it creates no leaf.
+    """Return the expression rewritten so that the whole result becomes the leaf; empty if it creates no leaf.
 
     >>> made_a_leaf("torch.rand(4, requires_grad=True) * 0.1"), made_a_leaf("nn.Parameter(torch.ones(3)).cuda()")
     ('(torch.rand(4) * 0.1).requires_grad_()', 'nn.Parameter(torch.ones(3).cuda())')
@@ -50,7 +51,7 @@ def _tree(expression: str) -> ast.expr | None:
 
 
 def _leaf(tree: ast.expr | None) -> ast.Call | None:
-    # The only call in an expression that creates a leaf, unless it is the outermost.
+    # The only call in an expression that creates a leaf, unless that call is the whole expression.
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _makes_leaf(node)] if tree else []
     return found[0] if len(found) == 1 and found[0] is not tree else None
 
@@ -69,7 +70,7 @@ def _is_flag(keyword: ast.keyword) -> bool:
 
 
 class _Without(ast.NodeTransformer):
-    # Removes the call that creates a leaf.
+    # Removes the call that creates a leaf from an expression.
     def __init__(self, leaf: ast.Call) -> None:
         self.leaf = leaf
 

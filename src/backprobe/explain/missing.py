@@ -1,6 +1,6 @@
 """Finds the causes of one entry's missing gradient, each with its line.
 
-If the value has a history, nothing leads from it to the output: it is cut off, recomputed, or not used.
+If the value has a history, the gradient is missing because the value is cut off, recomputed, or not used.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from backprobe.source.sites import names_read
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
 
 After = dict[int, int | None]
-"""The values that a value flows into: see ``Dataflow.after``."""
+"""The values that depend on a value: see ``Dataflow.after``."""
 
 
 def explain_missing(flow: Dataflow, entry: Entry) -> Report:
-    """All causes that keep the gradient from one entry."""
+    """The report with all causes that keep the gradient from one entry."""
     at, beside = flow.position[entry.name], []
     if entry.status is GradStatus.NOT_CONNECTED:
         findings = not_connected(flow, at)
@@ -75,12 +75,12 @@ def not_connected(flow: Dataflow, at: int) -> list[Finding]:
 
 
 def taken_away(flow: Dataflow, at: int) -> list[Finding]:
-    """The same, without values of which only the derivative was used: they have lost nothing."""
+    """The findings of ``not_connected``, except those about values of which only the derivative was used."""
     return [one for one in not_connected(flow, at) if Known.NOTHING_LOST not in one.known]
 
 
 def _cut(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # Every cut on a path to an output, and every value on such a path that ``replace=`` has replaced.
+    # Return every cut on a path to an output, and every value on such a path that ``replace=`` has replaced.
     replaced = {mention.target: mention for mention in flow.replaced(after)}
     return [
         about(
@@ -96,8 +96,8 @@ def _cut(flow: Dataflow, at: int, after: After) -> list[Finding]:
 
 
 def _in_graph(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # The cutting operations that the framework's graph shows on every path to the output. The graph knows more than the
-    # recording.
+    # Yield the cutting operations that the framework's graph shows on every path to the output. The graph knows more
+    # than the recording.
     entry = flow.entries[at]
     if entry.why is not None and entry.is_because(*CUT_IN_GRAPH):
         operations = entry.why.fields.get("operations")
@@ -106,14 +106,14 @@ def _in_graph(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _assigned(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # The assignment that cuts the value off, if the backend reported one.
+    # Yield the assignment that cuts the value off, if the backend reported one.
     entry = flow.entries[at]
     if entry.is_because("assigned") and entry.cause is not None:
         yield about(flow, "assigned", entry, entry.cause, text=f"`{entry.cause.text.strip()}`")
 
 
 def _differentiated(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # The first line on a path to an output that uses only the derivative of a value, as a gradient penalty does.
+    # Yield the first line on a path to an output that uses only the derivative of a value, as in a gradient penalty.
     first = next((flow.derived[each] for each in after if each in flow.derived), None)
     if first is None or first.target not in flow.leading:
         return
@@ -132,7 +132,7 @@ def _differentiated(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Is the entry a parameter of a module that did not run, or of a submodule of one?
+    # Yield a finding if the entry is a parameter of a module that did not run, or of a submodule of such a module.
     above = flow.modules_above(at) if len(after) == 1 else ()
     idle = next((flow.entries[one] for one in above if flow.entries[one].status is GradStatus.NOT_EXECUTED), None)
     if idle is not None:
@@ -143,7 +143,7 @@ def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _not_taken(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Does every use of the entry lie in a branch that was not taken?
+    # Yield a finding if every use of the entry is in a branch that was not taken.
     idle, pending, seen = list[int](), [at], {at}
     while pending:
         following = flow.consumers[pending.pop()]
@@ -158,19 +158,20 @@ def _not_taken(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _written_since(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # The output may be computed from a later version of the entry, as in later training steps.
+    # Yield a finding if the output may be computed from a later version of the entry, as in later training steps.
     entry = flow.entries[at]
     if entry.is_because(*WRITTEN_SINCE):
         yield about(flow, "written_since", entry, entry.source, facts=_ends(flow, at, after), known=Known.ANOTHER)
 
 
 def _left_out(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # If no cut is found: the first line on a path to an output that may not have used the value.
+    # If no cut is found, return the first line on a path to an output that may not have used the value.
     return cut_findings(flow, at, flow.left_out(at))
 
 
 def _out_of_sight(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # Cuts whose path to the output is only partly visible: values that leave a function, and variables of a closure.
+    # Return the cuts of values that leave a function and of closure variables: their path to the output is only partly
+    # recorded.
     dead = [cut for cut in flow.among({*after}) if flow.entries[cut.target].status in LINES_OF_THEIR_OWN]
     left = [cut for cut in dead if _leaves(flow, cut.target)]
     if left:
@@ -184,8 +185,8 @@ def _out_of_sight(flow: Dataflow, at: int, after: After) -> list[Finding]:
 
 
 def _into_backward(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Cuts before an unnamed expression that backward started from, such as ``(y * w).sum()``. The recording does not
-    # show which names the expression mentions, so the line is read from the file.
+    # Yield cuts before an unnamed expression on which backward was called, such as ``(y * w).sum()``. The recording
+    # does not show the names in that expression, so its line is read from the file.
     outputs = [flow.entries[one] for one in flow.record.outputs]
     is_unnamed = any(entry.source is None and strip(entry.name) == "backward()" for entry in outputs)
     for cut in flow.among({*after}) if is_unnamed else ():
@@ -207,8 +208,8 @@ def _names(statement: str) -> Sequence[str]:
 
 
 def _as_others(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # A line with a list may produce more values than backprobe follows. Then the cuts of the first value of the line
-    # explain the others.
+    # A line with a list may produce more values than backprobe follows. The cuts of the line's first value then explain
+    # the others.
     limits = passing_on_many(flow.record)
     first = flow.first_of_line.get(at) if limits else None
     if first is None or not (cuts := flow.cuts(first)):
@@ -219,24 +220,27 @@ def _as_others(flow: Dataflow, at: int, after: After) -> list[Finding]:
 
 
 def passing_on_many(record: Record) -> list[Note]:
-    """The notes about lists with more values than backprobe follows. The fate of the remaining values is unknown."""
+    """Return the notes about lists with more values than backprobe follows.
+
+    It is unknown how the other values are used.
+    """
     return [note for note in record.notes if note.code == "passes_on_many"]
 
 
 def _leaves(flow: Dataflow, at: int) -> bool:
-    # Is the value returned, or kept in an attribute or item, where other code may use it?
+    # Is the value returned, or stored in an attribute or item, where other code may use it?
     names = names_of(flow, at)
     return any(name.endswith(":return") or "." in name.rpartition(":")[2] or "[" in name for name in names)
 
 
 def _is_partial(flow: Dataflow, at: int) -> bool:
-    # Is there an unselected name in a scope where this value has a name? The value may flow into that unselected name.
+    # Is there an unselected name in a scope where this value has a name? The value may then flow into that name.
     scopes = {split(name)[0] for name in names_of(flow, at)}
     return flow.entries[at].source is not None and any(split(name)[0] in scopes for name in flow.record.unseen)
 
 
 def _made_again(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Another line that computes the same expression from the same values.
+    # Yield a finding at another line that computes the same expression from the same values.
     entry = flow.entries[at]
     text = expression_of(entry.source)
     read = {read.spelled: read.name for read in entry.reads}
@@ -265,7 +269,7 @@ def _made_again(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _other_call(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Another entry of the same name, from another run of the same code, that has a gradient.
+    # Yield a finding that names another entry from a later or earlier run of the same code, which has a gradient.
     entry = flow.entries[at]
     others = [
         one.name
@@ -285,7 +289,7 @@ def _other_call(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # The lines of the program that use the return values of modules, if the recording ends there.
+    # Yield findings at lines that use the return values of modules, if the recording ends there.
     used = {one.at: one.uses for one in flow.record.used_at if one.uses[0].mode != HOOK}
     for end in after if used else ():
         for call in used.get(end, ()):
@@ -313,7 +317,7 @@ def _reading(flow: Dataflow, at: int) -> Source | None:
 
 
 def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # As far as the selected names show, no recorded value leads from the entry to the output.
+    # Yield the finding that no recorded value leads from the entry to the output.
     after = flow.after(at, to_leaves=False)
     end = _last(flow, after)
     lost = [cut_finding(flow, cut).headline for cut in flow.among({*after}) if cut.mention.use.kind]
@@ -327,8 +331,8 @@ def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _leading_nowhere(flow: Dataflow, at: int, end: int, chain: tuple[str, ...], facts: Sequence[str]) -> Finding:
-    # The finding. Its line is the statement that received the last recorded value and passed nothing on, if there is
-    # one.
+    # Make the finding at the statement that received the last recorded value and passed nothing on, if there is such a
+    # statement.
     entry, last = flow.entries[at], flow.entries[end]
     if _is_partial(flow, end):
         return about(flow, "unknown.selection", entry, last.source, chain=chain, facts=facts)
@@ -351,7 +355,7 @@ def _leading_nowhere(flow: Dataflow, at: int, end: int, chain: tuple[str, ...], 
 
 
 def _loaded(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # The line of the file that loads the value, or a value computed from it, into a module.
+    # Yield the finding at the line that loads the value, or a value computed from it, into a module.
     for each in after:
         found = list(loaded(flow, each))
         if found:
@@ -360,7 +364,7 @@ def _loaded(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _ends(flow: Dataflow, at: int, after: After) -> list[str]:
-    # Facts about where the computation from a value ends.
+    # Return facts about where the computation from a value ends.
     ends = [each for each in after if each != at and not flow.consumers[each]]
     if not ends:
         nothing = say("nothing_from_it", value=repr(flow.entries[at].name))
@@ -371,7 +375,7 @@ def _ends(flow: Dataflow, at: int, after: After) -> list[str]:
 
 
 def _replaced(flow: Dataflow) -> list[str]:
-    # The values that ``replace=`` supplied. They may have been computed from the value that leads nowhere.
+    # Return a fact with the values that ``replace=`` supplied: they may replace values computed from this one.
     names = [repr(entry.name) for entry in flow.entries if entry.replaced]
     return [say("replaced_values", names=listed(names, 3))] if names else []
 

@@ -1,4 +1,4 @@
-"""Lines of the program that call a module or mention a parameter, and how they use it."""
+"""Findings at lines that call a module or mention a parameter, by how these lines use it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from backprobe.record.training import APPLIED, CHECKPOINT, ModuleCall
 
 
 def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
-    """The finding about a line that calls a module and does something to the result that keeps the gradient away."""
+    """Make the finding about a line that calls a module and cuts the gradient of the result."""
     if call.mode == CHECKPOINT:
         return said(flow, "checkpoint", name, call)
     if call.mode == APPLIED:
         return said(flow, "nothing_given.module", name, call)
     if call.mode:
         facts = [say("switched_at", at=location(call.switched))] if call.switched is not None else []
-        if not call.text.endswith(")"):  # then the text is a name that holds the result
+        if not call.text.endswith(")"):  # otherwise the text is a name that holds the result
             return said(flow, "no_grad", name, call, facts, mode=f"under {call.mode}")
         return said(flow, "no_grad.call", name, call, facts, mode=f"under {call.mode}")
     use = None if call.is_unread else use_of(call.source.statement, call.text)
@@ -43,7 +43,7 @@ def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
 
 
 def _cut_of_result(flow: Dataflow, call: ModuleCall) -> Finding | None:
-    # A later line that cuts off the result itself, if it has a name: for example ``detach_()``.
+    # The finding at a later line that cuts off the named result itself, for example by ``detach_()``.
     for at, entry in enumerate(flow.entries):
         line = entry.source
         if line is not None and (line.file, line.line) == (call.source.file, call.source.line):
@@ -63,7 +63,7 @@ def said(
     known: Known = Known.NOTHING,
     **fields: str,
 ) -> Finding:
-    """The finding of a cause at the line of a call, if a call is known."""
+    """Make the finding of a cause at the line of a call, if a call is known."""
     text = "" if call is None else call.text
     cutting = text if use is None else use.text
     line: Source | None = None if call is None else line_of(call.source, cutting)

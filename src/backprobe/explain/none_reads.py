@@ -1,4 +1,4 @@
-"""Gradients that the program itself read as None: what was read, why it was None, and where the gradient is."""
+"""Findings about gradients that the program itself read as None: why, and where the gradient can be found."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from backprobe.record.source import expression_of
 
 KEPT = ".grad"
 MADE = (str(WhyEmpty.COMPUTED), "made_of_leaf")
-"""Codes beside which the line is shown that computes the value."""
+"""For these codes, the report shows the line that computes the value."""
 
-FEW = 3  # names that a remedy spells out
+FEW = 3  # number of names that a remedy spells out
 THERE = (WhyEmpty.COMPUTED, WhyEmpty.ITEM, WhyEmpty.CLEARED, WhyEmpty.RETAINED_LATE)
-"""Reasons beside which it is said that the gradient exists."""
+"""For these reasons, the report says that the gradient exists."""
 
 BECAUSE = (WhyEmpty.COMPUTED, WhyEmpty.FROZEN, WhyEmpty.NOT_REACHED, WhyEmpty.GIVEN)
-"""Reasons for which the recording may show a cause and a remedy."""
+"""For these reasons, the recording may show a cause and a remedy."""
 
 SAID = {WhyEmpty.FROZEN: Known.STATUS | Known.UNSURE, WhyEmpty.NOT_REACHED: Known.STATUS, WhyEmpty.GIVEN: Known.STATUS}
-"""By the reason: a finding with one of these facts says no more than the reason already does."""
+"""For each reason: a finding with one of these facts adds nothing to the reason."""
 
 LATER = (WhyEmpty.NOT_RUN, WhyEmpty.NOT_REACHED)
-"""Reasons after which the gradient may still have arrived later."""
+"""For these reasons, the gradient may have arrived after the read."""
 
 
 @dataclass(frozen=True)
 class _Read:
-    # A read; the entry of its tensor, if there is one; and the leaf that had this name before, if any.
+    # A read of a gradient, the entry of the tensor if there is one, and the leaf that had this name before, if any.
     one: NoneRead
     code: str
     entry: Entry | None
@@ -52,17 +52,17 @@ class _Read:
 
     @property
     def value(self) -> str:
-        # The words for the tensor in a sentence.
+        # The tensor's name in a sentence.
         return repr(self.one.text.removesuffix(KEPT) if self.entry is None else self.entry.name)
 
     @property
     def is_there(self) -> bool:
-        # Does the recording have its gradient?
+        # Does the recording have the gradient of the tensor?
         return self.entry is not None and self.entry.status is GradStatus.OK
 
 
 def opened_by_reads(record: Record, report: Report, arrays: Arrays) -> Report:
-    """Puts findings about gradients that the program read as None first in the report."""
+    """Put findings about gradients that the program read as None first in the report."""
     reads = _reads(record)
     if not reads:
         return report
@@ -76,7 +76,7 @@ def opened_by_reads(record: Record, report: Report, arrays: Arrays) -> Report:
 
 
 def _beneath(found: Finding, known: Sequence[Finding]) -> Finding:
-    # The finding of a read, marked as a consequence of the finding whose headline its facts repeat.
+    # Mark the finding of a read as a consequence of the finding whose headline its facts repeat.
     causes = [
         one.headline for one in known if not one.cause and any(fact.startswith(one.headline) for fact in found.facts)
     ]
@@ -84,7 +84,7 @@ def _beneath(found: Finding, known: Sequence[Finding]) -> Finding:
 
 
 def _reads(record: Record) -> list[_Read]:
-    # The reads, without those that the note on an error already covers.
+    # The reads, except those that the note on an error already covers.
     known = [note.fields.get("known", "") for note in record.notes]
     told = [one for one in record.none_reads if not any(f"{one.text} is None" in text for text in known)]
     flow = Dataflow.of(record)
@@ -97,7 +97,7 @@ def _text(read: _Read) -> str:
 
 
 def _read(flow: Dataflow, one: NoneRead) -> _Read:
-    # The read with what its source line shows: the name may be bound to something other than a leaf.
+    # The read, with a more special code if the source line shows that the name is not bound to a leaf.
     code, entry = str(one.why), None if one.at is None else flow.entries[one.at]
     if entry is None or one.at is None:
         return _Read(one, code, entry)
@@ -114,7 +114,8 @@ def _read(flow: Dataflow, one: NoneRead) -> _Read:
 
 
 def _leaf_before(record: Record, at: int) -> Entry | None:
-    # The leaf that had this entry's name before, if the entry is computed by a line of its own. A loop variable is not.
+    # Return the leaf that had this entry's name before, if a line of its own computes the entry. Loop variables are
+    # excluded.
     entry = record.entries[at]
     if not expression_of(entry.source):
         return None
@@ -127,7 +128,7 @@ def _leaf_before(record: Record, at: int) -> Entry | None:
 
 
 def _finding(record: Record, group: Sequence[_Read], known: Sequence[Finding], arrays: Arrays) -> Finding:
-    # The finding for one line that reads the gradient of one or more tensors.
+    # Make the finding for one line that reads the gradients of one or more tensors.
     first, each = group[0], _each_name_once(group)
     facts = list(dict.fromkeys(fact for read in each[:MOST] for fact in _seen(record, read, arrays)))
     reasons = [_why(record, read, known) for read in each]
@@ -155,7 +156,8 @@ def _finding(record: Record, group: Sequence[_Read], known: Sequence[Finding], a
 
 
 def _remedies(read: _Read) -> dict[str, str]:
-    # Where the gradient can be read instead: in a recording, or at the same index of the whole tensor's gradient.
+    # Return where the gradient can be read instead: in a recording, or at the same index of the whole tensor's
+    # gradient.
     owner, _, index = read.one.text.removesuffix(f"]{KEPT}").rpartition("[")
     is_kept = read.entry is None or read.entry.is_leaf
     code = "none_read_item" if is_kept else "none_read_item_retained"
@@ -166,7 +168,7 @@ def _remedies(read: _Read) -> dict[str, str]:
 
 
 def _each_name_once(group: Sequence[_Read]) -> list[_Read]:
-    # One read for each name: for values that a loop computes again and again, the first.
+    # Return one read for each name. For a value that a loop computes repeatedly, return the first.
     def name(read: _Read) -> str:
         is_computed = read.entry is not None and bool(expression_of(read.entry.source))
         return strip(read.value) if is_computed else read.value
@@ -175,21 +177,21 @@ def _each_name_once(group: Sequence[_Read]) -> list[_Read]:
 
 
 def _values(each: Sequence[_Read]) -> list[str]:
-    # The names of the tensors: those of the recording, or the program's own path if there is only one.
+    # The names of the tensors: names in the recording, or the program's own path if there is only one.
     owner = each[0].one.text.removesuffix(KEPT)
     is_path = len(each) == 1 and each[0].one.why is not WhyEmpty.ITEM and not owner.isidentifier() and owner
     return [repr(owner)] if is_path else [read.value for read in each]
 
 
 def _both(names: Sequence[str]) -> str:
-    # Names as text: ``'u' and 'v'``.
+    # Join names as text: ``'u' and 'v'``.
     if len(names) > MOST:
         return listed(names)
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def _calls(names: Sequence[str], call: str) -> str:
-    # A call of this method on each tensor, as the program would write it.
+    # Return a call of this method on each tensor, as the program would write it.
     if not all(names):
         return f"{call} on it"
     more = f"; and so for {len(names) - FEW} more," if len(names) > FEW else ""
@@ -197,13 +199,13 @@ def _calls(names: Sequence[str], call: str) -> str:
 
 
 def _spelled(record: Record, read: _Read) -> str:
-    # The tensor as the program writes it, rather than by the variable of a loop.
+    # The tensor as the program writes it, preferably not by the variable of a loop.
     own = "" if read.entry is None else spelling(record, read.entry)
     return own or read.one.text.removesuffix(KEPT)
 
 
 def _seen(record: Record, read: _Read, arrays: Arrays) -> list[str]:
-    # The facts: the lines involved, and that the recording has the gradient.
+    # Return the facts: the lines involved, and that the recording has the gradient.
     cause, entry = read.one.cause, read.entry
     found = [] if cause is None else [say(f"none_read_by.{read.one.why}", at=location(cause))]
     if entry is not None and entry.source is not None and read.code in MADE:
@@ -229,7 +231,7 @@ def _held(entry: Entry) -> list[tuple[str, object]]:
 
 
 def _number(gradient: object, arrays: Arrays) -> str:
-    # The numbers of a gradient; a large one by its shape and norm.
+    # Return a gradient as text: its numbers if they are few, else its shape and norm.
     known = arrays.summary(gradient)
     if known is not None and known.size <= SMALL:
         return arrays.to_text(gradient)
@@ -239,7 +241,7 @@ def _number(gradient: object, arrays: Arrays) -> str:
 
 
 def _why(record: Record, read: _Read, known: Sequence[Finding]) -> tuple[list[str], str]:
-    # The line that took the gradient away, if the recording shows it, and what to write instead.
+    # Return reasons and a remedy: the line that removed the gradient, if the recording shows it, and what to write.
     if read.code not in BECAUSE:
         return [], ""
     if read.entry is None:
@@ -269,7 +271,7 @@ def _as_reasons(found: Sequence[Finding]) -> tuple[list[str], str]:
 
 
 def _of_leaf(read: _Read) -> dict[str, str]:
-    # The program's word for the leaf, and the line that would make one of the current value.
+    # The program's text for the leaf, and the line that would make a leaf of the current value.
     entry, before = read.entry, read.before
     source = None if entry is None else entry.source
     text = expression_of(source)

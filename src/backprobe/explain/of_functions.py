@@ -1,4 +1,4 @@
-"""Results that lead back to nothing: cut off in the function given as ``of=``, or computed only from frozen values."""
+"""Results without a history: cut off in the function given as ``of=``, or computed only from frozen values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from backprobe.source.user_code import innermost
 
 
 def cut_in_function(record: Record, function: Callable[..., Any]) -> Finding | None:
-    """The finding about a function that returned a result without a history although it was given a value with one."""
+    """Make the finding about a function that returned a result without a history although its argument had one."""
     flow, own = Dataflow.of(record, has_run=False), innermost(function)
     if own is None or not any(flow.has_history(at) for at in record.outputs):
         return None
@@ -37,7 +37,7 @@ def cut_in_function(record: Record, function: Callable[..., Any]) -> Finding | N
 
 
 def _cutting(flow: Dataflow, function: FunctionType) -> Finding | None:
-    # The first of its statements that uses its argument, if it is a cut.
+    # Return a finding if the first statement that uses the function's argument is a cut.
     try:
         node = locate(function.__code__).node
     except BackprobeError:

@@ -1,4 +1,4 @@
-"""The ``print`` to put in front of a line, which shows the values that the line computes with."""
+"""A remedy for unknown causes: a ``print`` in front of a line that shows the values which the line uses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def look_at(flow: Dataflow, line: Source | None) -> str:
 
 
 def _recorded(flow: Dataflow, line: Source) -> Iterator[str]:
-    # The names that the record has for the line's reads.
+    # Yield the names by which the line reads recorded values.
     for entry in flow.entries:
         place = entry.source
         if place is not None and (place.file, place.line) == (line.file, line.line):
@@ -27,7 +27,8 @@ def _recorded(flow: Dataflow, line: Source) -> Iterator[str]:
 
 
 def _spelled(line: Source) -> Iterator[str]:
-    # The variables in the line's text, in order, without names of functions and of objects whose methods are called.
+    # Yield the variables in the line's text, in order, except names of functions and of objects whose methods are
+    # called.
     tree = parsed(line.statement)
     above = {} if tree is None else parents(tree)
     names = [node for node in above if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]

@@ -1,4 +1,4 @@
-"""Every cause of a missing gradient in a recording, each once, with the gradients that are missing because of it."""
+"""The report on a whole recording: every cause of missing gradients once, with the gradients it explains."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ from backprobe.record.source import Source, expression_of
 from backprobe.source.user_code import package
 
 SAMPLING = ("normal", "bernoulli", "poisson")
-"""Functions of PyTorch whose samples have edges to what they were drawn with, and zero for a derivative."""
+"""Functions of PyTorch whose samples are connected to the parameters of the distribution, but with a zero gradient."""
 
 
 def explain_all(flow: Dataflow) -> Report:
-    """Every cause in a recording, once, with the names whose gradients are missing because of it.
+    """Report every cause in a recording once, with the names whose gradients are missing because of it.
 
-    Leaves that were trained, and leaves that need no training, are not missing anything.
+    Leaves that got their gradient, and leaves that need none, are left out.
     """
     missing = [at for at, entry in enumerate(flow.entries) if _lacks(entry)]
     lost = {at for at in missing if _is_lost(flow.entries[at])} - trained_leaves(flow)
@@ -67,7 +67,8 @@ def explain_all(flow: Dataflow) -> Report:
     asked = none_given(flow.record, findings=findings)
     failed = raised(flow.record)
     missed = undifferentiated(flow, [*findings, *asked, *failed])
-    is_trained = _is_trained(flow.record)  # trained by the program's own tapes, whatever the probe's tape says
+    # all parameters got a gradient from the program's own tapes, whatever the probe's tape shows
+    is_trained = _is_trained(flow.record)
     findings = with_parameters(flow, [*findings, *asked, *(() if is_trained else missed)])
     findings = _each_line_once(flow.record, [*findings, *_in_vain(flow, findings)])
     beside = _unsaid(_beside(flow, missing, spared), findings, failed)
@@ -87,7 +88,7 @@ def explain_all(flow: Dataflow) -> Report:
 
 
 def _beside(flow: Dataflow, missing: Sequence[int], spared: Sequence[Mention]) -> list[Mention]:
-    # Lines that cut, though gradients flow past them by other ways: nothing is lost there.
+    # Return mentions of lines that cut, although the gradients also flow along other paths, so that none is lost.
     beside = [*flow.lost_beside(flow.to_outputs), *flow.beside(flow.leading), *spared]
     if not _has_run(flow, missing) and not is_undifferentiated(flow.record):  # no output is known
         beside += [cut.mention for cut in flow.among(set(range(len(flow.entries)))) if not cut.is_behind]
@@ -105,24 +106,25 @@ def _unsaid(beside: Sequence[Mention], findings: Sequence[Finding], failed: Sequ
 
 
 def _in_vain(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding]:
-    # The checkpoints that record nothing, unless a finding already names their line.
+    # Return findings about reentrant checkpoints without an input that requires a gradient: nothing inside them is
+    # recorded for backward. Lines that a finding already points to are left out.
     found = [each for each in flow.entries if each.is_because("reentrant_checkpoint")]
     return merged([by_status(flow, each) for each in found if not is_said(each.cause, findings)])
 
 
 def _lacks(entry: Entry) -> bool:
-    # Does the entry have no gradient of any output?
+    # Does the entry lack the gradient of every output?
     return GradStatus.OK not in (entry.status, *entry.statuses.values())
 
 
 def _is_lost(entry: Entry) -> bool:
-    # Does no gradient reach the entry, although the program asked for one that would pass it?
+    # Does no gradient reach the entry, although the program requested one that should pass through it?
     return entry.status is GradStatus.NOT_CONNECTED and not entry.is_because(*NOT_ASKED)
 
 
 def _each_line_once(record: Record, findings: Sequence[Finding]) -> list[Finding]:
-    # The findings, where an operation that a tape observed replaces a finding that does not know how the same line
-    # cuts. If both do not know, the recording's finding stays.
+    # Remove findings that repeat a line. An operation that a tape observed replaces a finding that does not know how
+    # the same line cuts. If both do not know, the recording's finding stays.
     asked = none_given(record)
     seen = [one for one in asked if Known.OBSERVED in one.known]
     told = [one for one in findings if Known.NOT_HOW not in one.known or not is_said(one.source, seen)]
@@ -135,8 +137,8 @@ def _each_line_once(record: Record, findings: Sequence[Finding]) -> list[Finding
 
 
 def _sampled(flow: Dataflow) -> list[str]:
-    # Notes on samples whose gradient with respect to the parameters is zero, as ``torch.normal(mean, deviation)``
-    # gives.
+    # Return notes on samples whose gradient with respect to the parameters is zero, as with ``torch.normal(mean,
+    # deviation)``.
     found = []
     for at, entry in enumerate(flow.entries):
         if entry.op in SAMPLING and flow.edges[at] and entry.status is GradStatus.OK:
@@ -147,8 +149,9 @@ def _sampled(flow: Dataflow) -> list[str]:
 
 
 def _noted(record: Record) -> list[str]:
-    # The recording's notes on things that may be intended: zero gradients from a backward that the program defines, and
-    # from what it calls; parameters removed from the graph; loops over datasets; functions passed to a library.
+    # Return the recording's notes on cases that may be intended: gradients of zero from a backward that the program
+    # defines, and from functions called by it; parameters removed from the graph; loops over datasets; functions passed
+    # to a library.
     codes = (
         "zero_by_hand",
         "zero_behind",
@@ -162,7 +165,7 @@ def _noted(record: Record) -> list[str]:
 
 
 def _heading(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
-    # The heading. If a loop that TensorFlow compiles ran as Python, it says that this program differs from the user's.
+    # The heading. It warns if a loop that TensorFlow would compile was recorded as a Python loop.
     counted = _counted(flow, missing, lost)
     is_other = any(note.code == "dataset_loop" for note in flow.record.notes)
     return say("line_by_line", counted=counted) if is_other else counted
@@ -181,7 +184,7 @@ def _counted(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
 
 
 def _may_have_one(entry: Entry, is_any: bool) -> bool:
-    # Could a value have a gradient? Inputs, labels and counters could not, unless nothing in the recording has one.
+    # Can the value have a gradient? Inputs, labels and counters cannot, unless nothing in the recording has one.
     if entry.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_EXECUTED) or is_of_whole_numbers(entry):
         return False
     if entry.is_because("is_gradient", OF_GRADIENTS, *NOT_ASKED):
@@ -190,8 +193,8 @@ def _may_have_one(entry: Entry, is_any: bool) -> bool:
 
 
 def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], list[str], list[Mention]]:
-    # The lines that gradients cannot pass, and the values lost because of them. Two kinds are no faults and are
-    # returned separately: updates, and cuts whose leaves are all reached by other ways.
+    # Return findings on the lines that gradients cannot pass, and the values lost because of them. Two kinds of lines
+    # are no faults and are returned separately: updates, and cuts whose leaves all get gradients along other paths.
     findings, explained, updates, spared = [], set(), [], []
     is_replaced, meant, settled = _replaced(flow), set[int](), trained_leaves(flow)
     for group in _by_line(flow, _without_outer(flow, flow.severing(flow.leading))):
@@ -210,7 +213,7 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
             spared += [cut.mention for cut in group]
         else:
             findings.append(_of_group(flow, group, behind))
-    if passing_on_many(flow.record):  # what the line does to further values is not followed
+    if passing_on_many(flow.record):  # it is unknown how the line uses further values of the list
         explained |= {at for at in lost if flow.first_of_line.get(at) in explained}
     return findings, explained, updates, spared
 
@@ -221,12 +224,12 @@ def _of_group(flow: Dataflow, group: Sequence[Cut], behind: set[int]) -> Finding
 
 
 def _are_settled(group: Sequence[Cut], settled: set[int]) -> bool:
-    # Do these cuts only concern values that need no gradient, such as a mask that is data?
+    # Do these cuts concern only values that need no gradient, such as a mask computed from data?
     return settled.issuperset(cut.mention.source for cut in group)
 
 
 def _is_update(flow: Dataflow, group: Sequence[Cut], is_replaced: bool) -> bool:
-    # Do these cuts write a value into a Variable whose later version is used, or a value computed only from gradients?
+    # Do these cuts assign to a Variable whose later version is used, or assign values computed only from gradients?
     is_assigned = all(cut.mention.use.kind == "assigned" for cut in group)
     return is_assigned and (is_replaced or all(is_of_gradients(flow, cut.mention.source) for cut in group))
 
@@ -236,15 +239,14 @@ def _is_all_behind(group: Sequence[Cut]) -> bool:
 
 
 def _is_all_trained(flow: Dataflow) -> bool:
-    # Did every parameter of the optimizers that stepped get its gradient, with no zero or None from a tape in its
-    # place?
+    # Did every parameter of the optimizers that stepped get its gradient, without a zero or None from a tape?
     training = flow.record.training
     return training is not None and training.stepped and _is_trained(flow.record) and not flow.record.none_given
 
 
 def _are_taken_for_themselves(flow: Dataflow, group: Sequence[Cut]) -> bool:
-    # Are these derivatives that the program itself detaches, or of which it only uses the sign? Adversarial examples do
-    # so. A derivative without a history takes nothing away.
+    # Do these cuts concern derivatives that the program itself detaches, or of which it uses only the sign, as
+    # adversarial examples do? Such a derivative needs no history, so the cut loses nothing.
     is_returned = any(flow.entries[cut.target].is_because("is_gradient") for cut in group)
     return (is_returned or _is_all_trained(flow)) and all(_is_taken_for_itself(flow, cut) for cut in group)
 
@@ -266,8 +268,8 @@ def _is_taken_for_itself(flow: Dataflow, cut: Cut) -> bool:
 
 
 def _without_outer(flow: Dataflow, cuts: Sequence[Cut]) -> list[Cut]:
-    # The cuts, without those of lines that show nothing if a cut inside the called function explains it, and without
-    # tensors that a model holds and never uses, which have a finding of their own.
+    # Remove cuts that need no finding of their own: a line without a visible cut, if a cut inside the called function
+    # explains it, and tensors that a model holds but never uses.
     said = {at for at in trained_leaves(flow) if flow.entries[at].status is not GradStatus.OK}
     shown = [cut for cut in cuts if cut.mention.use.kind or cut.mention.use.flat]
     behind = [(cut, flow.before([cut.mention.source])) for cut in shown]
@@ -291,30 +293,31 @@ def _without_outer(flow: Dataflow, cuts: Sequence[Cut]) -> list[Cut]:
 
 def _scope(flow: Dataflow, at: int) -> str:
     scope, local = split(flow.entries[at].name)
-    return "" if local is None else scope  # the scope of a name without one is empty
+    return "" if local is None else scope  # the scope is empty for a name without one
 
 
 def _may_be_meant(flow: Dataflow, lost: set[int]) -> bool:
-    # Is the cut probably intentional: are its leaves reached by other ways, or all parameters trained?
+    # Is the cut probably intentional, because its leaves get gradients along other paths, or all parameters are
+    # trained?
     return _are_leaves_reached(flow, lost) or _is_all_trained(flow)
 
 
 def _are_leaves_reached(flow: Dataflow, lost: set[int]) -> bool:
-    # Does backward reach all leaves behind these cuts by other ways? It does not count if the program asked for the
-    # gradient along this very way, such as for the start values of an inner loop.
+    # Do all leaves behind these cuts get gradients along other paths? The answer is no if the program requested the
+    # gradient along exactly this path, for example for the start values of an inner loop.
     asked = {(one.output, flow.position[name]) for one in flow.record.passes for name in one.inputs}
     in_vain = {at for key, at in asked if flow.entries[at].statuses.get(key) is GradStatus.NOT_CONNECTED}
     return all(flow.entries[at].leaves_reached for at in lost) and in_vain.isdisjoint(flow.before(lost))
 
 
 def _has_run(flow: Dataflow, missing: Sequence[int]) -> bool:
-    # Did any backward run? Then every entry that it did not reach has its own reason.
+    # Did any backward pass run? Then every entry that it did not reach has its own reason.
     return len(missing) < len(flow.entries)
 
 
 def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], list[str]]:
-    # The findings about gradients that could not be captured, and about backward passes that did not run: one for each
-    # reason. Cases that are no faults become notes.
+    # Return findings about gradients that could not be captured, and about backward passes that did not run: one for
+    # each reason. Cases that are no faults become notes.
     entries = [flow.entries[at] for at in missing]
     opaque = [entry for entry in entries if entry.status is GradStatus.OPAQUE and not is_of_whole_numbers(entry)]
     not_run = [
@@ -324,7 +327,7 @@ def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], l
     ]
     groups = grouped([*opaque, *not_run], lambda entry: (entry.status, entry.why, entry.cause))
     if flow.record.training is not None:
-        # such as in a loop that clips gradients
+        # this case occurs in a loop that clips gradients
         groups = [group for group in groups if not group[0].is_because("named_late")]
     found = [(group[0].status, as_one([by_status(flow, entry) for entry in group])) for group in groups]
     is_known = _is_known_not_to_run(flow, missing, opaque)
@@ -334,8 +337,8 @@ def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], l
 
 
 def _is_known_not_to_run(flow: Dataflow, missing: Sequence[int], opaque: Sequence[Entry]) -> bool:
-    # Did some backward pass run, or is it known why none did?
-    # functional transforms give gradients without backward()
+    # Did some backward pass run, or is it known why none did? Functional transforms compute gradients without a call of
+    # backward().
     is_functional = any(entry.is_because("func_transform") for entry in opaque)
     return _has_run(flow, missing) or bool(raised(flow.record)) or _is_all_trained(flow) or is_functional
 
@@ -347,11 +350,11 @@ def _is_trained(record: Record) -> bool:
 
 
 def _of_leaves(flow: Dataflow, lost: set[int]) -> Iterator[Finding]:
-    # The reasons of leaves whose missing gradient no cut explains. Values computed from these leaves are not listed
-    # again.
+    # Yield the reasons for leaves whose missing gradient no cut explains. Values computed from these leaves are not
+    # listed again.
     def cause(one: tuple[int, Finding]) -> object:
         found = one[1]
-        if found.source is None:  # the line may be a different one for each
+        if found.source is None:  # the line may be a different one for each entry
             return found.kind, found.chain[-1:]
         return found.kind, None if found.kind == "no_grad" and _is_of_library(found.source) else found.source
 
@@ -366,8 +369,8 @@ def _is_of_library(line: Source | None) -> bool:
 
 
 def _inside(found: Finding, names: Sequence[str], missing: str) -> Finding:
-    # The finding with the names that lack a gradient because of it, and the module that contains them all, if there is
-    # one.
+    # Add to the finding the names that lack a gradient because of it, and the module that contains all of them, if
+    # there is one.
     paths = [partition(split(strip(name))[0], ".") for name in names]
     common = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))]
     if common and _is_of_library(found.source):
@@ -376,8 +379,7 @@ def _inside(found: Finding, names: Sequence[str], missing: str) -> Finding:
 
 
 def _is_leaf(flow: Dataflow, at: int) -> bool:
-    # Is it something that one would differentiate for its own sake: an argument or parameter, and not bound after the
-    # outputs?
+    # Is the entry an argument or parameter, whose gradient one usually wants, and was it bound before the outputs?
     entry = flow.entries[at]
     is_made = entry.op or expression_of(entry.source)
     # an argument is a view of the value that was passed
@@ -389,14 +391,15 @@ def _is_leaf(flow: Dataflow, at: int) -> bool:
 
 
 def _returned_beside(flow: Dataflow) -> set[int]:
-    # What a function returns besides the differentiated output, such as the new state of an optimizer.
+    # Return the values that a function returns besides the differentiated output, such as the new state of an
+    # optimizer.
     returned = {at for full, at in flow.record.names.items() if strip(full).startswith(":return")}
     return returned - set(flow.record.outputs)
 
 
 def _by_line(flow: Dataflow, cuts: Sequence[Cut]) -> list[list[Cut]]:
-    # Cuts of the same line form a group. If the program's own line is unknown, cuts of the same value do, and so do all
-    # cuts under ``no_grad``, which may be one line.
+    # Group cuts by their line. If the program's own line is unknown, group them by the cut value; cuts under
+    # ``no_grad`` form one group, because they may belong to one line.
     def key(cut: Cut) -> object:
         line = cut.mention.line
         if flow.entries[cut.target].status is GradStatus.NO_GRAD and (line is None or _is_of_library(line)):
@@ -407,9 +410,9 @@ def _by_line(flow: Dataflow, cuts: Sequence[Cut]) -> list[list[Cut]]:
 
 
 def _replaced(flow: Dataflow) -> Callable[[set[int]], bool]:
-    # Are all these values superseded at the leaves by later values, or by others of the same name that have a gradient?
-    # Values of an earlier training step are: the step is meant to end in Variables.
-    # only the main names count: an alias such as a loop's variable belongs to many values
+    # Return a function that tells whether all given values are superseded at the leaves: by later values, or by values
+    # of the same name that have a gradient. This holds for values of an earlier training step, because a step ends in
+    # Variables. Only main names count, because an alias such as a loop variable belongs to many values.
     own = [strip(entry.name) for entry in flow.entries]
     there = {name for name, entry in zip(own, flow.entries, strict=True) if entry.status is GradStatus.OK}
     later = {at for at, entry in enumerate(flow.entries) if own[at] in there or entry.is_because(*WRITTEN_SINCE)}
@@ -427,11 +430,11 @@ def _line(place: Source | None) -> tuple[str, int] | None:
 def _hidden(
     flow: Dataflow, missing: Sequence[int], said: Set[tuple[str, int] | None], findings: Sequence[Finding]
 ) -> Iterator[str]:
-    # Calls on the way to an output that would cut off values which are not recorded, each once, without those in
-    # ``said``.
+    # Yield calls on the path to an output that would cut off unrecorded values, each once, except those in ``said``.
     training = flow.record.training
     is_open = any(one.known & (Known.STATUS | Known.NOT_HOW) for one in findings)
-    if training is not None and training.untrained and not is_open:  # then the census says what lacks its gradient
+    # in this case the census reports the parameters that lack a gradient
+    if training is not None and training.untrained and not is_open:
         return
     ways = [at for at in [*missing, *sorted(flow.to_outputs)] if at in flow.to_outputs]
     hidden = {at: [*hidden_cuts(flow.entries[at]), *hidden_beside(flow.entries[at])] for at in ways}
@@ -449,6 +452,6 @@ def _hidden(
 
 
 def _kind(cut: Hidden) -> str:
-    # How an unrecorded call may cut, and the line that switches gradients off around it.
+    # Say how an unrecorded call may cut, with the line that disables gradients around it.
     switch = switch_around(cut.line) if cut.use.kind == "no_grad" else None
     return cut.use.kind if switch is None else f"{cut.use.kind}, {location(switch)}"

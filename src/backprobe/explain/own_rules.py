@@ -1,4 +1,4 @@
-"""Functions whose backward uses a derivative rule that the program itself defines."""
+"""Functions for whose backward pass the program itself defines a derivative rule."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ OWN_RULE = "own_rule"
 
 
 def rules_of(record: Record) -> list[Note]:
-    """The notes on all such functions that the program called."""
+    """The notes on called functions that have their own derivative rule."""
     return [note for note in record.notes if note.code == OWN_RULE]
 
 
 def rules_in(record: Record, entry: Entry) -> list[str]:
-    """A sentence for each such function that the line of a value calls: the rule, and where it is defined."""
+    """Return a sentence for each called function in the value's line that has its own derivative rule."""
     text = expression_of(entry.source)
     called = set(re.findall(r"(\w+)\(", text))
     found = [note.fields for note in rules_of(record) if note.fields["name"].rpartition(".")[2] in called]

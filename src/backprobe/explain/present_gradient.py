@@ -1,4 +1,4 @@
-"""Remarks on a gradient that exists: it is zero everywhere, and the line that made it so."""
+"""Explains a gradient that exists: for example, that it is zero everywhere, and which line made it zero."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def _notes(flow: Dataflow, entry: Entry, arrays: Arrays) -> list[str]:
 
 
 def _overwritten(flow: Dataflow, at: int) -> list[Finding]:
-    # Values on the way to the output that were modified unseen: the gradient belongs to the new numbers.
+    # Return findings on later values that were modified without being recorded: the gradient belongs to the new
+    # numbers.
     after = flow.after(at)
     return [
         about(flow, "overwritten", entry, entry.cause, facts=[entry.reason], chain=flow.chain(after, each))
@@ -64,7 +65,8 @@ def _overwritten(flow: Dataflow, at: int) -> list[Finding]:
 
 
 def _zero(flow: Dataflow, at: int, arrays: Arrays) -> list[Finding]:
-    # Where a gradient that is zero everywhere became zero: at the nearest values after it that have a gradient.
+    # Find where a gradient that is zero everywhere became zero: at the nearest later values that have a nonzero
+    # gradient.
     if not is_zero(arrays, flow.entries[at].held_grad):
         return []
     found: list[Finding] = []
@@ -89,7 +91,7 @@ def _zero(flow: Dataflow, at: int, arrays: Arrays) -> list[Finding]:
 
 
 def _added_up(flow: Dataflow, source: int, before: dict[int, int | None], arrays: Arrays) -> list[Finding]:
-    # A gradient that is the sum of several contributions, none of which is known to be 0, so they may cancel.
+    # Return a finding if a gradient is the sum of several contributions, none known to be 0, which may cancel.
     value = flow.entries[source]
     parts = [
         target
@@ -123,7 +125,7 @@ def _added_up(flow: Dataflow, source: int, before: dict[int, int | None], arrays
 
 
 def _is_flat(flow: Dataflow, source: int, target: int) -> bool:
-    # Does the line, or a derivative rule of the program's own, show that nothing flows back along this edge?
+    # Does the line, or a derivative rule of the program, show that no gradient flows back along this edge?
     entry = flow.entries[target]
     return bool(
         instead_of_flat(entry.op, flow.record.framework)
@@ -141,12 +143,12 @@ def _cut_for_certain(flow: Dataflow, source: int, target: int) -> Use | None:
 
 
 def _cut_in_a_loop(flow: Dataflow, at: int) -> list[Cut]:
-    # The cuts after a value in a loop that has no gradient: they send zeros to everything that flows into the loop.
+    # The cuts after a value in a loop. Such a cut sends zeros back to everything that flows into the loop.
     return [cut for cut in flow.among({*flow.after(at)}) if not cut.is_behind] if flow.entries[at].axes else []
 
 
 def _became_zero(flow: Dataflow, source: int, target: int, before: dict[int, int | None], arrays: Arrays) -> Finding:
-    # The finding about a derivative that is 0. If the program set a hook on the value, it is unknown what the hook
+    # Make the finding about a derivative that is 0. If the program set a hook on the value, it is unknown what the hook
     # received.
     value, entry = flow.entries[source], flow.entries[target]
     facts = [say("became_zero", target=repr(entry.name), value=repr(value.name))]
@@ -179,14 +181,14 @@ def _became_zero(flow: Dataflow, source: int, target: int, before: dict[int, int
 
 
 def _of_part(flow: Dataflow, source: int, target: int) -> str:
-    # The remedy for a flat part of a line, if everything that the line does with the value goes through that part.
+    # The remedy for a flat part of a line, if the line uses the value only inside that part.
     flats = {mention.use.flat for mention in flow.mentions[target] if mention.source == source}
     text = flats.pop() if len(flats) == 1 else ""
     return instead_of_flat(flat_operation(parsed(text)), flow.record.framework) if text else ""
 
 
 def zero_by_rule(flow: Dataflow, arrays: Arrays) -> list[str]:
-    """Functions with their own derivative rule in which a gradient becomes zero everywhere, and the rule."""
+    """Return notes on functions with their own derivative rule in which a gradient becomes zero everywhere."""
     return [
         "; ".join([found.headline, *([location(found.source)] if found.source else ()), *found.facts[1:]])
         for target, entry in enumerate(flow.entries)

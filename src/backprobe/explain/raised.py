@@ -1,4 +1,4 @@
-"""The errors that a recorded program raised, as findings: the recording ends at one that it did not catch."""
+"""Findings on errors that a recorded program raised. An uncaught error ends the recording."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backprobe.findings.phrasing import shorten
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Record
 
-MOST = 200  # characters of an error's first line that are shown
+MOST = 200  # characters of an error's first line in a headline
 LINES = 20  # lines of an error that are shown
 RAISED = {
     "raised": "raised",
@@ -21,11 +21,11 @@ RAISED = {
     "caught_at": "raised.caught",
     "cut_short_at": "raised.cut_short",
 }
-"""The codes of notes, and those of findings."""
+"""For each code of a note, the code of the finding."""
 
 
 def raised(record: Record) -> list[Finding]:
-    """The findings about errors: those of backward that the program caught, and the one that ended a block."""
+    """Return findings about errors: errors of backward that the program caught, and the error that ended a block."""
     return [
         rebound_finding(note, record.framework, say("ends_here"))
         if note.code == REBOUND
@@ -36,7 +36,7 @@ def raised(record: Record) -> list[Finding]:
 
 
 def _shortened(text: str) -> str:
-    # The first lines of a text, and how many more there are.
+    # The first lines of a text, and the number of the others.
     lines = text.splitlines()
     more = [f"and {len(lines) - LINES} more lines"] if len(lines) > LINES else []
     return "\n".join([*lines[:LINES], *more])

@@ -1,4 +1,4 @@
-"""Errors because a name was bound to something new: what it meant before, which line rebound it, and a remedy."""
+"""Explains errors that arise because a name was rebound: its earlier meaning, the line that rebound it, a remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from backprobe.source.scopes import COMPREHENSIONS, Binding, How, SourceScope
 
 CODE = "rebound"
 MOST = 3
-"""Lines that a note shows of those that may have taken a name."""
+"""A note shows at most this many of the lines that may have rebound the name."""
 LONGEST = 40  # characters of an expression in a headline
 FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType)
 
@@ -56,7 +56,7 @@ def rebound_reason(error: BaseException) -> Reason | None:
 
 
 def rebound_note(error: BaseException) -> str | None:
-    """The note on an error because a name was bound to something new."""
+    """The note on an error that arose because a name was rebound."""
     reason = rebound_reason(error)
     if reason is None:
         return None
@@ -67,7 +67,7 @@ def rebound_note(error: BaseException) -> str | None:
 
 
 def rebound_finding(reason: Reason, framework: str, *after: str) -> Finding:
-    """The finding of such an error; ``after`` are further facts."""
+    """Make the finding on an error caused by a rebound name; ``after`` are further facts."""
     said = reason.fields
     facts = [
         say("rebound_raised", error=said["error"], at=said["raised"]),
@@ -81,9 +81,7 @@ def rebound_finding(reason: Reason, framework: str, *after: str) -> Finding:
 
 
 def with_rebound(report: Report | None, error: BaseException) -> Report | None:
-    """The report on a script with the finding of such an error, even if nothing had been recorded when it was
-    raised.
-    """
+    """Add the finding on an error caused by a rebound name to the report, or to a new one if there is none."""
     reason = rebound_reason(error)
     if reason is None or (report is not None and report.of_kind(CODE)):
         return report
@@ -103,7 +101,7 @@ def _headline(found: Rebound) -> str:
 
 
 def _place(scope: SourceScope) -> str:
-    # The scope in which the name has another meaning than outside; empty for a module.
+    # Name the scope in which the name was rebound; empty for a module.
     node = scope.node
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return f"{node.name}()"
@@ -113,7 +111,7 @@ def _place(scope: SourceScope) -> str:
 
 
 def _meant(found: Rebound) -> str:
-    # What the program means by the name.
+    # Say what the program means by the name.
     value, one = found.means.value, found.defined
     kinds = {type: "class", ModuleType: "module", **dict.fromkeys(FUNCTIONS, "function")}
     kind = next((word for each, word in kinds.items() if issubclass(type(value), each)), "object")
@@ -149,8 +147,8 @@ def _remedy(found: Rebound) -> str:
 
 
 def _is_unclear(found: Rebound, last: Binding) -> bool:
-    # Could the program mean the new value instead? It could for arguments and loop variables, and for values that the
-    # failing line does not call.
+    # Could the program mean the new value instead? This is possible for arguments and loop variables, and for values
+    # that the failing line does not call.
     is_of_data = found.failed.use is not BoundUse.CALL and not found.means.is_of_code
     if last.how in (How.ARGUMENT, How.COMPREHENSION) or is_of_data:
         return True
@@ -184,7 +182,7 @@ def _of_held(found: Rebound) -> str:
 
 
 def _again(found: Rebound) -> str:
-    # In a notebook, the name stays rebound even after the line is repaired.
+    # Return a further remedy for notebooks, in which the name stays rebound even after the line is repaired.
     if found.scope.parent is not None or not is_cell(found.text.file) or "." in found.name:
         return ""
     if found.defined is None:

@@ -1,4 +1,4 @@
-"""The reach of each of several outputs: the entries it reaches, and the reasons why it does not reach others."""
+"""The report on several outputs: which entries each output reaches, and why it does not reach the others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from backprobe.record.several import of_output
 
 
 def explain_outputs(record: Record) -> Report:
-    """What no output reaches, and why; NaN and Inf of each output; and notes on which output reaches what."""
-    from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
+    """Report what no output reaches and why, NaN and Inf of each output, and notes on which output reaches what."""
+    from backprobe.explain.nonfinite import explain_nonfinite  # imported late, because it imports NumPy
 
     missing, reached = explain_all(Dataflow.of(record)), tuple(_reached(record))
     every = {key: explain_nonfinite(of_output(record, key)) for key in record.by_output}
@@ -27,14 +27,14 @@ def explain_outputs(record: Record) -> Report:
     heading = next(iter((born or every).values())).heading
     notes = (*dict.fromkeys(note for one in every.values() for note in one.notes), *reached)
     complete = all(one.complete for one in every.values())
-    if is_asked:  # then the answer is about NaN and Inf, and refers to bp.explain for missing gradients
+    if is_asked:  # the answer is then about NaN and Inf, and refers to bp.explain for missing gradients
         see = () if missing.ok else (say("see_names", heading=missing.heading),)
         return Report(heading, tuple(_hung(every)), (*notes, *see), complete=complete)
     return Report(heading, (*_hung(every), *missing), (*notes, *missing.notes), complete=complete)
 
 
 def explain_in_each(record: Record, name: str, explain: Callable[[Record], Report]) -> Report:
-    """The reports of all outputs on one value, given its printed name, as one report."""
+    """Join the reports of all outputs on one value, given its printed name, into one report."""
     reports = {key: explain(of_output(record, key)) for key in record.by_output}
     (entry,) = (entry for entry in record.entries if entry.name == name)
     there = [key for key, one in entry.by_output.items() if one.status is GradStatus.OK]
@@ -42,12 +42,12 @@ def explain_in_each(record: Record, name: str, explain: Callable[[Record], Repor
     code = "of_some" if there and without else "of_all" if there else "of_none"
     heading = say(code, value=repr(name), outputs=_both(there), others=_both(without))
     notes = dict.fromkeys(note for one in reports.values() for note in one.notes)
-    notes.pop(say("own_grad", value=repr(name)), None)  # redundant: the heading says which gradients exist
+    notes.pop(say("own_grad", value=repr(name)), None)  # redundant, because the heading says which gradients exist
     return Report(heading, tuple(_merged(reports)), tuple(notes))
 
 
 def _both(keys: Sequence[str]) -> str:
-    """Keys joined as text.
+    """Join keys as text.
 
     >>> _both(["ce", "kl", "l2"])
     'ce, kl and l2'
@@ -56,14 +56,14 @@ def _both(keys: Sequence[str]) -> str:
 
 
 def _hung(reports: Mapping[str, Report]) -> Iterator[Finding]:
-    # The findings of all outputs about one value. A bad gradient that the program took itself is placed beneath its
-    # birth in that backward pass, from where it spread to this value.
+    # Yield the findings of all outputs about one value. A bad gradient that the program computed itself is placed below
+    # the finding on its birth in that backward pass.
     causes: dict[str, str] = {}
     for report in reports.values():
         began = next((one.headline for one in report.of_kind("born_backward") if not one.cause), "")
         if began:
             causes |= {one.name: began for one in report.of_kind("propagated", "propagated_to")}
-    # by headline: the cause beneath which a finding is placed, which is itself beneath nothing
+    # for the headline of each finding with a cause: the headline of the root cause below which it is placed
     beneath: dict[str, str] = {}
     for one in _merged(reports):
         cause = beneath.get(one.cause, "")
@@ -73,7 +73,7 @@ def _hung(reports: Mapping[str, Report]) -> Iterator[Finding]:
 
 
 def _merged(reports: Mapping[str, Report]) -> Iterator[Finding]:
-    # The findings of all outputs, each once, with the outputs that it is about.
+    # Yield the findings of all outputs, each once, with the outputs that it is about.
     every = [(key, one) for key, report in reports.items() for one in report.findings]
     for group in grouped(every, lambda pair: (pair[1].kind, pair[1].name, pair[1].headline, pair[1].source)):
         keys, first = list(dict.fromkeys(key for key, _ in group)), group[0][1]
@@ -82,7 +82,7 @@ def _merged(reports: Mapping[str, Report]) -> Iterator[Finding]:
 
 
 def _reached(record: Record) -> Iterator[str]:
-    # Groups of values that are reached by the same outputs, without the outputs themselves.
+    # Yield a note for each group of values that are reached by the same outputs, without the outputs themselves.
     keys = tuple(record.by_output)
     groups: dict[tuple[str, ...], list[str]] = {}
     for at, entry in enumerate(record.entries):

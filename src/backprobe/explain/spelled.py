@@ -10,7 +10,7 @@ from backprobe.record.entries import Record
 
 
 def as_written(record: Record, name: str) -> str:
-    """A dotted name as the lines of a recording spell it: ``params['weight']`` where ``params`` is used with keys.
+    """Spell a dotted name as the recorded lines do: ``params['weight']`` if ``params`` is used with keys.
 
     If no line shows the spelling, a number is an index and anything else an attribute.
     """
@@ -24,7 +24,7 @@ def as_written(record: Record, name: str) -> str:
 
 
 def _is_key(record: Record, held: str, step: str) -> bool:
-    # Is this item read by a key? A line that reads ``held[k]`` also shows that, if no line reads the attribute.
+    # Is this item read by a key? A line with ``held[k]`` also counts, unless a line reads the attribute.
     uses = [node for tree in _lines(record, held) for node in ast.walk(tree)]
     attributes = {node.attr for node in uses if isinstance(node, ast.Attribute) and ast.unparse(node.value) == held}
     keys = [node.slice for node in uses if isinstance(node, ast.Subscript) and ast.unparse(node.value) == held]

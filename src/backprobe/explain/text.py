@@ -1,4 +1,4 @@
-"""The words of ``explain``: a sentence for each code. All its findings are made here.
+"""The texts of ``explain``: a sentence for each code. All findings of ``explain`` are made in this module.
 
 If ``SENTENCES`` has both a code and the code with ``_next``, it is a cause (``causes.py``): its headline and its
 remedy.
@@ -96,7 +96,7 @@ SENTENCES = {
     "hidden_to": "{value} is not recorded: nothing of its history passes this line",
     "hidden_of": "{value} appears in that line, and is this value unless something else has the same name there",
     "hooks": "what a hook on the forward of a module returns takes the place of what it was given: {at}",
-    # facts about values that lead nowhere
+    # facts about values that are not used further
     "nothing_from_it": "no recorded value was seen to be computed from {value}",
     "called_at": "it ran in {text}, at {at}",
     "look": "print({names}) in front of that line",
@@ -232,7 +232,7 @@ SENTENCES = {
     "no_lines": "the graph knows no lines: record with bp.probe, and bp.explain(rec, name) names the line",
     "python_nodes": "{own}: written in Python, and may give None for {name}; only running it shows",
 }
-"""All of these, and facts, headings and notes by their codes."""
+"""The sentences of causes, errors, facts, headings and notes, by their codes."""
 
 FLAT = {
     "relu": "relu is 0 with derivative 0 where its input is negative: leaky_relu or gelu let gradients through",
@@ -244,7 +244,7 @@ FLAT = {
     "normal": "normal draws samples without a derivative: use mean + deviation * {noise}",
     **dict.fromkeys(("bernoulli", "poisson"), "{op} has no derivative: use a loss of log_prob(), or a relaxation"),
 }
-"""What to write instead of operations that are flat, by the name of the operation."""
+"""What to write instead of flat operations, by the name of the operation."""
 
 
 def say(code: str, **fields: object) -> str:
@@ -269,7 +269,7 @@ def finding(
     known: Known = Known.NOTHING,
     **fields: str,
 ) -> Finding:
-    """The finding of a cause: its headline and remedy, filled in with these fields."""
+    """Make the finding of a cause: its headline and remedy, filled in with these fields."""
     text, own = fields.get("text", "").strip("`"), fields.get("own", "")
     if code == "index":
         fields["at_position"] = fields.get("at_position") or value_at(text, framework)
@@ -281,7 +281,7 @@ def finding(
     headline, remedy = (reasons.render(each, SENTENCES[each], words) for each in (code, f"{code}_next"))
     why = next((each for each in (f"{code}_why", f"{code.partition('.')[0]}_why") if each in SENTENCES), "")
     facts = (*((reasons.render(why, SENTENCES[why], words),) if SENTENCES.get(why) else ()), *facts)
-    # the remedy is tried exactly as it is written
+    # when a remedy is tried, it is tried exactly as it is written here
     kept = (*_fields(SENTENCES[code]), *(field for field in ("join",) if field in fields))
     named = {field: fields[field] for field in kept}
     return Finding(code.partition(".")[0], name, headline, source, tuple(facts), chain, remedy, named, known=known)

@@ -1,4 +1,4 @@
-"""An optimizer that has the parameters of another model than the one that runs: both were made alike."""
+"""The case of an optimizer that holds the parameters of another, equal model instead of the model that runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backprobe.record.training import Untrained
 
 
 def of_twins(flow: Dataflow, twins: Sequence[tuple[str, str]], one: Untrained) -> Finding:
-    """The finding about all of them, at the line that made the model anew, if that follows the optimizer's."""
+    """Make the finding on parameters of an equal model, at the line that created the model again."""
     ran = [name for _, name in twins]
     model = _common(ran)
     step = one.calls[0].source if one.calls else None
@@ -31,14 +31,14 @@ def of_twins(flow: Dataflow, twins: Sequence[tuple[str, str]], one: Untrained) -
 
 
 def _common(names: Sequence[str]) -> str:
-    # The innermost module that has them all.
+    # The path of the innermost module that contains all of these.
     steps = zip(*(name.split(".")[:-1] for name in names), strict=False)
     return ".".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, steps))
 
 
 def _bound_after(step: Source, optimizer: str, model: str) -> tuple[Source | None, Source | None]:
-    # The line that makes the optimizer, and the last that binds the model, or what it lies in, behind it in the same
-    # block of statements.
+    # Return the line that creates the optimizer, and the last later line in the same block that binds the model, or an
+    # object that contains it.
     text = "".join(linecache.getlines(step.file))
     try:
         tree = ast.parse(text)

@@ -1,4 +1,4 @@
-"""Blocks that could not be differentiated: the reason, and the lines that cut off the value computed last."""
+"""Blocks that could not be differentiated: the reason, and the lines that cut off the last computed value."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ CUT = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.NOT_FLOAT, GradStatus
 
 
 def undifferentiated(flow: Dataflow, findings: Sequence[Finding] = ()) -> list[Finding]:
-    """The reason why the block was not differentiated, preceded by the lines that cut off the last value, if any.
+    """Return why the block was not differentiated, after findings on the lines that cut off the last value.
 
-    Lines that one of ``findings`` names are not repeated, and neither is an error if there are such lines. That there
-    was nothing to differentiate follows from them.
+    Lines named in ``findings`` are not repeated. If there are such lines, an error is not repeated either, because
+    these lines already explain that there was nothing to differentiate.
     """
     why = next((note for note in flow.record.notes if note.code == CODE), None)
     if why is None:
@@ -31,7 +31,7 @@ def undifferentiated(flow: Dataflow, findings: Sequence[Finding] = ()) -> list[F
     cuts = [cut for cut in last_cut(flow.record) if not is_said(cut.source, findings)]
     if findings and "error" not in why.fields:
         return cuts
-    if cuts and flow.record.training is not None:  # in a script these lines are the reason
+    if cuts and flow.record.training is not None:  # in a script, these lines are the reason
         return cuts
     names = [entry.name for entry in flow.entries if entry.is_because(CODE)]
     found = finding(
@@ -46,12 +46,12 @@ def undifferentiated(flow: Dataflow, findings: Sequence[Finding] = ()) -> list[F
 
 
 def is_undifferentiated(record: Record) -> bool:
-    """Was the block to be differentiated, and could not be?"""
+    """Should the block have been differentiated, but could not be?"""
     return any(note.code == CODE for note in record.notes) or any(entry.is_because(RAISED) for entry in record.entries)
 
 
 def last_cut(record: Record) -> list[Finding]:
-    """The lines that cut off the value computed last."""
+    """Return findings on the lines that cut off the value computed last."""
     flow = Dataflow.of(record, has_run=False)
     last = next((at for at in reversed(range(len(flow.entries))) if flow.sources(at)), None)
     if last is None or flow.entries[last].status not in CUT:

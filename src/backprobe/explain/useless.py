@@ -1,4 +1,4 @@
-"""Gradients that exist and are useless: notes from the iterations of a training, turned into findings."""
+"""Gradients that exist but are useless: turns notes from the iterations of a training into findings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 
 NOT_AGAIN = ("side_effect", "written_before_again")
-FEW = 2  # notes that get a sentence each
+FEW = 2  # number of notes that get a sentence each
 OF_PARAMETERS = (FLAT, TIMES_ZERO, CANCELS)
 
 
 def all_zero_in(record: Record, arrays: Arrays) -> list[str]:
-    """The names of everything that is differentiated, if all its gradients are exactly 0."""
+    """The names of all differentiated values if all of their gradients are exactly 0; else nothing."""
     given = [one for at, one in enumerate(record.entries) if not one.inputs and at not in record.outputs]
     found = [one for one in given if one.status is GradStatus.OK and one.held_grad is not None]
     return [one.name for one in found] if all(is_zero(arrays, one.held_grad) for one in found) else []
@@ -35,7 +35,7 @@ def all_zero_in(record: Record, arrays: Arrays) -> list[str]:
 def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
     """Adds the findings about useless gradients to a report, in front of those about missing ones.
 
-    If every gradient is 0, that becomes a single finding, with its causes beneath it.
+    If every gradient is 0, there is a single finding about this, with its causes below it.
     """
     every, once = _noted(flow.record)
     again = [str(note) for note in flow.record.notes if note.code in NOT_AGAIN]
@@ -50,20 +50,21 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
     if root is not None:
         beneath = [_beneath(root, one) for one in found]
         others = [one for one in report if one is not root]
-        # each cause beneath has a remedy of its own
+        # each cause below it has a remedy of its own
         return replace(report, findings=(replace(root, remedy=""), *beneath, *others))
     heading = "; ".join([report.heading, *_consequences(noted)])
     return replace(report, heading=heading, findings=_most_first(noted, found, report))
 
 
 def _noted(record: Record) -> tuple[list[Note], list[Note]]:
-    # The notes on useless gradients, in the order of a report; and those that the next iteration may not repeat.
+    # Return the notes on useless gradients, in the order of a report, and those that may not recur in the next
+    # iteration.
     every = [note for code in USELESS for note in record.notes if note.code == code]
     return every, [note for note in every if not is_lasting(note)]
 
 
 def _most_first(noted: Sequence[Note], found: Sequence[Finding], report: Report) -> tuple[Finding, ...]:
-    # What is wrong with the loss or the steps comes first; then findings about some parameters, those about most first.
+    # Order the findings: first those on the loss or the steps, then those on parameters, the largest number first.
     counts = [int(note.fields.get("count", 0)) for note in noted]
     ordered = [one for one, count in zip(found, counts, strict=True) if not count]
     of_some = sorted(
@@ -77,13 +78,14 @@ def _most_first(noted: Sequence[Note], found: Sequence[Finding], report: Report)
 
 
 def _beneath(root: Finding, one: Finding) -> Finding:
-    # A cause, without facts that the finding above it already states.
+    # Place a cause below the finding on all gradients, without facts that this finding already states.
     return replace(one, cause=root.headline, facts=tuple([fact for fact in one.facts if fact not in root.facts]))
 
 
 def with_zero_everywhere(report: Report, record: Record, names: Sequence[str]) -> Report:
-    """The report with a heading that names gradients that were 0 at every point tried, without notes on this
-    one point.
+    """Return the report with a heading on gradients that were 0 at every point tried.
+
+    Notes on these gradients at this single point are removed.
     """
     if not names:
         return report
@@ -106,7 +108,7 @@ def with_zeros_kept(report: Report, record: Record, arrays: Arrays) -> Report:
 
 
 def _of_zero(record: Record, report: Report, arrays: Arrays) -> Report:
-    # A function may have zero slope at a single point: so only the heading mentions it.
+    # Mention zero gradients in the heading only, because a function may have zero slope at a single point.
     zero = all_zero_in(record, arrays) if report.ok and record.training is None else []
     if not zero:
         return report
@@ -115,7 +117,7 @@ def _of_zero(record: Record, report: Report, arrays: Arrays) -> Report:
 
 
 def _all_once(notes: Sequence[Note]) -> list[str]:
-    # One sentence for each note; or a single one for many, which would fill a screen.
+    # Return one sentence for each note; or a single one for many notes, which would fill a screen.
     if len(notes) <= FEW:
         return [*map(_once, notes)]
     lines = [line_of(note) for note in notes]
@@ -129,7 +131,7 @@ def _all_once(notes: Sequence[Note]) -> list[str]:
 
 
 def _once(note: Note) -> str:
-    # The next iteration may differ, so this is a remark.
+    # Return a remark, not a finding, because the next iteration may differ.
     at = line_of(note)
     where = "" if at is None else f" ({location(at)})"
     operation, when = note.fields["operation"], _when(note)
@@ -141,7 +143,7 @@ def _when(note: Note) -> str:
 
 
 def _consequences(notes: Sequence[Note]) -> list[str]:
-    # The words for the first line of a report: all parameters have a gradient, but some are useless.
+    # Return words for the heading: all parameters have a gradient, but some gradients are useless.
     of_some = [note for note in notes if note.code in OF_PARAMETERS]
     others = {say(f"useless.{_variant(note)}", **note.fields): None for note in notes if note not in of_some}
     count = sum(int(note.fields["count"]) for note in of_some)
@@ -149,7 +151,7 @@ def _consequences(notes: Sequence[Note]) -> list[str]:
 
 
 def _variant(note: Note) -> str:
-    # The code of the sentence: a step without an optimizer is called an update.
+    # The code of the sentence. A step without an optimizer has a separate code, because it is called an update.
     if "constant" in note.fields:
         return f"{note.code}.constant"
     return f"{note.code}.added" if note.code == STILL and "optimizer" not in note.fields else note.code
@@ -184,7 +186,7 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
 
 
 def _zero_operands(flow: Dataflow, at: Source | None, arrays: Arrays) -> Iterator[str]:
-    # The names that a line reads and that are 0 everywhere and not differentiated.
+    # Yield the names that a line reads and that are 0 everywhere and not differentiated.
     for target, entry in enumerate(flow.entries):
         line = entry.source
         if at is None or line is None or (line.file, line.line) != (at.file, at.line):

@@ -1,4 +1,4 @@
-"""Gradients that the program requested from a tape of its own and received as None."""
+"""Gradients that the program requested from its own tape and received as None."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ CODES = {
 }
 SAID = {WhyNone.NO_WAY: "no_way", WhyNone.UNKNOWN: "why_unknown"}
 UNSEEN = (*SAID, WhyNone.CONSTANT)
-"""Reasons that do not name a line: the program's text may, or what left TensorFlow."""
+"""Reasons that name no line. The line may be found in the program's text, or among the values that left TensorFlow."""
 
 SAMPLING = re.compile("Multinomial|Random|Categorical|Bernoulli")
-"""Parts of names of operations that draw samples."""
+"""Substrings in the names of operations that draw samples."""
 MAKING = "Variable"
 PREDICTING = ".predict"
 OWN = {CutBy.OWN_NONE: "own_gradient", CutBy.OWN_ZERO: "own_gradient.zero"}
@@ -51,28 +51,28 @@ CUT_BY = {
 
 
 def none_given(record: Record, name: str | None = None, findings: Sequence[Finding] = ()) -> list[Finding]:
-    """The findings about gradients that the program's own tapes did not give: for one entry, or each cause once for
-    all.
+    """Return findings about gradients that the program's own tapes did not give, for one entry or for all.
 
-    Lines that one of ``findings`` already names are not repeated.
+    With ``name=None`` each cause is reported once for all entries. Lines named in ``findings`` are not repeated.
     """
     asked = [one for one in record.none_given if name in (None, one.name) and not _is_explained(record, one)]
     groups = grouped(asked, lambda one: (one.source, one.why, one.outside, _operations(one), one.targets))
     found = [finding for group in groups for finding in _findings(record, group)]
-    same = grouped(found, lambda one: (one.kind, one.source, COUNT.sub("", one.headline)))  # once for all iterations
+    # one finding for all iterations
+    same = grouped(found, lambda one: (one.kind, one.source, COUNT.sub("", one.headline)))
     return [one for one, *_ in same if not is_said(one.source, findings)]
 
 
 def _operations(one: NoneGiven) -> tuple[CutOperation, ...]:
-    # The cuts, compared without the values that are nearest to each.
+    # The cuts without the values nearest to each, for comparison.
     return tuple([replace(cut, values=()) for cut in one.cuts])
 
 
 def _is_explained(record: Record, one: NoneGiven) -> bool:
     # Does another finding already explain the cut?
-    if one.in_graph:  # a graph shows the whole way by itself
+    if one.in_graph:  # a graph shows the whole path by itself
         return False
-    # it has a gradient, of another output
+    # the value has a gradient, but of another output
     is_there = one.at is not None and record.entries[one.at].status is GradStatus.OK
     if record.training is not None and one.is_variable and one.why is WhyNone.NO_WAY and not (one.cuts or is_there):
         carried = {each.name for each in record.training.untrained if each.carriers}
@@ -98,8 +98,8 @@ def _findings(record: Record, group: list[NoneGiven]) -> list[Finding]:
 
 
 def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Finding:
-    # The finding about an operation that lets no gradient through.
-    asked = {each.at: each.name for each in record.none_given}  # the program's own name for it
+    # Make the finding about an operation that passes no gradient on.
+    asked = {each.at: each.name for each in record.none_given}  # the program's own name for the value
     values = [asked.get(at, record.entries[at].name) for at in cut.values] or [one.name]
     value, plain = listed([*map(repr, values)]), values[0]
     flat = instead_of_flat(cut.operation.lower(), record.framework)
@@ -143,7 +143,8 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
 
 
 def _known(one: NoneGiven, cut: CutOperation) -> Known:
-    # Zeros are a gradient. If their cause is out of sight, other inputs may give other numbers.
+    # Return which facts are known about the cause. If the gradient is zero, it exists, and with a hidden cause it may
+    # be nonzero for other inputs.
     known = Known.OBSERVED | (Known.GRADIENT_THERE if one.why is WhyNone.ZERO else Known.NOTHING)
     return known | (Known.MOMENTARY if cut.by is CutBy.INSIDE_ZERO else Known.NOTHING)
 
@@ -171,8 +172,8 @@ def _is_mentioned(name: str, line: str) -> bool:
 
 
 def _mentioned(record: Record, one: NoneGiven) -> list[Finding]:
-    # The lines that cut off what the tape differentiated, judging by the program's text. NumPy cuts without TensorFlow
-    # seeing it.
+    # Return findings at lines that cut off the target of the tape, by the program's text. They include conversions to
+    # NumPy, which TensorFlow does not see.
     flow = Dataflow.of(record, has_run=False)
     before = flow.before(one.targets)
     training = record.training
@@ -188,8 +189,9 @@ def _mentioned(record: Record, one: NoneGiven) -> list[Finding]:
 
 
 def _left(record: Record, one: NoneGiven, names: str) -> list[Finding]:
-    # The lines that converted a Variable's results to numbers on the way to the differentiated value. If no recorded
-    # line is on that way: all such lines except the one that asked for the gradient, such as the call of ``fit``.
+    # Return findings at lines that converted a Variable's results to numbers on the path to the differentiated value.
+    # If no recorded line is on that path, all such lines count, except the one that requested the gradient, such as the
+    # call of ``fit``.
     flow = Dataflow.of(record, has_run=False)
     entries = [record.entries[at] for at in flow.before(one.targets)]
     lines = [line for entry in entries for line in (entry.source, *(way.source for way in entry.indirect)) if line]
@@ -218,7 +220,7 @@ def _left(record: Record, one: NoneGiven, names: str) -> list[Finding]:
 
 
 def _giver(one: NoneGiven) -> str:
-    # The words for whatever returned None.
+    # Name the object that returned None.
     return "tf.gradients" if one.in_graph else "a tape"
 
 

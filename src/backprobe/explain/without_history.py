@@ -1,4 +1,4 @@
-"""Entries without a history: a line cut them off from what is differentiated, or they never depended on it."""
+"""Explains entries without a history: a line cut them off, or they never depended on a differentiated value."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ DIFFERENTIATED = "values that are differentiated"
 
 
 def without_history(flow: Dataflow, at: int) -> list[Finding]:
-    """The cuts between differentiated values and an entry; or the finding that its inputs require no gradient."""
+    """The cuts between differentiated values and an entry, or the finding that its inputs are all frozen."""
     entry, flow = flow.entries[at], Dataflow.of(flow.record, has_run=False)
-    if is_none(entry):  # nothing was computed from it, so no line has cut it off
+    if is_none(entry):  # None was not computed from anything, so no line has cut it off
         return [by_status(flow, entry)]
     before = flow.before([at])
     severing = flow.severing(before, {at})
@@ -45,10 +45,10 @@ def without_history(flow: Dataflow, at: int) -> list[Finding]:
 def hidden_findings(
     flow: Dataflow, among: Iterable[int], *, to: int | None = None, of: int | None = None
 ) -> list[Finding]:
-    """Lines that cut off values without an entry, such as a model's result.
+    """Return findings at lines that cut off unrecorded values, such as a model's result.
 
-    ``to`` is the entry that they lead to. ``of`` is a value: only lines that mention it by name where it was not
-    recorded count, such as lines in an inner function.
+    ``to`` is the entry that these lines lead to. With ``of``, only lines are returned that mention this value by name
+    although no recorded edge shows the use, such as lines in an inner function.
     """
     found = []
     for each in sorted(among):
@@ -74,7 +74,8 @@ def hidden_findings(
 
 
 def _name_in(flow: Dataflow, at: int, line: int) -> str:
-    # The name of a value in the scope where another is computed: ``self.weight`` in the module that has the parameter.
+    # Return the name of a value in the scope of another entry: ``self.weight`` inside the module that has the
+    # parameter.
     name = strip(flow.entries[at].name)
     module, _, last = name.rpartition(".")
     is_own = flow.entries[at].source is None and module in scopes_of(flow, line)
@@ -100,7 +101,7 @@ def _no_history_seen(flow: Dataflow, at: int, before: set[int]) -> Finding:
 
 
 def _frozen(flow: Dataflow, at: int, before: set[int]) -> Finding:
-    # The finding that the inputs of an entry require no gradient.
+    # Make the finding that the inputs of an entry require no gradient.
     entry = flow.entries[at]
     leaves = [
         each
@@ -121,7 +122,7 @@ def _frozen(flow: Dataflow, at: int, before: set[int]) -> Finding:
 
 
 def _drawn(found: Finding, leaves: Iterable[Entry]) -> Finding:
-    # The finding about leaves that require no gradient. One may be a sample from a distribution whose parameters do.
+    # Change the remedy of a finding about frozen leaves if one of them is a sample from a distribution.
     texts = (entry.source.expression for entry in leaves if entry.source is not None)
     drawn = next(filter(None, map(drawn_smoothly, texts)), None)
     if drawn is None:
@@ -131,7 +132,7 @@ def _drawn(found: Finding, leaves: Iterable[Entry]) -> Finding:
 
 
 def _inherited(flow: Dataflow, at: int) -> int:
-    # For an entry without a history: the first value among its inputs that was cut off.
+    # The first value that was cut off among the inputs of an entry without a history.
     while flow.entries[at].is_because("inherited"):
         status = flow.entries[at].status
         before = next((one for one in flow.sources(at) if one < at and flow.entries[one].status is status), at)
@@ -142,14 +143,14 @@ def _inherited(flow: Dataflow, at: int) -> int:
 
 
 def _uses_no_number(entry: Entry) -> bool:
-    # Does the entry's line only use the shape, dtype and so on of everything that it mentions?
+    # Does the entry's line use only the shape, dtype and similar attributes of everything that it mentions?
     text = expression_of(entry.source)
     known = [use for read in entry.reads for use in uses(text, read.spelled) or (Use(),)]
     return bool(known) and all(use.kind == NO_NUMBERS for use in known)
 
 
 def made_leaves(flow: Dataflow) -> list[Finding]:
-    """Outputs that were computed from recorded values and then made leaves, by making them require a gradient."""
+    """Return findings on outputs that were computed from recorded values, but then set to require a gradient."""
     found = []
     for at in flow.record.outputs:
         entry = flow.entries[at]

@@ -1,4 +1,4 @@
-"""Missing gradients explained from the graph alone, where nothing was recorded."""
+"""Explains missing gradients from the graph alone, without a recording."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from backprobe.findings.phrasing import listed
 from backprobe.findings.report import Report
 
 Rules = Sequence[tuple[object, str, Sequence[str]]]
-"""Whether something holds, the code of the cause that it then is, and those of the facts that show it."""
+"""Tuples of a condition, the code of the cause if it holds, and the codes of facts that show the cause."""
 
 
 def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Callable[[Any], str], framework: str) -> Report:
-    """The report on why a tensor has no gradient. ``named`` returns the caller's name of a tensor, or an empty text."""
+    """Return the report on why a tensor has no gradient. ``named`` returns the caller's name of a tensor, or ""."""
 
     def leaves(tensors: Sequence[Any]) -> str:
         return listed([named(one) or f"a leaf of shape {tuple(one.shape)}" for one in tensors]) or "no leaf"
@@ -68,7 +68,7 @@ def _of_loss(facts: GraphFacts) -> Rules:
 
 
 def _of_tensor(facts: GraphFacts) -> Rules:
-    # The first condition that holds gives the finding about the tensor; if its gradient exists, there is none.
+    # The first condition that holds gives the finding about the tensor. An empty code means that its gradient exists.
     return (
         (not facts.is_floating, "not_float.leaf", []),
         (facts.is_inference, "inference", []),

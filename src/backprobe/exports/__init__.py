@@ -1,6 +1,6 @@
-"""Runs in formats that other tools read: data sets of Parquet and Arrow, and event files of TensorBoard.
+"""Exports runs for other tools: as data sets of Parquet or Arrow files, and as TensorBoard event files.
 
-A data set lies on any file system, can be read back as a run, and queried by SQL.
+A data set can be on any file system, can be opened as a run again, and can be queried by SQL.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from backprobe.exports.places import is_url
 from backprobe.record.options import Option, check_folder
 
-if TYPE_CHECKING:  # importing backprobe imports no NumPy
+if TYPE_CHECKING:  # importing backprobe must not import NumPy
     from backprobe.storage.runs.merged import RunReader
 
 FORMATS = ("parquet", "arrow", "tensorboard")
@@ -34,7 +34,7 @@ def is_export(path: str | os.PathLike[str]) -> bool:
 
 
 def check(path: Any, format: Any, fields: Any, asked: str) -> None:
-    """Raises BadOption for arguments that no export accepts."""
+    """Check the arguments of an export. Raises BadOption."""
     check_folder(path, "a run is exported to a folder or a URL", asked, "run.export('exported')")
     FORMAT.check(format)
     FIELDS.check(fields)
@@ -43,7 +43,7 @@ def check(path: Any, format: Any, fields: Any, asked: str) -> None:
 def export(
     reader: RunReader, path: str | os.PathLike[str], format: str, fields: Sequence[str] | None, asked: str
 ) -> None:
-    """Write a run, or only what is new since the last export. Raises BadOption, NotInstalled and BadRun."""
+    """Export a run, or only its new steps since the last export. Raises BadOption, NotInstalled and BadRun."""
     if format == "tensorboard":
         from backprobe.exports.event_files import write_events
 

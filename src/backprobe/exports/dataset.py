@@ -1,4 +1,4 @@
-"""Writing a run as a data set of Parquet or Arrow files; only parts that have changed are written again."""
+"""Writes a run as a data set of Parquet or Arrow files. Only parts that have changed are written again."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
 from backprobe.storage.runs.reader import FileIndex, RankFile
 
 AT_ONCE = 1 << 18
-"""Rows that are held at once."""
+"""The number of rows in memory at the same time."""
 
 
 def write_dataset(
     reader: RunReader, path: str | os.PathLike[str], format: str, fields: Sequence[str] | None, asked: str
 ) -> None:
-    """Write all ranks. Raises BadOption where something else lies there, NotInstalled and BadRun."""
+    """Write all ranks. Raises BadOption if the folder contains something else, NotInstalled and BadRun."""
     place = Place(path, asked)
     known = _written_before(place, reader, format, fields)
     for rank, file in reader.ranks.items():
@@ -34,7 +34,7 @@ def write_dataset(
 
 
 def _written_before(place: Place, reader: RunReader, format: str, fields: Any) -> dict[int, Any]:
-    # What was exported there, by rank. Raises BadOption for anything but this run in this format.
+    # Return what earlier exports wrote, by rank. Raises BadOption for anything except this run in this format.
     inside = place.names()
     found = {}
     for name in inside:
@@ -58,13 +58,13 @@ def _written_before(place: Place, reader: RunReader, format: str, fields: Any) -
 
 
 def _is_same(known: Any, index: FileIndex) -> bool:
-    # Was the export of a run that began as this one did?
+    # Does an earlier export belong to the same run? It does if the facts about the start of the run are equal.
     before, now = known.get("attempts") or [{}], index.attempts
     return bool(now) and all(before[0].get(key) == value for key, value in now[0].facts.items() if key != "ended")
 
 
 class _Rank:
-    # One rank on its way into a data set.
+    # Writes one rank to a data set.
     def __init__(self, place: Place, rank: int, file: RankFile, format: str, fields: Sequence[str] | None) -> None:
         self.place, self.rank, self.file, self.format, self.fields = place, rank, file, format, fields
         self.arrow = place.arrow
@@ -80,12 +80,12 @@ class _Rank:
             if before.pop(part["first_step"], None) != part["digest"]:
                 self._write_part(part, low, low + part["steps"])
         self.place.write_json(schema.META.format(self.rank), self._meta(parts))
-        for first in before:  # another attempt began a part elsewhere
+        for first in before:  # another attempt started its parts at other steps
             for table in schema.TABLES:
                 self.place.remove(table, *self._folder(first))
 
     def _part(self, low: int) -> dict[str, Any]:
-        # The steps of a part, and a checksum of their facts, which changes if a step is rewritten.
+        # Describe a part: its steps, and a checksum of their facts, which changes if a step is rewritten.
         info = self.index.info[low : low + schema.SPAN]
         attempts = self.index.attempt_of[low : low + schema.SPAN]
         digest = blake2b(info.tobytes() + attempts.tobytes(), digest_size=16)
@@ -109,7 +109,7 @@ class _Rank:
 
     @contextmanager
     def _file(self, table: str, folder: tuple[str, str], wanted: Any) -> Iterator[Any]:
-        # What writes tables into a file of this format.
+        # Open a file of a part, and yield the function that writes tables to it.
         with self.place.replacing(table, *folder, f"part.{self.format}") as file:
             if self.format == "parquet":
                 parquet = installed("pyarrow.parquet", asked=self.place.asked)
@@ -168,7 +168,7 @@ class _Rank:
 
 
 class Texts:
-    """The texts of rows as Arrow has them: numbers into a list of distinct ones, which is made once."""
+    """The name columns of rows in Arrow's form: numbers that refer to a list of distinct texts, which is made once."""
 
     def __init__(self, arrow: Any, keys: Sequence[tuple[str, str]], index: FileIndex) -> None:
         self.arrow, self.index, self.keys = arrow, index, list(keys)
@@ -185,12 +185,12 @@ class Texts:
             self.codes[column] = numpy.array([known[text] for text in texts], numpy.int32)
 
     def of(self, column: str, places: Any) -> Any:
-        """The texts of rows at these places."""
+        """The texts of a column for the rows with these numbers."""
         return self.arrow.DictionaryArray.from_arrays(self.codes[column][places], self.lists[column])
 
 
 def rows_table(file: RankFile, texts: Texts, low: int, high: int, columns: Sequence[str] = COLUMNS) -> Any:
-    """The rows of a rank in the steps from one place to another, as a table of Arrow."""
+    """The rows of a rank in a range of steps as an Arrow table."""
     arrow, index = texts.arrow, texts.index
     shape = len(texts.keys), high - low
 
@@ -212,13 +212,13 @@ def rows_table(file: RankFile, texts: Texts, low: int, high: int, columns: Seque
 
 
 def _kinds(fields: Sequence[str]) -> set[str]:
-    # The kinds of numbers that fields are of.
+    # The kinds of numbers that these fields belong to.
     kinds = {field.partition(".")[0] for field in fields}
     return kinds | {"param"} if RATIO in fields else kinds
 
 
 def _columns(fields: Sequence[str]) -> tuple[str, ...]:
-    # The columns that fields are computed from.
+    # The stored columns that these fields are computed from.
     wanted = {"rms" if field == RATIO else field.rpartition(".")[2] for field in fields if field != LOGGED}
     needed = {"count", "finite", *columns_for(wanted)}
     if LOGGED in fields:

@@ -1,4 +1,4 @@
-"""A run as TensorBoard's event files, after the fact: what ``TensorBoardSink`` writes while a training runs."""
+"""Exports a finished run as TensorBoard event files, with the same content that ``TensorBoardSink`` writes live."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader, logged
 NOT_FINITE = ("nan", "posinf", "neginf")
 FIELDS = ("value.rms", "grad.rms", "param.rms", RATIO, LOGGED)
 STATE = "backprobe.json"
-"""What was written so far: event files are only ever added to."""
+"""The file that stores which steps were exported. It is needed because event files can only be appended to."""
 AT_ONCE = 1 << 18
 
 
 class Protos:
-    """What an event file consists of. Raises NotInstalled."""
+    """The protocol buffer messages of an event file. Raises NotInstalled."""
 
     def __init__(self, asked: str) -> None:
         def module(name: str) -> Any:
@@ -34,15 +34,15 @@ class Protos:
         self.tensors, self.shapes = module("compat.proto.tensor_pb2"), module("compat.proto.tensor_shape_pb2")
 
     def event(self, step: int, values: list[Any], time: float) -> Any:
-        """The numbers of a step."""
+        """The event with the numbers of a step."""
         return self.events.Event(wall_time=time, step=step, summary=self.summaries.Summary(value=values))
 
     def scalar(self, tag: str, number: float) -> Any:
-        """A number of a chart."""
+        """Return one number of a chart."""
         return self.summaries.Summary.Value(tag=tag, simple_value=number)
 
     def text(self, tag: str, text: str) -> Any:
-        """A text, as the plugin for texts reads it: a tensor of one text."""
+        """Return a text in the form of TensorBoard's text plugin: a string tensor with one element."""
         plugin = self.summaries.SummaryMetadata.PluginData(plugin_name="text")
         one = self.shapes.TensorShapeProto(dim=[self.shapes.TensorShapeProto.Dim(size=1)])
         tensor = self.tensors.TensorProto(dtype="DT_STRING", string_val=[text.encode()], tensor_shape=one)
@@ -51,7 +51,7 @@ class Protos:
 
 
 def write_events(reader: RunReader, path: str | os.PathLike[str], fields: Sequence[str] | None, asked: str) -> None:
-    """Write the steps that are new since the last time. Raises BadOption and NotInstalled."""
+    """Write the steps that are new since the last export. Raises BadOption and NotInstalled."""
     if is_url(path):
         raise BadOption(
             "event files of TensorBoard go to a folder of this machine",
@@ -85,12 +85,12 @@ def _kinds(field: str) -> set[str]:
 
 
 def _is_count(label: str) -> bool:
-    # Is this a count that is shown from the first on that is not 0?
+    # Is this a count of NaN or Inf? Such a count is written only after it has been different from 0 once.
     return label.partition("/")[0].rpartition(".")[2] in NOT_FINITE
 
 
 def _state(folder: Path, reader: RunReader, fields: list[str], asked: str) -> dict[str, Any]:
-    # What the last export wrote. Raises BadOption where something else lies there.
+    # Return what the last export wrote. Raises BadOption if the folder contains something else.
     began = {key: value for key, value in reader.attempts()[0].facts.items() if key != "ended"}
     new = {"fields": fields, "began": began, "attempt": -1, "step": -1, "begun": []}
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
@@ -116,7 +116,7 @@ def _state(folder: Path, reader: RunReader, fields: list[str], asked: str) -> di
 def _numbers(
     reader: RunReader, fields: list[str], attempt: int, last: int
 ) -> Iterator[tuple[Any, int, dict[str, float]]]:
-    # What is known of each new step, the attempt that made it, and its numbers by label.
+    # Yield the facts of each new step, the attempt that made it, and its numbers by label.
     info = reader.info()
     made = reader.made_by(int(info["step"][-1])) if len(info) else numpy.empty(0, numpy.int64)
     attempts = numpy.append(made, numpy.full(len(info) - len(made), made[-1] if len(made) else 0))
@@ -138,7 +138,7 @@ def _numbers(
 
 
 def _field(reader: RunReader, rows: Any, names: list[str], field: str, low: int, high: int) -> tuple[Any, Any]:
-    # A field of some names in some steps, and where it is there: names × steps.
+    # Return a field of some names in a range of steps, and a mask of the numbers that exist: names × steps.
     kind, _, which = ("update", ".", "rms") if field == RATIO else field.partition(".")
     wanted = ("count", "finite", "nan", "posinf", "neginf", "sum") if field == LOGGED else columns_for([which])
 

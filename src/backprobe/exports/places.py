@@ -1,4 +1,4 @@
-"""The place of a data set: a folder of this machine, or a URL of any file system that ``fsspec`` knows."""
+"""The location of a data set: a folder of this machine, or a URL of a file system that ``fsspec`` supports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def is_url(path: Any) -> bool:
 
 
 class Place:
-    """A folder on some file system. Raises NotInstalled, and BadOption for a URL that nothing can open."""
+    """A folder on some file system. Raises NotInstalled, and BadOption for a URL that cannot be opened."""
 
     def __init__(self, path: str | os.PathLike[str], asked: str) -> None:
         self.shown, self.asked = os.fspath(path), asked
@@ -31,14 +31,14 @@ class Place:
         fsspec = installed("fsspec", asked=f"the URL {self.shown}")
         try:
             system, root = fsspec.core.url_to_fs(self.shown)
-        except ImportError as error:  # such as s3fs
+        except ImportError as error:  # a missing package such as s3fs
             raise NotInstalled(
                 f"{self.shown} needs a package that is not installed",
                 asked=self.asked,
                 found=str(error),
                 next=f"pip install {error.name or 'the package that the line above names'}",
             ) from error
-        except Exception as error:  # of the URL, by whichever file system it names
+        except Exception as error:  # any error of the file system that the URL names
             raise BadOption(
                 f"{self.shown} cannot be opened",
                 asked=self.asked,
@@ -48,17 +48,17 @@ class Place:
         return self.fs.PyFileSystem(self.fs.FSSpecHandler(system)), root
 
     def path(self, *parts: str) -> str:
-        """A path below the folder."""
+        """Return a path below the folder."""
         return "/".join([self.root.rstrip("/"), *parts])
 
     def names(self, *parts: str) -> list[str]:
-        """What lies in a folder below it; nothing where there is none."""
+        """The names in a subfolder; none if the subfolder does not exist."""
         with self._failing():
             selector = self.fs.FileSelector(self.path(*parts) if parts else self.root, allow_not_found=True)
             return sorted(one.base_name for one in self.system.get_file_info(selector))
 
     def read_json(self, name: str) -> Any:
-        """Raises BadRun if the file is not JSON."""
+        """Read a JSON file. Raises BadRun if it is not JSON."""
         with self._failing(), self.system.open_input_stream(self.path(name)) as file:
             data = file.read()
         try:
@@ -72,7 +72,7 @@ class Place:
 
     @contextmanager
     def replacing(self, *parts: str) -> Iterator[Any]:
-        """A file to write, which takes its place once it is whole: whoever reads meanwhile has the old one."""
+        """Yield a file to write. It replaces the old file only when complete, so that readers never see half a file."""
         *folders, name = parts
         hidden = self.path(*folders, f".{name}.part")
         with self._failing():
@@ -85,13 +85,13 @@ class Place:
             self.system.move(hidden, self.path(*parts))
 
     def remove(self, *parts: str) -> None:
-        """Remove a folder, if it is there."""
+        """Remove a subfolder if it exists."""
         with self._failing():
             if self.system.get_file_info(self.path(*parts)).type != self.fs.FileType.NotFound:
                 self.system.delete_dir(self.path(*parts))
 
     def damaged(self, name: str, error: Exception) -> BadRun:
-        """What is raised for a file that is cut, or holds something else."""
+        """The error for a file that is truncated or has other content."""
         return BadRun(
             f"{self.shown} is not a whole export of a run",
             asked=self.asked,
@@ -102,7 +102,7 @@ class Place:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        # What a file system says becomes an error of ours; a full disk is the system's own.
+        # Convert file system errors to errors of backprobe, except a full disk, which keeps the system's own error.
         try:
             yield
         except (PermissionError, NotADirectoryError, FileNotFoundError, FileExistsError) as error:

@@ -23,7 +23,7 @@ META = "_rank-{}.json"
 
 
 def rows(arrow: Any) -> Any:
-    """The mergeable statistics that a run stores: the ten of ``COLUMNS``."""
+    """The schema of rows: the mergeable statistics that a run stores, which are the ten of ``COLUMNS``."""
     text = arrow.dictionary(arrow.int32(), arrow.string())
     return arrow.schema(
         [("attempt", arrow.int32()), ("step", arrow.int64()), ("name", text), ("kind", text), ("merge", text)]
@@ -32,7 +32,7 @@ def rows(arrow: Any) -> Any:
 
 
 def steps(arrow: Any) -> Any:
-    """Facts about each step."""
+    """The schema of facts about each step."""
     return arrow.schema(
         [
             ("attempt", arrow.int32()),
@@ -46,7 +46,7 @@ def steps(arrow: Any) -> Any:
 
 
 def histograms(arrow: Any) -> Any:
-    """Counts of magnitudes by power of two, from the exponent ``low`` on."""
+    """The schema of histograms: counts of magnitudes by power of two, starting at the exponent ``low``."""
     return arrow.schema(
         [
             ("attempt", arrow.int32()),

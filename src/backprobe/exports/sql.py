@@ -1,7 +1,8 @@
-"""A run as tables of SQL, and how statistics are merged and read in it: the same expressions for every engine.
+"""A run as SQL tables, with expressions that merge and read statistics, the same for every SQL engine.
 
-``MERGED`` adds up what is part of a whole, and takes once what each process has whole, as ``run.series`` does. Each of
-``STATISTICS`` is an expression of the ten columns: NaN where there are no numbers.
+The view of ``merged`` works as ``run.series`` does: statistics of values that processes share in parts are added up,
+and those of values that each process holds whole are taken once. Each of ``STATISTICS`` is an expression over the ten
+columns. It is NaN if there are no numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from backprobe.storage.runs.layout import INFO
 from backprobe.storage.runs.merged import RunReader
 
 MEMORY = "1GB"
-"""What an engine may hold at once: more goes to temporary files."""
+"""The memory limit of the engine; more data goes to temporary files."""
 EXAMPLE = "run.sql(\"SELECT step, rms FROM merged WHERE name = 'h.0' AND kind = 'grad' ORDER BY step\")"
 NAN = "CAST('NaN' AS DOUBLE)"
 STATISTICS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -39,17 +40,21 @@ STATISTICS: Mapping[str, tuple[tuple[str, ...], str]] = {
         f"WHEN neginf > 0 THEN CAST('-Infinity' AS DOUBLE) WHEN finite > 0 THEN sum / finite ELSE {NAN} END",
     ),
 }
-"""By the name of a macro: the columns that it takes, and its expression."""
+"""For each macro: the columns that are its arguments, and its expression."""
 
 
 def macros() -> Iterator[str]:
-    """What makes the statistics known to DuckDB."""
+    """Yield the statements that define the statistics in DuckDB."""
     for name, (columns, expression) in STATISTICS.items():
         yield f"CREATE OR REPLACE MACRO {name}({', '.join(columns)}) AS {expression}"
 
 
 def merged(first: str = "arg_min") -> str:
-    """A view of all processes as one; ``first`` gives what a column is where another is least, ``min_by`` elsewhere."""
+    """Return the statement for a view of all processes together.
+
+    ``first`` is the SQL function that returns a column of the row in which another column is smallest: ``arg_min``, or
+    ``min_by`` in other engines.
+    """
     adds = {column: column if column in ("min", "max") else "sum" for column in COLUMNS}
     columns = [
         f"CASE WHEN merge = 'once' THEN {first}({column}, rank) ELSE {add}({column}) END AS {column}"
@@ -61,9 +66,10 @@ def merged(first: str = "arg_min") -> str:
 
 
 def query(tables: Mapping[str, Any], text: Any, asked: str, reread: Callable[[], None]) -> Any:
-    """The answer of DuckDB, as a ``pyarrow.Table``. Raises BadOption, NotInstalled, and BadRun for a damaged run.
+    """Run a query in DuckDB, and return a ``pyarrow.Table``. Raises BadOption, NotInstalled, and BadRun.
 
-    ``reread`` reads all of the tables, and raises BadRun where one is damaged: DuckDB has the error as a text.
+    ``reread`` reads all tables again, and raises BadRun if one is damaged. It is needed because DuckDB reports that
+    error only as text.
     """
     duckdb = installed("duckdb", asked="run.sql")
     if not isinstance(text, str):
@@ -85,7 +91,7 @@ def query(tables: Mapping[str, Any], text: Any, asked: str, reread: Callable[[],
             engine.register(name, table)
         for statement in [*macros(), merged()]:
             engine.execute(statement)
-        engine.execute("SET enable_external_access = false")  # a query reads this run, and no files
+        engine.execute("SET enable_external_access = false")  # a query may read this run, but no other files
         engine.execute("SET lock_configuration = true")
         try:
             answer = engine.sql(text)
@@ -93,7 +99,7 @@ def query(tables: Mapping[str, Any], text: Any, asked: str, reread: Callable[[],
                 raise BadOption("a query that asks for nothing", asked=asked, next=EXAMPLE)
             return answer.to_arrow_table()
         except duckdb.Error as error:
-            if isinstance(error, duckdb.InvalidInputException):  # such as an error of reading a table
+            if isinstance(error, duckdb.InvalidInputException):  # for example an error while reading a table
                 reread()
             raise BadOption(
                 f"DuckDB refuses {cut(written(text))}",
@@ -105,7 +111,7 @@ def query(tables: Mapping[str, Any], text: Any, asked: str, reread: Callable[[],
 
 
 class Stream:
-    """The rows of a run, read anew each time that an engine scans them, some thousand steps at once."""
+    """The rows of a run, read again for each scan of the engine, a few thousand steps at a time."""
 
     def __init__(self, reader: RunReader, arrow: Any) -> None:
         self.reader, self.arrow = reader, arrow
@@ -116,7 +122,7 @@ class Stream:
         return batches.__arrow_c_stream__(requested_schema)
 
     def to_batches(self) -> Iterator[Any]:
-        """The rows as Arrow's record batches. Raises BadRun."""
+        """Yield the rows as Arrow record batches. Raises BadRun."""
         for rank, file in self.reader.ranks.items():
             index = file.index()
             texts = Texts(self.arrow, list(index.keys), index)
@@ -128,7 +134,7 @@ class Stream:
 
 
 def tables(reader: RunReader, asked: str) -> dict[str, Any]:
-    """The tables of a run that is written by a watch."""
+    """The tables of a run that ``bp.watch`` wrote."""
     arrow = installed("pyarrow", asked=asked)
     steps = []
     for rank, file in reader.ranks.items():

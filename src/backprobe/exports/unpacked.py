@@ -1,4 +1,4 @@
-"""An exported data set as a run again: unpacked into files such as a watch writes, part by part."""
+"""Converts an exported data set back to a run, by writing the same files as a watch, part by part."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Read = dict[tuple[int, int], NDArray[numpy.float64]]
 
 
 class Dataset:
-    """An exported data set. Raises BadRun where there is none, and NotInstalled."""
+    """An exported data set. Raises BadRun if there is none, and NotInstalled."""
 
     def __init__(self, place: Place) -> None:
         self.place, self.arrow = place, place.arrow
@@ -66,7 +66,7 @@ class Dataset:
         return str(next(iter(self.ranks.values()))["files"])
 
     def rows(self) -> Any:
-        """The table of all rows, which is read as it is asked for: a ``pyarrow.dataset.Dataset``."""
+        """The table of all rows as a ``pyarrow.dataset.Dataset``, which is read lazily."""
         dataset = installed("pyarrow.dataset", asked=self.place.asked)
         return self._of(dataset, "rows", schema.rows(self.arrow))
 
@@ -91,7 +91,7 @@ class Dataset:
             )
 
     def _checked(self, dataset: Any) -> Any:
-        # The format of its files, whose checksums are verified.
+        # The file format, with verification of checksums for Parquet.
         if self.format != "parquet":
             return self.format
         options = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
@@ -114,7 +114,7 @@ class Dataset:
 
 
 class _Unpacking:
-    # One rank on its way out of a data set.
+    # Reads one rank from a data set.
     def __init__(self, dataset: Dataset, rank: int, meta: Any) -> None:
         self.dataset, self.rank, self.meta = dataset, rank, meta
         self.gaps = {(attempt, step): missing for attempt, step, missing in meta["gaps"]}
@@ -144,7 +144,7 @@ class _Unpacking:
                     writer.commit()
 
     def _steps(self, attempt: int, first: int, keys: list[RowKey]) -> Iterator[StepData]:
-        # The steps of a part that an attempt made.
+        # Yield the steps of a part that a given attempt made.
         files = [
             [table, f"rank={self.rank}", f"first_step={first}", f"part.{self.dataset.format}"]
             for table in schema.TABLES
@@ -188,7 +188,7 @@ class _Unpacking:
         return [row for batch in self._batches(file) for row in batch.to_pylist()]
 
     def _batches(self, file: list[str]) -> Iterator[Any]:
-        # A file part by part, as it was written: each has whole steps.
+        # Yield the tables of a file in the parts in which they were written. Each part has complete steps.
         place = self.dataset.place
         with place.system.open_input_file(place.path(*file)) as opened:
             if self.dataset.format == "parquet":
@@ -203,7 +203,7 @@ class _Unpacking:
                 )
 
     def _matrices(self, file: list[str], attempt: int, places: Any) -> Iterator[tuple[Any, Any]]:
-        # Steps in their order, and of each the matrix of columns × rows.
+        # Yield the steps in order, each with its matrix of columns × rows.
         for table in self._batches(file):
             table = table.filter(self.dataset.arrow.array(table["attempt"].to_numpy() == attempt))
             if not table.num_rows:
@@ -218,7 +218,7 @@ class _Unpacking:
 
 
 def _places(table: Any, places: Any) -> NDArray[numpy.int64]:
-    # Of each row the place that its name and kind have.
+    # The number of each table row's name and kind among the rows of the run.
     texts, codes = [], []
     for column in ("name", "kind"):
         encoded = table[column].combine_chunks()

@@ -1,1 +1,1 @@
-"""Findings, reports, and the phrases that they share."""
+"""Findings, the reports that contain them, and the phrases that reports share."""

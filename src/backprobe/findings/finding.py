@@ -1,4 +1,4 @@
-"""One finding: its kind, place, evidence and remedy; and values of findings as plain data."""
+"""One finding: its kind, place, evidence and remedy; and its conversion to plain data."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from backprobe.source.edits import Edit
 
 @dataclass(frozen=True, repr=False)
 class Finding:
-    """One thing that was found: what it is, where, what was seen that shows it, and what would change it.
+    """One result of an analysis: what is wrong, where, what was observed, and what would change it.
 
-    ``kind`` is a word of the answer that it belongs to (``detach``, ``born``, ``wrong_derivative``), for programs
-    that read it; ``headline`` says it in a sentence. ``name`` is the printed name of the entry that it is about, and
-    ``source`` the user's line that caused it, None where no line did. ``facts`` are what was seen, a sentence
-    each. ``chain`` are the printed names of entries along the way to the place, from the value that was asked about.
-    ``remedy`` is what to write instead and what that changes; it is empty where nothing is known to help. ``fields``
-    are the parts of the headline that come from the recording, by what they are. ``cause`` is the headline of the
-    finding beneath which this one is printed, because it follows from that. ``lost`` are the names of the parameters
-    that have no gradient because of it, and ``consequence`` is what follows from it in a few words, which are printed
-    behind the headline. ``lines`` are the lines of the entries in
-    ``chain``, one for each, None where an entry has none; they are there in reports on a recording. ``tried`` says what
-    an experiment has shown, a sentence each: the program ran again with something changed. It is empty where none did.
-    ``edits`` are the changes of the program's text with which gradients arrive and outputs stay as they are. ``known``
-    are facts about the cause that no sentence has.
+    ``kind`` is an identifier for programs that read it (``detach``, ``born``, ``wrong_derivative``). ``headline``
+    states the finding in a sentence. ``name`` is the printed name of the entry that it is about. ``source`` is the line
+    of user code that caused it, or None. ``facts`` are the observations, a sentence each. ``chain`` are the printed
+    names of entries along the path from the value in question to the place. ``lines`` are the lines of these entries,
+    with None for an entry without a line; only reports on a recording have them. ``remedy`` says what to write instead
+    and what that changes. It is empty if nothing is known to help.
+
+    ``fields`` are the parts of the headline that come from the recording, by their meaning. ``cause`` is the headline
+    of the finding that this one follows from; this one is then printed below it. ``lost`` are the names of parameters
+    that have no gradient because of the finding. ``consequence`` is a short text printed after the headline. ``tried``
+    are the results of experiments in which the program ran again with a change, a sentence each. ``edits`` are changes
+    of the program's text with which gradients arrive and outputs stay the same. ``known`` are facts about the cause
+    that no sentence states.
 
     >>> import torch, backprobe as bp
     >>> finding = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x").findings[0]
@@ -57,7 +57,7 @@ class Finding:
     known: Known = field(default=Known.NOTHING, repr=False, compare=False)
 
     level: ClassVar[str] = "warning"
-    """How grave it is, as SARIF says it."""
+    """Its severity, as a level of SARIF."""
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as plain data for ``json.dumps``: its fields by name, ``source`` as file, line and text."""
@@ -80,23 +80,24 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """What is printed first of a finding: the headline, with its place, and the consequence."""
+        """The first line of the printed finding: the headline with its place, and the consequence."""
         return self._title(short)
 
     def _title(self, where: Where | None) -> str:
-        # Without ``where`` it has no place, as where another text has it.
+        # The title; without ``where`` the place is left out, for a text that shows it elsewhere.
         sign = ";" if mid_sentence(self.headline) is not None else ":"
         headline = self.headline if where is None else placed(self.headline, self.source, where)
         return f"{headline}{sign} {self.consequence}" if self.consequence else headline
 
     def _shortened(self, before: str, most: int) -> str:
-        # In one line, behind these words: if not all has room, the consequence is kept, without the names in it.
+        # Return the title in one line after these words. If it is too long, the consequence is kept, without the names
+        # in it.
         whole = before + " ".join(self._title(None).split())
         end = shorten(f": {self.consequence.partition(' (')[0]}", most // 2) if self.consequence else ""
         return whole if len(whole) <= most else shorten(before + self.headline, most - len(end)) + end
 
     def _parts(self, where: Where = short) -> list[tuple[str, str]]:
-        # The parts of the text, each with its label. If the title does not name the line in full, it follows here.
+        # The labelled parts of the text. They begin with the line of code if the title does not contain it.
         line = "" if self.source is None else location(self.source)
         if self.source is not None and line.startswith(f"{where(self.source)}: "):
             line = self.source.text.strip()
@@ -107,7 +108,7 @@ class Finding:
 
 
 def plain(value: Any) -> Any:
-    """A value as dicts and lists, with words for what JSON has no number for.
+    """Convert a value to dicts, lists, numbers and strings; NaN and Inf become words, because JSON cannot store them.
 
     >>> plain({"steps": (1, 2), "error": math.inf})
     {'steps': [1, 2], 'error': 'infinite'}

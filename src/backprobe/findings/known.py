@@ -1,4 +1,4 @@
-"""Facts about the cause in a finding that are in none of its sentences: each is stated where the finding is made."""
+"""Facts about the cause of a finding that no sentence of it contains; they are stated where the finding is made."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from enum import Flag, auto
 
 
 class Known(Flag):
-    """Facts by which a report chooses among findings; a finding without any names a line and what that line does.
+    """Facts by which a report chooses among findings. A finding without them names a line that explains the loss.
 
     >>> Known.STATUS in Known.NO_CUT, Known.OBSERVED in Known.NO_CUT
     (True, False)
     """
 
     NOTHING = 0
-    """No such fact."""
+    """None of the facts below."""
 
     STATUS = auto()
-    """The finding says no more than the status of a value: no line is known that took the value out of the graph."""
+    """The finding repeats the status of a value, but no line is known that removed the value from the graph."""
 
     ANOTHER = auto()
-    """Another value has taken the place of this one, which leads nowhere."""
+    """The value is not used because another value has replaced it."""
 
     UNSURE = auto()
-    """A line names the value and has no edge back to it, and may not have used it."""
+    """A line mentions the value without an edge from it. Perhaps the line did not use the value."""
 
     NO_CUT = STATUS | ANOTHER | UNSURE
-    """No line is known that has cut it off."""
+    """No line is known for certain that cut the value off."""
 
     NOT_HOW = auto()
-    """No edge leads back from the line, and how it takes the value out of the graph is not known."""
+    """There is no edge from the value to the line's result, but it is unknown how the line lost it."""
 
     OBSERVED = auto()
-    """The framework ran the operation that lets no gradient through, and this was seen."""
+    """The framework was observed running the operation that blocks the gradient."""
 
     NOTHING_LOST = auto()
-    """The derivative of a value was used and its numbers were not: nothing takes a gradient away from it."""
+    """Only the derivative of the value was used, not its numbers, so no gradient was lost."""
 
     GRADIENT_THERE = auto()
-    """The gradient is there, and of no use."""
+    """The value has a gradient, but a useless one."""
 
     MOMENTARY = auto()
-    """So it is with the numbers of one iteration, and may be otherwise with those of the next."""
+    """The problem was seen in one iteration, and may be absent in the next."""
 
     NOWHERE = auto()
-    """Nothing uses what the line computes."""
+    """The result of the line is not used."""

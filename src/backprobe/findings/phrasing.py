@@ -1,4 +1,4 @@
-"""Phrases that messages share: lists cut short, counts, places in files, and long texts shortened."""
+"""Phrases that messages share: shortened lists, counts, places in files, and shortened texts."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ from backprobe.record.names import outside
 from backprobe.record.source import Source
 
 MOST = 8
-"""Names that a list shows before it counts the rest."""
+"""The number of names that a list shows before it counts the others."""
 
 
 FEW = 5
-"""Names that a list shows one by one; more are folded by path."""
+"""The number of names that a list shows one by one; more names are folded by path."""
 
-NO_NAME = re.compile(r":\d+(:|$)|^[^`(\[]*\s")  # lines of files, sentences: no local of a program is a bare number
+# matches lines of files and sentences, which must not be folded like names
+NO_NAME = re.compile(r":\d+(:|$)|^[^`(\[]*\s")
 WORD = re.compile(r"\w+")
 CODE = re.compile("`[^`]*`")
 
 Where = Callable[[Source], str]
-"""How a line is named by its file and number."""
+"""Writes a line as text, by its file and number."""
 
 Choices = tuple[tuple[str, ...], ...]
-"""A name in its parts, each with what may stand there."""
+"""A folded name: for each of its parts, the alternatives."""
 
 
 class Placed(Protocol):
-    """What has a line, or none."""
+    """An object with a line of source, or None."""
 
     @property
     def source(self) -> Source | None: ...
 
 
 def listed(names: Sequence[object], most: int = MOST) -> str:
-    """Names as text: many are folded by path, and of too many the first are shown, and how many more there are.
+    """Return names as text. Many names are folded by path; if there are still too many, the rest is counted.
 
     >>> listed(["a", "b"]), listed(["a", "b", "c"], most=2)
     ('a, b', 'a, b and 1 more')
@@ -53,7 +54,7 @@ def listed(names: Sequence[object], most: int = MOST) -> str:
 
 
 def quoted(names: Sequence[str], most: int = MOST) -> str:
-    """Names as text like ``listed``, with each name in quotes.
+    """Return names as text like ``listed``, with each name in quotes.
 
     >>> quoted(["u", "v"])
     "'u', 'v'"
@@ -69,9 +70,10 @@ def _listed(names: Sequence[str], most: int, spelled: Callable[[str], str]) -> s
 
 
 def folded(names: Sequence[str]) -> list[tuple[str, int]]:
-    """Names as patterns that match these and no others, in the order of the first of each, with how many each matches.
+    """Fold names into patterns that match exactly these names, each with the number of names that it matches.
 
-    ``record.patterns.expanded`` gives the names back. Names of one part alone, such as ``u``, stay as they are.
+    The patterns are in the order of their first names. ``record.patterns.expanded`` reverses the folding. A name of a
+    single part, such as ``u``, is not folded.
 
     >>> folded(["h.0.q", "h.1.q", "h.0.k", "h.1.k", "wte", "h.2.q"])
     [('h.{0,1}.{q,k}', 4), ('wte', 1), ('h.2.q', 1)]
@@ -95,13 +97,13 @@ def folded(names: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def parts(name: str) -> list[str]:
-    """The segments of a name with the separators between them.
+    """Split a name into its segments and the separators between them.
 
     >>> parts("h.0/rotate:d['a.b']#1")
     ['h', '.', '0', '/', 'rotate', ':', "d['a.b']", '#', '1']
     """
     if name.count("`") % 2:
-        return [name]  # it is none
+        return [name]  # an odd number of back quotes: not a name
     marked = "".join(
         f"\0{char}\0" if char in ".:/#" and read else char for char, read in zip(name, outside(name), strict=True)
     )
@@ -109,7 +111,7 @@ def parts(name: str) -> list[str]:
 
 
 def braced(choices: Sequence[str]) -> str:
-    """What may stand in one place of a name, in braces; of numbers that follow each other the first and the last."""
+    """Write alternatives in braces; consecutive numbers are written as a range."""
     if len(choices) == 1:
         return choices[0]
     numbers = sorted(int(each) for each in choices if each.isascii() and each.isdigit() and str(int(each)) == each)
@@ -125,7 +127,7 @@ def braced(choices: Sequence[str]) -> str:
 
 
 def plural(count: int, what: str) -> str:
-    """A number and what it counts.
+    """Return a number with the word for what it counts.
 
     >>> plural(1, "value"), plural(1200, "value")
     ('1 value', '1,200 values')
@@ -134,7 +136,7 @@ def plural(count: int, what: str) -> str:
 
 
 def shorten(text: str, most: int = 60) -> str:
-    """A text on one line, cut where it is longer than that.
+    """Return a text in one line, cut off if it is too long.
 
     >>> shorten("torch.relu(x)", 10)
     'torch.rel…'
@@ -144,17 +146,17 @@ def shorten(text: str, most: int = 60) -> str:
 
 
 def location(source: Source) -> str:
-    """A line of code with its path, as editors and terminals link it."""
+    """Return a line of code with its path, in the form that editors and terminals turn into a link."""
     return f"{path(source.file, source.line)}: {source.text.strip()}"
 
 
 def short(source: Source) -> str:
-    """The name of the file and the line, for where the path stands too."""
+    """Return file name and line number, for use when the full path is shown too."""
     return place(source.file, source.line)
 
 
 def places(findings: Iterable[Placed]) -> Where:
-    """How a report names the place of each finding: shortly, but by the path where two files have one name."""
+    """Return a function that writes the place of a finding: by file name, or by path if two files share a name."""
     files: dict[str, set[str]] = {}
     for file in (one.source.file for one in findings if one.source is not None):
         files.setdefault(os.path.basename(file), set()).add(file)
@@ -163,7 +165,7 @@ def places(findings: Iterable[Placed]) -> Where:
 
 
 def placed(headline: str, source: Source | None, where: Where = short) -> str:
-    """A headline with the place of its line: after the code that it quotes from the line, or else after what happened.
+    """Return a headline with its place inserted: after the code that it quotes from the line, or else before any colon.
 
     >>> placed("`h.detach()` cuts 'k' off from 'h'", Source("train.py", 3, "k = h.detach()"))
     "`h.detach()` at train.py:3 cuts 'k' off from 'h'"
@@ -181,25 +183,26 @@ def placed(headline: str, source: Source | None, where: Where = short) -> str:
 
 
 def _is_quoted(code: str, statement: str) -> bool:
-    # Is it a part of the statement, however that is spaced?
+    # Is this text a part of the statement, regardless of spaces?
     spaced = r"\s*".join(map(re.escape, "".join(code.split())))
     return bool(code.strip()) and re.search(rf"(?<!\w){spaced}(?!\w)", statement) is not None
 
 
 def mid_sentence(headline: str) -> int | None:
-    """Where the reason begins that a headline gives after a colon, if it gives one."""
+    """The position of the colon before the reason that a headline gives, if there is one."""
     end = CODE.sub(lambda code: "`" * len(code[0]), headline).find(": ")
     return end if end >= 0 else None
 
 
 def uncommented(source: Source) -> str:
-    """A line of code without a comment at its end.
+    """Return a line of code without its comment.
 
     >>> uncommented(Source("train.py", 1, "u = f('#')  # as in the paper"))
     "u = f('#')"
     """
     text = source.text.strip()
-    with contextlib.suppress(tokenize.TokenError, SyntaxError):  # of a statement over several lines the first
+    # expected if the line is the first of a statement over several lines
+    with contextlib.suppress(tokenize.TokenError, SyntaxError):
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:
                 text = text[: token.start[1]].rstrip()

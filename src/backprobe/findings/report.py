@@ -1,6 +1,6 @@
-"""Findings, and the report that holds them: the answer of ``explain``, ``health`` and ``check``.
+"""The report: a list of findings that ``explain``, ``health``, ``check`` and other verbs return.
 
-A report prints as a numbered list, each finding with the file and line of its cause as editors and terminals link them.
+A report prints as a numbered list. The file and line of each cause are written so that editors and terminals link them.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from backprobe.markup import Printed, element, joined, numbered, shown
 
 T = TypeVar("T")
 FEW, WHOLE = 5, 2
-"""The causes that a printed report shows in full: all of so many, and of more the first, so that it fits a screen."""
+"""With at most this many causes, a printed report shows all in full; with more, only the first ones."""
 SCREEN = 48
-"""The lines of a report of many causes: where two of them in full would take more, one is."""
+"""The number of lines of a report with many causes: two causes are shown in full if they fit, else one."""
 LINE = 78
-"""The characters of a cause that is shown in one line."""
+"""The width, in characters, of a cause that is shown in one line."""
 REST = "  {first} to {last} are cut short here: report.findings has them in full, and so has --json"
 
 
 @dataclass(frozen=True, repr=False)
 class Report(Printed):
-    """The answer to one question: what was found, the causes first, and in ``notes`` what could not be judged and why.
+    """The result of a verb: its findings, the causes first, and notes on what could not be judged and why.
 
-    ``heading`` is the answer in a sentence. ``ok`` is whether nothing was found, and ``complete`` whether all was
-    judged that the verb judges. A report is a collection of its findings: it has a length, and is true if there is one.
-    Printing it shows each finding with the file and line of its cause.
+    ``heading`` is the result in a sentence. ``ok`` is True if nothing was found, and ``complete`` is True if everything
+    that the verb judges was judged. A report is a collection of its findings: its length is their number, and it is
+    true if there is one. Printing it shows each finding with the file and line of its cause.
 
     >>> import torch, backprobe as bp
     >>> report = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "w")
@@ -49,7 +49,7 @@ class Report(Printed):
 
     @property
     def ok(self) -> bool:
-        """Was nothing found? If ``complete`` is False, this is only about what was judged."""
+        """True if nothing was found. If ``complete`` is False, this holds only for what was judged."""
         return not self.findings
 
     def __iter__(self) -> Iterator[Finding]:
@@ -61,8 +61,8 @@ class Report(Printed):
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data for ``json.dumps``: texts, numbers, lists and dicts.
 
-        Every report has the keys ``ok``, ``complete``, ``heading``, ``findings`` and ``notes``; a number that is not
-        finite is a text: ``"NaN"``, ``"infinite"`` or ``"-infinite"``. ``--json`` prints it.
+        Every report has the keys ``ok``, ``complete``, ``heading``, ``findings`` and ``notes``; numbers that are not
+        finite become texts: ``"NaN"``, ``"infinite"`` or ``"-infinite"``. The option ``--json`` prints this data.
         """
         return {
             "ok": self.ok,
@@ -83,9 +83,9 @@ class Report(Printed):
         """The findings in SARIF 2.1.0, for ``json.dump``: GitHub and editors show each at its line.
 
         - ``program`` is the file or folder that the report is about, where findings without a line are shown.
-        - ``root`` is the folder that names of files begin at, by default the current one.
-        - ``verb`` is named in the description of each kind of finding.
-        - ``ran`` says whether the program came to its end.
+        - ``root`` is the folder to which file names are relative, by default the current one.
+        - ``verb`` is the verb to name in the description of each kind of finding.
+        - ``ran`` is True if the program ran to its end.
 
         >>> import torch, backprobe as bp
         >>> report = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x")
@@ -97,11 +97,11 @@ class Report(Printed):
 
     @property
     def data(self) -> NoReturn:
-        """An old name: ``to_dict()`` has taken its place."""
+        """The old name of ``to_dict()``."""
         raise UnknownAttribute("'data' is 'to_dict' now", asked="report.data", next="report.to_dict()")
 
     def assert_ok(self, *, strict: bool = False) -> None:
-        """Raise an AssertionError, whose text is the report, if anything was found: for a test.
+        """Raise an AssertionError with the text of the report if anything was found; made for tests.
 
         >>> import torch, backprobe as bp
         >>> bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x").assert_ok()
@@ -111,9 +111,9 @@ class Report(Printed):
           `x.detach()` at ... cuts 'return' off from 'x'
         ...
 
-        With ``strict`` also if not everything could be judged, where ``complete`` is False.
+        With ``strict`` it also raises if not everything could be judged, when ``complete`` is False.
         """
-        __tracebackhide__ = True  # pytest then shows the test's own line, and not this one
+        __tracebackhide__ = True  # pytest then shows the line of the test instead of this line
         if not self.ok or (strict and not self.complete):
             raise AssertionError(str(self))
 
@@ -126,7 +126,7 @@ class Report(Printed):
         return text if text.count("\n") < SCREEN else self._printed(1)
 
     def _printed(self, whole: int) -> str:
-        # With so many of many causes in full.
+        # The text to print, with ``whole`` causes in full if there are many.
         return fitted(in_lines(self.heading, self.findings, self.notes, whole))
 
     def __repr__(self) -> str:
@@ -146,9 +146,9 @@ class Report(Printed):
 
 
 def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str], whole: int | None = None) -> str:
-    """A report as text: each finding in full, with a number where there are several, and beneath it what follows.
+    """Return a report as text: causes, numbered if there are several, each with the findings that follow from it.
 
-    With ``whole``, of more than ``FEW`` so many are shown in full, and the others in a line each.
+    With ``whole``, a report with more than ``FEW`` causes shows only so many in full, and the others in one line each.
     """
     found, roots, where = [], arranged(findings), places(findings)
     whole = len(roots) if whole is None or len(roots) <= FEW else whole
@@ -157,7 +157,8 @@ def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str], wh
         found.append(mark + indented(root._text(where), len(mark)))
         found += [" " * len(mark) + "- " + indented(each._text(where), len(mark) + 2) for each in beneath]
     for number, (root, _) in enumerate(roots[whole:], whole + 1):
-        line = "" if root.source is None else f"{where(root.source)}: "  # first, since the end may be cut off
+        # at the start, because the end of the line may be cut off
+        line = "" if root.source is None else f"{where(root.source)}: "
         found.append("  " + root._shortened(f"{number}. {line}", LINE))
     if whole < len(roots):
         found.append(REST.format(first=whole + 1, last=len(roots)))
@@ -165,8 +166,9 @@ def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str], wh
 
 
 def arranged(findings: Sequence[Finding]) -> list[tuple[Finding, list[Finding]]]:
-    """The findings that follow from no other, each with those that follow from it, without facts that it already
-    states.
+    """Return the findings that follow from no other, each with the findings that follow from it.
+
+    Facts that the cause already states are removed from the findings below it.
     """
     places = {one.headline: at for at, one in reversed([*enumerate(findings)]) if not one.cause}
     found: dict[int, list[Finding]] = {at: [] for at, one in enumerate(findings) if one.cause not in places}
@@ -181,7 +183,7 @@ def arranged(findings: Sequence[Finding]) -> list[tuple[Finding, list[Finding]]]
 
 
 def grouped(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:
-    """Items in groups that have one key, in the order of the first of each."""
+    """Group items with equal keys, in the order of the first item of each group."""
     groups: dict[object, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)

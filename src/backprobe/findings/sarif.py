@@ -15,16 +15,16 @@ from backprobe.record.source import Source
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "%SRCROOT%"
-"""Stands for the folder that relative addresses begin at."""
+"""The name that stands for the root folder in relative addresses."""
 
 
 def sarif(
     findings: Sequence[Finding], notes: Sequence[str], root: Path, program: str, *, verb: str = "", ran: bool = True
 ) -> dict[str, Any]:
-    """A report as the log of one run, whose files are relative to ``root`` where they lie in it.
+    """Return a report as a SARIF log of one run. Files inside ``root`` have relative addresses.
 
-    A finding without a line is shown at ``program``, the file or folder that the report is about, so that viewers have
-    a place for it. ``ran`` says whether the program came to its end.
+    A finding without a line is placed at ``program``, the file or folder that the report is about, because viewers need
+    a place. ``ran`` is True if the program ran to its end.
     """
     causes = {one.headline: one.source for one in findings if not one.cause}
     results = []
@@ -61,7 +61,7 @@ def _folder(root: Path) -> str:
 
 
 def _place(source: Source | None, root: Path, program: str) -> dict[str, Any]:
-    # A line, or the program where there is none or it is in no file.
+    # The place of a line, or of the program if there is no line or the line is in no file.
     line = None if source is None or source.file[:1] == "<" else source
     file = root / (program if line is None else line.file)
     address = {"uri": file.as_uri()}

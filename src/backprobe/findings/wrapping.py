@@ -1,4 +1,4 @@
-"""Lines of a report fitted to the terminal: a continued line starts below the text that it continues."""
+"""Wraps the lines of a report at the width of a terminal, with continuation lines aligned below their text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LABEL = re.compile(r"\s*(?:\d+\. |- )?(?:note: |\w+: +)?")
 
 
 def wrapped(words: str, width: int) -> str:
-    """A text in lines of at most this width, where words allow it.
+    """Wrap a text at this width, at spaces only.
 
     >>> print(wrapped("  next:  a remedy of many words", 24))
       next:  a remedy of
@@ -29,6 +29,6 @@ def wrapped(words: str, width: int) -> str:
 
 
 def fitted(words: str, stream: Any = None) -> str:
-    """A text as the terminal holds it that a stream is, by default standard output; elsewhere as it is."""
+    """Wrap a text if the stream is a terminal, by default standard output; return it unchanged otherwise."""
     stream = stream if stream is not None else sys.stdout
     return wrapped(words, shutil.get_terminal_size().columns) if stream is not None and stream.isatty() else words

@@ -1,4 +1,4 @@
-"""The verb ``guard``: the first NaN or Inf stops the program where it arose, with the verdict of ``explain``."""
+"""The verb ``guard``: stops the program at the first NaN or Inf, with the report of ``explain``."""
 
 from __future__ import annotations
 
@@ -49,30 +49,32 @@ def guard(
     ...     error.report.findings[0].headline
     "Inf is born in the backward of 'loss': the derivative of sqrt is infinite at 0"
 
-    Of a *model*, the guard reads what each call of it returns, and the gradients of its parameters when ``backward()``
-    has come through it. If one of these is not finite, the call is made again under a probe, from the same inputs,
-    buffers and random state; the error carries what ``bp.explain`` says of that, as ``report``. What is not finite
-    inside of the model and comes to neither, such as a mask of -Inf before a softmax, does not raise.
+    With a *model*, the guard checks the return value of each call, and the gradients of the parameters after each
+    ``backward()`` through the model. If one of these is not finite, the call is repeated under a probe, with the same
+    inputs, buffers and random state. The error's ``report`` is the report of ``bp.explain`` on that recording. NaN or
+    Inf inside the model that reaches neither, such as a mask of -Inf before a softmax, does not raise.
 
-    Without a model, the guard is about the variables of the block and of the functions that it calls, from one
+    Without a model, the guard checks the variables of the block and of the functions that it calls, from one
     ``backward()`` to the next.
 
-    - ``model`` is the model that is guarded, in any framework.
-    - ``allow`` are patterns of names: outputs and parameters that are not looked at, and places where NaN or Inf may
+    - ``model`` is the model to guard, of any framework.
+    - ``allow`` are patterns of names: outputs and parameters that are not checked, and places where NaN or Inf may
       begin.
     - ``capture`` is a new folder, into which the first failing step is written: the batch, parameters, buffers and
-      random states as they were before the forward, and the recording. ``bp.replay`` runs it again. It takes a model.
+      random states from before the forward pass, and the recording. ``bp.replay`` runs the step again. This option
+      requires a model.
 
-    Gradients of a loss that a ``GradScaler`` has scaled do not raise while it can lower its scale: it skips that step.
+    Gradients of a loss that a ``GradScaler`` has scaled do not raise while it can lower its scale, because it then
+    skips the step.
 
-    In TensorFlow gradients are those that tapes of the program give, eagerly, and the model is one of Keras. A guard
-    sees nothing of what is compiled, and warns of that when it ends.
+    In TensorFlow, the model is a Keras model, and gradients are checked when the program computes them eagerly with a
+    tape. A guard sees nothing of compiled functions, and warns about them when it ends.
 
-    In JAX it reads the gradients that ``jax.grad`` and ``jax.value_and_grad`` give outside of ``jit``, and the values
-    that they are of. Of a model of Equinox or Flax NNX it reads what calls return, under ``jax.vmap`` too. A gradient
-    that is not finite is taken again under a probe.
+    In JAX, it checks the results of ``jax.grad`` and ``jax.value_and_grad`` outside of ``jit``, and the values of the
+    differentiated functions. With an Equinox or Flax NNX model it checks what calls return, also under ``jax.vmap``. A
+    gradient that is not finite is computed again under a probe.
 
-    Raises BadOption, NoBackend and Unsupported where it begins, and NotFinite in the block.
+    Raises BadOption, NoBackend and Unsupported at the start of the block, and NotFinite inside it.
     """
     if capture is not None:
         spelled = repr(os.fspath(capture)) if isinstance(capture, str | os.PathLike) else cut(written(capture))
@@ -82,7 +84,7 @@ def guard(
 
 
 class Guard:
-    """The guard of a model or a block that ``bp.guard`` gives, to be entered with ``with``."""
+    """The guard of a model or a block, which ``bp.guard`` returns for use in a ``with`` statement."""
 
     def __init__(self, model: Any, allowed: Allowed, capture: str | os.PathLike[str] | None = None) -> None:
         self.model, self.allowed, self.capture = model, allowed, capture
@@ -105,7 +107,7 @@ class Guard:
         self.open.append((opened, frame, backend))
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """A guard is a block, and is not called as a probe is. Raises BadOption."""
+        """Raise BadOption, because a guard is a context manager and is not called like a probe."""
         is_model = callable(self.model) and hasattr(self.model, "parameters")
         raise BadOption(
             "a guard is not called: it guards what runs within `with`",
@@ -168,12 +170,12 @@ class Guard:
 
 
 def _held(frame: FrameType) -> list[Any]:
-    # What the names hold that a frame's code reads.
+    # The values of the names that a frame's code reads.
     return [leaf for name in names_loaded(frame.f_code) for _, leaf in leaves(name_in(frame, name))]
 
 
 def _warn_of_others(opened: object, frame: FrameType, guarded: Backend) -> None:
-    # The block is over. It may have been with another framework that it computed, imported as it ran.
+    # Warn at the end of a block if its values belong to another framework, imported while the block ran.
     if isinstance(opened, BlockGuard) and opened.has_passed:
         return
     held = _held(frame)
@@ -183,7 +185,7 @@ def _warn_of_others(opened: object, frame: FrameType, guarded: Backend) -> None:
 
 
 def _backend_of(frame: FrameType) -> Backend:
-    # The backend of the values that the block can read, or that its function or a caller of it mentions.
+    # The backend of the values that the block can read, or that its function or a caller mentions.
     for one in users_frames(frame):
         held = _held(one)
         with suppress(NoBackend):

@@ -1,4 +1,4 @@
-"""The failing call run again under a probe, and explained."""
+"""Runs a failed call again under a probe, and explains the result."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ NONFINITE = Options(nonfinite=True)
 
 
 class Anything:
-    """Selects what there is: a model of a framework's own layers has no local that a pattern of ours would match."""
+    """Selects every name.
+
+    A stricter pattern would match nothing in a model of framework layers, which has no locals.
+    """
 
     def refuse_missed(self, schema: Schema) -> None:
         return
 
 
 class Explained(NamedTuple):
-    """What a repeated call showed, or why it was not repeated; and its recording."""
+    """The result of repeating a call: a report, or the reason why it was not repeated; and the recording."""
 
     known: Report | Reason
     record: Record | None = None
 
 
 def explained(backend: Backend, failed: Repeatable, record: Callable[[], Record]) -> Explained:
-    """What running the failed call again shows. The program never sees errors of this."""
-    from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
+    """Repeat a failed call and explain it. Errors in doing so never reach the program."""
+    from backprobe.explain.nonfinite import explain_nonfinite  # imported late, because it imports NumPy
 
     why = failed.why_not_again()
     if why is not None:

@@ -9,16 +9,16 @@ from backprobe.record.options import check_texts
 from backprobe.record.patterns import compile_pattern
 
 CONSEQUENCES = ("propagated", "healed")
-"""Kinds of findings that follow from others."""
+"""Kinds of findings that are consequences of others."""
 
 
 def beginnings(report: Report) -> list[Finding]:
-    """The findings that follow from no others."""
+    """The findings that are not consequences of others."""
     return [finding for finding in report.findings if finding.kind not in CONSEQUENCES]
 
 
 class Allowed:
-    """Patterns of names. Raises BadOption and BadName."""
+    """Patterns of names at which NaN and Inf are allowed. Raises BadOption and BadName."""
 
     def __init__(self, patterns: str | Sequence[str]) -> None:
         check_texts("allow", patterns, "'decoder:logits'")
@@ -32,8 +32,9 @@ class Allowed:
         return any(pattern.matches(name) for pattern in self.patterns)
 
     def has_all(self, report: Report, path: str) -> bool:
-        """Is each place at which NaN or Inf begins allowed? ``path`` is the path of the module in which they were
-        named.
+        """Is NaN or Inf allowed at each place where it begins?
+
+        ``path`` is the path of the module in which the names of the report were recorded.
         """
         begun = beginnings(report)
         return bool(self.patterns and begun) and all(self._has(finding, path) for finding in begun)

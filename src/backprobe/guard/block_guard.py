@@ -1,6 +1,7 @@
-"""A guard around a block: its variables are recorded from one ``backward()`` to the next, and looked at after each.
+"""A guard around a block: it records the variables from one ``backward()`` to the next, and checks them after each.
 
-The parts of the block are those that a script is recorded in: one ends with an iteration that has run ``backward()``.
+The block is split into parts in the same way as a recorded script: a part ends with an iteration that called
+``backward()``.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ FEW = 64
 
 
 class GuardedBlock(LoopPart):
-    """One part of the block. Its numbers are read only when a pass has left NaN or Inf, or when none has run."""
+    """One part of the block. Its numbers are read only if a backward pass left NaN or Inf, or if no pass ran."""
 
-    is_spent = False  # has it been read?
-    scaled: tuple[int, Callable[[], bool]] | None = None  # how many values there were then, and is overflow handled?
-    has_passed = False  # when it was over, had backward begun in it?
-    unseen: Mapping[str, None] = MappingProxyType({})  # and what had run compiled?
+    is_spent = False  # True after the numbers were read
+    # number of values when the loss was scaled, and a function that tells if overflow is handled
+    scaled: tuple[int, Callable[[], bool]] | None = None
+    has_passed = False  # True if a backward pass had begun when the part ended
+    unseen: Mapping[str, None] = MappingProxyType({})  # names of functions that ran compiled
 
     def __init__(
         self, request: Request, backend: Backend, frame: FrameType, guards: BlockGuards, allowed: Allowed
@@ -57,7 +59,7 @@ class GuardedBlock(LoopPart):
         self.unseen = dict.fromkeys(name for name in self.tape.unseen() if " " not in name)
 
     def differentiate(self, differentiator: Differentiator) -> None:
-        """Nothing is differentiated for a guard that has found nothing."""
+        """Differentiate nothing: this guard only looks at gradients that the program itself computes."""
         differentiator.give_up(Reason("backward_not_called"))
 
     def _began(self, tensors: Sequence[Any], beside: bool = False) -> list[Any]:
@@ -66,15 +68,15 @@ class GuardedBlock(LoopPart):
         return super()._began(tensors, beside)
 
     def _left(self, bad: Found, is_begun: bool) -> None:
-        # A pass has left these in gradients, or has begun at them.
+        # Called when a backward pass left NaN or Inf in gradients, or began with them.
         self._look(text.after_backward(bad, self.guards.backward, is_begun))
 
     def look(self) -> None:
-        """No pass has run in this part, which is over."""
+        """Check a part that ended without any backward pass."""
         self._look("")
 
     def _look(self, headline: str) -> None:
-        from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
+        from backprobe.explain.nonfinite import explain_nonfinite  # imported late, because it imports NumPy
 
         if headline and isinstance(self.tape, Differentiator):
             super().differentiate(self.tape)
@@ -88,7 +90,8 @@ class GuardedBlock(LoopPart):
             raise NotFinite(headline or text.in_block(report), report)
 
     def _is_of_scaled(self, report: Report, record: Record) -> bool:
-        # Does everything begin after a loss was scaled, whose gradients the program takes without ``backward()``?
+        # Does NaN or Inf begin only after the loss was scaled, in gradients that the program computes without
+        # ``backward()``?
         count, handles = self.scaled or (0, bool)
         before = {
             one.name for one in [one for one in record.entries if one.status is not GradStatus.NOT_TENSOR][:count]
@@ -97,9 +100,9 @@ class GuardedBlock(LoopPart):
 
 
 class GuardedLoop(TrainingLoop):
-    """The parts of a block, one after the other."""
+    """Splits a block into parts, one after the other."""
 
-    look_at = FEW  # captures: how many there are when it is asked again whether the program still needs them
+    look_at = FEW  # number of captures after which it is checked again whether the program still needs them
 
     def is_over(self, block: LoopPart) -> bool:
         assert isinstance(block, GuardedBlock)
@@ -113,7 +116,8 @@ class GuardedLoop(TrainingLoop):
         return self.look_at == FEW
 
     def _is_idle(self, block: GuardedBlock) -> bool:
-        # Has the program released most of the recorded values? Then no backward will come, as in an evaluation.
+        # Has the program released most of the recorded values? Then no backward pass will follow, for example in an
+        # evaluation.
         variables = [value for frame in users_frames(sys._getframe(1)) for value in variables_in(frame).values()]
         captures = block.trace.versions.captures
         held = [leaf for value in variables for _, leaf in leaves(value)]
@@ -121,14 +125,14 @@ class GuardedLoop(TrainingLoop):
 
 
 class BlockGuard:
-    """A guard around the block that a frame stands in."""
+    """A guard around the block that a frame is running."""
 
     def __init__(self, backend: Backend, guards: BlockGuards, allowed: Allowed, frame: FrameType) -> None:
         self.guards, self.allowed, self.frame = guards, allowed, frame
         request = Request(None, options=Options(nonfinite=True, updates=False))
         self.loop = GuardedLoop(request, frame.f_code.co_filename, self._over, self._block, [backend.name])
         self.entered = ExitStack()
-        self.unseen: dict[str, None] = {}  # what was compiled
+        self.unseen: dict[str, None] = {}  # names of functions that ran compiled
         self.has_passed = False
 
     def __enter__(self) -> None:
@@ -152,7 +156,7 @@ class BlockGuard:
         return GuardedBlock(request, backend, frame, self.guards, self.allowed)
 
     def _over(self, block: LoopPart, error: BaseException | None) -> bool:
-        # A part is over. If a pass ran in it, that was looked at as it ended.
+        # Called when a part ends. If a pass ran in the part, its numbers were checked when the pass ended.
         assert isinstance(block, GuardedBlock)
         self.unseen |= block.unseen
         self.has_passed |= block.has_passed

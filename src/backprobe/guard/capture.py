@@ -1,4 +1,4 @@
-"""The failing step as a file: a guard writes it as it raises, and whatever goes wrong with that is a warning."""
+"""Writes the failing step to a folder when a guard raises. A failure to write is only a warning."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from backprobe.storage import steps
 from backprobe.storage.step_writer import write
 
 PROCESS = secrets.token_hex(8)
-"""Known to this process alone: a step that it has written itself is no obstacle to it."""
+"""Identifies this process: a folder with a step is rejected at the start, unless this process has written the step."""
 
 
 def check_path(path: Any, asked: str, instead: str) -> None:
-    """Raise BadOption for a path to which a step cannot be written."""
+    """Raise BadOption for a path to which no step can be written."""
     check_folder(path, "a step is written into a folder, whose path is a text", asked, instead)
     target = Path(path)
     try:
@@ -56,7 +56,7 @@ def check_path(path: Any, asked: str, instead: str) -> None:
 
 
 def captures_of(backend: Backend, asked: str) -> Captures:
-    """What captures need of this framework. Raises Unsupported."""
+    """The functions by which this framework captures steps. Raises Unsupported."""
     found = backend.captures
     if found is None:
         raise Unsupported(
@@ -69,16 +69,16 @@ def captures_of(backend: Backend, asked: str) -> Captures:
 
 
 class FailureCapture:
-    """Writes the first failing step, and that alone."""
+    """Writes the first failing step, and no later one."""
 
     def __init__(self, path: str | os.PathLike[str], model: Any, captures: Captures) -> None:
         number = captures.number()
         self.given = Path(path) if not number else Path(f"{os.fspath(path)}-{number}")
-        self.path = self.given.absolute()  # the program may go to another folder
+        self.path = self.given.absolute()  # absolute, because the program may change its current folder
         self.model, self.captures = model, captures
 
     def written(self, error: NotFinite, calls: Sequence[Any], record: Record | None, is_backward: bool) -> NotFinite:
-        """The error that is about to be raised, with a note on the file that is now there."""
+        """Write the step, and return the error to raise with a note on where the step is."""
         if os.path.lexists(self.path):
             return error
         shown = self.given if self.given.absolute() == self.path else self.path
@@ -99,7 +99,7 @@ class FailureCapture:
 
 
 def _warn(message: str) -> None:
-    # Where warnings are errors, they would take the place of the error that is about to be raised.
+    # Warn on standard error if warnings are errors: such an error would replace the one that is about to be raised.
     try:
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     except RuntimeWarning:

@@ -1,4 +1,4 @@
-"""The guard of functional gradients: a gradient, or the value of its function, that is not finite."""
+"""A guard of functional gradients: raises if a gradient, or the value of its function, is not finite."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from backprobe.record.entries import Record
 
 
 class _Run(Anything, FunctionRun):
-    """The run that takes a failed gradient again."""
+    """A run that computes a failed gradient again."""
 
 
 class GradientGuard:
-    """What hears of gradients, and raises ``NotFinite``."""
+    """Receives gradients, and raises ``NotFinite``."""
 
     def __init__(self, backend: Backend, allowed: Allowed, capture: FailureCapture | None = None) -> None:
         self.backend, self.allowed, self.capture = backend, allowed, capture
@@ -30,14 +30,14 @@ class GradientGuard:
         return GuardListener(lambda name: not self.allowed.has(name), gradient=self.gradient, captures=captures)
 
     def gradient(self, asked: GuardedGradient, bad: Found, is_value: bool) -> None:
-        """A gradient that the program has asked for, or the value that it is of, is not finite."""
+        """Handle a gradient, or the value of its function, that is not finite."""
         report, record = self.known(asked, bad, is_value)
         if not self.allowed.has_all(report, ""):
             error = NotFinite(text.in_gradient(asked, bad, is_value), report)
             raise error if self.capture is None else self.capture.written(error, [asked], record, not is_value)
 
     def known(self, asked: GuardedGradient, bad: Found, is_value: bool) -> tuple[Report, Record | None]:
-        """The findings when the gradient is taken again, and the recording of that run."""
+        """Compute the gradient again, and return the findings and the recording."""
         known, record = explained(self.backend, asked, lambda: _recorded(self.backend, asked))
         if isinstance(known, Report):
             return known, record

@@ -1,4 +1,4 @@
-"""A guard around a model: how it reacts to a call, or its backward, that brought NaN or Inf."""
+"""A guard around a model: handles calls and backward passes that returned NaN or Inf."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from backprobe.record.reasons import Reason
 
 
 class _Block(Anything, ModelBlock):
-    """A block around a call that is made again."""
+    """A recorded block around a call that is repeated."""
 
 
 class _Run(Anything, ModelRun):
-    """A call that is made again, and differentiated."""
+    """A recorded run in which a call is repeated and differentiated."""
 
 
 class ModelGuard:
-    """What hears of calls and passes, and raises ``NotFinite``."""
+    """Receives calls and backward passes of a model, and raises ``NotFinite``."""
 
     def __init__(self, model: Any, backend: Backend, allowed: Allowed, capture: FailureCapture | None = None) -> None:
         self.model, self.backend, self.allowed, self.capture = model, backend, allowed, capture
-        self.records = capture is not None  # also where no recording is needed to say what has happened
+        self.records = capture is not None  # with a capture, a recording is made even if the report does not need it
 
     def listener(self) -> GuardListener:
         gradient = GradientGuard(self.backend, self.allowed, self.capture).gradient
@@ -47,26 +47,26 @@ class ModelGuard:
         )
 
     def called(self, call: GuardedCall, bad: Found) -> None:
-        """A call has returned NaN or Inf."""
+        """Handle a call that has returned NaN or Inf."""
         report, record = self.known_of_call(call, bad)
         if not self.allowed.has_all(report, call.path):
             error = NotFinite(text.in_forward(text.call_of(call), bad), report)
             raise error if self.capture is None else self.capture.written(error, [call], record, False)
 
     def known_of_call(self, call: GuardedCall, bad: Found) -> tuple[Report, Record | None]:
-        """The findings when a call is repeated, and the recording of that run."""
+        """Repeat a call, and return the findings and the recording."""
         known, record = explained(self.backend, call, lambda: _forward(self.backend, call))
         return known if isinstance(known, Report) else text.unexplained_call(call, bad, known), record
 
     def differentiated(self, calls: Sequence[PassedCall], bad: Found) -> None:
-        """A pass has left NaN or Inf in gradients. What comes to an output of a call was not made by that call."""
+        """Handle a backward pass that left NaN or Inf in gradients."""
         report, record = self.known_of_pass(calls, bad)
         if not self.allowed.has_all(report, calls[0].path):
             error = NotFinite(text.in_backward(calls[0], bad), report)
             raise error if self.capture is None else self.capture.written(error, calls[::-1], record, True)
 
     def known_of_pass(self, calls: Sequence[PassedCall], bad: Found) -> tuple[Report, Record | None]:
-        """What is found where the calls of a pass are made again and differentiated, the last call first."""
+        """Repeat and differentiate the calls of a pass, last call first, and return the first report with a cause."""
         reports = [self._of_pass(call, bad) for call in calls]
         return next((one for one in reports if one[0].of_kind("born", "born_backward")), reports[0])
 
@@ -82,7 +82,7 @@ class ModelGuard:
         return known if isinstance(known, Report) else text.unexplained_pass(call, bad, known), record
 
     def _without(self, call: PassedCall, came: Found) -> Explained:
-        # An output that others are computed from gets what their backward brings: is it born without what came to it?
+        # Repeat the call without the bad gradients from outside, to see if NaN or Inf arises inside the call itself.
         if len(came) == len(call.gradients):
             return Explained(Reason("repeat_finite"))
         call.without = came
@@ -93,7 +93,7 @@ class ModelGuard:
 
 
 def _forward(backend: Backend, call: GuardedCall) -> Record:
-    # The call again, in a block: nothing is differentiated.
+    # Repeat the call inside a recorded block, without differentiating.
     if call.output is not None:
         return _without_gradients(call, backend)
     block = _Block(Request(call.module, call.select, options=NONFINITE), backend, sys._getframe())
@@ -108,7 +108,7 @@ def _forward(backend: Backend, call: GuardedCall) -> Record:
 
 
 def _without_gradients(call: GuardedCall, backend: Backend) -> Record:
-    # The call, repeated in a framework that can only record a differentiated call; only the values are used.
+    # Repeat the call in a framework that records only differentiated calls, and keep only the values.
     assert call.output is not None
     of, cotangent = call.output
     request = Request(call.module, call.select, of=of, cotangent=cotangent, options=NONFINITE)
@@ -127,7 +127,7 @@ def _without_gradients(call: GuardedCall, backend: Backend) -> Record:
 
 
 def _backward(backend: Backend, call: PassedCall) -> Record:
-    # The call again, differentiated with the gradients that came to it: no ``.grad`` is touched.
+    # Repeat the call, and differentiate it with the gradients that reached its outputs. No ``.grad`` is changed.
     request = Request(call.module, call.select, of=call.seeded, options=NONFINITE)
     args, kwargs = call.arguments()
     return _Run(request, backend).record(args, kwargs).record

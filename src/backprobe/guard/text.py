@@ -1,4 +1,4 @@
-"""The words of guards."""
+"""The texts of guards."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ AFTER = "what lies between it and {backward}, such as the loss, brought it"
 
 
 def call_of(call: GuardedCall) -> str:
-    """A call in a sentence."""
+    """Name a call in a sentence."""
     kind = name_of(call.module)
     return f"the call of {kind}" if not call.path else f"the call of {call.path!r} ({kind})"
 
 
 def word(found: Found) -> str:
-    """NaN, if there is any, else Inf."""
+    """Return "NaN" if there is any, else "Inf"."""
     return "NaN" if any(count.nan for count in found.values()) else "Inf"
 
 
 def outputs(found: Found) -> str:
-    """Which outputs hold what."""
+    """List the outputs with their counts of NaN and Inf."""
     return "; ".join(f"{'its output' + path}: {count}" for path, count in found.items())
 
 
@@ -54,12 +54,12 @@ def in_block(report: Report) -> str:
 
 
 def unseen(names: Iterable[str], instead: str) -> str:
-    """What ran compiled."""
+    """The warning about compiled functions, which a guard does not see."""
     return f"bp.guard() saw no gradient: {listed([*names])} ran compiled, and is not looked at. {instead} lets it be."
 
 
 def unheard(others: Sequence[str], guarded: str) -> str:
-    """The block has computed with frameworks that a guard did not listen to."""
+    """The warning about frameworks that the block used, but the guard did not observe."""
     computed = listed(others)
     return (
         f"bp.guard() listened to {guarded}, and what the block holds is of {computed}: nothing of that was looked at. "
@@ -68,7 +68,7 @@ def unheard(others: Sequence[str], guarded: str) -> str:
 
 
 def came_in(call: GuardedCall, came: Found) -> Report:
-    """The gradient that came to an output held it already."""
+    """The report if the gradient that reached an output already contained NaN or Inf."""
     asked, after = call_of(call), AFTER.format(backward=call.backward)
     names = ", ".join(f"':return{path}'" for path in came)
     facts = tuple(f"the gradient of ':return{path}': {count}" for path, count in came.items())
@@ -78,7 +78,7 @@ def came_in(call: GuardedCall, came: Found) -> Report:
 
 
 def unexplained_call(call: GuardedCall, found: Found, why: Reason) -> Report:
-    """A call that returned it, and was not explained."""
+    """The report on a call that returned NaN or Inf for an unknown reason."""
     asked = call_of(call)
     headline = f"{word(found)} comes out of {asked}; where it began is not known: {why}"
     return _unknown(
@@ -91,7 +91,7 @@ def unexplained_call(call: GuardedCall, found: Found, why: Reason) -> Report:
 
 
 def unexplained_pass(call: GuardedCall, found: Found, why: Reason) -> Report:
-    """A pass that left it, and was not explained."""
+    """The report on a backward pass that left NaN or Inf for an unknown reason."""
     asked = call_of(call)
     headline = (
         f"{word(found)} comes from the backward of {asked}, or from elsewhere; where it began is not known: {why}"
@@ -106,7 +106,7 @@ def unexplained_pass(call: GuardedCall, found: Found, why: Reason) -> Report:
 
 
 def unexplained_gradient(asked: GuardedGradient, found: Found, is_value: bool, why: Reason) -> Report:
-    """A gradient that was taken, and not explained."""
+    """The report on a gradient that is NaN or Inf for an unknown reason."""
     which = "the value" if is_value else "a gradient"
     headline = f"{word(found)} is in {which} of {asked.asked}; where it began is not known: {why}"
     return _unknown(
@@ -127,18 +127,20 @@ def _unknown(call: str, next: str, name: str, headline: str, facts: tuple[str, .
 
 
 def captured(path: object, left_out: Sequence[str], needed: Sequence[str], function: str = "") -> str:
-    """The sentence about a written step and what it lacks. For a captured gradient, ``function`` is its function's
-    name.
+    """Return the sentence about a captured step and what it lacks.
+
+    For a captured gradient, ``function`` is the name of its function.
     """
     without = f"; left out: {'; '.join(left_out)}" if left_out else ""
     if needed and not function:
         return f"The step is in {path}, and cannot be run again{without}"
-    models = " --model model.py:make_model" if needed else ""  # a model of Equinox or Flax is given anew
+    # a model of Equinox or Flax is not stored, and has to be created again
+    models = " --model model.py:make_model" if needed else ""
     command = f"backprobe replay {shlex.quote(str(path))} model.py:{function or 'make_model'}{models}"
     return f"The step is in {path}{without}. Run it again: {command}"
 
 
 def not_captured(path: object, failure: Exception, is_full: bool) -> str:
-    """A step could not be written."""
+    """The warning that a step could not be written."""
     why = "no room on the disk" if is_full else f"{type(failure).__name__}: {failure}"
     return f"bp.guard could not write the step to {path}: {why}. Nothing of it is there."

@@ -1,4 +1,4 @@
-"""Common problems of training, found in one recording. Each finding names its threshold and the threshold's source."""
+"""The verb ``health``: finds common problems of training in one recording, with each threshold and its source."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from backprobe.record.options import EXPERIMENTS, check_options
 from backprobe.recording import Recording, refuse_several
 
 RUNS = 2
-"""How many more times the program may run."""
+"""The number of times the program may run again."""
 
 
 def health(recording: Recording, *, experiments: bool = True, seconds: float = 30.0) -> Report:
-    """Check a recording for missing and zero gradients, dead and saturated units, vanishing, exploding and underflow.
+    """Check a recording for missing, zero, vanishing, exploding or underflowing gradients, and for dead units.
 
     Kinds of findings: ``missing``, ``never_called``, ``dead``, ``dead_units``, ``saturated``, ``zero_gradient``,
-    ``zero_derivative``, ``vanishing``, ``exploding``, ``large_gradients``, ``underflow``. Each states its threshold and
-    where that comes from. A recording is judged as a run of one step is, with the words of ``run.alerts``. Where the
-    loss was scaled by an unknown number, as ``GradScaler`` may do, magnitudes are not checked, and a note says so.
+    ``zero_derivative``, ``vanishing``, ``exploding``, ``large_gradients``, ``underflow``. Each finding states its
+    threshold and the source of the threshold. The rules are those of ``run.alerts``, applied to a single step. If the
+    loss was scaled by an unknown number, as by ``GradScaler``, magnitudes are not checked, and a note says so.
 
     >>> import torch, backprobe as bp
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
@@ -32,11 +32,11 @@ def health(recording: Recording, *, experiments: bool = True, seconds: float = 3
     "'1' is dead: a share of 1 of what it returns is 0"
 
     A function or model that was probed in this process runs once or twice more, as for ``bp.explain``, to look for
-    gradients that are there and useless (docs/useless.md); its state is put back.
+    gradients that exist but are useless (docs/useless.md). Its state is restored afterwards.
 
-    - ``recording`` is that of a probe, or one that was loaded: as NumPy arrays it needs no framework.
-    - ``experiments``: may the program run again?
-    - ``seconds``: not where the recorded run took longer than this.
+    - ``recording`` is the result of a probe, or a loaded recording. Loaded as NumPy arrays, it needs no framework.
+    - ``experiments=False`` keeps the program from running again.
+    - ``seconds`` is a limit: if the recorded run took longer, the program does not run again.
 
     Raises BadOption for anything but a recording.
     """
@@ -48,7 +48,8 @@ def health(recording: Recording, *, experiments: bool = True, seconds: float = 3
         )
     check_options({"experiments": experiments, "seconds": seconds, "runs": RUNS}, EXPERIMENTS)
     refuse_several(recording, "bp.health(rec)", "bp.health(rec.of({}))")
-    from backprobe.health import depth, missing, precision, units, useless, zeros  # which import NumPy
+    # imported late, because they import NumPy
+    from backprobe.health import depth, missing, precision, units, useless, zeros
     from backprobe.health.record_arrays import RecordArrays
 
     record = recording.record

@@ -50,7 +50,7 @@ class Layer:
 
 
 def _is_part(arrays: RecordArrays, layers: Sequence[Layer], of: Sequence[Layer]) -> bool:
-    # Do these layers lie among the other ones, as activations lie among the layers that they follow?
+    # Are these layers interleaved with the others, as activations are with the layers before them?
     (first, last), (begin, end) = [(one[0].at, one[-1].at) for one in (layers, of)]
     shared = min(last, end) - max(first, begin)
     return 2 * shared > last - first and _is_on(arrays.graph, begin, last) and _is_on(arrays.graph, first, end)
@@ -100,9 +100,8 @@ def _series(arrays: RecordArrays) -> list[list[Layer]]:
 
 
 def _chains(arrays: RecordArrays, ordered: Sequence[int]) -> list[list[int]]:
-    # The values split into chains, in each of which every value is computed from the one before it.
-    #
-    # Samples that a loop processes in turn, and experts side by side, also have such names, but are not depth.
+    # Split the values into chains in which each value is computed from the one before it. Samples that a loop
+    # processes, and experts side by side, also have numbered names, but are not layers of depth.
     chains = [[ordered[0]]]
     for before, at in pairwise(ordered):
         if _leads(arrays.graph, before, at):
@@ -126,7 +125,8 @@ def _leads(graph: Graph, start: int, end: int) -> bool:
 
 
 def _loops(arrays: RecordArrays) -> Iterator[list[Layer]]:
-    # The steps of loops that the framework runs as one operation: what one step returns is passed to the next.
+    # Yield the steps of loops that the framework runs as one operation, in which each step passes its result to the
+    # next.
     stacked: dict[object, list[int]] = {}
     for at, entry in enumerate(arrays.entries):
         value = arrays.values[at]
@@ -142,20 +142,21 @@ def _loops(arrays: RecordArrays) -> Iterator[list[Layer]]:
 
 
 def _is_carried(left: Any, given: Any) -> bool:
-    # Does each step receive what the step before it returned?
+    # Does each step receive the result of the step before?
     return len(left) > 1 and bool(left[:-1].any()) and numpy.array_equal(left[:-1], given[1:])
 
 
 def _along(arrays: RecordArrays, series: Sequence[Layer]) -> Finding | None:
     # How the gradient changes from the last layer of a series to its first.
     sizes = [(layer, float(numpy.linalg.norm(layer.gradient))) for layer in series]
-    known = [(layer, norm) for layer, norm in sizes if norm]  # zeros.py reports gradients of 0
+    known = [(layer, norm) for layer, norm in sizes if norm]  # gradients of 0 are reported by zeros.py
     if len(known) < FEWEST:
         return None
     layers, norms = [layer for layer, _ in known], numpy.array([[norm] for _, norm in known])
     ratio, vanished, exploded = (one.item() for one in along(norms))
     is_small = rms(layers[0].gradient) < abs(arrays.scale or 0.0)
-    if not vanished and (not exploded or is_small):  # below 1 everywhere, as with a loss at each depth
+    # a gradient below 1 everywhere is no explosion, for example with a loss at each depth
+    if not vanished and (not exploded or is_small):
         return None
     kind, ends = "vanishing" if vanished else "exploding", norms[[0, -1], 0].tolist()
     first, last, entry = layers[0], layers[-1], arrays.entries[layers[0].at]

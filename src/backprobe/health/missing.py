@@ -10,15 +10,15 @@ from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus
 from backprobe.record.training import ModuleRan
 
-if TYPE_CHECKING:  # it imports NumPy
+if TYPE_CHECKING:  # importing backprobe must not import NumPy
     from backprobe.health.record_arrays import RecordArrays
 
 LACKING = ("missing", "never_called")
-MOST = 12  # names
+MOST = 12  # the largest number of names in the text
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
-    """One finding for all of them. Its kind is ``never_called`` if all belong to modules that were not called."""
+    """Yield one finding for all parameters without a gradient; ``never_called`` if no module of them was called."""
     training, said = arrays.record.training, "got no gradient"
     uncalled: list[str] = []
     if training is None:

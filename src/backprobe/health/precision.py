@@ -37,7 +37,7 @@ def check(arrays: RecordArrays) -> Iterator[Finding]:
 
 
 def _share_below(arrays: RecordArrays, at: int, limit: float) -> float:
-    # The share of a gradient's nonzero numbers that are below a limit.
+    # The fraction of a gradient's nonzero numbers that are below a limit.
     grad = arrays.grads[at]
     size = numpy.abs(grad[grad != 0]) if grad is not None else numpy.empty(0)
     return float((size < limit).mean()) if size.size else 0.0

@@ -22,7 +22,7 @@ NOT_FINITE = "{} entries hold NaN or Inf and were not checked: bp.explain(rec) s
 
 
 class RecordArrays:
-    """A record with its index, its numbers, and the factor by which its loss was scaled.
+    """A record with its graph, its numbers, and the factor by which its loss was scaled.
 
     ``values`` are the floating-point values and ``grads`` the gradients, by position. An item is None if the array does
     not exist, was not kept, is empty, or is not finite.
@@ -32,7 +32,7 @@ class RecordArrays:
         self.record, self.graph, self.backend = record, Graph.of(record), backend
         self.entries: Sequence[Entry] = record.entries
         self.not_finite: set[int] = set()
-        self.remarks: list[str] = []  # what checks saw that is not a problem
+        self.remarks: list[str] = []  # notes on observations that are not problems
         self.values = [
             None if entry.status in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR) else self._finite(at, entry.held)
             for at, entry in enumerate(self.entries)
@@ -55,7 +55,7 @@ class RecordArrays:
         return quoted([self.entries[at].name for at in places], MOST)
 
     def only_input(self, at: int) -> int | None:
-        """The only entry that flows into another, if both have the same shape."""
+        """The only input of an entry, if it has a single input and that has the same shape."""
         if len(self.graph.inputs[at]) != 1:
             return None
         (source,) = self.graph.inputs[at]
@@ -73,14 +73,14 @@ class RecordArrays:
 
     @property
     def unchecked(self) -> list[str]:
-        """Notes on what was not checked."""
+        """Return notes on what was not checked."""
         notes = []
         if self.scale is None:
             notes.append(SEVERAL_SCALES if len(self.record.scales) > 1 else UNKNOWN_SCALE)
         if self.not_finite:
             notes.append(NOT_FINITE.format(len(self.not_finite)))
         training = self.record.training
-        seen = sum(bool(entry.is_leaf) for entry in self.entries)  # parameters, and perhaps other leaves
+        seen = sum(bool(entry.is_leaf) for entry in self.entries)  # counts parameters, and perhaps other leaves
         unseen = 0 if training is None else training.count - seen
         if training is not None and unseen > 0:
             notes.append(UNSEEN.format(unseen, training.count))
@@ -96,4 +96,4 @@ def rms(numbers: Any) -> float:
     return float(numpy.sqrt(numpy.mean(numpy.square(numpy.abs(numbers)))))
 
 
-MOST = 6  # entries that one finding names
+MOST = 6  # number of entries that one finding names

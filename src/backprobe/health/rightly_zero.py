@@ -14,7 +14,7 @@ from backprobe.record.names import strip
 
 DIFFERENTIATING = ("grad", "gradient", "batch_jacobian", "jacobian", "vjp")
 SELECTING = ("where", "where_v2", "select", "select_n", "masked_fill", "SelectV2")
-COLLECTING = ("tuple", "list", "zip", "type")  # these only collect what is selected, one after the other
+COLLECTING = ("tuple", "list", "zip", "type")  # functions that only collect the selected values, one after the other
 BIASES = ("bias", "beta")
 FROM_ZERO = "{} is zero and has a gradient itself, as where training begins at zero (LoRA, zero-initialised layers)"
 CANCEL = "what comes from {} sums to zero, as for a constant that is added on both sides of a difference"
@@ -42,7 +42,7 @@ NOT_SELECTED = "{} selects no element of it"
 
 
 def rightly_zero(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> str:
-    """Why a gradient is zero although those of its consumers are not, if that is no problem; else an empty text.
+    """Return the reason why a zero gradient is no problem, although its consumers have nonzero gradients; else "".
 
     ``consumers`` are the consumers that have a gradient.
     """
@@ -79,7 +79,8 @@ def _names(arrays: RecordArrays, places: Sequence[Any]) -> str:
 
 
 def _zero_factor(arrays: RecordArrays, at: int, consumer: int) -> int | None:
-    # The other input of a consumer, if it is zero and trained: the derivative of their product is zero for now.
+    # Return the other factor of a consumer if it is zero and trained. The gradient of a product is then zero only for
+    # now.
     is_zero = _is_zero(arrays.values[consumer])
     for other in arrays.graph.inputs[consumer]:
         if other == at or not arrays.has_gradient(other) or _is_added(arrays, other, at, consumer):
@@ -92,7 +93,7 @@ def _zero_factor(arrays: RecordArrays, at: int, consumer: int) -> int | None:
 
 
 def _is_added(arrays: RecordArrays, at: int, other: int, consumer: int) -> bool:
-    # Is it added to the consumer's other input, rather than multiplied? It then gets the consumer's gradient.
+    # Is the entry added to the other input, rather than multiplied? Its gradient then equals that of the consumer.
     if arrays.entries[at].name.rpartition(".")[2] in BIASES or are_added(arrays, at, other, consumer):
         return True
     shape = arrays.entries[at].shape
@@ -105,13 +106,13 @@ def _is_zero(value: Any) -> bool:
 
 
 def _is_trained(arrays: RecordArrays, at: int) -> bool:
-    # Is it a leaf that has a gradient, such as a parameter or an argument, or computed from one?
+    # Is the entry a leaf with a gradient, such as a parameter or an argument, or computed from one?
     before = reached([at], lambda one: arrays.graph.inputs[one])
     return any(arrays.graph.begins(one) and arrays.has_gradient(one) for one in before)
 
 
 def _cancel(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> bool:
-    # Is it added to each consumer, with nonzero gradients that come back from each and cancel in the sum?
+    # Is the entry added in each consumer, and do the nonzero gradients from the consumers cancel?
     shape = arrays.entries[at].shape
     if shape is None or any(arrays.values[one] is None for one in consumers):
         return False
@@ -123,7 +124,7 @@ def _cancel(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> bool:
 
 
 def _as_added(gradient: Any, shape: tuple[int, ...]) -> Any:
-    # The gradient of a term that was added with broadcasting; None if the shapes do not allow that.
+    # The gradient of a term that was added with broadcasting; None if the shapes do not fit.
     extra = gradient.ndim - len(shape)
     if extra < 0:
         return None
@@ -141,16 +142,15 @@ def _is_gradient(arrays: RecordArrays, at: int) -> bool:
 
 
 def _empty(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    # What uses the value, if everything that uses it is empty.
+    # The consumers of the value if all of them are empty tensors.
     users = list(arrays.graph.consumers[at])
     return users if not consumers and all(0 in (arrays.entries[one].shape or ()) for one in users) else []
 
 
 def _round(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    # What uses the value, or what it is computed from, if both lead to a later call of a module that was called before.
-    #
-    # This is so for the activations of a model whose gradient the program takes: both the next layer and the gradient
-    # use them.
+    # Return what uses the value, or what the value is computed from, if that leads to a later call of a module that was
+    # called before. This happens if the program differentiates a model's gradient: both the next layer and the gradient
+    # use the activations.
     if not all(_is_later_call(arrays, one, at) for one in consumers):
         return []
     beside = [one for one in (*arrays.graph.consumers[at], *arrays.graph.inputs[at]) if one not in consumers]
@@ -168,9 +168,8 @@ def _is_later_call(arrays: RecordArrays, at: int, start: int) -> bool:
 
 
 def _beside(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    # Similar values that have a gradient and the same consumer. Their names differ only in a number.
-    #
-    # For values of a function, something with zeros that may multiply them must be visible.
+    # Return similar values with a gradient and the same consumer, whose names differ only in a number. For values of a
+    # function, there must also be a recorded value with zeros that may multiply them.
     if at not in arrays.graph.numbered:
         return []
     given = {one for each in consumers for one in arrays.graph.inputs[each]}
@@ -183,7 +182,7 @@ def _beside(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int
 
 
 def _unconnected(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    # What uses the value but has no gradient, if the value's own gradient comes only from outputs.
+    # Return consumers of the value without a gradient, if the value's own gradient comes only from outputs.
     if not set(consumers) <= set(arrays.record.outputs):
         return []
     return [one for one in arrays.graph.consumers[at] if arrays.entries[one].status is GradStatus.NOT_CONNECTED]

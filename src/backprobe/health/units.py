@@ -16,14 +16,14 @@ HALF = RULES["dead_units"].threshold
 OFF = "over {} rows their output is exactly 0, and so is {}"
 SATURATED = "saturated means: |input of tanh| > 9.5, where float32 rounds to ±1 (for sigmoid: twice that)"
 END_OF_TANH = 9.5
-FEWEST = 8  # distinct rows: by chance a healthy unit is 0 for all of them in one of 2**8 batches
+FEWEST = 8  # distinct rows: a healthy unit is 0 for all of them by chance in one of 2**8 batches
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
     """Check each entry that is a ReLU, a tanh or a sigmoid of its only input."""
     for at, (entry, value) in enumerate(zip(arrays.entries, arrays.values, strict=True)):
         if value is None or value.dtype.kind == "c" or value.ndim < 2 or arrays.grads[at] is None:
-            continue  # without a gradient of its own it cannot pass one on
+            continue  # an entry without a gradient cannot pass one to its units
         source = arrays.only_input(at)
         before = None if source is None else arrays.values[source]
         trained = _own_parameters(arrays, at)
@@ -51,9 +51,8 @@ def check(arrays: RecordArrays) -> Iterator[Finding]:
 
 
 def _own_parameters(arrays: RecordArrays, at: int) -> list[int]:
-    # The parameters of a layer with a built-in activation, through which each of its units is trained.
-    #
-    # Keras has such layers: ``Dense(8, activation="relu")`` returns what comes after the activation.
+    # Return the parameters of a layer with a built-in activation, which train its units. Keras has such layers:
+    # ``Dense(8, activation="relu")`` returns the result of the activation.
     value: Any = arrays.values[at]
     units = value.shape[-1:] if value.ndim < 4 else value.shape[1:2]  # the same axis as in _rows
     own = [one for one in arrays.graph.inputs[at] if one in arrays.graph.parameters and arrays.grads[one] is not None]
@@ -61,7 +60,7 @@ def _own_parameters(arrays: RecordArrays, at: int) -> list[int]:
 
 
 def _are_still(arrays: RecordArrays, at: int, trained: list[int]) -> Any:
-    # For each unit: does it receive a gradient, and do its parameters get none?
+    # Return a mask of the units that receive a gradient, but whose parameters get none.
     is_still = _rows(arrays.grads[at]).any(axis=0)
     for one in trained:
         back = arrays.grads[one]
@@ -70,31 +69,29 @@ def _are_still(arrays: RecordArrays, at: int, trained: list[int]) -> Any:
 
 
 def _is_relu(op: str, value: Any, before: Any) -> bool:
-    # Recognised by name, or by its numbers: the larger of its input and 0.
+    # Recognise a ReLU by its name, or by its numbers: the maximum of the input and 0.
     if op in ("relu", "relu_"):
         return True
     return before is not None and bool((before < 0).any()) and numpy.array_equal(value, numpy.maximum(before, 0))
 
 
 def _are_enough(given: Any) -> bool:
-    # Are there enough distinct rows? Equal ones, such as padding, count as one sample.
-    #
-    # If all numbers are zero, nothing can be concluded from equal rows, and every row counts.
+    # Are there enough distinct rows? Equal rows, such as padding, count as one sample. If all numbers are zero, equal
+    # rows prove nothing, and each row counts.
     rows = _rows(given)
     different = {row.tobytes() for row in rows} if rows.any() else rows
     return len(different) >= FEWEST
 
 
 def _rows(value: Any) -> Any:
-    # The value with one row for each sample. Units are the last axis, or the channels of images.
+    # The value with one row for each sample. Units are the last axis, or the channel axis of images.
     axis = 1 if value.ndim >= 4 else value.ndim - 1
     return numpy.moveaxis(value, axis, -1).reshape(-1, value.shape[axis])
 
 
 def _end(value: Any, before: Any, dtype: str | None) -> float:
-    # The magnitude of the input beyond which tanh or sigmoid is saturated; 0 for any other operation.
-    #
-    # For a tanh, the input must be large enough for tanh to differ from the identity.
+    # Return the magnitude of the input above which tanh or sigmoid is saturated; 0 for any other operation. A tanh is
+    # recognised only if some input exceeds 1, because for small inputs it equals the identity.
     tolerance = {"float64": 1e-12, "float32": 1e-5}.get(dtype or "", 1e-2)
     if numpy.allclose(value, numpy.tanh(before), atol=tolerance, rtol=0) and numpy.abs(before).max() > 1:
         return END_OF_TANH

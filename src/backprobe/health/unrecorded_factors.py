@@ -13,7 +13,10 @@ from backprobe.record.graph import reached
 from backprobe.record.source import expression_of
 
 LAYERS = ("Linear", "Bilinear", "Embedding", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")
-"""Prefixes of modules that multiply by their parameters, and whose derivative is otherwise never zero."""
+"""Prefixes of the names of modules that multiply by their parameters.
+
+Their derivative is zero only if these are zero.
+"""
 MULTIPLYING = frozenset(
     (
         "linear",
@@ -76,14 +79,14 @@ ACTIVATIONS = frozenset(
 )
 """Functions whose derivative is not zero between 0 and LARGE."""
 LARGE = 6
-ITEM = re.compile(r"\['?(\w+)'?\]")  # an item of a container, which a recording calls ``p.a``
+ITEM = re.compile(r"\['?(\w+)'?\]")  # an item of a container, which a recording names ``p.a``
 NOT_KNOWN = "?"  # a call that is known only from the expression
 
 
 def may_begin_at_zero(arrays: RecordArrays, at: int, consumer: int) -> bool:
-    """May a consumer have another factor that is zero and trained, and that the recording does not contain?
+    """May a consumer have another factor that is zero, trained, and not recorded?
 
-    No if its derivative is or may be zero at this value, because that already explains a zero gradient.
+    No if the consumer's derivative may be zero at this value, because that already explains a zero gradient.
     """
     entry, value = arrays.entries[consumer], arrays.values[at]
     is_active = value is not None and bool(((value.real > 0) & (value.real < LARGE)).any())
@@ -94,7 +97,7 @@ def may_begin_at_zero(arrays: RecordArrays, at: int, consumer: int) -> bool:
 
 
 def are_added(arrays: RecordArrays, first: int, second: int, consumer: int) -> bool:
-    """Does the expression of a consumer add what it reads of the first entry to what it reads of the second?"""
+    """Does the consumer's expression add the text for the first entry to the text for the second?"""
     reads = arrays.entries[consumer].reads
     spelled = [{read.spelled for read in reads if read.at == at} for at in (first, second)]
     both = [node for node in ast.walk(_parsed(arrays.entries[consumer])) if all(map(_spelled(node).__and__, spelled))]
@@ -102,13 +105,13 @@ def are_added(arrays: RecordArrays, first: int, second: int, consumer: int) -> b
 
 
 def _spelled(node: ast.AST) -> set[str]:
-    # What an expression reads, as spelled in the source.
+    # The names, attributes and items in an expression, as spelled in the source.
     inner = [one for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute | ast.Subscript)]
     return {ITEM.sub(r".\1", ast.unparse(one)) for one in inner}
 
 
 def _is_hidden_zero(arrays: RecordArrays, at: int) -> bool:
-    # Was a factor overwritten, or is it zero and computed from parameters that were not recorded?
+    # Was the factor overwritten, or is it zero and computed from parameters that were not recorded?
     if isinstance(arrays.entries[at].held, Lost):
         return True
     value, last = arrays.values[at], list(_called(arrays.entries[at]))[-1:]
@@ -124,7 +127,7 @@ def _is_hidden_zero(arrays: RecordArrays, at: int) -> bool:
 
 
 def _called(entry: Entry) -> Iterator[str]:
-    # The names of what computed a value: as resolved, or else as spelled in the expression.
+    # Yield the names of the functions that computed a value: resolved names, or else names from the expression.
     calls = calls_of(entry)
     yield from (call for call in calls if call != NOT_KNOWN)
     if NOT_KNOWN in calls:
@@ -132,7 +135,8 @@ def _called(entry: Entry) -> Iterator[str]:
         for node in ast.walk(_parsed(entry)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 of = node.func.value
-                if not isinstance(of, ast.Name) or of.id in recorded:  # not the ``torch`` of torch.relu(u)
+                # exclude a library, such as ``torch`` in torch.relu(u)
+                if not isinstance(of, ast.Name) or of.id in recorded:
                     yield node.func.attr
 
 
@@ -146,7 +150,7 @@ def _multiplies(call: str) -> bool:
 
 
 def _is_active(call: str) -> bool:
-    # Is it an activation, or a module that may contain activations and layers?
+    # Is the call an activation, or a module that may contain activations and layers?
     return _is_activation(call) or call[:1].isupper()
 
 
@@ -169,7 +173,7 @@ def _parsed(entry: Entry) -> ast.AST:
 
 
 def _mentioned(node: ast.AST) -> Iterator[ast.AST]:
-    # The names in an expression with their attributes, except those of functions.
+    # Yield the names in an expression with their attributes, except the names of called functions.
     if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
         base: ast.expr = node
         while isinstance(base, ast.Attribute | ast.Subscript):

@@ -1,4 +1,4 @@
-"""Gradients that exist but are useless, as seen in the iterations of a script: see docs/useless.md."""
+"""Gradients that exist but are useless, as observed in the iterations of a script: see docs/useless.md."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from backprobe.backends.zero_gradients import CODE as ALL_ZERO
 from backprobe.findings.known import Known
 from backprobe.findings.report import Finding
 
-if TYPE_CHECKING:  # it imports NumPy
+if TYPE_CHECKING:  # importing backprobe must not import NumPy
     from backprobe.health.record_arrays import RecordArrays
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
-    """One finding for each fact. A fact about a single iteration is used only if every gradient is 0, as its cause."""
+    """Yield one finding for each observation.
+
+    An observation in a single iteration counts only if every gradient is 0.
+    """
     notes = arrays.record.notes
     is_all_zero = any(one.code == ALL_ZERO for one in notes)
     for code in USELESS:

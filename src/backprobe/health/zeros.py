@@ -1,4 +1,4 @@
-"""Gradients and local partials that are zero everywhere: the places where that begins, nearest to the output first."""
+"""Finds where gradients and local partials become zero everywhere; the place nearest to the output comes first."""
 
 from __future__ import annotations
 
@@ -56,14 +56,13 @@ def _gradients(arrays: RecordArrays) -> Iterator[Finding]:
 
 
 def _is_of_few_calls(calls: Sequence[int], zero: set[int], together: set[int]) -> bool:
-    # Is the gradient zero in less than half of the calls of one line, none of which leads into another?
-    #
-    # That is normal if a loop computes samples one by one: for some samples no unit is active.
+    # Is the gradient zero in less than half of the calls of one line, none of which leads into another? This is normal
+    # if a loop processes samples one by one, because for some samples no unit is active.
     return 2 * sum(each in zero for each in calls) < len(calls) and sum(each in together for each in calls) < 2
 
 
 def _calls(arrays: RecordArrays) -> dict[object, list[int]]:
-    # The values that have a gradient, grouped by what computed them.
+    # Group the values with a gradient by the module or line that computed them.
     found: dict[object, list[int]] = {}
     for at, grad in enumerate(arrays.grads):
         if grad is not None:
@@ -72,7 +71,7 @@ def _calls(arrays: RecordArrays) -> dict[object, list[int]]:
 
 
 def _call(arrays: RecordArrays, at: int) -> object:
-    # A key that is the same for all calls of a module, and for all times that one line runs.
+    # Return a key that is the same for all calls of a module, or for all executions of a line.
     entry = arrays.entries[at]
     line = entry.source
     return strip(entry.name), line and (line.file, line.line)

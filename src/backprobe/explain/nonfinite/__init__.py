@@ -1,4 +1,4 @@
-"""The births of NaN and Inf: one report about forward and backward, from the recording alone."""
+"""Reports where NaN and Inf first arise, in the forward and the backward pass, from the recording alone."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ BIRTHS = ("born", "born_backward", "came_in", "came_in_backward", "unknown")
 
 
 def explain_nonfinite(record: Record, derivative: Derivative = not_asked) -> Report:
-    """The births first, in the order in which they happened, then what was healed and what they spread to.
+    """Report the births of NaN and Inf in the order in which they happened, then where they vanished and spread to.
 
-    A line that cannot be evaluated again is reported as such, and the report continues. ``derivative`` is called to ask
-    the framework for a derivative.
+    A birth is an operation that makes NaN or Inf from finite numbers. A line that cannot be evaluated again is reported
+    as such, and the report continues. ``derivative`` is called to ask the framework for a derivative.
     """
     known = Evidence(record, load_arrays(record.backend), derivative)
     try:
@@ -75,11 +75,10 @@ def is_nonfinite(one: Finding) -> bool:
 
 
 def hung(births: Sequence[Finding]) -> list[Finding]:
-    """The births, where a NaN born of an Inf is placed beneath the birth of that Inf, which must not itself be beneath
-    another.
+    """Return the births, with a NaN that arose from an Inf placed below the birth of that Inf.
 
-    An Inf that the program writes itself, such as a mask, is harmless until a NaN is born of it. Then the NaN is the
-    cause.
+    An Inf that the program writes itself, such as a mask, is harmless until it produces a NaN. In that case the NaN is
+    the cause, and the Inf is placed below it.
     """
     found = list(births)
     for at, one in enumerate(births):
@@ -97,8 +96,8 @@ def _is_of_inf(birth: Finding) -> bool:
 
 
 def _grouped(found: Sequence[Finding]) -> list[Finding]:
-    # Findings of one kind at one line, as in the iterations of a loop, are reported once, by the first of them. If bad
-    # values come in at an unknown line, later versions of the same name join the group.
+    # Report findings of one kind on one line, such as those of all iterations of a loop, only once, by the first. Bad
+    # values from an unknown line are grouped with later versions of the same name.
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for at, one in enumerate(found):
         same = tuple(COUNT.sub("", text) for text in one.fields.values())
@@ -116,7 +115,8 @@ def _first(group: Sequence[Finding]) -> Finding:
 
 
 def _unexplained(known: Evidence) -> Iterator[Finding]:
-    # Bad outputs or gradients whose beginning was not found: a recording that has them is not called clean.
+    # Yield a finding on an output or gradient with NaN or Inf whose origin was not found, because such a recording must
+    # not be called clean.
     values = [("output_unexplained", at, known.values[at]) for at in known.bad_outputs]
     grads = [("gradient_unexplained", at, known.grads[at]) for at in known.bad_grads]
     for code, at, state in (values or grads)[:1]:
@@ -132,7 +132,8 @@ def _clean(known: Evidence) -> str:
 
 
 def _propagated(forward: ForwardPass, backward: BackwardPass, births: Sequence[Finding]) -> list[Finding]:
-    # All other names that hold NaN or Inf: those that recorded paths connect with the births, and the rest.
+    # Return findings on all other names that hold NaN or Inf: those connected with a birth by recorded paths, and the
+    # rest.
     known, positions = forward.known, Graph.of(forward.known.record).positions
     places = {positions[one.name] for one in births if one.name in positions} | forward.masks
     starts = places | backward.owners | forward.origins.keys() | forward.following
@@ -149,7 +150,7 @@ def _propagated(forward: ForwardPass, backward: BackwardPass, births: Sequence[F
 
 
 def _listed(known: Evidence, code: str, values: Set[int], grads: Set[int], outputs: str = "") -> Finding | None:
-    # One finding about several values and gradients; None if there are none.
+    # Return one finding about several values and gradients, or None if there are none.
     every = [(what, known.names(sorted(some))) for what, some in (("more value", values), ("gradient", grads)) if some]
     facts = [say("spread_to", counted=plural(len(names), what), names=listed(names)) for what, names in every]
     return finding(code, every[0][1][0], None, facts=facts, outputs=outputs) if facts else None

@@ -1,7 +1,6 @@
-"""NumPy versions of the operations that lines call, to evaluate a line again from the recorded numbers.
+"""NumPy versions of the operations that a program calls, to evaluate a line again from the recorded numbers.
 
-No derivative is computed here. A function that is called with an unknown argument raises, and then the evaluation is
-given up.
+No derivative is computed here. A function that gets an unknown argument raises an error, which ends the evaluation.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from backprobe.backends.dialects import dialect_of
 Array = Any
 
 FAILING = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What Python and NumPy raise of a line that was read as another than it is."""
+"""Errors of Python and NumPy that show that a line was misread."""
 
 MOST = 1_000_000
-"""Numbers in an operand: larger ones are not evaluated again."""
+"""The largest number of elements of an operand that is evaluated again."""
 
 
 def _axes(dim: Any) -> Any:
-    # A dimension as NumPy takes it: a number, a tuple, or None for all.
+    # Convert a ``dim`` argument to NumPy's ``axis``: a number, a tuple, or None for all dimensions.
     if dim is None or isinstance(dim, int):
         return dim
     return tuple(map(int, numpy.ravel(numpy.asarray(dim))))
@@ -39,7 +38,7 @@ def _reduced(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _spread(is_root: bool, by_default: int) -> Callable[..., Array]:
-    # Variance or standard deviation.
+    # Return a function for variance or standard deviation.
     def spread(x: Array, dim: Any = None, correction: Any = by_default, keepdim: Any = False) -> Array:
         if isinstance(dim, bool):
             raise TypeError("torch.std(x, unbiased)")
@@ -109,7 +108,7 @@ def cross_entropy(x: Array, labels: Array, **options: Any) -> Array:
 
 
 def expand(x: Array, *sizes: Any) -> Array:
-    """PyTorch's: -1 keeps a size."""
+    """Expand as PyTorch does: a size of -1 keeps the axis as it is."""
     sizes, new = tuple(map(int, numpy.ravel(sizes))), len(sizes) - x.ndim
     return numpy.broadcast_to(x, [x.shape[at - new] if size == -1 else size for at, size in enumerate(sizes)])
 
@@ -125,7 +124,7 @@ def xlogy(x: Array, y: Array) -> Array:
 
 
 def made(array: Array, dtype: Any) -> Array:
-    """A tensor that a line writes as literal numbers: floating-point numbers become single precision."""
+    """Return a tensor that a line writes as literal numbers: floating-point numbers get single precision."""
     return array.astype(str(dtype) if dtype is not None else numpy.float32 if array.dtype.kind == "f" else array.dtype)
 
 
@@ -152,7 +151,7 @@ ELEMENTWISE: Mapping[str, Callable[..., Array]] = {
     "float": lambda x: numpy.float32(float(x) if isinstance(x, str) else x),
     "zeros_like": numpy.zeros_like, "ones_like": numpy.ones_like,
 }  # fmt: skip
-"""Number by number, or with one number for several."""
+"""Operations that work element by element, or with one number for all elements."""
 
 OTHERS: Mapping[str, Callable[..., Array]] = {
     "where": lambda mask, a, b: numpy.where(mask, a, b),
@@ -215,7 +214,8 @@ OTHERS: Mapping[str, Callable[..., Array]] = {
 def _with_position(
     function: Callable[..., Array], position: Callable[..., Array], of_two: Callable[..., Array]
 ) -> Callable[..., Array]:
-    # PyTorch's ``max`` and ``min``: values and positions along a dimension, or the elementwise extreme of two tensors.
+    # Return PyTorch's ``max`` or ``min``: values and positions along a dimension, or the elementwise extreme of two
+    # tensors.
     def extreme(x: Array, dim: Any = None, keepdim: Any = False) -> Array:
         if isinstance(dim, numpy.ndarray | numpy.generic):
             return of_two(x, dim)
@@ -248,19 +248,19 @@ MEANINGS: Mapping[str, Callable[..., Array]] = {
     "shape": lambda x, dim=None: x.shape if dim is None else x.shape[int(dim)],
     "count": numpy.size,
 }
-"""What an operation may mean by whose framework it is: a dialect says which of these it is."""
+"""Operations whose meaning depends on the framework; each dialect says which one its operation is."""
 
 ABSORBING = frozenset({"add", "sub", "mul", "neg", "sum", "mean", "matmul"})
-"""Operations that are NaN or Inf wherever one of their operands is, whatever the others are."""
+"""Operations whose result is NaN or Inf if any operand is, whatever the other operands are."""
 
 
 def function(op: str, framework: str) -> Callable[..., Array] | None:
-    """The NumPy version of an operation; None if there is none."""
+    """The NumPy version of an operation, or None if there is none."""
     return ELEMENTWISE.get(op) or OTHERS.get(op) or MEANINGS.get(dialect_of(framework).meanings.get(op, ""))
 
 
 def typed(numbers: Array, dtype: str | None) -> Array:
-    """Numbers converted back to their dtype: recordings hold them in double precision."""
+    """Convert numbers back to their dtype, because recordings store them in double precision."""
     known = {"bfloat16": "float32", "bool": "bool", "str": None}.get(dtype or "", dtype)
     try:
         return numbers if known is None or numbers is None else numpy.asarray(numbers).astype(known)
@@ -269,7 +269,9 @@ def typed(numbers: Array, dtype: str | None) -> Array:
 
 
 def wider(numbers: Any, moved: float = 0.0) -> Any:
-    """Floating-point numbers in a wider type, with a relative and absolute shift of ``moved``; other values unchanged.
+    """Convert floating-point numbers to a wider type, shifted relatively and absolutely by ``moved``.
+
+    Other values are returned unchanged.
 
     >>> wider(numpy.array([0.0, 2.0], "float32"), 0.5), wider([1.0])
     (array([0.5, 3.5]), [1.0])
@@ -281,6 +283,6 @@ def wider(numbers: Any, moved: float = 0.0) -> Any:
 
 
 def is_bad(numbers: Array) -> Array:
-    """A mask of the elements that are NaN or Inf; all False if the array holds no floating-point numbers."""
+    """Return a mask of the elements that are NaN or Inf; all False if the array is not floating point."""
     array = numpy.asarray(numbers)
     return ~numpy.isfinite(array) if array.dtype.kind in "fc" else numpy.zeros(array.shape, bool)

@@ -1,4 +1,4 @@
-"""Births of NaN and Inf in the backward pass: lines that received a finite gradient and passed on NaN or Inf."""
+"""Finds where NaN and Inf arise in backward: lines that received a finite gradient and passed on NaN or Inf."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REENTRANT = "CheckpointFunction"
 
 
 class BackwardPass:
-    """The places where the gradients of one record become NaN or Inf, given the births among its values."""
+    """Finds where the gradients of one record become NaN or Inf, given the places where its values do."""
 
     def __init__(self, forward: ForwardPass) -> None:
         self.forward, self.known, self.entries = forward, forward.known, forward.entries
@@ -49,16 +49,16 @@ class BackwardPass:
         return [inside for birth in seen for inside in self._inside(birth, order)]
 
     def _inside(self, birth: Birth, order: Sequence[int]) -> list[Birth]:
-        # The birth itself. For a reentrant checkpoint, which is one operation that runs its own backward, the births
-        # inside it.
+        # Return the birth itself. A reentrant checkpoint is one operation that runs a backward pass of its own: return
+        # the births inside it.
         if birth.operation != REENTRANT:
             return [birth]
-        inside = self._between(order, self.known.consumers)  # no outer edge leads into a recomputed forward
+        inside = self._between(order, self.known.consumers)  # no outer edge leads into a recomputed forward pass
         return [one for one in inside if one.wrt == birth.wrt] or [birth]
 
     def _between(self, order: Sequence[int], consumers: Sequence[Sequence[int]]) -> Iterator[Birth]:
-        # The births if only entries are observed, and no operations: entries whose gradient is worse than the gradients
-        # of everything that they flow into.
+        # Yield births if only entries are observed, but no operations: entries whose gradient is NaN or Inf although
+        # the gradients of all their consumers are better.
         for at in order:
             state, following = self._arrived(at, at), self._differentiated(consumers[at])
             given = max((self._arrived(one, at) for one in following), default=Badness.FINITE)
@@ -71,22 +71,22 @@ class BackwardPass:
         return loops.arrivals(self.known)
 
     def _arrived(self, one: int, at: int) -> Badness:
-        # How bad the gradient of ``one`` is, for a comparison with ``at``. If both are in the same loop, only the first
-        # bad iteration counts.
+        # Return the state of the gradient of ``one`` (finite, Inf or NaN), for a comparison with ``at``. If both are in
+        # the same loop, only the first iteration with NaN or Inf counts.
         arrivals = self._arrivals
         is_beside = one in arrivals and at in arrivals and arrivals[one].loop == arrivals[at].loop
         return arrivals[one].state if is_beside else self.known.grads[one]
 
     @cached_property
     def followers(self) -> Sequence[Sequence[int]]:
-        """For each entry, the entries that its value flows into and that have a gradient."""
+        """For each entry, its consumers that have a gradient."""
         return [self._differentiated(consumers) for consumers in Graph.of(self.known.record).consumers]
 
     def _differentiated(self, places: Sequence[int]) -> Sequence[int]:
         return [at for at in places if self.entries[at].status is GradStatus.OK]
 
     def _operation(self, owner: int, wrt: int) -> str:
-        # The operation of an entry's line, if it is applied directly to the value ``wrt``; otherwise empty.
+        # The operation of an entry's line if it is applied directly to the value ``wrt``; otherwise empty.
         entry = self.entries[owner]
         applied = None if entry.source is None else applied_to(entry.source.expression, self.known.parts[owner])
         if applied is None:
@@ -98,7 +98,7 @@ class BackwardPass:
         return entry.op if wrt in recorded or may_be_unnamed else ""
 
     def _are_spelled_alike(self, one: int, other: int) -> bool:
-        # Do two values come from the same expression and the same inputs? Then the text cannot tell them apart.
+        # Were two values computed by the same expression from the same inputs? The text then cannot distinguish them.
         sources = [self.entries[at].source for at in (one, other)]
         places = {None if source is None else (source.file, source.line, source.expression) for source in sources}
         return len(places) == 1 and None not in places and bool(sources[0] and sources[0].expression)
@@ -109,8 +109,8 @@ class BackwardPass:
         return {split(strip(name))[1] or "" for name in self.known.record.unseen}
 
     def _suspects(self, at: int, consumers: Sequence[int]) -> Sequence[Sequence[int]]:
-        # The consumers in whose backward the birth may have happened, as groups of suspects. The gradients along the
-        # edges decide if they are known, else the numbers do.
+        # Return groups of consumers in whose backward the birth may have happened. The gradients along edges decide if
+        # they are known, otherwise the numbers of the values.
         if len(consumers) == 1:
             return [consumers]
         made = [one for one in consumers if self._flow(one, at) > self.known.grads[one]]
@@ -119,7 +119,7 @@ class BackwardPass:
         return [[one] for one in made] or [named or consumers]
 
     def _flow(self, consumer: int, at: int) -> Badness:
-        # How bad the gradient along an edge was, if that is known.
+        # The state of the gradient along an edge (finite, Inf or NaN), if it is known.
         flow = next((edge.contribution for edge in self.entries[consumer].inputs if edge.at == at), None)
         numbers = None if flow is None else self.known.arrays.numbers(flow)
         return Badness.FINITE if numbers is None else of_numbers(numbers)
@@ -130,8 +130,8 @@ class BackwardPass:
         return is_pole(self.reasons.why(birth).mechanism)
 
     def _multiplies_by_inf(self, owner: int, at: int) -> bool:
-        # Does backward multiply by a bad number here? It multiplies by the result of an exponential, and by the other
-        # factor of a product.
+        # Does backward multiply by a bad number here? An exponential multiplies by its result, and a product by the
+        # other factor.
         computed, operands = self.reasons.computation(owner, at), self.known.term(owner).args
         nth = next((nth for nth, one in enumerate(operands) if one.at == at), None)
         if nth is None or computed.term.op not in ("mul", *mechanism.EXPONENTIALS):
@@ -149,17 +149,17 @@ class BackwardPass:
 
     @cached_property
     def owners(self) -> Set[int]:
-        """The entries in whose backward NaN or Inf is born."""
+        """The entries in whose backward NaN or Inf arises."""
         return {owner for birth in self._kept for owner in (birth.owner, *birth.others)}
 
     @cached_property
     def read(self) -> Set[int]:
-        """The entries that the operations of these births have read, whole or in part."""
+        """The entries that the operations of these births have read, wholly or partly."""
         within = {birth.owner for birth in self._kept if self._meets_bad_part(birth)}
         return within | {source for owner in self.owners for source in self.known.direct[owner]}
 
     def _meets_bad_part(self, birth: Birth) -> bool:
-        # Is a zero gradient multiplied by a bad part of the line, which also makes the value of the whole line bad?
+        # Is a zero gradient multiplied by a bad part of the line that also makes the line's value bad?
         why = self.reasons.why(birth).mechanism
         if birth.owner not in self.known.bad_values or why is None or not why.code.startswith("zero_gradient"):
             return False
@@ -167,7 +167,7 @@ class BackwardPass:
         return any(part.op and computed.is_bad(part) for part in computed.term.inputs)
 
     def spread(self, starts: Set[int]) -> set[int]:
-        """The bad gradients that follow from those of ``starts``, back along recorded paths.
+        """Return the bad gradients that follow from the gradients of ``starts``, back along recorded paths.
 
         A value that is multiplied by a bad value gets a bad gradient, too. So do the inputs of a loop iteration whose
         result has a bad gradient.
@@ -191,7 +191,8 @@ class BackwardPass:
         )
 
     def _is_of_masked_row(self, birth: Birth) -> bool:
-        # Does the birth come from a row that is all -Inf? There logsumexp is correctly -Inf, and has no derivative.
+        # Does the birth come from a row that is all -Inf? The logsumexp of such a row is correctly -Inf and has no
+        # derivative.
         why = self.reasons.why(birth).mechanism if birth.given is Badness.FINITE else None
         return why is not None and why.code == "pole_of_result"
 
@@ -206,9 +207,10 @@ class BackwardPass:
 
     @cached_property
     def overflowed(self) -> Mapping[Birth, int]:
-        """The births that come from an overflow in the forward pass, each with the origin of the overflow.
+        """The births caused by an overflow in the forward pass, each with the origin of the overflow.
 
-        The value may be finite again: ``exp(x) / exp(x).sum()`` may be 0, and its derivative multiplies by Inf.
+        The value may have become finite again: ``exp(x) / exp(x).sum()`` may be 0, but its derivative multiplies by
+        Inf.
         """
         origins = [
             (at, self.forward.spread(at))
@@ -228,7 +230,7 @@ class BackwardPass:
         return found
 
     def spoiled(self) -> Mapping[int, Sequence[str]]:
-        """By the origin of such an overflow: a sentence for each birth in backward that it causes."""
+        """For each overflow in the forward pass, sentences on the births in backward that it causes."""
         found: dict[int, list[str]] = {}
         for birth, origin in self.overflowed.items():
             found.setdefault(origin, []).append(
@@ -236,10 +238,8 @@ class BackwardPass:
             )
         return found
 
-    # findings
-
     def births(self) -> Iterator[tuple[Moment, Finding]]:
-        """The births of NaN and Inf in backward, without those that follow from the forward pass."""
+        """Yield findings on births in backward, except those that follow from the forward pass."""
         for birth in self._kept:
             if birth in self.overflowed:
                 continue
@@ -273,7 +273,7 @@ class BackwardPass:
         return known.finding(owner, "born_backward", part=spelled, facts=facts, remedy=remedy, why=because, **said)
 
     def _states(self, birth: Birth) -> list[str]:
-        # Facts about the gradients that the operation received and passed on, and about NaN and Inf around it.
+        # Return facts on the gradients that the operation received and passed on, and on NaN and Inf near it.
         known, owner = self.known, birth.owner
         made = {"operation": birth.operation, "given": given(birth.given), "word": WORDS[birth.made]}
         facts = [say("made" if birth.operation else "made_unknown", **made), known.gradient(owner)]
@@ -285,7 +285,7 @@ class BackwardPass:
         return [*facts, known.value(owner)] if owner in known.bad_values else facts
 
     def _because(self, birth: Birth, why: BackwardWhy, factors: Factors | None, *, is_masked: bool) -> Mechanism | None:
-        # The mechanism, from the numbers of the line, or else from the framework's factors.
+        # The mechanism that the numbers of the line show, or else the framework's factors.
         because = why.mechanism if why.hidden is None else self._of_zero(birth.owner, why)
         if factors is not None and (because is None or because.code == "zero_gradient"):
             of = self.entries[birth.owner if birth.wrt is None else birth.wrt]
@@ -294,7 +294,7 @@ class BackwardPass:
         return Mechanism("pole_zero", because.fields) if is_by_zero and because is not None else because
 
     def _look(self, owner: int) -> str:
-        # The command that shows more, if it is not known which operation made the birth.
+        # The command that shows more, if it is unknown which operation caused the birth.
         known, entry = self.known, self.entries[owner]
         if entry.source is None:
             return see_inside(split(entry.name)[0])
@@ -302,7 +302,7 @@ class BackwardPass:
         return say("see_kept" if is_lost else "see_operation")
 
     def _numbers(self, birth: Birth) -> list[str]:
-        # The fact with the first bad element of the gradient and the numbers there.
+        # The fact with the first bad element of the gradient, and the numbers from which it was computed.
         if birth.wrt is None:
             return []
         example, operand = self.reasons.example(birth.owner, birth.wrt), self.reasons.operand(birth)
@@ -317,8 +317,8 @@ class BackwardPass:
         return local_derivatives.asked(self.known, birth.owner, birth.wrt)
 
     def _of_zero(self, owner: int, why: BackwardWhy) -> Mechanism:
-        # The mechanism for a bad part in a branch that was not selected: the gradient there is 0, and 0 times Inf is
-        # NaN.
+        # Return the mechanism for a bad part in a branch that was not selected: 0, the gradient of that branch, times
+        # Inf is NaN.
         assert why.hidden is not None
         word = WORDS[self.reasons.computation(owner, None).state(why.hidden)]
         if why.mechanism is None:
@@ -327,7 +327,7 @@ class BackwardPass:
         return Mechanism("zero_gradient_part", fields)
 
     def _hidden(self, birth: Birth, why: BackwardWhy, facts: Sequence[str]) -> Finding:
-        # The finding about a part of a line that is Inf while the value of the whole line is finite.
+        # Make the finding on a part of a line that is Inf although the value of the whole line is finite.
         known, owner, part = self.known, birth.owner, why.hidden
         assert part is not None
         word = WORDS[self.reasons.computation(owner, None).state(part)]
@@ -345,7 +345,8 @@ class BackwardPass:
         )
 
     def _unclear(self, birth: Birth) -> Finding:
-        # The finding if one of several lines made the birth, and it is unknown which. None of them is blamed.
+        # Make the finding if one of several lines caused the birth, but it is unknown which one. None of them is
+        # blamed.
         assert birth.wrt is not None
         known, suspects = self.known, (birth.owner, *birth.others)
         facts = [*map(known.line, suspects[:MOST]), say("received", given=given(birth.given))]
@@ -364,8 +365,8 @@ class BackwardPass:
         )
 
     def _left_out(self, birth: Birth, part: Term | None) -> Sequence[SelectedBranch]:
-        # The selections after the birth that do not select the bad element. Empty unless NaN came from a product with
-        # 0.
+        # Return the selections after the birth that exclude the bad element. They matter only if NaN came from a
+        # product with 0.
         if birth.made is not Badness.NAN or birth.given is not Badness.FINITE:
             return []
         return list(self._selections.that_leave_out(birth.owner, birth.wrt, part))
@@ -375,7 +376,7 @@ class BackwardPass:
         return Selections(self.known, self.followers)
 
     def _masked(self, left_out: Sequence[SelectedBranch]) -> list[str]:
-        # The fact about a ``where`` whose condition did not select the branch of the birth at the bad element.
+        # The fact on a ``where`` whose condition did not select the branch of the birth at the bad element.
         one = next((one for one in left_out if one.term.op == "where"), None)
         if one is None:
             return []
@@ -394,7 +395,7 @@ class BackwardPass:
     # bad gradients that no observed operation made
 
     def _come_in(self) -> Iterator[int]:
-        # The entries whose gradient is bad, although no observed operation made it so.
+        # Yield the entries with a bad gradient that no observed operation made bad.
         known, harmful = self.known, self.forward.harmful
         made_for = {birth.wrt for birth in self.made}  # contains None if a birth may belong to any input
         places = {birth.owner for birth in self.made}.union(self.forward.origins)
@@ -402,13 +403,13 @@ class BackwardPass:
             # a write through a view reads the old values, but the graph has no edge for this
             users = known.consumers[at]
             is_made = not made_for.isdisjoint((at, None)) or not places.isdisjoint(users)
-            is_from_forward = not harmful.isdisjoint((at, *users))  # a derivative of NaN is NaN
+            is_from_forward = not harmful.isdisjoint((at, *users))  # a derivative computed from NaN is NaN
             is_seen = at in known.record.outputs or known.sees_operations
             if is_seen and not (is_made or is_from_forward or known.worst_grad(self.followers[at]).is_bad):
                 yield at
 
     def _appeared(self, at: int) -> Finding:
-        # The finding about such a gradient, with its possible origins.
+        # Make the finding on a gradient that no observed operation made bad, with its possible origins.
         known, facts = self.known, [self.known.gradient(at)]
         appeared = partial(known.finding, at, facts=facts, word=WORDS[known.grads[at]])
         outputs = [one for one in self.followers[at] if one in known.record.outputs]

@@ -1,4 +1,4 @@
-"""The reasons of births in backward, found from the numbers that the parts of their lines were computed with."""
+"""Finds why a gradient became NaN or Inf, from the numbers that the parts of a line were computed with."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from backprobe.explain.nonfinite.text import Mechanism
 from backprobe.record.nonfinite import LocalDerivative
 
 WRITTEN_AS = {"reciprocal": ("div",), "pow": ("square",), "sigmoid": ("log_sigmoid",)}
-"""How programs write operations that autograd has another name for."""
+"""For some of autograd's operation names, the names under which programs call these operations."""
 
 
 @dataclass(frozen=True)
 class Birth:
-    """An operation in the backward of the entry ``owner`` that gave a worse gradient than it received.
+    """An operation in the backward of the entry ``owner`` that made NaN or Inf from a better gradient.
 
-    ``operation`` is empty if it is not known which operation of the line or module it was. ``wrt`` is the entry whose
-    gradient it made.
+    ``operation`` is empty if it is unknown which operation of the line or module it was. ``wrt`` is the entry whose
+    gradient it computed.
     """
 
     owner: int
@@ -40,28 +40,28 @@ class Birth:
 
 @dataclass(frozen=True)
 class BackwardWhy:
-    """What happened in a birth, and in which part of its line, if that is known."""
+    """The cause of a birth, and the part of its line where it happened, if known."""
 
     mechanism: Mechanism | None = None
     part: Term | None = None
-    hidden: Term | None = None  # a part that is NaN or Inf though the whole line is finite
+    hidden: Term | None = None  # a part that is NaN or Inf although the whole line is finite
 
 
 class BackwardReasons:
-    """Finds the reasons of the births in backward of one record, given the births among its values."""
+    """Finds the causes of the births in backward of one record, given the births among its values."""
 
     def __init__(self, forward: ForwardPass) -> None:
         self.forward, self.known, self.entries = forward, forward.known, forward.entries
         self._whys: dict[Birth, BackwardWhy] = {}
 
     def why(self, birth: Birth) -> BackwardWhy:
-        """The reason of a birth, found from the numbers that the parts of its line were computed with."""
+        """The cause of a birth, found from the numbers that the parts of its line were computed with."""
         if birth not in self._whys:
             self._whys[birth] = self._found_out(birth)
         return self._whys[birth]
 
     def operand(self, birth: Birth) -> tuple[str, Any] | None:
-        """The text and numbers of the first operand of the operation; None if not known."""
+        """The text and numbers of the first operand of the operation, or None if they are unknown."""
         known, wrt, part = self.known, birth.wrt, self.why(birth).part
         term = part or known.term(birth.owner)
         is_direct = not term.args or any(one.at == wrt for one in term.args)
@@ -71,13 +71,14 @@ class BackwardReasons:
         return None if part is None else (term.args[0].text, self.computation(birth.owner, wrt).value(term.args[0]))
 
     def computation(self, owner: int, wrt: int | None) -> Computation:
-        """The computation of an entry; inside a vmap, that of the example in which its backward made NaN or Inf."""
+        """The computation of an entry; inside a vmap, for the example in which its backward made NaN or Inf."""
         known, example = self.known, self.example(owner, wrt)
         return known.computation(owner, lambda one: known.taken(known.numbers(one), one, owner, example))
 
     def example(self, owner: int, wrt: int | None) -> tuple[int, ...] | None:
-        """The index of that example; None outside of a vmap, and in loops, since their steps pass on what they are
-        given.
+        """Return the index of the vmap example in which backward made NaN or Inf, or None outside of a vmap.
+
+        Loops have no such example, because each step passes its result on to the next.
         """
         known, axes = self.known, self.entries[owner].axes
         if not axes or loops.STEP in axes:
@@ -89,7 +90,7 @@ class BackwardReasons:
     def _found_out(self, birth: Birth) -> BackwardWhy:
         computed = self.computation(birth.owner, birth.wrt)
         parts = [one for one in computed.term if self._may_be(birth, one)]
-        for part in reversed(parts):  # outermost part first, as backward reaches it first
+        for part in reversed(parts):  # outermost part first, because backward reaches it first
             found = self._received(birth, computed, part)
             if mechanism.poles(found) is not None:
                 return BackwardWhy(mechanism.backward(found), part)
@@ -100,19 +101,19 @@ class BackwardReasons:
             return BackwardWhy(mechanism.backward(self._received(birth, computed, parts[0])), parts[0])
         held = [one for one in computed.term if one.at is not None and one.at == birth.wrt]
         is_direct = len(held) == 1 and held[0] in computed.term.args
-        # backward reaches the outermost operation first, and that one reads a bad value
+        # backward reaches the outermost operation first, and that operation reads a bad value
         reads_bad = any(one.op and computed.is_bad(one) for one in computed.term.args)
         is_outermost = not birth.operation and (is_direct or reads_bad)
         return BackwardWhy(mechanism.backward(self._received(birth, computed, computed.term if is_outermost else None)))
 
     def _may_be(self, birth: Birth, part: Term) -> bool:
-        # Could this part of the line be the operation of the birth?
+        # Can this part of the line be the operation of the birth?
         if birth.operation:
             return part.op == known_as(birth.operation) or part.op in WRITTEN_AS.get(known_as(birth.operation), ())
         return part.op in mechanism.POLES and (birth.wrt is None or birth.wrt in part.leaves())
 
     def _received(self, birth: Birth, computed: Computation, part: Term | None) -> mechanism.Received:
-        # What is known about the operation of a birth, assuming that it is this part of the line.
+        # Collect what is known about the operation of a birth, assuming that it is this part of the line.
         known, wrt = self.known, birth.wrt
         known_about: dict[str, Any] = {"whole": computed.result, "made": birth.made, "given": birth.given}
         if part is not None:
@@ -127,7 +128,7 @@ class BackwardReasons:
     def _gradients(
         self, birth: Birth, wrt: int, computed: Computation, part: Term | None, operands: Sequence[Any]
     ) -> dict[str, Any]:
-        # Where the new gradient is bad and what gradient came in, if the operation is the whole line.
+        # Collect where the new gradient is bad, and the incoming gradient if the operation is the whole line.
         known, owner, example = self.known, birth.owner, self.example(birth.owner, wrt)
         grad = known.taken(known.grad_numbers(wrt), wrt, owner, example)
         if grad is None:
@@ -144,7 +145,7 @@ class BackwardReasons:
         return found
 
     def _at_bad_operand(self, operands: Sequence[Any], came: Any) -> dict[str, Any]:
-        # The gradient that arrived at the outermost operation of a line, if one of its operands is not finite.
+        # Collect the gradient that reached the outermost operation of a line, if one of its operands is not finite.
         for one in map(numpy.asarray, operands):
             if came is not None and one.shape == came.shape and not numpy.isfinite(one).all():
                 return {"bad": ~numpy.isfinite(one), "value": one, "came": came, "whole": None}
@@ -152,5 +153,5 @@ class BackwardReasons:
 
 
 def is_pole(why: Mechanism | None) -> bool:
-    """Is the cause that the derivative of the operation is not finite at this point?"""
+    """Is the derivative of the operation not finite at this point?"""
     return why is not None and why.code in mechanism.POLE

@@ -1,7 +1,7 @@
-"""Evaluates what one entry computes from the recorded numbers, part by part, to find the part where NaN or Inf begins.
+"""Evaluates an entry's expression again from the recorded numbers, part by part, to find where NaN or Inf begins.
 
-It works alike for functions and blocks: the operations of a line have entries in a function and none in a block, and
-are evaluated here either way. If the evaluation does not reproduce the recorded NaN and Inf, nothing is concluded.
+It does not matter whether the operations inside a line were recorded as entries of their own. If the evaluation does
+not reproduce the recorded NaN and Inf, no conclusion is drawn.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ Array = Any
 
 
 def _is_written_out(term: Term) -> bool:
-    # Is it a number that the program writes itself, such as ``float("inf")``?
+    # Is this a number that the program writes itself, such as ``float("inf")``?
     return all(one.op or one.is_constant for one in term) and not any(one.at is not None for one in term)
 
 
 def unknown_to_numpy(operation: str, args: Sequence[Any], words: Mapping[str, Any]) -> None:
-    """The default of ``others``: operations that NumPy does not have stay unknown."""
+    """Return None: the default of ``others``, for operations that NumPy does not have."""
 
 
 class Computation:
-    """One term with the numbers of its parts. ``numbers`` returns the numbers of an entry, in their original dtype.
+    """A term, which is an expression as a tree, with the numbers of its parts.
 
-    ``others`` evaluates the framework's own functions that have no equivalent in NumPy.
+    ``numbers`` is a function that returns the numbers of an entry, in their original dtype. ``others`` evaluates
+    functions of the framework that have no equivalent in NumPy.
     """
 
     def __init__(
@@ -46,10 +47,11 @@ class Computation:
         self.term = term
         self.result: Array = None if result is None else numpy.asarray(result)
         self._numbers, self._framework, self._others = numbers, framework, others
-        self._known: dict[Term, Array] = {}  # terms are compared by identity, and kept alive here
+        # by identity: the key keeps the term alive, so that its identity is not reused
+        self._known: dict[Term, Array] = {}
 
     def value(self, term: Term) -> Array:
-        """The numbers of a part; None where they are not known."""
+        """The numbers of a part, or None if they are unknown."""
         if term not in self._known:
             self._known[term] = self._evaluated(term)
         return self._known[term]
@@ -78,13 +80,13 @@ class Computation:
             try:
                 made = function(*args, **words)
             except (TypeError, ValueError, IndexError, AttributeError, OverflowError, ZeroDivisionError):
-                return self._others(op, args, words)  # the arguments are not in the form that NumPy takes
-        # computed before any array exists, so in Python's double precision
+                return self._others(op, args, words)  # the arguments are not in the form that NumPy expects
+        # numbers computed without any array have Python's double precision
         is_plain = all(isinstance(one, int | float) for one in args)
         return made.item() if is_plain and isinstance(made, numpy.generic) else made
 
     def widened(self, term: Term, moved: float) -> Array:
-        """The value of a part in a wider type, with its operands moved by ``moved``; None if not known."""
+        """The value of a part in a wider type, with its operands moved by ``moved``; None if it is unknown."""
         args = [self.value(one) for one in term.args]
         if any(one is None for one in args):
             return None
@@ -93,13 +95,13 @@ class Computation:
         return numpy.asarray(made) if isinstance(made, numpy.ndarray | numpy.generic | float) else None
 
     def _taken(self, term: Term) -> Term | None:
-        # The value of ``one if test else other``, of which only one side ran; None if the test's value is not known.
+        # The side of ``one if test else other`` that was evaluated, or None if the value of the test is unknown.
         test, one, other = term.args
         known = self.value(test)
         return None if known is None or numpy.size(known) != 1 else one if known else other
 
     def state(self, term: Term) -> Badness:
-        """How bad a part is; UNKNOWN if it cannot be computed, or if only NaN and Inf were counted."""
+        """The state of a part: NaN, Inf or finite; UNKNOWN if it cannot be computed."""
         made = self.result if term is self.term else self.value(term)
         if term.op == "tuple":
             return max(map(self.state, term.args), default=Badness.FINITE)
@@ -109,7 +111,7 @@ class Computation:
         return of_numbers(array) if array is not None and array.dtype.kind in "fc" else Badness.FINITE
 
     def is_bad(self, term: Term) -> bool:
-        """Is a part certainly NaN or Inf, whatever its unknown operands are?"""
+        """Is a part certainly NaN or Inf, whatever the values of its unknown operands?"""
         state = self.state(term)
         if state is Badness.UNKNOWN and term.op in arithmetic.ABSORBING:
             return any(map(self.is_bad, term.args))
@@ -126,7 +128,7 @@ class Computation:
 
     @cached_property
     def is_contradicted(self) -> bool:
-        """Does the evaluation, which also had to evaluate operands, give NaN and Inf in other places than recorded?"""
+        """Does the evaluation give NaN and Inf in other places than recorded, after it had to evaluate operands too?"""
         is_evaluated = any(one.op for one in self.term.inputs)
         return is_evaluated and self.value(self.term) is not None and not self.is_reproduced
 
@@ -137,28 +139,29 @@ class Computation:
 
     @property
     def _whole(self) -> Array:
-        # The result of the evaluation; None if there is none, or if its shape is not the recorded one.
+        # The result of the evaluation, or None if there is none or it has another shape than the recorded result.
         made = self.value(self.term) if self.term.op else None
         if made is None or self.result is None or isinstance(made, tuple | slice | str):
             return None
         made = numpy.asarray(made)
         return made if made.dtype.kind in "fc" and made.shape == numpy.shape(self.result) else None
 
-    # births
+    # births of NaN and Inf
 
     @cached_property
     def births(self) -> Sequence[Term]:
-        """The parts that are worse than their operands, in the order of evaluation; empty if not known."""
+        """Parts with NaN or Inf that their operands do not have, in the order of evaluation; empty if unknown."""
         if not self.is_reproduced and not any(map(self._absorbed, self.term.inputs)):
             return []
         found = list({one.text: one for one in reversed([*self._births(self.term, None)])}.values())[::-1]
-        return sorted(found, key=_is_written_out)  # written constants last: `x * inf` is 0 · Inf where x is 0
+        # constants that the program wrote come last: `x * inf` is 0 · Inf if x is 0, and that product is the cause
+        return sorted(found, key=_is_written_out)
 
     def _absorbed(self, term: Term) -> bool:
         return self.term.op in arithmetic.ABSORBING and self.value(self.term) is None and self.is_bad(term)
 
     def _births(self, term: Term, places: Array) -> Iterator[Term]:
-        # The births within a part, at the places given by a mask; None stands for all places.
+        # Yield the births within a part, at the elements selected by a mask; None selects all elements.
         flowing = list(self._flowing(term, places))
         for one, there in flowing:
             if one.at is None:
@@ -168,7 +171,7 @@ class Computation:
             yield term
 
     def _flowing(self, term: Term, places: Array) -> Iterator[tuple[Term, Array]]:
-        # The operands through which NaN and Inf can reach a part, each with a mask of the places that do.
+        # Yield the operands through which NaN and Inf can reach a part, each with a mask of the elements that do.
         if term.op == "chosen":
             taken = self._taken(term)
             yield from self._at([(taken, None)] if taken is not None else [], places)
@@ -190,14 +193,14 @@ class Computation:
                 yield one, bad if value is not None and bad is not None and bad.shape == numpy.shape(value) else None
 
     def _is_made_here(self, term: Term, places: Array, flowing: Sequence[tuple[Term, Array]]) -> bool:
-        # Is the part NaN or Inf while all its operands are finite?
+        # Is the part NaN or Inf although all its operands are finite?
         if not flowing:
             return self.is_bad(term)
         own = self._own(term, places, flowing)
         return own is not None and bool(own.any())
 
     def _own(self, term: Term, places: Array, flowing: Sequence[tuple[Term, Array]]) -> Array:
-        # A mask of the places where the part is bad and all its operands are finite; None if that is not known.
+        # Return a mask of the elements where the part is bad but all its operands are finite, or None if it is unknown.
         value = self.result if term is self.term else self.value(term)
         if term.op not in arithmetic.ELEMENTWISE or value is None:
             return None
@@ -206,12 +209,12 @@ class Computation:
             operand = self.value(one)
             finite = False if operand is None else ~arithmetic.is_bad(operand)
             if not _fits(own, finite):
-                return None  # for example, the numbers are those of all examples of a vmap at once
+                return None  # for example, the numbers are those of all examples of a vmap together
             own = own & finite
         return own
 
     def born(self, term: Term) -> Badness:
-        """How bad a part is at places where its operands are finite, if known; else how bad it is as a whole."""
+        """The state of a part (NaN, Inf, finite) where its operands are finite, if that is known, or overall."""
         value = self.result if term is self.term else self.value(term)
         own = self._own(term, None, [*self._flowing(term, None)])
         if own is None or not own.any() or numpy.shape(value) != own.shape:
@@ -232,7 +235,7 @@ class Computation:
         return any(self.is_bad(one) and self.is_of_finite(one) for one in around)
 
     def is_of_finite(self, term: Term) -> bool:
-        """Are the operands of a part finite where the part is born bad?"""
+        """Are the operands of a part finite where the part becomes bad?"""
         flowing = list(self._flowing(term, None))
         return self._is_made_here(term, None, flowing)
 
@@ -243,7 +246,7 @@ class Computation:
         return of_numbers(numpy.asarray(value)[places])
 
     def hidden(self) -> Iterator[Term]:
-        """Parts in which NaN or Inf begins though the whole is finite, as in ``exp(x) / exp(x).sum()``."""
+        """Yield parts in which NaN or Inf begins although the whole is finite, as in ``exp(x) / exp(x).sum()``."""
         found = {id(one): one for part in self.term for one in self._births(part, None) if self._is_inside(part)}
         yield from found.values()
 
@@ -261,7 +264,7 @@ def _fits(one: Array, other: Array) -> bool:
 
 
 def _both(one: Array, other: Array) -> Array:
-    # The places where both masks hold; None stands for all places.
+    # Combine two masks by "and"; None stands for all elements.
     if one is None or other is None:
         return other if one is None else one
     try:

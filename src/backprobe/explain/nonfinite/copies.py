@@ -1,4 +1,4 @@
-"""Values copied in ways that no line shows, such as a loader's batches taken from a table: found by comparing bits."""
+"""Finds values that were copied without a recorded line, such as batches from a table, by comparing bits."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from backprobe.record.entries import Entry
 
 Array = numpy.ndarray[Any, Any]
 MOST = 1_000_000
-"""The elements of the largest value that is compared."""
+"""The largest number of elements of a value that is compared."""
 
 
 def with_copied(
     direct: Sequence[tuple[int, ...]], entries: Sequence[Entry], bad: Set[int], numbers: Callable[[int], Any]
 ) -> Sequence[tuple[int, ...]]:
-    """The sources of each entry; for a bad entry without a bad source, also earlier bad entries that its rows were
-    copied from.
+    """Return the sources of each entry, with added sources for bad entries that have no bad source.
 
-    This is only done for entries that no line computes and no edge leads to, since two lines may compute the same
-    numbers.
+    The added sources are earlier bad entries from which rows were copied. Only entries without a line and without an
+    incoming edge are compared, because two lines may compute the same numbers independently.
     """
     found = list(direct)
     for at in sorted(bad):
@@ -32,14 +31,14 @@ def with_copied(
 
 
 def copied_of(copy: Any, before: Iterable[tuple[int, Any]]) -> list[int]:
-    """The earlier arrays that contain, bit for bit, all rows of ``copy``, or at least all its rows with NaN or Inf.
+    """Return the earlier arrays that contain, bit for bit, all rows of ``copy``, or at least its rows with NaN or Inf.
 
     >>> table = numpy.array([[1.0, numpy.nan], [2.0, 3.0]])
     >>> copied_of(table[::-1], [(4, table)]), copied_of(table, [(4, table + 1), (3, table[0])])
     ([4], [3])
     """
     copy = _array(copy)
-    if copy is None or not numpy.isfinite(copy).any():  # arrays of NaN alone are all alike
+    if copy is None or not numpy.isfinite(copy).any():  # two arrays of only NaN are equal without being copies
         return []
     arrays = [(at, one) for at, one in ((at, _array(one)) for at, one in before) if one is not None]
     for rows in (copy, copy[None]):
@@ -64,7 +63,7 @@ def _array(numbers: Any) -> Array | None:
 
 
 def _rows(array: Array, shape: tuple[int, ...]) -> set[bytes]:
-    # The bytes of each part of the array that has this shape: the array itself, or its rows.
+    # The bytes of the array itself, or of its rows, whichever has this shape.
     if array.shape == shape:
         return {array.tobytes()}
     return {one.tobytes() for one in array} if array.shape[1:] == shape else set()

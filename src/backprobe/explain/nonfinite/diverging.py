@@ -15,18 +15,20 @@ from backprobe.findings.report import Finding
 from backprobe.record.names import strip
 
 GROWTH = 1000
-"""How many times the first loss the last must be. A choice: a loss that falls, or wavers, does nothing like it."""
+"""The factor by which the loss must have grown for a divergence.
 
-FEWEST, MOST = 2, 4  # the fewest steps needed, and the most that are listed
+The value is a choice: a loss that falls or fluctuates stays far below.
+"""
+
+FEWEST, MOST = 2, 4  # number of steps that are needed, and number of steps that are listed
 Losses = Mapping[str, Sequence[float]]
-"""The numbers of each output, step by step, by its name without counts."""
+"""The losses step by step, for each output by its name without counts."""
 
 
 def losses(known: Evidence, until: int | None = None) -> dict[str, list[float]]:
-    """The losses of one recording, in order: all versions of an output's name, so ``loss#0`` where the output is
-    ``loss#1``.
+    """Return the losses of one recording in order, by name: all versions of an output, as ``loss#0`` and ``loss#1``.
 
-    With ``until``, only those before the entry at this position.
+    With ``until``, only losses before the entry at this position are returned.
     """
     found: dict[str, list[float]] = {strip(known.entries[at].name): [] for at in known.record.outputs}
     for at, entry in enumerate(known.entries[:until]):
@@ -37,12 +39,12 @@ def losses(known: Evidence, until: int | None = None) -> dict[str, list[float]]:
 
 
 def explained(findings: Sequence[Finding], seen: Losses, framework: str) -> list[Finding]:
-    """The findings; if the loss had grown before, and the first is an overflow or unexplained, the first says so."""
+    """The findings; if the loss had grown before an overflow or an unknown cause, the first finding says so."""
     grown = next(filter(None, map(_grown, seen.items())), "")
     if not grown or not findings or not _may_come_of_it(findings[0]):
         return list(findings)
     first, *others = findings
-    is_known = first.kind != "unknown"  # else its remedy only shows the line, and the steps are the cause
+    is_known = first.kind != "unknown"  # otherwise its remedy only shows the line, although the steps are the cause
     smaller = say("smaller_steps", clipped=dialect_of(framework).clipped)
     remedy = first.remedy if is_known and first.remedy else smaller
     return [replace(first, facts=(*first.facts, grown), remedy=remedy), *others]
@@ -53,7 +55,7 @@ def _may_come_of_it(found: Finding) -> bool:
 
 
 def _grown(loss: tuple[str, Sequence[float]]) -> str:
-    # The words for how a loss grew before it stopped being finite; empty if it did not grow.
+    # The words for how a loss grew before it became NaN or Inf; empty if it did not grow.
     name, every = loss
     before = [abs(one) for one in takewhile(math.isfinite, every)]
     if len(before) < FEWEST or not all(one <= other for one, other in pairwise(before)):

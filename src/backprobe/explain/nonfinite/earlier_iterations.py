@@ -1,4 +1,4 @@
-"""The remains of earlier iterations: NaN and Inf that did no harm yet, and losses that grow."""
+"""Keeps what earlier iterations left: NaN and Inf that had no effect yet, and growing losses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backprobe.record.names import strip
 
 
 class EarlierIterations:
-    """Variables with NaN or Inf that earlier iterations left, each with its birth and numbers.
+    """Variables in which earlier iterations left NaN or Inf, each with its origin and numbers.
 
     The losses of all earlier iterations are kept as well.
     """
@@ -30,12 +30,12 @@ class EarlierIterations:
         self._losses: dict[str, list[float]] = {}
 
     def keep_losses(self, record: Record) -> None:
-        """Called after an iteration in which everything was finite."""
+        """Keep the losses of an iteration in which everything was finite."""
         for name, numbers in diverging.losses(_evidence(record)).items():
             self._losses.setdefault(name, []).extend(numbers)
 
     def keep(self, record: Record) -> None:
-        """Called after an iteration in which no NaN or Inf reached an output."""
+        """Keep the variables and losses of an iteration in which NaN or Inf reached no output."""
         self.keep_losses(record)
         known = _evidence(record)
         forward = ForwardPass(known)
@@ -45,9 +45,7 @@ class EarlierIterations:
             self._left |= {name: (birth, known.numbers(one)) for name, one in last.items() if one in spread}
 
     def explained(self, report: Report, record: Record) -> Report:
-        """The report on a later iteration, where values that came in bad are traced to their birth in an
-        earlier one.
-        """
+        """The report on a later iteration, with bad inputs traced to their origin in an earlier iteration."""
         if report.ok:
             return report
         report = replace(report, findings=tuple(diverging.explained(report.findings, self._losses, record.framework)))
@@ -74,8 +72,8 @@ class EarlierIterations:
         return replace(birth, facts=(*birth.facts, fact), chain=found.chain)
 
     def _read(self, found: Finding) -> Iterator[str]:
-        # The birth, in an earlier iteration, of a variable that the line reads and this iteration has no entry for,
-        # such as an attribute.
+        # Yield the origin, in an earlier iteration, of a variable that the line reads but this iteration did not
+        # record, such as an attribute.
         names = found.fields.get("lost", "").split(", ")
         for left, (birth, _) in self._left.items():
             if left.rpartition(":")[2] in names:

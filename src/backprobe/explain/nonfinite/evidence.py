@@ -1,6 +1,7 @@
-"""All that is known about NaN and Inf in one record: how bad each value and gradient is, and what depends on what.
+"""Everything known about NaN and Inf in one record: the state of each value and gradient, and the dependencies.
 
-Sources and consumers are those of ``sources.py``: they follow what lines mention, in addition to the graph's edges.
+Sources and consumers come from ``sources.py``: they follow the names that lines mention, in addition to the graph's
+edges.
 """
 
 from __future__ import annotations
@@ -35,24 +36,27 @@ from backprobe.record.source import Source
 from backprobe.tracing.finiteness import judged
 
 FIRST = re.compile(r"#0(?!\d)")
-LONG = 8  # the number of names from which a chain is shortened
-OF = "of()"  # the name in a model's recording of an output that a function given as ``of=`` computed
+LONG = 8  # a chain with more names is shortened
+OF = "of()"  # the recorded name of an output that a function given as ``of=`` computed from a model's result
 OVER_DIMENSIONS = frozenset({"sum", "prod", "mean", "max", "min", "logsumexp"})
-LARGE = 2**53  # below this, every integer can be a float exactly
+LARGE = 2**53  # integers below this are exact as floats
 
 
 Index = tuple[int, ...]
 Derivative = Callable[[str, Index, str], Any]
-"""The gradient of one element of a value, with respect to another value: by the name of the one, the index, and the
-name of the other, as the framework computes it in another run of the program; None where it cannot be run for that."""
+"""Returns the derivative of one element of a value with respect to another value, from another run of the program.
+
+The arguments are the name of the first value, the index, and the name of the second. The result is None if no such run
+is possible.
+"""
 
 
 def not_asked(owner: str, at: Index, wrt: str) -> None:
-    """The default for ``derivative``: the program is not at hand, so the framework cannot be asked."""
+    """Return None: the default for ``derivative``, when the program cannot be run to ask the framework."""
 
 
 class Evidence:
-    """One record, with how bad each value and gradient is, by position, and sentences about them.
+    """One record with the state of each value and gradient (finite, Inf or NaN), by position, and sentences about them.
 
     ``derivative`` is called to ask the framework for a derivative.
     """
@@ -61,7 +65,7 @@ class Evidence:
         self.derivative = derivative
         tensors = [entry for entry in record.entries if entry.status is not GradStatus.NOT_TENSOR]
         self.was_asked = all(entry.finiteness is not None for entry in tensors) and bool(tensors)
-        # without nonfinite=True it is only judged now
+        # without nonfinite=True, finiteness is determined only here
         self.record = record if self.was_asked else judged(record, arrays)
         self.arrays, self.entries = arrays, self.record.entries
         self.values: Sequence[Badness] = tuple(map(of_value, self.entries))
@@ -71,7 +75,7 @@ class Evidence:
         self.consumers, self.parts = inverted(self.direct), self.sources.parts
         self._terms: dict[int, Term] = {}
         self._examples: dict[int, tuple[int, ...]] = {}
-        self.unjudged: dict[str, None] = {}  # sentences about values that could not be judged; each is kept once
+        self.unjudged: dict[str, None] = {}  # sentences about values that could not be judged, without repetitions
 
     @cached_property
     def bad_values(self) -> set[int]:
@@ -87,7 +91,7 @@ class Evidence:
 
     @cached_property
     def bad_backward(self) -> list[int]:
-        """The entries with a bad gradient, or whose backward made one."""
+        """The entries with a bad gradient, or whose backward computed one."""
         return [at for at, state in enumerate(self.grads) if state.is_bad or self.made(at)]
 
     def worst_value(self, places: Iterable[int]) -> Badness:
@@ -103,14 +107,12 @@ class Evidence:
 
     @cached_property
     def sees_operations(self) -> bool:
-        """Did the framework report each operation of backward?"""
+        """Did the framework report the operations of backward one by one?"""
         return any(entry.finiteness is not None and entry.finiteness.made is not None for entry in self.entries)
-
-    # order
 
     @cached_property
     def began(self) -> Sequence[int]:
-        """For each entry, the first output that it flows into: this is where backward began to reach it."""
+        """For each entry, the first output that it flows into, because backward reached the entry from there."""
         outputs, found = set(self.record.outputs), [len(self.entries)] * len(self.entries)
         for at in range(len(found) - 1, -1, -1):
             following = [found[consumer] for consumer in self.consumers[at] if consumer > at]
@@ -119,20 +121,19 @@ class Evidence:
 
     @cached_property
     def first_bad(self) -> int:
-        """The first bad entry, or the output from which backward first went bad; the number of entries if there is
-        none.
+        """The first bad entry, or the output from which backward first computed something bad.
+
+        The number of entries if there is neither.
         """
         return min([*(self.began[at] for at in self.bad_backward), *self.bad_values], default=len(self.entries))
 
-    # numbers
-
     def numbers(self, at: int) -> Any:
-        """The numbers of a value; None where they are not held."""
+        """The numbers of a value, or None if the recording does not hold them."""
         held = self.entries[at].held
         return self.arrays.numbers(held) if self.arrays.is_tensor(held) else number(held)
 
     def grad_numbers(self, at: int) -> Any:
-        """The numbers of a gradient; None where there is none."""
+        """The numbers of a gradient, or None if there is none."""
         grad = self.entries[at].grad_or_none
         return None if grad is None else self.arrays.numbers(grad)
 
@@ -140,7 +141,7 @@ class Evidence:
         return self.entries[at].status is GradStatus.NOT_TENSOR
 
     def typed(self, at: int, numbers: Any) -> Any:
-        """The recorded numbers of an entry in their original dtype; a plain number of the program unchanged."""
+        """The recorded numbers of an entry in their original dtype; a Python number is returned unchanged."""
         entry = self.entries[at]
         if not self.is_number(at):
             return arithmetic.typed(numbers, entry.dtype)
@@ -148,10 +149,10 @@ class Evidence:
         is_plain = isinstance(held, float) or (isinstance(held, int) and abs(held) < LARGE)
         return held if is_plain and numpy.shape(numbers) == () else numbers
 
-    # what lines compute
+    # expressions of lines
 
     def term(self, at: int) -> Term:
-        """What an entry computes."""
+        """The expression of an entry as a term."""
         if at not in self._terms:
             self._terms[at] = replace(self._term(at), at=at)
         return self._terms[at]
@@ -166,8 +167,8 @@ class Evidence:
         return next(self._orders(at), Term())
 
     def _orders(self, at: int) -> Iterator[Term]:
-        # The operation of a graph node, applied to its inputs in an order that reproduces its numbers. A dimension is
-        # stored as an attribute of the node, and is found by trying as well.
+        # Yield the operation of a graph node applied to its inputs, in each possible order. The order is tested against
+        # the recorded numbers, and so is a dimension, because the node stores it as an attribute.
         text = self.node(at) if self.is_node(at) else ""
         op, inputs = known_as(self.entries[at].op), [Term(at=one, text=self.node(one)) for one in self.direct[at]]
         if op and len(inputs) == 1 and op not in BINARY:
@@ -184,7 +185,7 @@ class Evidence:
                     yield term
 
     def _dimensions(self, at: int) -> Iterator[dict[str, Term]]:
-        # Candidate arguments of a function that reduces over a dimension, the last dimension first.
+        # Yield candidate arguments of a function that reduces over a dimension, the last dimension first.
         for dim in range(len(self.entries[at].shape or ()) - 1, -1, -1):
             for keepdim in ({"keepdim": constant(True)}, {}):
                 yield {"dim": constant(dim), **keepdim}
@@ -195,15 +196,14 @@ class Evidence:
         return self._evaluated(self.term(at), lambda one: self.typed(one, read(one)), self.typed(at, read(at)))
 
     def in_example(self, one: int, at: int) -> Any:
-        """The numbers of a value in the example or step for which ``at`` was computed, if both are recorded for all of
-        them.
+        """Return a value's numbers in the example or step for which ``at`` was computed, if both were recorded for all.
 
-        A line inside a vmap or loop computes one example at a time, and does not see the axis over all of them.
+        A line inside a vmap or a loop computes one example at a time, without the axis over all examples.
         """
         return self.taken(self.numbers(one), one, at, self.example_of(at))
 
     def taken(self, numbers: Any, one: int, at: int, example: tuple[int, ...] | None) -> Any:
-        """The part of ``numbers`` that belongs to the example of another entry, if both have the same examples."""
+        """The part of ``numbers`` that belongs to another entry's example, if both have the same examples."""
         is_alike = numbers is not None and self.entries[one].axes == self.entries[at].axes
         return numbers[example] if is_alike and example and numbers.ndim >= len(example) else numbers
 
@@ -217,27 +217,26 @@ class Evidence:
         return self._examples.get(at)
 
     def example(self, at: int, beside: int | None = None) -> Computation:
-        """The computation of an entry; in a vmap or loop, for its first bad example, or for that of ``beside``."""
+        """The computation of an entry; in a vmap or loop, for its first bad example or that of ``beside``."""
         return self.computation(at, lambda one: self.in_example(one, at if beside is None else beside))
 
     def _evaluated(self, term: Term, numbers: Callable[[int], Any], result: Any) -> Computation:
         return Computation(term, numbers, result, self.record.framework, self.arrays.evaluate)
 
-    # words
-
     def finding(self, at: int, code: str, *, part: str = "", remedy: str | WrittenInstead = "", **said: Any) -> Finding:
-        """A finding at the line of an entry, or at the line of one part of its expression."""
+        """Make a finding at the line of an entry, or at the line of one part of its expression."""
         entry, instead = self.entries[at], remedy if isinstance(remedy, WrittenInstead) else WrittenInstead(remedy)
         made = finding(code, entry.name, self.place(at, part), name=repr(entry.name), remedy=instead.said, **said)
         expression = part or (entry.source.expression if entry.source is not None else "")
         return replace(made, fields={**made.fields, "part": expression, "dtype": entry.dtype or "", **instead.fields})
 
     def place(self, at: int, part: str = "") -> Source | None:
-        """The line of an entry. In a statement over several lines it is the line of its expression, or of the given
-        part.
+        """Return the line of an entry.
+
+        In a statement of several lines, this is the line of its expression, or of the given part.
         """
         source = self.entries[at].source
-        if self.entries[at].name == OF:  # its line is the model's call, which did not compute it
+        if self.entries[at].name == OF:  # the recorded line is the model's call, which did not compute this value
             return None
         if source is None or not source.below or not (part or source.expression):
             return source
@@ -248,34 +247,35 @@ class Evidence:
         return [self.entries[at].name for at in places]
 
     def chain(self, path: Sequence[int]) -> tuple[str, ...]:
-        """The names along a path. The middle of a long path is left out, and a path of one name is empty."""
+        """The names along a path. A long path is shortened in the middle, and a path of one name is empty."""
         names = self.names(path)
         shown = [*names[: LONG - 2], "…", names[-1]] if len(names) > LONG else names
         return tuple(shown) if len(shown) > 1 else ()
 
     def home(self, at: int) -> str:
-        """The scope whose code computed a value: for a value that a function returned, that function and not its
-        caller.
+        """Return the scope whose code computed a value.
+
+        A value that a function returned was computed by that function, not by its caller.
         """
         names = (self.entries[at].name, *self.entries[at].aliases)
         returned = [split(name)[0] for name in names if strip(name).endswith(":return")]
         return FIRST.sub("", max(returned, key=len, default=self.graph.scopes[at]))
 
     def locals(self, at: int) -> Iterator[str]:
-        """The local names of a value, in each scope that has one."""
+        """Yield the local names of a value, one for each scope in which it has a name."""
         for name in (self.entries[at].name, *self.entries[at].aliases):
             yield strip(name).rpartition(":")[2]
 
     @cached_property
     def names_by_home(self) -> Mapping[str, set[str]]:
-        """By scope: the local names of the values that it computed."""
+        """For each scope, the local names of the values that it computed."""
         found: dict[str, set[str]] = defaultdict(set)
         for at in range(len(self.entries)):
             found[self.home(at)].update(self.locals(at))
         return found
 
     def computed_by(self, term: Term) -> str:
-        """The expression that computes a value without a name of its own; empty if it has a name."""
+        """The expression that computes an unnamed value; empty if the value has a name."""
         if term.at is None:
             return term.text
         entry = self.entries[term.at]
@@ -286,11 +286,11 @@ class Evidence:
         return repr(self.entries[at].name)
 
     def node(self, at: int) -> str:
-        """The name of a node in the graph, as the graph spells it."""
+        """The name of a graph node as the graph spells it."""
         return self.entries[at].name.strip("`")
 
     def is_node(self, at: int) -> bool:
-        """Is the entry a graph node, that is, one operation without an expression in the source?"""
+        """Is the entry a graph node, which is a single operation without an expression in the source?"""
         entry = self.entries[at]
         is_bare = entry.source is not None and not entry.source.expression and bool(entry.op)
         return is_bare and dialect_of(self.record.framework).has_named_nodes and computed(entry) is None
@@ -302,7 +302,7 @@ class Evidence:
         return say("by_op", name=self.name(at), op=entry.op) if entry.op and is_applied else self.name(at)
 
     def at_line(self, at: int) -> str:
-        """The line of an entry in parentheses, or nothing."""
+        """The line of an entry in parentheses, or an empty string."""
         return at_line(self.place(at))
 
     def line(self, at: int) -> str:
@@ -311,7 +311,7 @@ class Evidence:
         return say("no_line", at=named) if source is None else f"{named}: {source.text.strip()}"
 
     def value(self, at: int) -> str:
-        """A description of a value: its shape, and how many numbers are NaN or Inf, else their range."""
+        """Describe a value: its shape, and how many numbers are NaN or Inf, or else their range."""
         entry, value = self.entries[at], self.name(at)
         value = value if entry.shape is None else say("of_shape", value=value, shape=entry.shape)
         count = None if entry.finiteness is None else entry.finiteness.value
@@ -328,20 +328,21 @@ class Evidence:
         return say("is_number" if low == high else "is_between", value=value, number=low, low=low, high=high)
 
     def may_matter(self, at: int) -> bool:
-        """Could NaN come in with this source of a line? It could not with a flag or a string."""
+        """Can NaN or Inf reach a line through this value? It cannot through a flag or a string."""
         held = self.entries[at].held
         return not self.is_number(at) or (isinstance(held, int | float | complex) and not isinstance(held, bool))
 
     def gradient(self, at: int) -> str:
-        """A description of a gradient: how many of its numbers are NaN or Inf."""
+        """Describe a gradient: how many of its numbers are NaN or Inf."""
         finiteness = self.entries[at].finiteness
         count = None if finiteness is None else finiteness.grad
         return say("gradient", name=self.name(at), count=say("no_gradient") if count is None else count)
 
 
 def first_bad(numbers: Any, axes: int, but: Any = None) -> tuple[int, ...] | None:
-    """The index, over the first ``axes`` axes, of the first example with NaN or Inf, not counting those where ``but``
-    has it.
+    """Return the index of the first example with NaN or Inf, over the first ``axes`` axes.
+
+    Examples in which ``but`` has NaN or Inf are skipped.
     """
     if numbers is None or numbers.ndim < axes:
         return None

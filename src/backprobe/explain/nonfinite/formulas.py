@@ -1,8 +1,8 @@
-"""Formulas such as ``log(softmax(a))``: found across the lines of a program, and rewritten as other formulas.
+"""Finds formulas such as ``log(softmax(a))`` across the lines of a program, and rewrites them as other formulas.
 
-Each letter stands for any value, and the same letter for the same value. A recorded value is replaced by the expression
-that computed it, so a formula may extend over several lines, functions and modules. Selecting from a value or reshaping
-it does not prevent a match.
+Each letter of a formula matches any value, and the same letter always the same value. A recorded value is replaced by
+the expression that computed it, so a match may extend over several lines, functions and modules. A selection from a
+value, or a reshape, does not prevent a match.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ TRANSPARENT = frozenset(
     }
 )
 BOUNDING = frozenset({"abs", "clamp", "maximum", "minimum", "relu", "tile", "expand", "expand_as", "broadcast_to"})
-"""Operations that are looked through, and left out, where they change no number but repeat it."""
+"""Operations that are skipped in a match if they change no number, or only repeat numbers."""
 COMMUTATIVE = frozenset({"add", "mul"})
-DEEP = 12  # the most lines that are followed to find one operation
+DEEP = 12  # the largest number of lines that are followed to find an operation
 
 TermOf = Callable[[int], Term]
-"""What an entry computes."""
+"""Returns the expression of an entry as a term."""
 
 
 @dataclass
 class FormulaMatch:
-    """A match: what each letter stands for, the terms that matched, and the dimension arguments of reductions.
+    """A match of a formula: the value of each letter, the matched terms, and the dimension arguments of reductions.
 
     ``selections`` are the terms that select from a value or reshape it, as in ``log(softmax(a)[0])``, the outermost
     first. ``owners`` are the entries whose expressions contain the letters.
@@ -83,12 +83,12 @@ class FormulaMatch:
 
 @lru_cache
 def formula(text: str) -> ast.expr:
-    """The text of a formula as a syntax tree."""
+    """Parse the text of a formula into a syntax tree."""
     return ast.parse(text, mode="eval").body
 
 
 def matches(text: str, at: int, term: Term, term_of: TermOf, value: Callable[[Term], Any]) -> Iterator[FormulaMatch]:
-    """The match of a formula with a term of the entry ``at``, if there is one."""
+    """Yield the match of a formula with a term of the entry ``at``, if there is one."""
     found = FormulaMatch(term, at)
     if _Matcher(term_of, value).fits(formula(text), term, at, found):
         yield found
@@ -131,15 +131,15 @@ class _Matcher:
         return False
 
     def _remember(self, term: Term, taken: int, found: FormulaMatch) -> None:
-        # The keyword arguments of a reduction or softmax that give its dimension.
+        # Store the keyword arguments of a reduction or softmax that give its dimension.
         words = {word: one for word, one in term.keywords.items() if word in ("dim", "keepdim", "correction")}
         if len(term.args) > taken:
             words.setdefault("dim", term.args[taken])
         found.words.update(words)
 
     def _opened(self, term: Term, owner: int, found: FormulaMatch, is_divisor: bool) -> tuple[Term, int]:
-        # The operation that computed a value, looking through names and selections, and the entry whose expression has
-        # it. A divisor that was reshaped to fit its dividend does not count as a selection from the quotient.
+        # Return the operation that computed a value, found through names and selections, and the entry whose expression
+        # contains it. A divisor that was reshaped to fit its dividend does not count as a selection from the quotient.
         for _ in range(DEEP):
             held = term.at
             if term.args and (known_as(term.op) in TRANSPARENT or self._changes_nothing(term)):
@@ -195,9 +195,7 @@ def _operands(pattern: ast.expr) -> Sequence[ast.expr]:
 
 
 def written(text: str, found: FormulaMatch, numbers: Mapping[str, float]) -> Term:
-    """A formula as a term, with the values that a match gave its letters; ``numbers`` are the values of its
-    constants.
-    """
+    """Return a formula as a term, with the matched values as letters; ``numbers`` are the values of its constants."""
 
     def term(node: ast.expr) -> Term:
         match node:
@@ -229,9 +227,9 @@ GIVEN: Mapping[str, Sequence[str]] = {
     "std": SPREADS,
     "var": SPREADS,
 }
-"""Arguments that are taken over into a function over a dimension from the call that it replaces."""
+"""For each function over a dimension, the arguments that it takes over from the call which it replaces."""
 
 
 def given_to(op: str, found: FormulaMatch) -> dict[str, Term]:
-    """The dimension arguments of a match that the function ``op`` also takes."""
+    """The dimension arguments of a match that the function ``op`` also accepts."""
     return {word: term for word, term in found.words.items() if word in GIVEN.get(op, ())}

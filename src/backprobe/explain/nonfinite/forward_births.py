@@ -1,4 +1,4 @@
-"""Births of NaN and Inf in the forward pass: entries that are worse than everything they were computed from."""
+"""Finds where NaN and Inf arise in the forward pass: entries that contain them although their inputs do not."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from backprobe.record.names import split, strip
 from backprobe.source.user_code import package
 
 NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
-START = "backward()"  # the name in a block for the tensor on which the program called backward
+START = "backward()"  # the name in a block of the tensor on which the program called backward
 
 Moment = tuple[int, bool]
-"""The position of the entry that was made last, and whether backward ran then: moments compare as they come."""
+"""The position of the last entry before, and whether backward was running: moments compare in the order of time."""
 
 
 @dataclass(frozen=True)
 class Why:
-    """What happened at an entry, in which part of its expression, and whether the numbers prove that it began there."""
+    """The cause at an entry, the part of its expression where it happened, and whether the numbers prove it."""
 
     mechanism: Mechanism | None = None
     part: str = ""
     facts: tuple[str, ...] = ()
     is_certain: bool = False
     term: Term | None = None
-    state: Badness = Badness.UNKNOWN  # how bad the entry is where its operands are finite
-    is_of_finite: bool = False  # are the operands finite where it begins?
+    state: Badness = Badness.UNKNOWN  # the state of the entry (finite, Inf or NaN) where its operands are finite
+    is_of_finite: bool = False  # True if the operands are finite where NaN or Inf begins
 
     @property
     def is_overflow(self) -> bool:
@@ -54,7 +54,7 @@ class Why:
 
 
 class ForwardPass:
-    """Where NaN and Inf begin in the values of one record, where they spread, and where they are healed."""
+    """Finds where NaN and Inf begin in the values of one record, where they spread, and where they vanish."""
 
     def __init__(self, known: Evidence) -> None:
         self.known, self.entries = known, known.entries
@@ -65,7 +65,7 @@ class ForwardPass:
 
     @cached_property
     def origins(self) -> Mapping[int, Badness]:
-        """The entries where something bad begins, with the worst state of the values they were computed from."""
+        """The entries where NaN or Inf begins, with the worst state of the values they were computed from."""
         known, found = self.known, {}
         for at in known.bad_values:
             given = known.worst_value([*known.direct[at], *self._unseen_sources(at)])
@@ -81,7 +81,7 @@ class ForwardPass:
         return dict(sorted(found.items()))
 
     def _has_its_own(self, at: int) -> bool:
-        # Is the entry bad at places where everything that it was computed from is finite?
+        # Is the entry bad at elements where everything that it was computed from is finite?
         entry = self.entries[at]
         if entry.axes or entry.source is None or not self.known.term(at).op or self._is_read_from_gradients(at):
             return False
@@ -96,21 +96,22 @@ class ForwardPass:
 
     @cached_property
     def following(self) -> Set[int]:
-        """The bad entries that only pass it on, though no edge shows this: from gradients, or from a loop's previous
-        step.
+        """The bad entries that only pass NaN or Inf on, although no edge shows this.
+
+        They were computed from gradients, or from a loop's previous step.
         """
         read = {at for at in self.known.bad_values if self._is_read_from_gradients(at)}
         return read.union(*(follows for _, _, follows in self._in_loops))
 
     @cached_property
     def _begun(self) -> Mapping[int, tuple[loops.Loop, list[int]]]:
-        # For each entry where something begins inside a loop: the loop and the steps.
+        # For each entry where NaN or Inf begins inside a loop: the loop and the steps.
         return {at: (loop, steps) for loop, begins, _ in self._in_loops for at, steps in begins.items()}
 
     def _is_read_from_gradients(self, at: int) -> bool:
-        # Is the entry computed from gradients, as the norm that ``clip_grad_norm_`` returns, after something went bad?
-        # This is not decided inside loops of JAX: each value there holds all steps at once, so none comes after
-        # another.
+        # Is the entry computed from gradients after something became bad, such as the norm that ``clip_grad_norm_``
+        # returns? This is not decided inside JAX loops, because their values hold all steps together, without an order
+        # of time.
         entry = self.entries[at]
         # a parameter that is only bound to a name
         if entry.source is None or entry.axes or (entry.is_leaf and not entry.op):
@@ -118,8 +119,8 @@ class ForwardPass:
         return at > self.known.first_bad and reads_gradients(entry.source)
 
     def _unseen_sources(self, at: int) -> list[int]:
-        # Earlier bad values without a history, which may flow into a module's output unseen by the graph. They are
-        # considered only if no other input of the module is recorded.
+        # Return earlier bad values without a history, which may flow into a module's output without an edge. They count
+        # only if no other input of the module is recorded.
         entry, names = self.entries[at], self.known.record.names
         given = [one for one in self.known.direct[at] if self.entries[one].name not in names]
         if given or entry.source is not None or entry.name in names:
@@ -138,28 +139,29 @@ class ForwardPass:
 
     @cached_property
     def healers(self) -> Mapping[int, int]:
-        """By a bad entry: an entry that is computed from it and finite again."""
+        """For each bad entry, an entry that is computed from it and finite again."""
         found: dict[int, int] = {}
         for at, entry in enumerate(self.entries):
             is_float = entry.status not in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
             if self.known.values[at] is Badness.FINITE and is_float:
                 flowing = {edge.at for edge in entry.inputs} | {way.at for way in entry.indirect}
                 bad = self.known.bad_values.intersection(self.known.direct[at])
-                # entries computed without gradients have no edges
+                # entries computed with gradients disabled have no edges
                 is_off = entry.status is GradStatus.NO_GRAD or entry.is_because("frozen_no_grad")
                 found |= dict.fromkeys(bad if is_off else bad & flowing, at)
         return found
 
     def _ends(self, start: int) -> dict[int, int]:
-        # For what begins at an entry, where it is healed: the last bad entry and the finite entry computed from it.
+        # Return where NaN or Inf that began at an entry vanishes: from the last bad entry to the finite entry computed
+        # from it.
         return {at: self.healers[at] for at in sorted(self.spread(start)) if at in self.healers}
 
     def is_harmless(self, start: int, read: Set[int]) -> bool:
-        """Is everything that comes from it healed, without ever having been read where a gradient became NaN or Inf?
+        """Does NaN or Inf from this entry vanish everywhere, without being read where a gradient became NaN or Inf?
 
-        A written number, such as the ``inf`` that a running minimum starts from, does harm only through what is
-        computed from it. If no output and no gradient is bad, only a bad value that stays in a parameter or buffer does
-        harm.
+        A written constant, such as the ``inf`` at the start of a running minimum, is harmful only through values
+        computed from it. If no output and no gradient is bad, a bad value is harmful only if it stays in a parameter or
+        buffer.
         """
         known, spread = self.known, self.spread(start)
         if spread & self.harmful or spread & read or self._meets_bad_gradients(start):
@@ -170,7 +172,7 @@ class ForwardPass:
         return not loose and (bool(self._ends(start)) or all(map(known.is_number, spread)))
 
     def _meets_bad_gradients(self, start: int) -> bool:
-        # Does an input of a loop value get a bad gradient in a step in which the loop value itself is bad?
+        # Does an input of a loop value have a bad gradient in a step in which the loop value itself is bad?
         known, axes = self.known, self.entries[start].axes
         if loops.STEP not in axes:
             return False
@@ -181,8 +183,9 @@ class ForwardPass:
 
     @cached_property
     def masks(self) -> Set[int]:
-        """The entries of Inf that the program writes and that flow only into entries where NaN begins. Such a mask is
-        harmless in a softmax, unless it hides a whole row.
+        """The entries of Inf that the program writes, and that flow only into entries where NaN begins.
+
+        Such a mask is harmless in a softmax, unless it masks a whole row.
         """
         known = self.known
         into = {
@@ -198,14 +201,13 @@ class ForwardPass:
         }
 
     def _is_written_over(self, at: int) -> bool:
-        # Is the entry a new version of an earlier value, such as an updated parameter? Other code may read that.
+        # Is the entry a new version of an earlier value, such as an updated parameter? Unrecorded code may read it
+        # later.
         own = strip(self.entries[at].name)
         return any(strip(self.entries[way.at].name) == own for way in self.entries[at].indirect)
 
-    # findings
-
     def births(self, origins: Iterable[int], spoiled: Mapping[int, Sequence[str]]) -> Iterator[tuple[Moment, Finding]]:
-        """The births among the values, with the effects in backward that some of them have."""
+        """Yield findings on births among the values, with the effects that some of them have in backward."""
         return (((at, False), self._birth(at, spoiled.get(at, ()))) for at in origins)
 
     def _birth(self, at: int, spoiled: Sequence[str]) -> Finding:
@@ -213,7 +215,7 @@ class ForwardPass:
         shown = self.numbers(at)
         facts = [*shown, *self._states(at), *self.use(at), *spoiled]
         if why.state.is_bad and (why.part or known.worst_value(known.direct[at]) >= state):
-            state = why.state  # only this was born here: the rest came in with the inputs
+            state = why.state  # only this state arises here; other bad elements came in with the inputs
         finding = partial(
             known.finding,
             at,
@@ -238,7 +240,8 @@ class ForwardPass:
         return self._born_here(at, state, because, others, is_certain, facts, finding)
 
     def _states(self, at: int) -> list[str]:
-        # Facts: how bad the value and its inputs are, the first bad step if in a loop, and which inputs are masks.
+        # Return facts: the NaN and Inf in the value and its inputs, the first bad step of a loop, and which inputs are
+        # masks.
         known, entry = self.known, self.entries[at]
         facts = [*map(known.value, (at, *filter(known.may_matter, known.direct[at])))]
         if at in self._begun and entry.axes.count(loops.STEP) == 1:
@@ -249,7 +252,8 @@ class ForwardPass:
     def _came_with(
         self, at: int, others: Sequence[str], state: Badness, facts: list[str], finding: partial[Finding]
     ) -> Finding | None:
-        # The finding about a bad value that the line reads and that has no entry: a buffer, or a parameter of a module.
+        # Make the finding on a bad value that the line reads but that has no entry: a buffer, or a parameter of a
+        # module.
         known = self.known
         if buffers := brought(known, at, others, state):
             facts += [say("buffer_held", buffer=repr(one), count=known.record.buffers[one]) for one in buffers]
@@ -271,7 +275,7 @@ class ForwardPass:
         facts: list[str],
         finding: partial[Finding],
     ) -> Finding:
-        # The finding about a birth in a line, which is uncertain if the line reads other values that are not known.
+        # Make the finding on a birth in a line. It is uncertain if the line reads other, unknown values.
         known, verb = self.known, "is" if len(others) == 1 else "are"
         if not self._is_computed(at):
             return self._within(at, why, facts, finding)
@@ -293,7 +297,8 @@ class ForwardPass:
         return entry.name != OF and is_spelled
 
     def _within(self, at: int, why: Mechanism | None, facts: list[str], finding: partial[Finding]) -> Finding:
-        # The finding about a birth whose line is unknown: it lies between recorded values, such as module outputs.
+        # Make the finding on a birth whose line is unknown, because it lies between recorded values such as module
+        # outputs.
         known, entry = self.known, self.entries[at]
         if why is not None:
             return finding("born", why=why, remedy=self._remedy(at, why))
@@ -314,7 +319,7 @@ class ForwardPass:
         path = ".".join(step for step, *_ in shared)
         place = say("module", path=repr(path)) if path else say("model")
         given = quoted(known.names(one for one in known.direct[at] if not self._is_weight(one)), MOST)
-        code = "born_within" if given else "born_within_or_before"  # before: in an input that is not recorded
+        code = "born_within" if given else "born_within_or_before"  # "before" means in an input that is not recorded
         return finding(code, place=place, given=given, remedy=see_inside(path))
 
     def _remedy(self, at: int, because: Mechanism | None) -> str | WrittenInstead:
@@ -323,7 +328,7 @@ class ForwardPass:
         return say("lower_scale") if is_scaled else self.remedies.remedy(at, self.why(at).term, because)
 
     def _is_weight(self, at: int) -> bool:
-        # Is the entry a parameter, or a Variable that the program gives no name?
+        # Is the entry a parameter, or a Variable that has no name in the program?
         entry, known = self.entries[at], self.known
         is_bare = entry.source is None and not known.direct[at] and not known.graph.scopes[at]
         return entry.name in known.record.names or is_bare
@@ -331,7 +336,7 @@ class ForwardPass:
     def _came_in(self, at: int) -> bool:
         # Did the value exist before the first recorded operation?
         entry = self.entries[at]
-        # the tensor that backward ran from was computed, even if from nothing recorded
+        # the tensor that backward started from was computed, even if from nothing recorded
         if entry.name.partition("#")[0] == START:
             return False
         if self.known.direct[at] or entry.source is None:
@@ -339,15 +344,16 @@ class ForwardPass:
         is_made = entry.op or isinstance(parsed(entry.source.expression), ast.Call)
         return not is_made and not writes_nonfinite(entry.source)
 
-    # what happened
+    # the cause
 
     def computed(self, at: int) -> Computation:
         """The computation of an entry, with the numbers of the first step in which it is bad."""
         return self.known.computation(at, lambda one: self._at_first(one, at))
 
     def why(self, at: int) -> Why:
-        """What happened, judging by the inputs' numbers. It does not depend on whether parts of the line have
-        entries.
+        """Return the cause of a birth, by the numbers of the inputs.
+
+        It does not depend on whether parts of the line have entries of their own.
         """
         if at not in self._whys:
             self._whys[at] = self._found_out(at)
@@ -394,8 +400,8 @@ class ForwardPass:
         return isinstance(made, numpy.ndarray | numpy.generic) and bool(numpy.isfinite(made).all())
 
     def _written_as_well(self, at: int) -> Why | None:
-        # For an entry changed by a write into one of its views: the entry of the view. The two are recorded side by
-        # side.
+        # If the entry was changed by a write into one of its views, return the cause at the view, which is recorded
+        # next to it.
         entry = self.entries[at]
         for other in range(at - 1, -1, -1), range(at + 1, len(self.entries)):
             for one in other:
@@ -406,23 +412,25 @@ class ForwardPass:
         return None
 
     def mechanism(self, computed: Computation, term: Term, at: int) -> Mechanism | None:
-        """The mechanism in one part of what an entry computes."""
+        """The mechanism in one part of an entry's expression."""
         is_whole, entry = term is computed.term, self.entries[at]
         result = computed.result if is_whole else numpy.asarray(computed.value(term))
-        read = map(computed.value, (one for one in term.args if not isinstance(one.constant, str)))  # "ij,jk->ik"
+        # without strings such as the "ij,jk->ik" of einsum
+        read = map(computed.value, (one for one in term.args if not isinstance(one.constant, str)))
         given = [None if one is None else numpy.asarray(one) for one in read]
         given = [None if one is None or one.dtype.kind not in "fciub" else one for one in given]
         with numpy.errstate(all="ignore"):
             dtype = (entry.dtype or "") if is_whole else str(result.dtype)
             why = mechanism.forward(term.op or entry.op, given, result, dtype, partial(computed.widened, term))
-        # this is concluded from the inputs' numbers, without evaluating the line
+        # these mechanisms are inferred from the inputs' numbers, without evaluating the line
         is_guess = why is None or why.code in mechanism.OVERFLOW
         source = entry.source if is_whole else None
         is_written = writes_nonfinite(source) if source is not None else NONFINITE.search(term.text) is not None
         return Mechanism("written_out") if is_guess and is_written else why
 
     def _by_scale(self, at: int) -> Mechanism | None:
-        # The mechanism if backward ran from a multiple of a finite loss: then the loss scale made it NaN or Inf.
+        # Return the mechanism if backward started from a multiple of a finite loss: the loss scale then caused NaN or
+        # Inf.
         record, sources = self.known.record, self.known.direct[at]
         if record.outputs != (at,) or len(record.scales) != 1 or len(sources) != 1:
             return None
@@ -432,7 +440,7 @@ class ForwardPass:
         return mechanism.scaled(loss.item(), scale, self.entries[at].dtype or "")
 
     def _at_first(self, one: int, at: int) -> Any:
-        # The numbers of a value in the first step or example in which ``at`` is bad, if the value has it.
+        # Return a value's numbers in the first step or example in which ``at`` is bad, if the value has it.
         if at not in self._begun:
             return self.known.in_example(one, at)
         found = self.known.numbers(one)
@@ -442,13 +450,11 @@ class ForwardPass:
         return loop.at_step(found, self.entries[at].axes, steps[0])
 
     def _state_at_first(self, at: int) -> Badness:
-        # How bad an entry is where it first goes bad: a loop may start with Inf and end with NaN.
+        # The state of an entry where it first becomes bad: a loop may start with Inf and end with NaN.
         return of_numbers(self._at_first(at, at)) if at in self._begun else self.known.values[at]
 
-    # sentences
-
     def use(self, at: int) -> list[str]:
-        """For a value that no line of the program made (a module's output, or a library's): where it is first used."""
+        """Return where a value is first used, if it was computed outside of the program's lines, as by a module."""
         if self._is_users(at) or self.entries[at].name in self.known.record.names:
             return []
         first = min(filter(self._is_users, reached([at], self.known.consumers.__getitem__)), default=None)
@@ -460,20 +466,19 @@ class ForwardPass:
         return source is not None and package(source.file) is None
 
     def _chain(self, start: int) -> tuple[str, ...]:
-        # The chain of names from a birth to the output, or as far as it spreads. The middle of a long chain is left
-        # out.
+        # The chain of names from a birth to the output, or as far as it spreads, shortened in the middle.
         path = [start]
         while following := self.known.bad_values.intersection(self.known.consumers[path[-1]]).difference(path):
             path.append(min(following, key=lambda at: (at not in self.harmful, at)))
         return self.known.chain(path)
 
     def healed(self, origins: Iterable[int]) -> Iterator[Finding]:
-        """The findings about where the NaN and Inf of these origins were removed."""
+        """Yield findings on where the NaN and Inf of these origins vanish."""
         for bad, healer in dict.fromkeys(end for start in origins for end in self._ends(start).items()):
             yield self.known.finding(healer, "healed", bad=self.known.name(bad), healer=self.known.by_op(healer, bad))
 
     def notes(self, origins: Iterable[int]) -> Iterator[str]:
-        """Notes on NaN and Inf that have no effect."""
+        """Yield notes on NaN and Inf that have no effect."""
         known = self.known
         for at in origins:
             ends = {healer: bad for bad, healer in self._ends(at).items()}
@@ -485,6 +490,6 @@ class ForwardPass:
 
 
 def _are_of_one_write(one: Entry, other: Entry) -> bool:
-    # Were two entries changed by one operation of a statement, which wrote into the storage that both of them view?
+    # Were two entries changed by the same write of a statement, because both are views of one storage?
     lines = [None if entry.source is None else (entry.source.file, entry.source.line) for entry in (one, other)]
     return lines[0] == lines[1] and one.op == other.op

@@ -1,4 +1,4 @@
-"""Remedies that fit any operation. They are tried if the table has none, and proposed only if they cure."""
+"""Remedies that fit any operation. They are tried if the table has no remedy, and proposed only if they help."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EPSILON = {"float16": 9.77e-4, "bfloat16": 7.8e-3, "float64": 2.22e-16}
 
 
 def epsilon_of(dtype: str) -> str:
-    """The rounding of a number near 1, as a remedy writes it.
+    """Return the relative rounding error of a dtype as text for a remedy.
 
     >>> epsilon_of("float32")
     '1.19e-07'
@@ -20,7 +20,7 @@ def epsilon_of(dtype: str) -> str:
 
 
 def ways(expression: str, framework: str, dtype: str) -> Iterator[tuple[str, str]]:
-    """Possible rewrites: pairs of a part of the expression and the text to write in its place.
+    """Yield possible rewrites: pairs of a part of the expression and the text to write instead of it.
 
     >>> list(ways("torch.special.bessel_y0(r)", "torch", "float32"))[0]
     ('torch.special.bessel_y0(r)', 'torch.special.bessel_y0(torch.where(r > 1.19e-07, r, 1.19e-07))')
@@ -41,10 +41,10 @@ def ways(expression: str, framework: str, dtype: str) -> Iterator[tuple[str, str
 
 
 def nudges(statement: str, dtype: str) -> Iterator[tuple[str, str, str]]:
-    """What a statement's outermost calls are given, one value at a time: the call, the call with the rounding of a
-    number near 1 added to that value, and the value.
+    """Yield calls with one argument increased by a rounding error: the call, the changed call, and the argument.
 
-    It moves the value by no more than that, so it needs no comparison with results that were finite before.
+    Only the outermost calls of a statement are changed. The change is so small that the results need no comparison with
+    those that were finite before.
 
     >>> list(nudges("h = standardised(x, var, axis=1)", "float32"))[1]
     ('standardised(x, var, axis=1)', 'standardised(x, var + 1.19e-07, axis=1)', 'var')
@@ -70,12 +70,13 @@ def _outermost(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def _operands(tree: ast.expr) -> list[ast.expr]:
-    # Parts that may lie at a pole and are computed. A literal number, as in a mask, is intended.
+    # Return computed operands that may be at a pole. A literal number, as in a mask, is intended and therefore
+    # excluded.
     return [one for one in _parts(tree) if not _is_written(one)]
 
 
 def _is_written(node: ast.expr) -> bool:
-    # Is it a literal number, or a named constant of a library, with or without a sign?
+    # Is this a literal number or a named constant of a library, with or without a sign?
     match node:
         case ast.UnaryOp(operand=inside):
             return _is_written(inside)
@@ -87,7 +88,7 @@ def _is_written(node: ast.expr) -> bool:
 
 
 def _parts(tree: ast.expr) -> list[ast.expr]:
-    # The operands to try: divisors, and arguments beginning with the last.
+    # Return the operands to try: divisors, and arguments beginning with the last.
     match tree:
         case ast.BinOp(op=ast.Div(), right=right):
             return [right]
@@ -102,13 +103,13 @@ def _parts(tree: ast.expr) -> list[ast.expr]:
 
 
 def _with(tree: ast.expr, operand: ast.expr, instead: str) -> str:
-    # The expression with one operand replaced.
+    # The text of the expression with one operand replaced.
     other = ast.parse(instead, mode="eval").body
 
     class PutNumber(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> ast.AST:
             return other if node is there else super().generic_visit(node)
 
-    copy = ast.parse(ast.unparse(tree), mode="eval").body  # parse again, so that no tree is shared
+    copy = ast.parse(ast.unparse(tree), mode="eval").body  # a fresh parse, so that no node is shared between two trees
     there = list(ast.walk(copy))[list(ast.walk(tree)).index(operand)]
     return ast.unparse(PutNumber().visit(copy))

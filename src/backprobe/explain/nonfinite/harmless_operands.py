@@ -1,8 +1,7 @@
-"""The remedy for a branch that is not taken: give its operation a harmless operand there, known as the double
-``where``.
+"""The remedy for a branch that is not selected: a harmless operand in that branch, known as the double ``where``.
 
-``torch.where(x > 0, torch.sqrt(x), 0.0)`` selects 0 where the root's derivative is Inf, so that the gradient there is 0
-times Inf. With ``torch.sqrt(torch.where(x > 0, x, 1.0))`` no infinite derivative is ever computed.
+``torch.where(x > 0, torch.sqrt(x), 0.0)`` selects 0 where the derivative of the root is Inf, and the gradient there is
+0 times Inf, which is NaN. With ``torch.sqrt(torch.where(x > 0, x, 1.0))`` no infinite derivative is computed.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from backprobe.findings.phrasing import shorten
 from backprobe.source.user_code import package
 
 HARMLESS = (1.0, 0.5, 2.0)
-"""Numbers that are tried, in this order: each is at a pole of some operation, as 1 is of the arccosine."""
+"""Numbers to try, in this order. Each is at a pole of some operation, such as 1 for the arccosine."""
 
 DEEP, LONGEST = 12, 160
 
@@ -51,7 +50,7 @@ def harmless_operand(
 
 
 def in_words(known: Evidence, owner: int, part: Term | None) -> WrittenInstead:
-    """The same remedy in words, if no condition or line is known to write it with."""
+    """The same remedy in words, if no condition or line is known with which to write it."""
     _, term = _origin(known, owner, known.term(owner) if part is None else part)
     operand = next((term.args[nth].text for nth in _likely(term)), "") or "x"
     where = f"{dialect_of(known.record.framework).prefix}where"
@@ -75,7 +74,7 @@ def _origin(known: Evidence, owner: int, term: Term) -> tuple[int, Term]:
 
 
 def _likely(term: Term) -> Iterator[int]:
-    # The positions of operands that may be replaced by a harmless number; the one at the operation's pole comes first.
+    # Yield the positions of operands that may be replaced by a harmless number, the one at the operation's pole first.
     pole = POLES.get(term.op)
     first = pole.shown if pole is not None and 0 <= pole.shown < len(term.args) else 0
     order = [first, *(nth for nth in range(len(term.args)) if nth != first)] if term.args else []
@@ -83,7 +82,8 @@ def _likely(term: Term) -> Iterator[int]:
 
 
 def _with_harmless(known: Evidence, at: int, term: Term, nth: int, condition: _Condition) -> str:
-    # The text of a term with the operand replaced; empty if no number is harmless, or no condition fits its shape.
+    # Return the text of a term with the operand replaced; empty if no number is harmless, or no condition fits its
+    # shape.
     computed, operand = known.example(at), term.args[nth]
     tree = ast.parse(term.text, mode="eval").body
     place, value = _operand(tree, term, nth), computed.value(operand)
@@ -101,7 +101,7 @@ def _with_harmless(known: Evidence, at: int, term: Term, nth: int, condition: _C
 
 
 def _is_harmless(computed: Computation, term: Term, operand: Term, leaves_out: Array, number: float) -> bool:
-    # Are the term, and its derivative, finite with this number? If that cannot be computed, the answer is yes.
+    # Are the term and its derivative finite with this number? Also True if this cannot be computed.
     value = computed.value(operand)
     if value is None or leaves_out is None:
         return True
@@ -149,7 +149,7 @@ def _put(tree: ast.expr, place: ast.expr, instead: str) -> str:
 
 @dataclass(frozen=True)
 class _Condition:
-    """A condition as a line can spell it, the places that it leaves out, and how ``where`` is spelled there."""
+    """A condition as a line can spell it, the elements that it excludes, and how ``where`` is spelled there."""
 
     text: str
     where: str
@@ -161,9 +161,9 @@ class _Condition:
     is_all: bool = True
 
     def fitted(self, computed: Computation, term: Term, operand: Term) -> tuple[str, Array] | None:
-        """The condition's text and the places it leaves out, in the shape of an operand; None if the shapes differ."""
+        """The condition's text and the elements it excludes, in an operand's shape; None if shapes differ."""
         if self.is_of_examples:
-            return self.text, None  # inside a vmap the line computes a single example
+            return self.text, None  # inside a vmap, the line computes a single example
         made, value = (computed.result if term is computed.term else computed.value(term)), computed.value(operand)
         if self.leaves_out.ndim == 0 or made is None or value is None:
             return self.text, self.leaves_out if self.leaves_out.ndim == 0 else None
@@ -178,8 +178,8 @@ class _Condition:
 
 
 def _conditions(known: Evidence, selections: Sequence[SelectedBranch], at: int) -> Sequence[_Condition]:
-    # The conditions of these selections that the line of an entry can spell. If each misses some bad place, all are
-    # combined.
+    # Return the conditions of these selections that the line of an entry can spell. If each misses some bad element,
+    # all are combined into one.
     found = [one for each in selections for one in _condition(known, each, at)]
     whole = [one for one in found if one.is_all]
     if whole or len(found) < 2 or len({one.leaves_out.shape for one in found}) > 1:
@@ -200,7 +200,7 @@ def _condition(known: Evidence, one: SelectedBranch, at: int) -> Iterator[_Condi
 
 
 def _axis(computed: Computation, term: Term, shape: Shape, given: Shape) -> int | None:
-    # The axis that the operand has in addition to a shape; None if that is ambiguous.
+    # The axis that the operand has in addition to a shape; None if it is ambiguous.
     said = None if "dim" not in term.keywords else computed.value(term.keywords["dim"])
     axes = [said % len(given)] if isinstance(said, int) and given else range(len(given))
     found = [axis for axis in axes if given[:axis] + given[axis + 1 :] == shape]
@@ -215,7 +215,8 @@ def _go_together(one: Shape, other: Shape) -> bool:
 
 
 def _truth(known: Evidence, selection: SelectedBranch) -> str:
-    # The condition as booleans: ``x > 0`` for ``h * (x > 0).float()``, and ``keep != 0`` for ``h * keep``.
+    # Return the condition as a boolean expression: ``x > 0`` for ``h * (x > 0).float()``, and ``keep != 0`` for ``h *
+    # keep``.
     term, text = selection.condition, selection.condition.text
     if selection.term.op != "mul":
         return text
@@ -232,7 +233,7 @@ def _is_truth(known: Evidence, at: int, term: Term) -> bool:
 
 
 def _own_where(term: Term) -> str:
-    # How the program spells the function ``where``, such as ``np.where``; empty if it is a method or absent.
+    # Return how the program spells the function ``where``, such as ``np.where``; empty if it is a method or absent.
     match parsed(term.text):
         case ast.Module(body=[ast.Expr(value=ast.Call(func=ast.Attribute(attr="where") as called, args=[_, _, _]))]):
             return ast.unparse(called)
@@ -240,8 +241,8 @@ def _own_where(term: Term) -> str:
 
 
 def _spelled_before(known: Evidence, text: str, since: int, at: int, deep: int = DEEP) -> str:
-    # A text from one entry's line, rewritten so that an earlier entry's line can use it: later names are replaced by
-    # their expressions. Empty if a name is bound to several values, of which the text means one.
+    # Rewrite a text from one entry's line for the line of an earlier entry, by replacing later names with their
+    # expressions. Empty if a name is bound to several values, because the text means only one of them.
     tree, stands = parsed(text), dict[str, str]()
     if tree is None or not deep or DRAWING.search(text):
         return ""

@@ -1,7 +1,7 @@
-"""The factors of the first bad element of a gradient: the framework's derivative, and the gradient that came in.
+"""The factors of a gradient's first bad element: the framework's derivative, and the incoming gradient.
 
-For operations of PyTorch, the node in autograd's graph was asked while backward ran. Otherwise the program runs again,
-and a single element of what a line computes is differentiated.
+For PyTorch operations, the node of the autograd graph reported them while backward ran. Otherwise the program runs
+again, and a single element of a line's result is differentiated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from backprobe.record.nonfinite import LocalDerivative
 
 @dataclass(frozen=True)
 class Factors:
-    """A derivative (of which value, with respect to which), and the gradient that it is multiplied by."""
+    """A derivative, with the names of its value and input, and the gradient by which it is multiplied."""
 
     of: str
     derivative: float
@@ -35,8 +35,9 @@ class Factors:
         return say("factors_zero" if is_zero else "factors", **words)
 
     def mechanism(self, dtype: str) -> Mechanism | None:
-        """The mechanism that these factors show for a gradient of this dtype; None if the incoming gradient is not
-        finite.
+        """Return the mechanism that these factors show for a gradient of this dtype.
+
+        None if the incoming gradient is not finite.
         """
         if not math.isfinite(self.came):
             return None
@@ -47,17 +48,17 @@ class Factors:
 
 
 def seen(local: LocalDerivative, operation: str) -> Factors:
-    """The factors that the node of an operation reported."""
+    """The factors that the graph node of an operation reported."""
     return Factors(say("of_operation", op=operation, at=where(local.at)), local.derivative, local.came)
 
 
 def asked(known: Evidence, owner: int, wrt: int) -> Factors | None:
-    """The factors of an entry's gradient that the line of ``owner`` made, from another run of the program.
+    """Run the program again to get the factors of an entry's gradient that the line of ``owner`` computed.
 
-    None if it cannot run again, or if the product of the factors is not the recorded gradient.
+    None if the program cannot run again, or if the product of the factors is not the recorded gradient.
     """
     if known.entries[owner].axes or known.entries[wrt].axes:
-        return None  # there, one element of a tensor stands for many
+        return None  # inside vmap and loops, one recorded element belongs to many examples or steps
     grad, came = known.grad_numbers(wrt), known.grad_numbers(owner)
     if grad is None or came is None or grad.dtype.kind != "f" or not numpy.isfinite(came).all():
         return None
@@ -79,7 +80,7 @@ def _is_product(derivative: Any, came: Any, grad: Any) -> bool:
 
 
 def _shown(number: float) -> str:
-    # A number with the digits of single precision, if it has no more.
+    # Format a number with the digits of single precision, if it has no more.
     with numpy.errstate(all="ignore"):
         narrow = numpy.float32(number)
     return shown(narrow if float(narrow) == number else number)

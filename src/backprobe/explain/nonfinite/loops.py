@@ -1,8 +1,8 @@
-"""Births inside loops whose values are recorded for all steps at once, as those of ``jax.lax.scan``.
+"""Finds where NaN and Inf arise inside loops whose values are stacked over all steps, such as ``jax.lax.scan``.
 
-Each step receives what the previous step computed, and no edge shows that: the edges of a step's inputs come from
-outside of the loop. Taken as a whole, both input and result are bad. Step by step, NaN and Inf begin where the inputs
-of a value are finite in the same step; in backward, they begin in the first bad step that it reaches.
+Each step receives the results of the previous step, but no edge shows this: the edges of a step's inputs come from
+outside of the loop. As stacked arrays, both input and result are bad. Step by step, NaN and Inf begin at a value whose
+inputs are finite in the same step. In backward, they begin in the first bad step that backward reaches.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ STEP = "step"
 
 @dataclass(frozen=True)
 class Loop:
-    """The bad entries of one loop, and in which steps each is bad, in execution order."""
+    """The bad entries of one loop, with a mask of the steps in which each is bad, in execution order."""
 
-    bad: Mapping[int, Any]  # by entry: a mask over the steps
+    bad: Mapping[int, Any]  # for each entry, a mask over the steps
     is_reversed: bool
 
     def at_step(self, numbers: Any, axes: Sequence[str], step: int) -> Any:
@@ -42,7 +42,7 @@ class Loop:
 
 
 def loops(known: Evidence) -> Iterator[Loop]:
-    """Each loop that holds NaN or Inf, including the functions called in its body."""
+    """Yield each loop with NaN or Inf, including the functions called in its body."""
     for masks in _bad_steps(known.entries, known.bad_values, known.numbers):
         given = [mask for at, mask in masks.items() if not _is_computed(known.entries[at])]
         is_reversed = any(mask[0] and not mask[-1] for mask in given) and not any(mask[-1] for mask in given)
@@ -51,9 +51,9 @@ def loops(known: Evidence) -> Iterator[Loop]:
 
 @dataclass(frozen=True)
 class LoopArrival:
-    """The gradient of a value in a loop, in the first bad step that backward reaches.
+    """The gradient of a value in a loop, at the first bad step that backward reaches.
 
-    In later steps the gradient may only have been passed on from that step, and no edge shows this.
+    In the following steps the gradient may only have been passed on, and no edge shows this.
     """
 
     state: Badness
@@ -62,7 +62,7 @@ class LoopArrival:
 
 
 def arrivals(known: Evidence) -> dict[int, LoopArrival]:
-    """By entry, for each loop with a gradient that is not finite: how it arrived."""
+    """For each entry in a loop with a bad gradient, return whether it is Inf or NaN at the first bad step."""
     found: dict[int, LoopArrival] = {}
     for nth, masks in enumerate(_bad_steps(known.entries, known.bad_grads, known.grad_numbers)):
         anywhere = numpy.any(list(masks.values()), axis=0)
@@ -78,7 +78,7 @@ def arrivals(known: Evidence) -> dict[int, LoopArrival]:
 def _bad_steps(
     entries: Sequence[Entry], bad: Collection[int], numbers: Callable[[int], Any]
 ) -> Iterator[dict[int, Any]]:
-    # For each loop with the functions called in its body: its bad entries, each with a mask over the steps.
+    # Yield for each loop, with the functions called in its body, its bad entries and their masks over the steps.
     found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     inside = [at for at in sorted(bad) if STEP in entries[at].axes]
     scopes = {split(entries[at].name)[0] for at in inside}
@@ -92,13 +92,13 @@ def _bad_steps(
 
 
 def by_step(numbers: Any, axes: Sequence[str]) -> Any:
-    """A mask of the steps in which a stacked value is bad; None if its numbers are not held."""
+    """Return a mask of the steps in which a stacked value is bad, or None if its numbers are not recorded."""
     stacked = _stacked(numbers, axes)
     return None if stacked is None else (~numpy.isfinite(stacked)).any(axis=1)
 
 
 def _stacked(numbers: Any, axes: Sequence[str]) -> Any:
-    # One row of numbers for each step; nested loops are flattened in order.
+    # Return one row of numbers for each step; nested loops are flattened in order.
     if numbers is None or numbers.ndim < len(axes):
         return None
     steps = [axis for axis, name in enumerate(axes) if name == STEP]
@@ -108,9 +108,9 @@ def _stacked(numbers: Any, axes: Sequence[str]) -> Any:
 
 
 def origins(loop: Loop, known: Evidence) -> tuple[dict[int, list[int]], set[int]]:
-    """The entries of a loop where NaN or Inf begins, with the steps, and the entries that only pass it on.
+    """Return the entries of a loop where NaN or Inf begins, with the steps, and the entries that only pass it on.
 
-    It begins where all inputs of an entry are finite in the same step, even if earlier steps were bad.
+    NaN or Inf begins at an entry if all its inputs are finite in the same step, even if earlier steps were bad.
     """
     begins, follows = {}, set()
     elsewhere = known.bad_values - loop.bad.keys()
@@ -134,7 +134,7 @@ def _is_computed(entry: Entry) -> bool:
 
 
 def begun(loop: Loop, steps: Sequence[int]) -> str:
-    """The words for the steps in which something begins, in execution order."""
+    """The words for the steps in which NaN or Inf begins, in execution order."""
     first, *others = map(loop.counted, steps)
     said = say("begins", step=first)
     return say("begins_again", begins=said, steps=listed(others)) if others else said

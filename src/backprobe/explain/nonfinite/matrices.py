@@ -1,4 +1,4 @@
-"""The state of a matrix that makes a decomposition, an inverse or their derivatives fail."""
+"""Describes properties of a matrix that make a decomposition, an inverse or their derivatives fail."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import numpy
 from backprobe.explain.nonfinite.text import say
 
 LARGEST = 512
-"""Of matrices with more rows nothing is said: the decomposition would take long."""
+"""The largest number of rows: a decomposition of a larger matrix would take too long."""
 
 CLOSE = 1e-6
-"""If the largest two singular values or eigenvalues differ by a smaller share, they count as equal."""
+"""The two largest singular values or eigenvalues count as equal if their relative difference is smaller."""
 
 
 def condition(text: str, numbers: Any, result: Any) -> Iterator[str]:
-    """Sentences on why a matrix has no inverse, no Cholesky factor, or a negative determinant. In a batch, the first
-    bad one.
+    """Yield sentences on why a matrix has no inverse, no Cholesky factor, or a negative determinant.
+
+    In a batch, this is the first matrix with a bad result.
     """
     matrix = _first(numbers, result)
     if matrix is None:
@@ -36,7 +37,7 @@ def condition(text: str, numbers: Any, result: Any) -> Iterator[str]:
 
 
 def equal(text: str, numbers: Any, grad: Any) -> Iterator[str]:
-    """Sentences on which singular values or eigenvalues are equal: there, the vectors have no derivative."""
+    """Yield sentences on which singular values or eigenvalues are equal: their vectors then have no derivative."""
     matrix = _first(numbers, grad, is_square=False)
     if matrix is None:
         return

@@ -1,6 +1,6 @@
-"""The arithmetic by which an operation made NaN or Inf, recognized from its operands at the bad places.
+"""Recognizes the arithmetic by which an operation made NaN or Inf, from its operands at the bad elements.
 
-No derivative is computed here: rules say where functions or their derivatives are not finite.
+No derivative is computed here. Rules state where functions or their derivatives are not finite.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from backprobe.explain.nonfinite.text import Mechanism
 
 Array = Any
 Check = tuple[str, str, Callable[..., Array]]
-"""A code, the limit that its sentence names, and at which of the operands that is what happened."""
+"""A code, the limit that its sentence names, and a function that returns a mask of where the code applies."""
 
 OVERFLOW = frozenset({"overflow", "overflow_of"})
 BY_SCALE = frozenset({"overflow_by_scale", "scale_not_finite"})
@@ -64,7 +64,7 @@ CHECKS: Mapping[str, Sequence[Check]] = {
     "cos": TURNING,
     "tan": TURNING,
 }
-"""The conditions, number by number, under which an operation gives NaN or Inf; the first that holds counts."""
+"""For each operation, the elementwise conditions under which it gives NaN or Inf; the first that holds counts."""
 BINARY = ("div", "mul", "add", "sub", "pow", "remainder")
 
 LOGARITHMS = {"log": "0", "log2": "0", "log10": "0", "log1p": "-1"}
@@ -96,12 +96,12 @@ LARGEST = {"float16": "65504", "bfloat16": "3.39e38", "float32": "3.40e38", "flo
 
 
 Wide = Callable[[float], Array | None]
-"""The result in a wider type, with the operands moved by a given amount; None if that is not known."""
+"""Returns the result in a wider type, with the operands moved by a given amount, or None if it is unknown."""
 BESIDE = 1e-3
 
 
 def unknown(moved: float) -> Array | None:
-    """The default of ``wide``: the result in a wider type is not known."""
+    """Return None: the default of ``wide``, if the result in a wider type is unknown."""
     return None
 
 
@@ -112,7 +112,7 @@ def forward(
     dtype: str,
     wide: Wide = unknown,
 ) -> Mechanism | None:
-    """The mechanism; None if the numbers do not show one.
+    """Return the mechanism of a bad result, or None if the numbers do not show it.
 
     ``operands`` are in the order of the operation's parameters, with None for an unknown one. ``wide`` computes the
     result in a wider type.
@@ -131,7 +131,7 @@ def forward(
 
 
 def _at(operand: Array | None, bad: Array) -> Array | None:
-    # The numbers of an operand at the bad places; None if its shape does not fit the result's.
+    # The numbers of an operand at the bad elements, or None if its shape does not fit the result's.
     try:
         return None if operand is None else numpy.broadcast_to(operand, bad.shape)[bad]
     except ValueError:
@@ -139,7 +139,7 @@ def _at(operand: Array | None, bad: Array) -> Array | None:
 
 
 def _of_all(op: str, operands: Sequence[Array], result: Array) -> Mechanism | None:
-    # The mechanism of operations that sum over their operands, and of those where only sizes matter.
+    # The mechanism for operations that sum over their operands, and for failures because of an operand's size.
     made = result[~numpy.isfinite(result)]
     if any(numpy.isinf(one).any() for one in operands):
         if op in ("softmax", "log_softmax", "logsumexp", "cross_entropy") and numpy.isnan(made).any():
@@ -157,9 +157,9 @@ def _of_all(op: str, operands: Sequence[Array], result: Array) -> Mechanism | No
 
 
 def _beyond(operands: Sequence[Array | None], result: Array, dtype: str, wide: Wide) -> Mechanism | None:
-    # Inf from finite numbers: overflow, if the dtype cannot hold the numbers or a wider type could hold the result. If
-    # the result is Inf in the wider type too, such as exp(1e14), it is an overflow and no pole if nearby numbers also
-    # give Inf.
+    # Return the mechanism if finite numbers give Inf: an overflow, if the dtype cannot hold the numbers or a wider type
+    # could hold the result. If the result is Inf in the wider type too, as for exp(1e14), it is an overflow rather than
+    # a pole if nearby numbers also give Inf.
     infinite = numpy.isinf(result) & _are_finite_there(operands, result.shape)
     if not infinite.any():
         return None
@@ -173,7 +173,8 @@ def _beyond(operands: Sequence[Array | None], result: Array, dtype: str, wide: W
 
 
 def _are_finite_there(operands: Sequence[Array | None], shape: tuple[int, ...]) -> Array:
-    # The places where all operands are finite, if their shapes can be broadcast; otherwise all places or none.
+    # Return a mask of the elements where all operands are finite; if the shapes do not broadcast, it is all True or all
+    # False.
     finite = [numpy.isfinite(one) for one in operands if one is not None and one.dtype.kind in "fc"]
     with suppress(ValueError):
         return numpy.all([numpy.broadcast_to(one, shape) for one in finite], axis=0)
@@ -181,8 +182,8 @@ def _are_finite_there(operands: Sequence[Array | None], shape: tuple[int, ...]) 
 
 
 def _by_result(op: str, operands: Sequence[Array | None], result: Array) -> Mechanism | None:
-    # What an unknown operand must have been, where only one value gives this result. A divisor of Inf or NaN gives 0 or
-    # NaN, and the logarithm of neither is -Inf.
+    # Infer what an unknown operand must have been, if only one value gives this result. A divisor of Inf or NaN gives 0
+    # or NaN, and the logarithm of neither is -Inf.
     bad = ~numpy.isfinite(result)
     if op in LOGARITHMS and operands[:1] == [None] and bool(numpy.isneginf(result[bad]).all()):
         return Mechanism("at", {"op": op, "limit": LOGARITHMS[op]})
@@ -193,7 +194,7 @@ def _by_result(op: str, operands: Sequence[Array | None], result: Array) -> Mech
 
 
 def _of_matrix(op: str, operands: Sequence[Array], made: Array) -> Mechanism | None:
-    # The property of a matrix because of which it has no log-determinant, no inverse or no Cholesky factor.
+    # The property of a matrix that prevents a log-determinant, an inverse or a Cholesky factor.
     matrix = operands[0].astype(float) if operands and operands[0].dtype.kind == "f" else numpy.empty(0)
     if matrix.ndim < 2 or len({*matrix.shape[-2:]}) > 1 or not matrix.size:
         return None
@@ -209,7 +210,7 @@ def _of_matrix(op: str, operands: Sequence[Array], made: Array) -> Mechanism | N
 
 
 def _is_one_label(labels: Array) -> bool:
-    # Are all labels the same negative number, such as the index that is ignored?
+    # Are all labels the same negative number, such as the index for labels to ignore?
     return bool(labels.size) and labels.dtype.kind == "i" and bool((labels == labels.min()).all() and labels.min() < 0)
 
 
@@ -220,7 +221,7 @@ def overflow(dtype: str) -> Mechanism:
 
 
 def scaled(loss: float, scale: float, dtype: str) -> Mechanism:
-    """The mechanism of a finite loss that overflowed when multiplied by a scale.
+    """Return the mechanism of a finite loss that overflowed when multiplied by a scale.
 
     >>> str(scaled(1e30, 65536.0, "float16"))
     'overflow: float16 ends at 65504: the loss 1e+30 times its scale 65536'
@@ -235,7 +236,7 @@ def scaled(loss: float, scale: float, dtype: str) -> Mechanism:
 
 @dataclass(frozen=True)
 class Pole:
-    """The points where the derivative of an operation is not finite, found from its result and operands.
+    """The points where the derivative of an operation is not finite, as a condition on its result and operands.
 
     ``code`` says whether the derivative is infinite or 0/0. ``shown`` is the position of the operand at the pole.
     """
@@ -263,26 +264,29 @@ POLES: Mapping[str, Pole] = {
     "cdist": ZERO_RESULT,
     "logsumexp": Pole(lambda result, *_: result == -numpy.inf, UNDEFINED, -1),
 }
-"""Where derivatives are not finite. They are looked for at the numbers that were recorded, and nowhere else."""
+"""For each operation, where its derivative is not finite. Only the recorded numbers are tested."""
 SUMS = frozenset({"norm", "std", "cdist", "logsumexp"})
-"""Those whose result has another shape than their operand."""
+"""Operations whose result has another shape than their operand."""
 
 EXPONENTIALS = frozenset({"exp", "exp2", "expm1", "cosh", "sinh"})
-"""Operations whose derivative is not finite wherever they are not."""
+"""Operations whose derivative is NaN or Inf exactly where their result is."""
 
 PRODUCTS = frozenset(
     {"mul", "pow", "square", "exp", "exp2", "expm1", "div", "sigmoid", "tanh", "sin", "cos", "sinh", "cosh"}
 )
-"""Operations whose backward multiplies number by number: of Inf and a finite number NaN comes only with zero."""
+"""Operations whose backward is an elementwise product.
+
+A product of Inf and a finite number is NaN only if that is zero.
+"""
 
 
 @dataclass(frozen=True)
 class Received:
-    """What is known about one operation in backward: its incoming and outgoing gradient, and the numbers of forward.
+    """The known data of one operation in backward: its incoming and outgoing gradient, and the numbers of forward.
 
-    ``is_seen``: the framework reported this very operation. ``bad``: a mask of the outgoing gradient's NaN and Inf.
-    ``value``: the operand that this gradient belongs to. ``came``: the incoming gradient, if known. ``whole``: the
-    value of the line.
+    ``is_seen`` is True if the framework itself reported this operation. ``bad`` is a mask of NaN and Inf in the
+    outgoing gradient. ``value`` is the operand that this gradient belongs to. ``came`` is the incoming gradient, if
+    known. ``whole`` is the value of the line.
     """
 
     operation: str
@@ -296,17 +300,17 @@ class Received:
     value: Array | None = None
     came: Array | None = None
     dtype: str = ""
-    wrt: int | None = None  # the position of the operand that ``value`` is
+    wrt: int | None = None  # the position of the operand ``value`` among the operands
 
 
 def poles(one: Received) -> Array | None:
-    """The numbers at which the derivative of an operation is not finite; None if there are none."""
+    """The numbers at which the derivative of an operation is not finite, or None if there are none."""
     found = _at_poles(one)
     return found if found is not None and found.size else None
 
 
 def _at_poles(one: Received) -> Array | None:
-    # The same, but empty if there are certainly none, and None if that is not known.
+    # Return these numbers; empty if there are certainly none, and None if it is unknown.
     op = known_as(one.operation)
     pole, known = POLES.get(op), [numpy.asarray(operand) for operand in one.operands]
     if pole is None or not known or one.result is None or any(operand.dtype.kind == "O" for operand in known):
@@ -316,7 +320,7 @@ def _at_poles(one: Received) -> Array | None:
         shown = numpy.broadcast_to(one.result if pole.shown < 0 else known[pole.shown], places.shape)
     except (TypeError, ValueError):
         return None
-    # no mask, if later operations of backward removed the bad numbers again
+    # no mask if the final gradient is finite, because later operations of backward removed the bad numbers
     bad = one.bad if one.bad is not None and one.bad.any() else None
     if bad is not None and bad.shape == places.shape and op not in SUMS:
         places = places & bad
@@ -324,7 +328,7 @@ def _at_poles(one: Received) -> Array | None:
 
 
 def backward(one: Received) -> Mechanism | None:
-    """The mechanism of a bad gradient; None if the numbers do not show one."""
+    """The mechanism of a bad gradient, or None if the numbers do not show it."""
     op, found = known_as(one.operation), poles(one)
     if op == "pow" and one.wrt == 1 and _has_negative(numpy.asarray(one.operands[0]), one.bad):
         return Mechanism("exponent_of_negative")
@@ -337,15 +341,18 @@ def backward(one: Received) -> Mechanism | None:
     if fields:
         return Mechanism("pole" if one.made is Badness.INF else "pole_nan", fields)
     at_poles = _at_poles(one) if one.is_seen and one.given is Badness.FINITE and one.made is Badness.INF else None
-    return overflow(one.dtype) if at_poles is not None and not at_poles.size else None  # as 1/x near 0, not at it
+    # an overflow near a pole, such as 1/x for a tiny x
+    return overflow(one.dtype) if at_poles is not None and not at_poles.size else None
 
 
 def _of_product(one: Received, op: str, fields: Mapping[str, str]) -> Mechanism | None:
-    # NaN as a product with 0: either the incoming gradient is 0, or the derivative is, and the other one is Inf.
+    # Return the mechanism of a NaN that is a product with 0: of a zero gradient with Inf, or of an Inf gradient with a
+    # zero derivative.
     came = _exactly_at(one.came, one.bad)
     if came is not None and came.size and (came == 0).all():
         return Mechanism("pole_zero" if fields else _by_zero(*_factors(one, op)), fields)
-    if fields and one.is_seen and one.given is Badness.FINITE:  # Inf times a finite number is NaN only if that is 0
+    # Inf times a finite number is NaN only if that number is 0
+    if fields and one.is_seen and one.given is Badness.FINITE:
         return Mechanism("pole_zero", fields)
     is_inf = one.given is Badness.INF if came is None else bool(came.size) and bool(numpy.isinf(came).all())
     is_product = op in PRODUCTS and is_inf and not fields and _are_finite(one.operands)
@@ -353,15 +360,15 @@ def _of_product(one: Received, op: str, fields: Mapping[str, str]) -> Mechanism 
 
 
 def _factors(one: Received, op: str) -> Sequence[Array | None]:
-    # The values that a gradient may have been multiplied by: in a product, the other factor.
+    # The values by which a gradient may have been multiplied; for a product, the other factor.
     if op == "mul" and one.wrt is not None and len(one.operands) == 2:
         return [_broadcast_at(numpy.asarray(one.operands[1 - one.wrt]), one.bad)]
     return [] if op in ("", "mul") else [_exactly_at(one.value, one.bad), _exactly_at(one.whole, one.bad)]
 
 
 def _has_negative(base: Array, bad: Array | None) -> bool:
-    # Is the base negative at all bad places of the exponent's gradient? If the base was broadcast, one negative number
-    # is enough, since the gradient is a sum.
+    # Is the base negative at all bad elements of the exponent's gradient? If the base was broadcast, one negative
+    # number is enough, because the gradient is a sum.
     if bad is None or bad.shape == base.shape:
         return bool(base.size) and bool((base < 0 if bad is None else base[bad] < 0).all())
     return bad.size == 1 and bool((base < 0).any())
@@ -372,8 +379,8 @@ def _are_finite(operands: Sequence[Array]) -> bool:
 
 
 def _exactly_at(array: Array | None, bad: Array | None) -> Array | None:
-    # The numbers of an array at the bad places; None if its shape differs. A single number counts for all places: the
-    # backward of a sum passes one gradient to all its inputs.
+    # Return the numbers of an array at the bad elements, or None if its shape differs. A single number counts for all
+    # elements, because the backward of a sum passes one gradient to all inputs.
     if array is None or bad is None or array.size == 1:
         return None if array is None or bad is None else array.reshape(-1)
     return array[bad] if array.shape == bad.shape else None
@@ -384,7 +391,8 @@ def _broadcast_at(array: Array, bad: Array | None) -> Array | None:
 
 
 def _by_zero(*read: Array | None) -> str:
-    # The code of what a zero gradient was multiplied by to give NaN: NaN or Inf, if a value that the line reads has it.
+    # Return the code of a NaN from a zero gradient: multiplied by NaN or Inf, if a value that the line reads contains
+    # one.
     known = [values for values in read if values is not None and values.size]
     if any(numpy.isnan(values).all() for values in known):
         return "zero_gradient_nan"

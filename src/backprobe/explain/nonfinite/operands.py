@@ -1,4 +1,4 @@
-"""The numbers at the first place that is not finite: the element itself, and the elements it was computed from."""
+"""Formats the numbers at the first element that is not finite: the element, and those it was computed from."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Array = Any
 Index = tuple[int, ...]
 
 OPERATORS = {"div": "/", "mul": "*", "add": "+", "sub": "−", "pow": "**"}
-SHOWN = 6  # the most operands that are listed
+SHOWN = 6  # the largest number of operands that are listed
 OF_MATRICES = ("determinant_zero", "determinant_below", "not_definite", "singular")
-"""Reasons for which a matrix is looked at."""
+"""Mechanisms for which the properties of the matrix are examined."""
 
 
 def shown(number: Any) -> str:
-    """A number as messages show it.
+    """Format a number for a message.
 
     >>> shown(0.0), shown(-numpy.inf), shown(3), shown(1e-8)
     ('0.0', '−Inf', '3', '1e-08')
@@ -46,7 +46,7 @@ def shown(number: Any) -> str:
         return "NaN" if math.isnan(number) else "Inf" if number > 0 else "−Inf"
     text = f"{number:.6g}"
     if float(text) != number and float(text).is_integer():
-        return exact  # as of 1.0000001, which is outside the domain of acos, and 1 is not
+        return exact  # full precision, because 1.0000001 is outside the domain of acos, but a rounded 1 would not be
     return text if any(mark in text for mark in ".e") else f"{text}.0"
 
 
@@ -72,9 +72,9 @@ def forward(
     line: str,
     sources: Sequence[tuple[str, Array]],
 ) -> list[str]:
-    """The first bad element of a result, or of the part in which it begins, with its operands.
+    """Return facts on the first bad element of a result, or of the part where it begins, with its operands.
 
-    ``sources`` are the operands to use if the parts of the line are not known; ``line`` is its text.
+    ``sources`` are the operands to use if the parts of the line are unknown; ``line`` is the text of the line.
     """
     term = computed.term if part is None else part
     result = computed.result if term is computed.term else computed.value(term)
@@ -98,7 +98,7 @@ def forward(
 def _of_part(
     computed: Computation, part: Term | None, sources: Sequence[tuple[str, Array]]
 ) -> Sequence[tuple[str, Array]]:
-    # The operands of a part of a line, or of the whole line; or the sources, if the line's parts are not known.
+    # The operands of a part of a line, or of the whole line; or the sources, if the parts are unknown.
     is_wrong, is_whole = computed.is_contradicted, part is None or part is computed.term
     operands = [] if is_wrong else list(_operands(computed, computed.term if part is None else part))
     if operands or not (is_whole or is_wrong):
@@ -107,12 +107,12 @@ def _of_part(
 
 
 def _is_of_matrices(why: Mechanism | None, text: str) -> bool:
-    # Could the failure be due to a property of a matrix?
+    # Can the failure be due to a property of a matrix?
     return "linalg." in text if why is None else why.code in OF_MATRICES
 
 
 def of_operation(op: str, given: Sequence[tuple[str, Array]], result: Array) -> str:
-    """The first bad element of the result of a framework's operation, with the named operands there.
+    """Return the first bad element of the result of a framework's operation, with the named operands there.
 
     >>> given = [("self", numpy.ones(2)), ("other", numpy.array([2.0, 0.0]))]
     >>> of_operation("div", given, numpy.array([0.5, numpy.inf]))
@@ -133,7 +133,7 @@ def of_operation(op: str, given: Sequence[tuple[str, Array]], result: Array) -> 
 
 
 def beyond(operands: Sequence[tuple[str, Array]], result: Array) -> list[str]:
-    """The first index beyond the end of a table, if at all other indices the result holds the table's rows.
+    """Return the first index beyond the end of a table, if the result holds the table's rows at all other indices.
 
     >>> table, ids = numpy.ones((3, 2)), numpy.array([2, 3])
     >>> beyond([("table", table), ("ids", ids)], numpy.array([[1, 1], [numpy.nan, numpy.nan]]))
@@ -155,7 +155,7 @@ def beyond(operands: Sequence[tuple[str, Array]], result: Array) -> list[str]:
 
 
 def _are_rows(table: Array, index: Array, outside: Array, result: Array) -> bool:
-    # Does the result hold the table's rows where the index is inside, and NaN where it is outside, with some of each?
+    # Does the result hold the table's rows where the index is valid, and NaN where it is invalid, with some of each?
     if outside.all() or not outside.any() or result.shape != index.shape + table.shape[1:]:
         return False
     is_nothing = numpy.isnan(result[outside]).all()
@@ -163,12 +163,12 @@ def _are_rows(table: Array, index: Array, outside: Array, result: Array) -> bool
 
 
 def where(index: Index) -> str:
-    """`` at [1, 4]``, or nothing for a number alone."""
+    """Return an index as `` at [1, 4]``, or an empty string for a scalar."""
     return f" at {list(index)}" if index else ""
 
 
 def _operands(computed: Computation, term: Term) -> Iterator[tuple[str, Array]]:
-    # The operands of a term with their numbers; for an operand without numbers, its own operands.
+    # Yield the operands of a term with their numbers. An operand without numbers is replaced by its own operands.
     for one in term.inputs:
         value = computed.value(one)
         if one.is_constant or isinstance(value, bool | str | slice | tuple):
@@ -181,7 +181,7 @@ def _operands(computed: Computation, term: Term) -> Iterator[tuple[str, Array]]:
 
 
 def _by_operator(term: Term, operands: Sequence[tuple[str, Array]], index: Index, result: Array) -> str:
-    # The sum of numbers as text, such as ``0.0 / 0.0``, if the term is an operator on two values.
+    # The calculation with numbers as text, such as ``0.0 / 0.0``, if the term is an operator on two values.
     sign = OPERATORS.get(term.op)
     if sign is None or len(operands) != 2 or len(term.args) != 2:
         return ""
@@ -192,9 +192,9 @@ def _by_operator(term: Term, operands: Sequence[tuple[str, Array]], index: Index
 
 
 def _listed(operands: Sequence[tuple[str, Array]], index: Index, result: Array, is_elementwise: bool) -> str:
-    # The name and number of each operand, unless the text already shows the number itself.
+    # List the name and number of each operand, except operands whose text is the number itself.
     different = {text: numbers for text, numbers in operands if not _is_spelled(text, numbers)}
-    # then this is a reduction over values of one shape
+    # if so, this is a reduction over values of one shape
     is_alone = len({numpy.shape(numbers) for numbers in different.values()}) == 1
     said = [_operand(text, numbers, index, result, is_elementwise, is_alone) for text, numbers in different.items()]
     return ", ".join(said[:SHOWN])
@@ -207,11 +207,11 @@ def _is_spelled(text: str, numbers: Array) -> bool:
 
 
 def _is_elementwise(operands: Sequence[tuple[str, Array]], result: Array) -> bool:
-    # Is the operation elementwise? It is not if the same numbers gave a finite element elsewhere.
+    # Is the operation elementwise? It is not if the same operands gave a finite element elsewhere.
     arrays = [numpy.asarray(numbers) for _, numbers in operands if _goes_into(numpy.shape(numbers), result.shape)]
     bad = (~numpy.isfinite(result)).reshape(-1)
     if not arrays or (bad.all() and bad.size > 1):
-        return False  # if everything is bad, any operand may be the cause
+        return False  # if every element is bad, any operand may be the cause
     rows = [numpy.broadcast_to(one, result.shape) for one in arrays]
     table = numpy.stack([row.reshape(-1).astype(complex if row.dtype.kind == "c" else float) for row in rows], 1)
     there, elsewhere = (set(map(repr, table[places][:10_000].tolist())) for places in (bad, ~bad))
@@ -243,8 +243,8 @@ def _lane(array: Array, index: Index, result: Array) -> Array | None:
 
 
 def _slice(array: Array, index: Index, shape: tuple[int, ...]) -> tuple[Array, Index]:
-    # The part of a value from which one element of a reduction was computed; the whole value if the shapes allow
-    # several.
+    # Return the part of a value from which one element of a reduction was computed; the whole value if the shapes allow
+    # several parts.
     ways: list[tuple[Any, ...]] = []
     for count in range(1, array.ndim + 1):
         for axes in itertools.combinations(range(array.ndim), count):
@@ -259,7 +259,7 @@ def _slice(array: Array, index: Index, shape: tuple[int, ...]) -> tuple[Array, I
 
 
 def _many(part: Array) -> str:
-    # The words for a set of numbers: their count, least and greatest.
+    # Describe a set of numbers by their count, minimum and maximum.
     numbers = part.reshape(-1)
     if numbers.size == 0:
         return say("no_numbers")
@@ -286,7 +286,7 @@ def _at(numbers: Array, index: Index, shape: tuple[int, ...]) -> Any:
 def of_gradient(
     known: Evidence, wrt: int, owner: int, example: Index | None, operand: tuple[str, Array] | None
 ) -> list[str]:
-    """The numbers at the first bad element of an entry's gradient, which the line of ``owner`` made.
+    """Return facts with the numbers at the first bad element of a gradient that the line of ``owner`` computed.
 
     ``operand`` is the text and numbers of the first operand of the operation.
     """
@@ -300,7 +300,7 @@ def of_gradient(
 
 
 def backward(wrt: str, owner: str, grad: Array, value: Array, came: Array, made: Array) -> list[str]:
-    """The first bad element of a gradient, the value there, and the incoming gradient."""
+    """Return facts on the first bad element of a gradient: the value there, and the incoming gradient."""
     index = None if grad is None else first_bad(grad, [] if came is None else [came])
     if index is None:
         return []

@@ -1,7 +1,7 @@
-"""Remedies that cure: for each mechanism of NaN or Inf, what to write instead, spelled for the framework.
+"""Finds tested remedies: for each mechanism of NaN or Inf, what to write instead in the framework's spelling.
 
-They come from ``remedy_table.py``. A remedy is offered only if it gives finite results at the recorded numbers, if
-these are known, and leaves results that were finite unchanged.
+The remedies come from ``remedy_table.py``. A remedy is proposed only if it gives finite results at the recorded
+numbers, if these are known, and leaves finite results unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from backprobe.source.user_code import package
 OWNER, WORD = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\."), re.compile(r"[A-Za-z_]\w*")
 LONGEST = 80  # characters; a longer text is bound to a name first
 NEAR = 4
-"""How many values further a formula may end whose part is a birth."""
+"""A formula that contains the birth may end at most this many values after it."""
 
 
 class Remedies:
@@ -47,7 +47,7 @@ class Remedies:
     def remedy(
         self, at: int, part: Term | None, why: Mechanism | None, *, left_out: Sequence[SelectedBranch] = ()
     ) -> WrittenInstead:
-        """The remedy of a birth in a part of an entry's expression; empty if none is known to cure it.
+        """Return a remedy for a birth in a part of an entry's expression; empty if none is known to help.
 
         ``left_out`` are the selections that do not take the bad part, such as the condition of a ``where``.
         """
@@ -67,8 +67,8 @@ class Remedies:
         )
 
     def _of_negative(self, at: int, term: Term, why: Mechanism) -> WrittenInstead:
-        # The remedy for a number that must not be negative and is more negative than rounding explains: no formula
-        # mends that.
+        # Return the remedy for a number that must not be negative and is more negative than rounding explains, because
+        # no formula can correct it.
         operand = term.args[0] if term.args else None
         numbers = None if operand is None else self.known.computation(at).value(operand)
         is_below_zero = why.code in NEGATIVE and why.fields.get("limit", "") in ("", "0")
@@ -98,15 +98,15 @@ class Remedies:
         return (not row.codes or why.code in row.codes) and self.dialect.has(row.instead)
 
     def _near(self, at: int) -> list[int]:
-        # The entry and those computed from it, the nearest first.
+        # The entry and the entries computed from it, the nearest first.
         found = [at]
         for _ in range(NEAR):
             found += sorted({one for place in found for one in self.known.consumers[place]}.difference(found))
         return found
 
     def _found(self, row: Remedy, at: int, root: Term) -> Iterator[FormulaMatch]:
-        # The remedy of a formula that matches a term, if it is finite at the numbers there; nothing if they cannot be
-        # computed.
+        # Yield the remedy of a formula that matches a term, if it is finite at the numbers there. Yields nothing if
+        # they cannot be computed.
         try:
             yield from self._cured(row, at, root)
         except FAILING as error:
@@ -114,7 +114,8 @@ class Remedies:
             self.known.unjudged[say("remedy_unjudged", at=where, error=shorten(first_line(error), LONGEST))] = None
 
     def _cured(self, row: Remedy, at: int, root: Term) -> Iterator[FormulaMatch]:
-        # The remedy of a formula that matches a term, if it is finite at the numbers there, as far as they are known.
+        # Yield the remedy of a formula that matches a term, if it is finite at the numbers there, as far as they are
+        # known.
         computed = self.known.example(at)
         is_other = root.op != known_as(operation_of(formula(row.formula))) or not root.text
         if is_other or _writes(root, is_nested=True) or is_update(_as_tree(root.text)):
@@ -131,14 +132,14 @@ class Remedies:
                 yield found
 
     def _moves_on(self, at: int, root: Term, made: Any) -> bool:
-        # Would NaN or Inf then only begin later, in something computed from it? For example, a quotient of 0 under a
-        # logarithm.
+        # Would NaN or Inf then only begin later, in a value computed from this one? For example, a quotient of 0 may be
+        # followed by a logarithm.
         changed = self.known.example(at).with_value([root], made)
         if changed.is_born_around([root]) or changed.result is None:
             return changed.result is not None
         for one in self.known.consumers[at]:
             if self.known.entries[one].axes != self.known.entries[at].axes:
-                continue  # it holds all examples or steps at once
+                continue  # the entry holds all examples or steps together
             computed = self.known.example(one, at)
             parts = [part for part in computed.term if part.at == at]
             if parts and computed.with_value(parts, changed.result).is_born_around(parts):
@@ -146,8 +147,8 @@ class Remedies:
         return False
 
     def _is_for_divisor(self, row: Remedy, found: FormulaMatch, computed: Computation) -> bool:
-        # Does the remedy of a division suit its divisor? A constant stays as it is, and ``where`` takes no plain Python
-        # number. Only a count is clamped from below: other divisors may be negative the next time.
+        # Does the remedy of a division suit its divisor? A constant stays as it is, and ``where`` accepts no plain
+        # Python number. Only a count is clamped from below, because other divisors may be negative in another run.
         if row.because != "division_by_zero":
             return True
         divisor = [*found.letters.values()][-1]
@@ -157,8 +158,8 @@ class Remedies:
         return not divisor.is_constant and (is_count if is_clamped else not isinstance(value, int | float))
 
     def _dimension(self, row: Remedy, found: FormulaMatch, computed: Computation) -> str | None:
-        # The dimension argument to add, for a function that requires one where the program writes none. Empty if none
-        # is needed, None if no such function is equivalent.
+        # Return the dimension argument to add, for a function that requires one if the program writes none. Empty if
+        # none is needed, None if no such function is equivalent.
         goes_over_one = any(f"{name}(" in row.instead for name in ("softmax", "logsumexp"))
         if "log_of_others(" in row.instead:
             return self._last_dimension(found, computed)
@@ -168,12 +169,12 @@ class Remedies:
         if value is not None and numpy.ndim(value) == 1:
             return "0" if self.dialect.takes_one_dimension else ""
         if not self.dialect.takes_one_dimension and "logsumexp" in row.instead and "dim" not in found.words:
-            return ""  # such a function reduces over all dimensions, as the formula's sum does
+            return ""  # such a function reduces over all dimensions, like the sum in the formula
         is_softmax = "softmax" in row.formula  # a layer already received its dimension
         return None if not is_softmax else "dim" if self.dialect.takes_one_dimension else ""
 
     def _last_dimension(self, found: FormulaMatch, computed: Computation) -> str | None:
-        # Empty if the program reduces over the last dimension, else None.
+        # Return an empty text if the program reduces over the last dimension, else None.
         value, dim = computed.value(found.letters["a"]), found.words.get("dim")
         given = -1 if dim is None else computed.value(dim)
         last = None if value is None else numpy.ndim(value) - 1
@@ -186,8 +187,6 @@ class Remedies:
         divisor = self.known.example(at).value(found.letters["b"]) if "b" in found.letters else None
         is_count = found.root.op == "div" and divisor is not None and numpy.asarray(divisor).dtype.kind in "iub"
         return {**numbers, "tiny": 1} if is_count else numbers
-
-    # words
 
     def _said(self, row: Remedy, at: int, found: FormulaMatch) -> WrittenInstead:
         named: list[str] = []
@@ -217,11 +216,12 @@ class Remedies:
         return WrittenInstead(made) if named else WrittenInstead(made, whole, instead)
 
     def _spelled(self, letter: str, found: FormulaMatch, named: list[str], is_repeated: bool) -> str:
-        # How to write a value at the line of the formula; if the program has no spelling for it, a new name with an
-        # explanation. A value that is needed several times also gets a name.
+        # Return how to write a value at the line of the formula. A value without a spelling there, or one that is
+        # needed several times, gets a new name with an explanation.
         known, term, owner = self.known, found.letters[letter], found.owners[letter]
         if known.is_node(owner) and term.at is not None:
-            return known.node(term.at)  # a graph node's name is no expression, though "layer/add" looks like a division
+            # the name of a graph node is no expression, although "layer/add" looks like a division
+            return known.node(term.at)
         name = "logits" if letter == "a" else f"x_{letter}"
         if term.before:
             named.append(say("stands_for_input", name=name, call=shorten(term.text, LONGEST), layer=term.before))
@@ -249,7 +249,7 @@ class Remedies:
         return set(OWNER.findall(term.text)) <= {*spelled, *known, *MODULES}
 
     def _is_rebound(self, term: Term, owner: int, at: int) -> bool:
-        # Has a name in the expression been bound again before the line of a later entry?
+        # Has a name in the expression been rebound before the line of a later entry?
         names = {one.text for one in term if not (one.op or one.is_constant)}
         since = {name for one in range(owner, at) for name in self.known.locals(one)}
         return not names.isdisjoint(since)
@@ -257,7 +257,7 @@ class Remedies:
     def _written(
         self, node: ast.expr, letters: Mapping[str, ast.expr], found: FormulaMatch, numbers: Mapping[str, float]
     ) -> ast.expr:
-        # The formula with the program's expressions for its letters and the framework's functions.
+        # The formula with the program's expressions instead of letters, and with the framework's functions.
         match node:
             case ast.Name(id=name):
                 return ast.Name(f"{numbers[name]:g}") if name in numbers else letters[name]
@@ -280,14 +280,14 @@ class Remedies:
         return node
 
     def _words(self, op: str, found: FormulaMatch) -> str:
-        # The dimension arguments, by the framework's keywords.
+        # The dimension arguments with the framework's keywords.
         names = self.dialect.arguments
         words = {names[word]: term.text for word, term in given_to(op, found).items() if word in names}
         return "".join(f", {word}={text}" for word, text in words.items())
 
 
 def _is_rounding(row: Remedy, found: FormulaMatch, computed: Computation) -> bool:
-    # A remedy may clamp negative numbers away: are they as small as rounding makes them where the result should be 0?
+    # Are negative numbers as small as rounding errors of 0? Only then may a remedy clamp them away.
     if row.codes is not NEGATIVE:
         return True
     value = computed.value(found.letters["a"])
@@ -309,7 +309,7 @@ def _is_kept(row: Remedy, before: Any, made: Any) -> bool:
 
 
 def _with_python(tree: ast.expr, plain: set[str]) -> ast.expr:
-    # The formula with Python numbers compared by Python: ``torch.clamp`` takes only tensors.
+    # The formula with Python numbers compared by Python functions, because ``torch.clamp`` accepts only tensors.
     class OfNumbers(ast.NodeTransformer):
         def visit_Call(self, node: ast.Call) -> ast.AST:
             match node:
@@ -325,12 +325,13 @@ def _with_python(tree: ast.expr, plain: set[str]) -> ast.expr:
 
 
 def _writes(term: Term, *, is_nested: bool = False) -> bool:
-    # Is the operation in place; and if so, does it write into the result of another in-place operation?
+    # Is the operation in place? With ``is_nested``, does it also write into the result of another in-place operation?
     tree = _as_tree(term.text)
     if not isinstance(tree, ast.Call) or not operation_of(tree).endswith("_"):
         return False
     target = _as_tree(term.args[0].text)
-    is_into_nothing_else = isinstance(target, ast.BinOp | ast.UnaryOp | ast.Compare)  # (x * 2).div_(y) is x * 2 / y
+    # (x * 2).div_(y) writes into a temporary result only, so it is the same as x * 2 / y
+    is_into_nothing_else = isinstance(target, ast.BinOp | ast.UnaryOp | ast.Compare)
     return not is_into_nothing_else and (not is_nested or "(" in term.args[0].text)
 
 
@@ -345,12 +346,12 @@ def _augmented(entry: Entry, text: str) -> ast.AugAssign | None:
 
 
 def _with_copy(tree: ast.expr, target: str) -> str:
-    # The formula with a copy of the variable that is overwritten, since the derivative needs the old value.
+    # The formula with a copy of the variable that is overwritten, because the derivative needs the old value.
     return re.sub(rf"(?<![\w.]){re.escape(target)}(?![\w(])", f"{target}.clone()", ast.unparse(tree))
 
 
 def _selected(selection: Term, tree: ast.expr) -> ast.expr:
-    # The program's selection, applied to another value; parts of the text that do not name the value are left out.
+    # Apply the program's selection to another value. Parts of the text that do not name the value are left out.
     inner = selection.args[0].text
 
     class Selected(ast.NodeTransformer):
@@ -368,7 +369,7 @@ def _selected(selection: Term, tree: ast.expr) -> ast.expr:
 
 
 def _as_tree(text: str) -> ast.expr:
-    # A text as an expression, in parentheses if needed; text that cannot be parsed is used unchanged.
+    # Parse a text as an expression, in parentheses if needed. Text that cannot be parsed is used unchanged.
     try:
         return ast.parse(text, mode="eval").body
     except SyntaxError:

@@ -1,6 +1,7 @@
-"""The table of remedies: each row has a formula, the formula to write instead, and the reason why it helps.
+"""The table of remedies: each row has a formula, the formula to write instead, and the reason why that helps.
 
-``formulas.py`` finds formulas in a recording; ``remedies.py`` writes the replacement in the framework's words.
+``formulas.py`` finds the formulas in a recording, and ``remedies.py`` writes the replacement in the framework's
+spelling.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Remedy:
-    """One formula to write instead of another, and why it helps, as the code of a sentence.
+    """A formula, the formula to write instead, and the code of the sentence on why it helps.
 
-    ``codes`` are the mechanisms that the row is for; empty means all. ``keeps``: finite results must stay the same.
-    ``also``: the name of a dialect's field with further functions of the framework.
+    ``codes`` are the mechanisms that the row is for; empty means all. With ``keeps``, finite results must stay the
+    same. ``also`` is the name of a dialect's field with further functions of the framework.
     """
 
     formula: str
@@ -90,7 +91,7 @@ CHAINS = (
     Remedy("sqrt(a * a)", "abs(a)", "root_of_square"),
     Remedy("b * log(a)", "b * log(maximum(a, tiny))", "zero_log_zero", frozenset({"zero_inf"})),
 )
-"""Formulas over several operations: the longer before those that are parts of them."""
+"""Formulas over several operations. Longer formulas come before those that are parts of them."""
 
 SINGLE = (
     Remedy("sqrt(a)", "sqrt(a + tiny)", "root_at_zero", ZERO),
@@ -147,7 +148,7 @@ SINGLE = (
         frozenset({"all_ignored"}),
     ),
 )
-"""One operation, where no longer formula around it is known."""
+"""Formulas of a single operation, used if no longer formula matches."""
 
 NUMBERS: Mapping[str, Mapping[str, float]] = {
     "float16": {"tiny": 1e-6, "small": 1e-3, "most": 10.0, "middle": 5.0, "large": 1e4},
@@ -155,4 +156,4 @@ NUMBERS: Mapping[str, Mapping[str, float]] = {
     "float64": {"tiny": 1e-12, "small": 1e-6, "most": 700.0, "middle": 350.0, "large": 1e9},
     "": {"tiny": 1e-12, "small": 1e-6, "most": 80.0, "middle": 40.0, "large": 1e9},
 }
-"""The numbers of a dtype that formulas name: those of float32 are the last."""
+"""The values of the constants in formulas, by dtype; the last ones are those of float32."""

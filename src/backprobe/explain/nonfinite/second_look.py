@@ -1,4 +1,4 @@
-"""Births in lines with unrecorded parts: what a second run, in which every operation is observed, shows about them."""
+"""Adds results of a second run, in which every operation is observed, to births on lines with unrecorded parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backprobe.source.user_code import package
 
 BORN = ("born", "unknown")
 UNCLEAR = ("", "zero_gradient")
-"""The reasons of a birth in backward that do not say which derivative is not finite."""
+"""Causes of a birth in backward that do not say which derivative is not finite."""
 
 
 def lacking(report: Report) -> list[Finding]:
@@ -36,16 +36,16 @@ def lacking_in_backward(report: Report) -> list[Finding]:
 
 
 def lacking_inside(report: Report) -> list[Finding]:
-    """The birth in backward, if it is the only one: its line may call a function that calls lines of the program."""
+    """The birth in backward if it is the only birth: its line may call a function with lines of the program."""
     every = [one for one in report if one.kind in (*BORN, "born_backward") and not one.cause]
     return every if len(every) == 1 and every[0].kind == "born_backward" and every[0].source is not None else []
 
 
 def with_heard(report: Report, heard: Sequence[HeardBirth]) -> Report:
-    """The report in which each birth shows the first observed operation at its line that made NaN or Inf of the same
-    kind.
+    """Return the report in which each birth shows the first observed operation on its line that made NaN or Inf.
 
-    In backward, the first operation that was observed to do so is the birth, if the report has no other.
+    The operation must have made the same kind, NaN or Inf. In backward, the first observed operation counts as the
+    birth if the report has no other birth.
     """
     wanted = {id(one): fact for one in lacking(report) for fact in _facts(one, heard)[:1]}
     first = [one for one in heard if one.is_backward][:1]
@@ -67,7 +67,7 @@ def is_at(finding: Finding, lines: Sequence[tuple[str, int]]) -> bool:
 
 
 def is_of(finding: Finding, birth: HeardBirth) -> bool:
-    """Was this operation observed at the finding's line, and did it make what the finding says?
+    """Was this operation observed on the finding's line, and with the same kind of result?
 
     If the finding already shows the line's own numbers, an operation on that very line adds nothing.
     """
@@ -91,7 +91,8 @@ def _said(finding: Finding, heard: Sequence[HeardBirth]) -> list[str]:
 
 
 def _lines(birth: HeardBirth) -> Sequence[tuple[str, int]]:
-    # For backward, the lines of the forward call; but for a backward that the program defines itself, its own line.
+    # Return the lines of a birth: for backward, those of the forward call; for a backward that the program defines, its
+    # own line.
     own = [line for line in birth.lines[:1] if package(line[0]) is None]
     return birth.lines if not birth.is_backward else own or birth.forward_lines
 

@@ -1,5 +1,6 @@
-"""Selections that leave numbers out: the branch of a ``where`` that is not taken, or a mask that multiplies by 0. What
-is computed there is computed for nothing.
+"""Selections that exclude numbers: by the branch of a ``where`` that is not taken, or by a mask with zeros.
+
+The program computes the excluded numbers although their values do not matter, and they may be NaN or Inf.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ CASTS = frozenset({"float", "double", "half", "to", "cast", "type", "astype", "t
 class SelectedBranch:
     """A part ``term`` of the expression of the entry ``at`` that takes numbers from ``branch`` by a condition.
 
-    They are taken where the condition equals ``taken_where``; ``holds`` is the condition's values. ``is_all`` says that
-    this selection alone leaves out everything bad.
+    The numbers are taken where the condition equals ``taken_where``. ``holds`` are the condition's values. ``is_all``
+    is True if this selection alone excludes every bad element.
     """
 
     at: int
@@ -37,21 +38,20 @@ class SelectedBranch:
 
     @property
     def leaves_out(self) -> Any:
-        """A mask of the places at which the branch is not taken."""
+        """A mask of the elements at which the branch is not taken."""
         return self.holds != self.taken_where
 
 
 class Selections:
-    """The selections of one record. ``followers`` are, for each entry, the entries with a gradient that it
-    flows into.
-    """
+    """Finds the selections of one record. ``followers`` are, for each entry, its consumers that have a gradient."""
 
     def __init__(self, known: Evidence, followers: Sequence[Sequence[int]]) -> None:
         self.known, self.followers = known, followers
 
     def that_leave_out(self, owner: int, wrt: int | None, part: Term | None) -> Iterator[SelectedBranch]:
-        """Selections after an entry, or around a part of it, that leave out places with a bad gradient; the nearest
-        first.
+        """Yield selections, nearest first, that exclude elements with a bad gradient.
+
+        They are applied after the entry, or around a part of it.
         """
         behind = reached([owner], self.followers.__getitem__)
         for at in sorted(behind):
@@ -69,7 +69,8 @@ class Selections:
                     yield SelectedBranch(at, term, branch, condition, taken_where, numpy.asarray(holds, bool))
 
     def _branches(self, term: Term) -> Iterator[tuple[Term, Term, bool]]:
-        # The branches that a term selects from, each with its condition and the truth value for which it is taken.
+        # Yield the branches that a term selects from, each with its condition and the truth value for which it is
+        # taken.
         match term:
             case Term(op="where", args=(condition, one, other)):
                 yield one, condition, True
@@ -81,7 +82,7 @@ class Selections:
                 yield one, condition, True
 
     def _is_mask(self, term: Term, numbers: Any) -> bool:
-        # Does the condition have booleans, or is it a name bound to zeros and ones that is not differentiated?
+        # Is the condition boolean, or a name bound to zeros and ones that is not differentiated?
         array, inner = numpy.asarray(numbers), term if term.op or term.at is None else self.known.term(term.at)
         if array.dtype.kind == "b":
             return True
@@ -90,13 +91,13 @@ class Selections:
         return is_named and is_constant and array.ndim > 0 and bool(numpy.isin(array, (0, 1)).all())
 
     def _holds(self, one: SelectedBranch, owner: int, part: Term | None, behind: Set[int]) -> bool:
-        # Does the branch contain the value of the entry, or that part of it?
+        # Does the branch contain the value of the entry, or the given part of its expression?
         if one.at == owner:
             return part is not None and any(each is part for each in one.branch)
         return not behind.isdisjoint({each.at for each in one.branch} - {None, one.at})
 
     def _bad(self, one: SelectedBranch, wrt: int | None) -> Any:
-        # A mask of the places at which the gradient is bad; all places if that is not known.
+        # Return a mask of the elements at which the gradient is bad; all elements if it is unknown.
         grad = None if wrt is None else self.known.grad_numbers(wrt)
         if grad is None or grad.shape != one.holds.shape:
             return numpy.ones(one.holds.shape, bool)

@@ -1,7 +1,7 @@
 """The sources of each entry: what it was computed from, by the graph and by its line, differentiable or not.
 
-The graph only shows what is differentiated; the line shows the rest. If parts of an expression have entries of their
-own, like ``sub()`` in ``log(x - y)``, these parts are the sources, instead of the values that they read.
+The graph shows only differentiable sources; the text of the line shows the rest. If a part of an expression has an
+entry of its own, like ``sub()`` in ``log(x - y)``, this part is the source, instead of the values that it reads.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ COMPUTING = (
     ast.Lambda,
     ast.Call,
 )
-LEAF = re.compile(r"(\.\w+)+")  # the path of a leaf in a container, as in ``pair.0``
+LEAF = re.compile(r"(\.\w+)+")  # the path of a leaf in a container, such as the ``.0`` of ``pair.0``
 
 Parts = Mapping[str, int]
-"""The entries of the parts of an expression, by their texts."""
+"""The entries of the parts of an expression, by the texts of these parts."""
 
 
 @dataclass(frozen=True)
 class Sources:
-    """For each entry: its sources, its consumers, and the names in its expression that have no entry."""
+    """For each entry: its sources, its consumers, and the names in its expression without an entry."""
 
     direct: Sequence[tuple[int, ...]]
     unknown: Sequence[Sequence[str]]
@@ -56,11 +56,11 @@ class Sources:
 
     @classmethod
     def _of(cls, record: Record) -> Sources:
-        # One pass over the record, in execution order.
+        # Compute all sources in one pass over the record, in execution order.
         graph = Graph.of(record)
         scopes = graph.scopes
         computing = _computing(record, scopes)
-        made: dict[tuple[str, int, str], dict[str, int]] = {}  # the entry of each expression on a line, the latest one
+        made: dict[tuple[str, int, str], dict[str, int]] = {}  # the latest entry of each expression on a line
         direct: list[tuple[int, ...]] = []
         held = _held_by_attributes(record.entries)
         unknown, every = [], []
@@ -84,7 +84,7 @@ class Sources:
 
 
 def _line(entry: Entry, computing: str) -> tuple[str, int, str]:
-    # The key for an entry's line: its file, its line and the scope that computes it.
+    # The key of an entry's line: its file, its line and the scope that computes it.
     return ("", 0, computing) if entry.source is None else (entry.source.file, entry.source.line, computing)
 
 
@@ -96,7 +96,8 @@ def _expression(
     same_line: Parts,
     held: Mapping[str, Sequence[int]],
 ) -> tuple[dict[str, int], list[int], list[str]]:
-    # The entries of the parts of an expression, the entries that it mentions, and the names in it without an entry.
+    # Return the entries of the parts of an expression, the entries that it mentions, and the names in it without an
+    # entry.
     entry = entries[at]
     tree = None if entry.source is None else parsed(entry.source.expression)
     parts = {**{read.spelled: read.at for read in entry.reads}, **same_line}
@@ -117,8 +118,8 @@ def _passed(at: int, entry: Entry) -> list[int]:
 
 
 def _called_objects(tree: ast.expr | None, parts: Parts, entry: Entry) -> dict[str, int]:
-    # The call of an object, such as ``net(x)``, for a read that spells its class, ``Net()``. It is found only if there
-    # is one such call and one such read.
+    # Find the call of an object, such as ``net(x)``, for a read that was recorded by its class, ``Net()``. This
+    # requires exactly one such call and one such read.
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
     spelled = {f"{operation(call)}()" for call in calls}
     returned = {read.at for read in entry.reads if read.spelled.endswith("()") and read.spelled not in spelled}
@@ -134,8 +135,8 @@ def _is_of_program(function: str, parts: Parts) -> bool:
 
 
 def _computing(record: Record, scopes: Sequence[str]) -> Sequence[str]:
-    # The scope whose line computed each value; for a value returned by a function, that function rather than the
-    # caller.
+    # Return the scope whose line computed each value. A value returned by a function was computed by that function, not
+    # by the caller.
     found = list(scopes)
     for name, at in record.names.items():
         scope = split(name)[0]
@@ -145,7 +146,8 @@ def _computing(record: Record, scopes: Sequence[str]) -> Sequence[str]:
 
 
 def _items(names: Sequence[str], inputs: Sequence[int], entries: Sequence[Entry]) -> dict[str, int]:
-    # The inputs that comprehension variables are bound to: ``v`` in turn 0 and 1 has the entries ``v#0`` and ``v#1``.
+    # Return inputs to which a comprehension variable is bound, if there is only one. The variable ``v`` has the entries
+    # ``v#0``, ``v#1`` in turn.
     found = {name: [one for one in inputs if _is_called(entries[one], name)] for name in names}
     return {name: held[0] for name, held in found.items() if len(held) == 1}
 
@@ -156,7 +158,7 @@ def _is_called(entry: Entry, name: str) -> bool:
 
 
 def _turns(names: Set[str], inputs: Sequence[int], entries: Sequence[Entry]) -> dict[str, int]:
-    # All inputs that a comprehension's variable is bound to, one for each turn: ``v#0``, ``v#1``.
+    # Return all inputs to which a comprehension variable is bound, one for each iteration: ``v#0``, ``v#1``.
     found: dict[str, int] = {}
     for name in names:
         same = sorted(one for one in inputs if _is_called(entries[one], name))
@@ -183,7 +185,8 @@ def _attributes(
     held: Mapping[str, Sequence[int]],
     entries: Sequence[Entry],
 ) -> dict[str, int]:
-    # The entries that attributes refer to: bound in another method, or a Variable that has no name in the program.
+    # Return the entries that attributes refer to: bound in another method, or a Variable that has no name in the
+    # program.
     found: dict[str, int] = {}
     free = [one for one in inputs if one not in taken]
     for name in names:
@@ -199,7 +202,7 @@ def _attributes(
 
 
 def _returned_unseen(entry: Entry, parts: Parts, found: set[int], direct: Sequence[tuple[int, ...]]) -> list[int]:
-    # Return values of functions that were called on the line though the expression does not show it: ``vmap(f)(x)``
+    # Return results of functions that the line called although its expression does not show the call: ``vmap(f)(x)``
     # calls ``f``.
     told = found.union(*(direct[one] for one in found if one < len(direct)))
     calls = [parts.get(read.spelled) for read in entry.reads if read.spelled.endswith("()")]
@@ -207,7 +210,7 @@ def _returned_unseen(entry: Entry, parts: Parts, found: set[int], direct: Sequen
 
 
 def parsed(text: str) -> ast.expr | None:
-    """The expression of a source as a syntax tree; None if it is no complete expression, but part of a statement."""
+    """Parse the expression of a source; None if it is not a complete expression, but part of a statement."""
     match cutting_operations.parsed(text):
         case ast.Module(body=[ast.Expr(value=value)]):
             return value
@@ -215,9 +218,9 @@ def parsed(text: str) -> ast.expr | None:
 
 
 GRADIENTS = re.compile(r"\.grad\b|\b(?!(?:(?:no|enable|zero)_grad|set_grad_enabled|requires_grad_?)\()\w*grad\w*\(")
-"""What reads gradients: ``.grad``, and calls such as ``clip_grad_norm_(``."""
+"""Matches text that reads gradients: ``.grad``, and calls such as ``clip_grad_norm_(``."""
 NONFINITE = re.compile(r"\b(?:inf|nan|infty|infinity)\b(?!\s*=[^=])", re.IGNORECASE)
-"""NaN or Inf as a program writes it; a keyword is not."""
+"""Matches NaN or Inf as a program writes it, but not a keyword argument of that name."""
 
 
 def reads_gradients(source: Source) -> bool:
@@ -226,20 +229,20 @@ def reads_gradients(source: Source) -> bool:
 
 
 def writes_nonfinite(source: Source) -> bool:
-    """Does the line itself write a NaN or Inf constant?"""
+    """Does the line itself contain a NaN or Inf constant?"""
     return NONFINITE.search(source.expression or uncommented(source)) is not None
 
 
-# walking an expression down to the parts with entries
+# visits an expression down to the parts with entries
 
 Walked = tuple[ast.AST, Sequence[int]]
-"""A node of an expression, and the entries that hold it."""
+"""A node of an expression, and the entries that hold its value."""
 
 
 def walk(node: ast.AST, parts: Parts, *, is_whole: bool = False) -> Iterator[Walked]:
-    """The nodes of an expression, without descending into nodes that have entries."""
+    """Yield the nodes of an expression, without descending into nodes that have entries."""
     held = [] if is_whole or not isinstance(node, ast.expr) else _held(ast.unparse(node), parts)
-    if isinstance(node, ast.Call) and not held:  # the read of a function's return value is spelled ``func()``
+    if isinstance(node, ast.Call) and not held:  # the read of a function's return value is recorded as ``func()``
         held = _held(f"{operation(node)}()", parts)
     yield node, held
     if not held and not is_dotted(node):
@@ -258,7 +261,7 @@ def _inside(node: ast.AST, parts: Parts) -> Iterable[ast.AST]:
 
 
 def _applied_to(call: ast.Call, parts: Parts) -> list[ast.expr]:
-    # The arguments of a call, preceded by the object of a method. In ``torch.sqrt`` the owner is no value.
+    # The arguments of a call, preceded by the object of a method. In ``torch.sqrt`` the owner is not a value.
     match call.func:
         case ast.Attribute(value=owner) if not is_dotted(owner) or _held(ast.unparse(owner), parts):
             return [owner, *call.args]
@@ -266,7 +269,7 @@ def _applied_to(call: ast.Call, parts: Parts) -> list[ast.expr]:
 
 
 def bound_within(tree: ast.AST) -> set[str]:
-    """The variables that comprehensions in an expression bind. They bring nothing in from outside."""
+    """The variables that comprehensions in an expression bind, because they are not values from outside."""
     targets = [turns.target for node in ast.walk(tree) for turns in getattr(node, "generators", ())]
     return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
 
@@ -282,7 +285,7 @@ def mentioned(walked: Iterable[Walked]) -> tuple[list[int], list[str]]:
 
 
 def _held(text: str, parts: Parts) -> list[int]:
-    # The entries of a part of an expression: its own, or those of the leaves if it is a container.
+    # The entries of a part of an expression: its own entry, or those of its leaves if it is a container.
     if text in parts:
         return [parts[text]]
     return [
@@ -291,9 +294,9 @@ def _held(text: str, parts: Parts) -> list[int]:
 
 
 def applied_to(expression: str, parts: Parts) -> tuple[list[int], list[str]] | None:
-    """The operands of an expression with a single operation: entries, and names without one.
+    """Return the operands of an expression with a single operation: entries, and names without an entry.
 
-    None if the expression computes more than that, or contains something unknown.
+    The result is None if the expression computes more than that, or contains something unknown.
     """
     tree = parsed(expression)
     named = [keyword.value for keyword in tree.keywords] if isinstance(tree, ast.Call) else []
@@ -319,7 +322,7 @@ def operands(expression: str, parts: Parts) -> list[ast.expr]:
 
 
 def taken(expression: str, parts: Parts) -> set[int]:
-    """The entries that are direct operands of the outermost operation.
+    """Return the entries that are direct operands of the outermost operation.
 
     >>> sorted(taken("torch.where(c, u[0], v)", {"c": 0, "u": 1, "v": 2}))
     [0, 2]

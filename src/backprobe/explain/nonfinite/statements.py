@@ -1,7 +1,7 @@
-"""Values computed by a statement for which no expression in it stands.
+"""Finds the expression of a value that a statement computes without an expression of its own.
 
-These are in-place writes (``y[0] = torch.log(v)``, ``y[0] /= v``, ``v.div_(w)``) and items of a container that the
-statement builds, as in ``[torch.log(v) for v in x]``.
+Such values are in-place writes (``y[0] = torch.log(v)``, ``y[0] /= v``, ``v.div_(w)``) and items of a container that
+the statement builds, as in ``[torch.log(v) for v in x]``.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from backprobe.record.entries import Entry
 from backprobe.record.names import COUNT, split, strip
 
 ADDING = {"assign_add": ast.Add(), "assign_sub": ast.Sub()}
-"""What writes to a Variable of TensorFlow and reads it."""
+"""Methods that read and write a TensorFlow Variable."""
 
 
 @dataclass(frozen=True)
 class Computed:
-    """The expression that gives a value. For a write, also its ``target`` and the ``index`` into it, if there
-    is one.
-    """
+    """The expression that gives a value. For a write, also its ``target`` and the ``index`` into it, if any."""
 
     value: ast.expr
     target: ast.expr | None = None
@@ -31,13 +29,13 @@ class Computed:
 
     @property
     def names(self) -> set[str]:
-        """The names and attributes that the expression and target mention."""
+        """The names and attributes that the expression and the target mention."""
         trees = [tree for tree in (self.value, self.target) if tree is not None]
         return {ast.unparse(node) for tree in trees for node in ast.walk(tree) if is_dotted(node)}
 
 
 def computed(entry: Entry) -> Computed | None:
-    """What the statement of an entry computes for it, if the recording holds no expression for the entry itself."""
+    """The expression that a statement evaluates for an entry, if the recording has none for the entry."""
     source = entry.source
     tree = None if source is None or source.expression else parsed(source.statement.strip())
     if not isinstance(tree, ast.Module) or len(tree.body) != 1:
@@ -102,7 +100,7 @@ def _item(statement: ast.stmt, name: str) -> ast.expr | None:
 def parts_of(
     found: Computed, at: int, entries: Sequence[Entry], scopes: Sequence[str], inputs: Sequence[int]
 ) -> Mapping[str, int]:
-    """The entry for each name that the expression mentions: an input of the value, or the latest entry of that name.
+    """Return the entry for each name that an expression mentions: an input of the value, or the latest of that name.
 
     A name is left out if its bindings happened in another order than the computation of their values.
     """
@@ -133,7 +131,7 @@ def _called(entry: Entry) -> set[str]:
 
 
 def is_dotted(node: ast.AST) -> bool:
-    """Is the node a name, or an attribute path that begins with one?"""
+    """Is the node a name, or an attribute path that begins with a name?"""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)

@@ -1,4 +1,4 @@
-"""Degrees of badness of a value or gradient: finite, unknown, Inf or NaN."""
+"""The state of a value or gradient, from good to bad: finite, unknown, Inf or NaN."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backprobe.record.nonfinite import Nonfinite
 
 
 class Badness(IntEnum):
-    """A larger number is worse."""
+    """The states of a value or gradient; a larger number is worse."""
 
     FINITE = 0
     UNKNOWN = 1
@@ -21,7 +21,7 @@ class Badness(IntEnum):
 
     @property
     def is_bad(self) -> bool:
-        """Is it certainly not finite?"""
+        """Is the value or gradient certainly NaN or Inf?"""
         return self >= Badness.INF
 
 
@@ -30,21 +30,21 @@ RECORDED = {"finite": Badness.FINITE, "inf": Badness.INF, "nan": Badness.NAN}
 
 
 def of_numbers(numbers: Any) -> Badness:
-    """How bad a NumPy array is."""
+    """The state of a NumPy array: NaN if it contains NaN, else Inf if it contains Inf, else finite."""
     return (
         Badness.NAN if numpy.isnan(numbers).any() else Badness.FINITE if numpy.isfinite(numbers).all() else Badness.INF
     )
 
 
 def of_count(count: Nonfinite | None) -> Badness:
-    """How bad a tensor is, judging by its counts of NaN and Inf."""
+    """The state of a tensor, from its counts of NaN and Inf."""
     if count is None:
         return Badness.UNKNOWN
     return Badness.NAN if count.nan else Badness.INF if count.inf else Badness.FINITE
 
 
 def of_value(entry: Entry) -> Badness:
-    """How bad the value of an entry is."""
+    """The state of an entry's value: finite, unknown, Inf or NaN."""
     if entry.status is GradStatus.NOT_TENSOR:  # a literal float("inf") within a line counts as part of the line
         held = None if entry.name.endswith("()") else number(entry.held)
         return Badness.FINITE if held is None else of_numbers(held)
@@ -54,14 +54,14 @@ def of_value(entry: Entry) -> Badness:
 
 
 def of_grad(entry: Entry) -> Badness:
-    """How bad the gradient of an entry is; finite if there is none."""
+    """The state of an entry's gradient; finite if there is none."""
     if entry.status is not GradStatus.OK or entry.finiteness is None:
         return Badness.FINITE
     return of_count(entry.finiteness.grad)
 
 
 def number(value: object) -> Any:
-    """A plain number as an array; None for anything else, and for integers beyond the range of floats."""
+    """Convert a plain number to an array; None for anything else, and for integers beyond the range of floats."""
     if not isinstance(value, int | float | complex):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Terms: what a line computes, as a tree of operations over recorded values, constants and unknown names."""
+"""Terms: the expression of a line as a tree of operations over recorded values, constants and unknown names."""
 
 from __future__ import annotations
 
@@ -74,27 +74,27 @@ ALSO = {
     "cross_entropy_loss": "cross_entropy",
     "nllloss": "nll_loss",
 }
-"""What frameworks call operations, in small letters and without marks of their own, by their one name here."""
+"""For each framework's name of an operation, in lower case and without prefix, the name used here."""
 
 FAMILIES = ("special", "linalg")
-"""What autograd's names of operations begin with that are written as functions of such a module."""
+"""Prefixes in autograd's operation names for functions that programs call through a submodule."""
 WORDS = {"axis": "dim", "keepdims": "keepdim", "unbiased": "correction", "ddof": "correction"}
-"""Keywords that frameworks have several names for."""
+"""For each framework's name of a keyword argument, the name used here."""
 FIRST = ("input", "x", "a", "self", "input_tensor", "logits", "tensor", "value", "features", "y")
-"""Keywords for the first operand."""
+"""Keyword names of the first operand."""
 NUMBERS = {"inf": math.inf, "infty": math.inf, "infinity": math.inf, "nan": math.nan, "pi": math.pi, "e": math.e}
 DTYPES = frozenset({"float16", "float32", "float64", "int32", "int64", "bool"})
 ATTRIBUTES = frozenset({"T", "mT", "real", "imag", "data", "shape", "size", "ndim"})
 UPDATES = {"set": "", "add": "add", "subtract": "sub", "multiply": "mul", "mul": "mul", "divide": "div", "power": "pow"}
-"""The methods of JAX's ``x.at[index]``, and the operation that each computes there."""
+"""The methods of JAX's ``x.at[index]``, and the operation that each computes."""
 LAYERS = frozenset({"Sigmoid", "Softmax", "LogSoftmax", "LogSigmoid", "Softplus", "Tanh", "ReLU"})
-"""Classes of layers that are one operation."""
+"""Classes of layers that are a single operation."""
 DRAWING = re.compile(r"\b(?:rand\w*|normal|uniform|bernoulli|multinomial|poisson|r?sample|dropout\w*)\s*\(", re.I)
-"""A call in an expression that draws numbers: written a second time, it draws others."""
+"""Matches calls that draw random numbers: evaluated a second time, such a call returns other numbers."""
 
 
 def known_as(op: str) -> str:
-    """The one name of an operation.
+    """Return the name that an operation has here.
 
     >>> known_as("reduce_sum"), known_as("sqrt_"), known_as("RealDiv"), known_as("LinalgEigh")
     ('sum', 'sqrt', 'div', 'eigh')
@@ -106,9 +106,9 @@ def known_as(op: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """One operation on other terms, as the program spells it; a leaf if ``op`` is empty.
+    """An operation on other terms, as the program spells it; a leaf if ``op`` is empty.
 
-    ``at`` is the entry that holds the term's value. A leaf without an entry is a ``constant``, or an unknown name.
+    ``at`` is the entry that holds the term's value. A leaf without an entry is a ``constant`` or an unknown name.
     """
 
     op: str = ""
@@ -122,7 +122,7 @@ class Term:
 
     @property
     def inputs(self) -> Sequence[Term]:
-        """The terms that it is computed from."""
+        """The operands of the term, including keyword arguments."""
         return [*self.args, *self.keywords.values()]
 
     @property
@@ -130,7 +130,7 @@ class Term:
         return not (self.op or self.is_constant) and self.at is None
 
     def __iter__(self) -> Iterator[Term]:
-        """This term and all terms inside it, operands before operations."""
+        """Yield this term and all terms inside it, operands before operations."""
         for one in self.inputs:
             yield from one
         yield self
@@ -145,7 +145,7 @@ def constant(value: Any) -> Term:
 
 
 def term_of(expression: str, parts: Mapping[str, int], calls: Sequence[str] = ()) -> Term | None:
-    """The term of an entry's expression; None if the text is not a complete expression.
+    """Return the term of an entry's expression; None if the text is not a complete expression.
 
     >>> str([one.op for one in term_of("torch.log(1 - h)", {"h": 0}) if one.op])
     "['sub', 'log']"
@@ -213,7 +213,8 @@ class _Reader:
         return Term(known_as(op), tuple(map(self.term, operands)), text=text)
 
     def _turns(self, each: ast.expr, turns: ast.comprehension, text: str) -> Term:
-        # A comprehension over recorded values, one term for each turn: ``v#0`` is the variable ``v`` in the first turn.
+        # Build a term for each iteration of a comprehension over recorded values. The name ``v#0`` stands for the
+        # variable ``v`` in the first iteration.
         names = [node.id for node in ast.walk(turns.target) if isinstance(node, ast.Name)]
         counted = _counted(turns.iter) if isinstance(turns.target, ast.Name) and not turns.ifs else range(0)
         found = [_With(names[0], constant(number), self, each).term(each) for number in counted]
@@ -255,7 +256,7 @@ class _Reader:
         return Term(op, args, words, text) if op else Term(text=text)
 
     def _update(self, call: ast.Call, text: str) -> Term:
-        # The term of JAX's ``x.at[index].add(value)``: ``x`` with a part of it updated.
+        # Build the term of JAX's ``x.at[index].add(value)``: ``x`` with a part of it updated.
         match call:
             case ast.Call(
                 func=ast.Attribute(value=ast.Subscript(value=ast.Attribute(value=base), slice=index), attr=name),
@@ -268,7 +269,8 @@ class _Reader:
         return Term(text=text)
 
     def _operation(self, call: ast.Call) -> str:
-        # The operation that a call computes; empty if the function belongs to the program, or to an unknown object.
+        # Return the operation that a call computes; empty if the function belongs to the program, or to an unknown
+        # object.
         name, made = operation_of(call), _last(self.called.get(call, ""))
         if made in LAYERS:
             return known_as(made)
@@ -285,7 +287,7 @@ class _Reader:
         return known_as(name)
 
     def _is_of_library(self, call: ast.Call) -> bool:
-        # Is it a function of a module such as ``torch.nn.functional``, or a layer, rather than a method of a value?
+        # Is this a function of a module such as ``torch.nn.functional``, or a layer, rather than a method of a value?
         made = self.called.get(call, "")
         if _last(made) in LAYERS:
             return True
@@ -297,7 +299,7 @@ class _Reader:
 
 
 class _With(_Reader):
-    # A reader for which one name is a constant.
+    # A reader that replaces one name by a constant.
     def __init__(self, name: str, value: Term, reader: _Reader, whole: ast.expr) -> None:
         super().__init__(reader.parts, (), whole)
         self.calls, self._name, self._value = reader.calls, name, value
@@ -308,7 +310,7 @@ class _With(_Reader):
 
 
 def _selecting(op: str, args: tuple[Term, ...], *, is_method: bool) -> tuple[str, tuple[Term, ...]]:
-    # ``a.where(condition, b)`` and ``b.masked_fill(condition, a)`` as ``where(condition, a, b)``.
+    # Return ``a.where(condition, b)`` and ``b.masked_fill(condition, a)`` as ``where(condition, a, b)``.
     if op == "where" and is_method and len(args) == 3:
         return op, (args[1], args[0], args[2])
     if op == "masked_fill" and len(args) == 3:
@@ -325,7 +327,7 @@ def is_update(node: ast.AST) -> bool:
 
 
 def _counted(turns: ast.expr) -> range:
-    # The numbers that a comprehension's ``range`` gives, if they are literal; else empty.
+    # The numbers of a comprehension's ``range``, if they are literal; else an empty range.
     match turns:
         case ast.Call(func=ast.Name(id="range"), args=numbers, keywords=[]):
             known = [one.value for one in numbers if isinstance(one, ast.Constant) and isinstance(one.value, int)]
@@ -359,7 +361,8 @@ def _calls(node: ast.AST, are_layers_last: bool) -> Iterator[ast.Call]:
 
 
 def _is_consistent(called: Mapping[ast.Call, str]) -> bool:
-    # Do the recorded calls match the spelled ones? Library functions must be spelled, and layer classes must not.
+    # Do the recorded calls match the spelled ones? Library functions must have the same name, and layer classes are
+    # called through objects of the program.
     return all(
         not (is_dotted(call.func) and _root(call) in MODULES)
         if _last(made)[:1].isupper()

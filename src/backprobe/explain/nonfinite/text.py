@@ -1,4 +1,4 @@
-"""The words of reports about NaN and Inf: one sentence for each code. All findings about NaN and Inf are made here.
+"""The texts of reports about NaN and Inf: one sentence for each code. All findings about NaN and Inf are made here.
 
 In the sentences, ``word`` is NaN or Inf, ``name`` the entry that the finding is about, and ``born`` the words for a
 birth.
@@ -17,7 +17,7 @@ from backprobe.record.brief import place
 from backprobe.record.source import Source
 
 MOST = 4
-"""Names within a sentence."""
+"""The largest number of names within a sentence."""
 
 SENTENCES = {
     # headlines of the forward pass
@@ -54,13 +54,13 @@ SENTENCES = {
     "came_on_the_way": "{word} comes to the gradient of {name} on the way from {start}: by an operation between them, "
     "a hook, or the sum of the incoming gradients",
     "came_in_backward": "{word} comes in at the gradient of {name}: a hook on it, or the sum of the incoming gradients",
-    # the words for a birth: of what, and where
+    # the words for a birth: its kind, and its place
     "what_is_recorded": "what is recorded",
     "is_born": "{word} is born",
     "is_born_of_inf": "{word} is born of Inf",
     "module": "the module {path}",
     "model": "the model",
-    # the arithmetic
+    # the arithmetic behind NaN or Inf
     "zero_zero": "0/0",
     "zero_inf": "0 · Inf",
     "inf_minus_inf": "Inf − Inf",
@@ -101,7 +101,7 @@ SENTENCES = {
     "infinite_gradient": "0 · Inf: a gradient of Inf",
     "derivative_bad": "the derivative of {of} is {derivative}",
     "derivative_zero": "0 · {derivative}: a zero gradient, and the derivative of {of} is {derivative}",
-    # the numbers at the first bad place
+    # the numbers at the first bad element
     "first_place": "`{text}`{at}: {numbers}",
     "beyond": "the index {number}{at} of {name} is beyond {table}, which has {size} along dimension {axis}",
     "heard": "run again with its operations heard, {op}{numbers}{line}",
@@ -133,7 +133,7 @@ SENTENCES = {
     "is_between": "{value} is finite, between {low} and {high}",
     "gradient": "the gradient of {name}: {count}",
     "no_gradient": "not there",
-    # facts
+    # further facts
     "made": "the operation {operation} was given {given} and made {word}",
     "made_unknown": "its backward was given {given} and made {word}",
     "received": "they received {given}",
@@ -269,12 +269,12 @@ KINDS = {
     "written_none": "unknown",
     "written_unknown": "unknown",
 }
-"""The ``kind`` of the findings whose sentence is a special case; of the others it is the code."""
+"""For codes of special cases, the ``kind`` of the finding; for all others the kind is the code."""
 
 
 @dataclass(frozen=True)
 class WrittenInstead:
-    """What to write instead, in words; and if it can be written as code, the old and the new expression."""
+    """A remedy in words, with the old and the new expression if it can be written as code."""
 
     said: str = ""
     formula: str = ""
@@ -285,12 +285,12 @@ class WrittenInstead:
 
     @property
     def fields(self) -> dict[str, str]:
-        """The old and new code, as fields of a finding."""
+        """The old and new expression, as fields of a finding."""
         return {"formula": self.formula, "instead": self.instead} if self.formula else {}
 
 
 class Mechanism(reasons.Reason):
-    """The arithmetic by which something became NaN or Inf."""
+    """The arithmetic by which a number became NaN or Inf."""
 
     def __str__(self) -> str:
         return say(self.code, **self.fields)
@@ -313,19 +313,19 @@ def finding(
     why: Mechanism | None = None,
     **fields: str,
 ) -> Finding:
-    """The finding of a code about the entry with this name. ``why``, if known, ends the headline."""
+    """Make the finding of a code about the entry with this name. ``why``, if known, ends the headline."""
     headline = say(code, **fields) + ("" if why is None else f": {why}")
     parts = fields if why is None else {**fields, "why": why.code}
     return Finding(KINDS.get(code, code), about, headline, source, tuple(facts), chain, remedy, parts)
 
 
 def born(state: Badness, given: Badness) -> str:
-    """The words for a birth, with what it is born of."""
+    """Return the words for a birth: of NaN or Inf, and whether it arose from Inf."""
     return say("is_born_of_inf" if given is Badness.INF else "is_born", word=WORDS[state])
 
 
 def heading(births: Sequence[Finding]) -> str:
-    """The heading of a report: in how many places it begins, and where first."""
+    """Return the heading of a report: in how many places NaN or Inf begins, and where first."""
     first = births[0]
     return say("begins_at", places=plural(len(births), "place"), first=repr(first.name) + at_line(first.source))
 
@@ -336,17 +336,17 @@ def given(state: Badness) -> str:
 
 
 def scaled(scales: Sequence[float | None]) -> list[str]:
-    """The fact about the factor by which the loss was scaled before backward, if it was."""
+    """The fact on the factor by which the loss was scaled before backward, if it was."""
     large = [scale for scale in scales if scale is None or abs(scale) > 1]
     numbers = say("unknown_number") if None in large else ", ".join(f"{scale:.6g}" for scale in large)
     return [say("scaled", scales=numbers)] if large else []
 
 
 def at_line(source: Source | None) -> str:
-    """The place `` (file:line)``, or nothing."""
+    """The place as `` (file:line)``, or an empty string."""
     return "" if source is None else f" ({place(source.file, source.line)})"
 
 
 def see_inside(path: str) -> str:
-    """What to type to see the lines inside a module."""
+    """Return what to type to see the lines inside a module."""
     return say("see_inside", selection=repr(f"{path}:*" if path else "**:*"))

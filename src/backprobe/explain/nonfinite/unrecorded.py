@@ -1,6 +1,6 @@
-"""Inputs of a line that are not recorded, through which NaN or Inf may come in: buffers, globals, attributes.
+"""Finds unrecorded inputs of a line through which NaN or Inf may come in: buffers, globals and attributes.
 
-Buffers have no entries, since nothing is differentiated with respect to them; those that held NaN or Inf before the
+Buffers have no entries, because nothing is differentiated with respect to them. Buffers that held NaN or Inf before the
 model ran are recorded separately. Nothing is known about other names without an entry.
 """
 
@@ -19,8 +19,9 @@ from backprobe.record.nonfinite import BEFORE
 
 
 def unrecorded(known: Evidence, at: int) -> list[str]:
-    """The values and modules that an expression mentions and that have no entry, as the expression spells them."""
-    paths = {split(name)[0].split(".")[-1] for name in known.names(known.direct[at])}  # self.w as "w"
+    """The values and modules that an expression mentions but that have no entry, as spelled in it."""
+    # names the parameter self.w as "w"
+    paths = {split(name)[0].split(".")[-1] for name in known.names(known.direct[at])}
     values = [
         name
         for name in known.sources.unknown[at]
@@ -32,7 +33,7 @@ def unrecorded(known: Evidence, at: int) -> list[str]:
 
 
 def brought(known: Evidence, at: int, names: Sequence[str], state: Badness) -> list[str]:
-    """The buffers that the line mentions, or of the module that returned the entry, that were at least as bad."""
+    """Return buffers with NaN or Inf of at least this state: on the line, or in the module that returned the entry."""
     entry, buffers = known.entries[at], known.record.buffers
     if entry.source is not None:
         spelled = [_member(known, at, name) for name in names if "." in name]  # attributes of self
@@ -43,10 +44,9 @@ def brought(known: Evidence, at: int, names: Sequence[str], state: Badness) -> l
 
 
 def held(known: Evidence, at: int, names: Sequence[str], state: Badness) -> list[str]:
-    """The parameters and buffers of modules called on the line that were at least as bad, up to the first
-    ``backward()``.
+    """Return parameters and buffers of modules called on the line with NaN or Inf of at least this state.
 
-    For later lines nothing is concluded, since the program may have written to them.
+    Only lines before the first ``backward()`` are considered, because the program may have written to parameters later.
     """
     if at > min(known.record.outputs, default=-1):
         return []
@@ -56,7 +56,7 @@ def held(known: Evidence, at: int, names: Sequence[str], state: Badness) -> list
 
 
 def _modules(known: Evidence, at: int) -> list[str]:
-    # Objects of library classes that the line calls and that hold parameters which were not recorded.
+    # Return the names of library objects that the line calls, and that hold parameters which were not recorded.
     source, parts = known.entries[at].source, known.parts[at]
     if source is None or not any(call.split(".")[-1][:1].isupper() for call in source.calls):
         return []

@@ -1,4 +1,4 @@
-"""NaN and Inf that an optimizer wrote into parameters, whether the gradients were finite or not."""
+"""Reports NaN and Inf that an optimizer wrote into parameters, whether the gradients were finite or not."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ AFTERWARDS = ("came_in", "unknown")  # kinds of findings that an earlier step ma
 
 
 def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
-    """The births and the bad updates by optimizers, each placed before anything that was computed later.
+    """Return the births and the bad updates by optimizers, in the order of time.
 
-    An update with a bad gradient is no birth, unless it comes first and nothing is found before it. If a line both
-    computes a bad value and writes it, it is reported once; a line such as ``optimizer.step()``, which shows no
-    expression, is reported by what it wrote.
+    An update with a bad gradient counts as a birth only if nothing is found before it. A line that both computes a bad
+    value and writes it is reported once. A line such as ``optimizer.step()``, which contains no expression, is reported
+    by what it wrote.
     """
     positions = Graph.of(record).positions
     updates, found = _each_line_once(births, record)
@@ -40,7 +40,7 @@ def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
 
 
 def _each_line_once(births: Sequence[Finding], record: Record) -> tuple[list[Update], list[Finding]]:
-    # The births and updates; if both are at one line, only the one that says more.
+    # Return births and updates; if both are on one line, only the one with more information.
     certain = [one for one in births if one.kind == "born" and expression_of(one.source)]
     written = [one for one in record.updates if one.gradient != BEFORE]
     updates = [one for one in written if not _stands_at(one.source, [birth.source for birth in certain])]
@@ -50,7 +50,7 @@ def _each_line_once(births: Sequence[Finding], record: Record) -> tuple[list[Upd
 
 
 def spread(record: Record, births: Sequence[Finding]) -> Iterator[Finding]:
-    """The updates with gradients that were not finite. They are consequences, not births."""
+    """Yield the updates with gradients that were not finite. They are consequences, not births."""
     for found in map(_finding, filter(_came_with_gradient, record.updates)):
         if found not in births:
             yield replace(found, kind="propagated")
@@ -91,7 +91,7 @@ def _finding(update: Update) -> Finding:
 
 
 def _said(update: Update) -> tuple[str, str, str]:
-    # The words for an update: what was written, into which parameters, and by which line.
+    # Describe an update: what was written, into which parameters, and by which line.
     shown = quoted(update.parameters[:MOST])
     more = update.size - min(len(update.parameters), MOST)
     parameters = say("and_more", names=shown, more=more) if shown and more else shown or plural(more, "parameter")
