@@ -110,14 +110,17 @@ def test_a_forward_that_the_program_keeps_runs_on_and_reports_to_nobody(x):
     layer, kept = Layer(), []
 
     def keep(module, given):
-        kept.append(vars(module)["forward"].calls.copy())
+        kept.append(module.forward)
 
     handle = layer.register_forward_pre_hook(keep)
-    with bp.probe(layer, EVERYTHING):
+    with bp.probe(layer, EVERYTHING) as rec:
         layer(x).sum().backward()
     handle.remove()
-    (forward,) = kept[0].values()
+    (forward,) = kept
+    names = list(rec)
     assert torch.equal(forward(x), x / 2)
+    assert torch.equal(forward.given(layer, x), x / 2)  # the reporting copy itself
+    assert list(rec) == names
 
 
 def test_only_functions_of_imported_modules_are_kept(x):

@@ -1,7 +1,11 @@
 """Journals of calls of models: they are followed, and then say what the program says where none is kept."""
 
+import copy
 import operator
+import pickle
 import sys
+import threading
+import types
 
 import pytest
 import torch
@@ -164,6 +168,89 @@ def hooks_come_and_go(take):
             handle.remove()
 
 
+class HooksInside(Usual):
+    """A forward that puts a hook on a module before it calls it, which writes in place to what the module is given."""
+
+    hooked = raises = False
+
+    def hook(self, module, given):
+        given[0].mul_(3)
+        if self.raises:
+            raise RuntimeError("after a write")
+
+    def forward(self, x, scale=2):
+        x = self.blocks[0](x)
+        y = x * 1.0
+        if self.hooked:
+            handle = self.blocks[1].register_forward_pre_hook(self.hook)
+            y = self.blocks[1](y)
+            handle.remove()
+        else:
+            y = self.blocks[1](y)
+        return self.logits(y, scale)
+
+
+def a_forward_hooks_what_it_calls(take):
+    torch.default_generator.manual_seed(0)
+    net = HooksInside()
+    for net.hooked in (False, False, False, False, True, True, False, True):
+        take(step, net)
+
+
+def a_hook_writes_and_raises(take):
+    torch.default_generator.manual_seed(0)
+    net = HooksInside()
+    net.raises = True
+    for net.hooked in (False, False, False, False, True, False):
+        take(step, net)
+        vars(net.blocks[1])["_forward_pre_hooks"].clear()
+
+
+def a_function_gets_other_code_and_defaults(take):
+    torch.default_generator.manual_seed(0)
+    net, own = Collects(), (apply.__code__, apply.__defaults__)
+    try:
+        for at in range(10):
+            apply.__code__ = (lambda function, value: function(value) * 2).__code__ if at in (5, 6) else own[0]
+            Usual.logits.__defaults__ = (at,) if at > 7 else None
+            take(step, net)
+    finally:
+        apply.__code__, apply.__defaults__ = own
+        Usual.logits.__defaults__ = None
+
+
+def the_model_is_copied_inside(take):
+    torch.default_generator.manual_seed(0)
+    net = Usual()
+
+    def copying(probe, net, x=X):
+        with probe(net) as probe.rec:
+            loss = net(x)["logits"].sum()
+            other = copy.deepcopy(net)
+            assert type(other.blocks[0].forward) is types.MethodType
+            loss = loss + other(x)["logits"].sum()
+            loss = loss + pickle.loads(pickle.dumps(net))(x)["logits"].sum()
+            loss.backward()
+
+    for _ in range(STEPS):
+        take(copying, net)
+
+
+def forwards_are_set_and_deleted(take):
+    torch.default_generator.manual_seed(0)
+    net = Usual()
+
+    def halved(x):
+        half = x / 2
+        return half
+
+    for at in range(12):
+        if at in (4, 5, 9):
+            net.blocks[0].forward = halved
+        take(step, net)
+        vars(net.blocks[0]).pop("forward", None)
+
+
 class WithoutSource(Usual):
     """What this calls has source text, and is not the last to return."""
 
@@ -172,7 +259,19 @@ class WithoutSource(Usual):
 
 STORIES = {
     **{kind.__name__: again(kind) for kind in (Usual, WritesInPlace, TurnsGradientsOff, Collects, WithoutSource)},
-    **{one.__name__: one for one in (ways, layers_change_places_and_are_frozen, hooks_come_and_go)},
+    **{
+        one.__name__: one
+        for one in (
+            ways,
+            layers_change_places_and_are_frozen,
+            hooks_come_and_go,
+            a_forward_hooks_what_it_calls,
+            a_hook_writes_and_raises,
+            a_function_gets_other_code_and_defaults,
+            the_model_is_copied_inside,
+            forwards_are_set_and_deleted,
+        )
+    },
 }
 
 
@@ -270,6 +369,84 @@ def test_a_write_out_of_sight_hides_what_was_there_before():
         assert (found[name].status, str(found[name].source)) == (expected.status, str(expected.source)), name
         assert name not in truth or torch.equal(found[name].grad, expected.grad), name
     assert not unequal(told[5], alone(story, 5))  # no journal is kept any longer
+
+
+def test_a_forward_that_the_program_keeps_runs_on_and_reports_to_nobody():
+    net, kept = Usual(), []
+    handle = net.blocks[0].register_forward_hook(lambda module, args, output: None)
+    handle.remove()
+    for _ in range(STEPS):
+        with bp.probe(net, **EVERYTHING) as rec:
+            loss = net(X)["logits"].sum()
+            kept.append(net.blocks[0].forward)
+            loss.backward()
+    expected, names = net.blocks[0](X), list(rec)
+    for forward in kept:
+        assert torch.equal(forward(X), expected)
+        assert torch.equal(forward.given(net.blocks[0], X), expected)  # the journalling copy itself
+    assert list(rec) == names
+
+
+def test_blocks_of_two_threads_have_journals_of_their_own():
+    """Both begin before either ends: the second cannot have the copies that the first has."""
+    torch.manual_seed(0)
+    net, other = Usual(), Usual()
+    other.load_state_dict(net.state_dict())
+    both, found = threading.Barrier(2, timeout=30), {}
+
+    def steps(model, key):
+        for _ in range(STEPS):
+            both.wait()
+            with bp.probe(model, **EVERYTHING) as rec:
+                both.wait()
+                model(X)["logits"].sum().backward()
+                both.wait()
+            found[key] = {name: (entry.status, entry.grad_or_none) for name, entry in rec.items()}
+            model.zero_grad()
+
+    threads = [threading.Thread(target=steps, args=pair) for pair in ((net, 0), (other, 1))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with bp.probe(Usual(), **EVERYTHING) as fresh:
+        pass
+    assert found[0].keys() == found[1].keys() > fresh.keys()
+    for name, (status, grad) in found[0].items():
+        assert status == found[1][name][0], name
+        assert grad is None or torch.equal(grad, found[1][name][1]), name
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_threads_exchange_the_forwards_of_one_model(first):
+    """Each thread's block hears its own calls, whichever ends first, and the model is left as it was."""
+    torch.manual_seed(0)
+    net = Usual()
+    both, over, found = threading.Barrier(2, timeout=30), threading.Event(), {}
+
+    def steps(key):
+        for at in range(STEPS):
+            both.wait()
+            with bp.probe(net, **EVERYTHING) as rec:
+                both.wait()
+                net(X * (key + 1))["logits"].sum().backward()
+                both.wait()
+                if key != first:
+                    assert over.wait(30)
+            over.set()
+            both.wait()
+            over.clear()
+            found[key, at] = float(rec["blocks.0.norm:input"].value[0, 0]), list(rec)
+
+    threads = [threading.Thread(target=steps, args=(key,)) for key in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {one for one, _ in found.values()} == {0.5, 1.0}
+    assert all(value == 0.5 * (key + 1) for (key, _), (value, _) in found.items())
+    assert len({tuple(names) for _, names in found.values()}) == 1 and len(found) == 2 * STEPS
+    assert not any("forward" in vars(module) for module in net.modules())
 
 
 def test_a_journal_keeps_nothing_of_a_call(leaves_nothing):

@@ -227,7 +227,7 @@ class Segment:
         # no value is compared with a word.
         if self.get_words(journal) != self.words:
             return None
-        if _between(journal, now) != self.between or not _is_unwritten(journal.trace.versions):
+        if _between(journal, now) != self.between or not is_unwritten(journal.trace.versions):
             return None
         items = self.spread.of(journal)
         is_same = (
@@ -330,8 +330,8 @@ def _held(journal: Any) -> tuple[list[HeldScope], list[int]] | None:
     return None if -1 in places else (found, places)
 
 
-def _is_unwritten(versions: Any) -> bool:
-    # Are all tensors that names hold unwritten since the names were bound to them?
+def is_unwritten(versions: Any) -> bool:
+    """Are all tensors that names hold unwritten since the names were bound to them?"""
     live = [*chain.from_iterable(map(dict.values, versions.live))]
     return not live or versions.counted.versions(live) == [*chain.from_iterable(map(dict.values, versions.stamps))]
 

@@ -283,6 +283,8 @@ class Journal(JournalCalls):
     def _stamp(self) -> None:
         # Code runs now that may write unobserved. Note the tensors bound so far with their versions, and the contents
         # of containers.
+        if self and self.reading.frames and self.reading.frames[-1].scope.dirty:
+            self.reading.sweep_first(self)  # writes by the statement before must not be taken for later ones
         start, new = self.stamped, self[self.stamped :]
         self.stamped = len(self)
         if WORDS.issuperset(map(type, new)):
@@ -327,9 +329,10 @@ class Journal(JournalCalls):
             self.previous, items = known
             self.previous.follow(self, items)
             return
-        self.reading.read(self)
+        has_written = bool(written) or not course.is_unwritten(self.trace.versions)
+        self.reading.read(self, has_written)
         self.reading.hide(written)
-        made = None if written or self.is_lost else Segment.of(self, state)
+        made = None if has_written or self.is_lost else Segment.of(self, state)
         if known is not None and course.compare is not None:
             course.compare(known[0], made)
             made = known[0]

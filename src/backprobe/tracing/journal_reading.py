@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backprobe.tracing.course import FAILED, OF_MODULE, HeldScope
-from backprobe.tracing.log import CALLED, DONE, ENTER, MENTIONED, ScopeKind
+from backprobe.tracing.log import CALLED, DONE, ENTER, MENTIONED, NO_SITE_AT, ScopeKind
 from backprobe.tracing.scope import Scope
 
 
@@ -40,10 +40,17 @@ class Reading:
             scope.dirty = False
             self.trace.sweep(scope, journal[0] - DONE if journal[0] >= DONE else journal[0])
 
-    def read(self, journal: Sequence[Any]) -> None:
-        """Pass the reports in the journal to the scopes."""
+    def read(self, journal: Sequence[Any], has_written: bool = False) -> None:
+        """Pass the reports in the journal to the scopes.
+
+        ``has_written`` says that tensors were written to, unobserved, by a statement that is not known. Those that do
+        not get a name again are found when their scope fails, or in the end.
+        """
         self.codes.clear()
         at, trace = 0, self.trace
+        sweep = trace.sweep
+        if has_written:
+            trace.sweep = self._sweep_unplaced
         while at < len(journal):
             word = journal[at]
             if word >= DONE:
@@ -65,8 +72,17 @@ class Reading:
                 self._read_enter(journal[at + 1], journal[at + 2])
                 at += 3
             else:
+                if has_written and word == FAILED:
+                    trace.sweep(self.frames[-1].scope)
                 self._read_leave(word)
                 at += 1
+        if has_written and self.frames:
+            trace.sweep(self.frames[-1].scope)
+        trace.sweep = sweep
+
+    def _sweep_unplaced(self, by: Scope, at: int = NO_SITE_AT) -> None:
+        # Look for writes. The statement that is read has not made them: they are found much later.
+        self.trace.versions.sweep(by, NO_SITE_AT)
 
     def _read_bound(self, site: int, value: Any, at: int) -> None:
         frame = self.frames[-1]
