@@ -21,7 +21,6 @@ from backprobe.backends.protocol import Backend, Blocks, BlockTape
 from backprobe.backends.refusals import refuse, refuse_options
 from backprobe.backends.tensors import Tensors
 from backprobe.errors import BackprobeError, Unsupported
-from backprobe.explain.rebound import rebound_reason
 from backprobe.probe.block_options import refuse_options_of_block
 from backprobe.probe.block_variables import outputs_of, why_not
 from backprobe.probe.caught_errors import CaughtErrors
@@ -108,6 +107,8 @@ class BlockRun(Form):
             for unseen in self.tape.not_followed():
                 self.trace.note(unseen.code, **unseen.fields)
             if error is not None and not isinstance(error, BackprobeError):
+                from backprobe.explain.rebound import rebound_reason
+
                 known = self.add_notes(error)
                 rebound = rebound_reason(error)
                 is_said = rebound is not None and rebound.fields["headline"] in known
