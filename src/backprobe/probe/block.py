@@ -107,12 +107,8 @@ class BlockRun(Form):
             for unseen in self.tape.not_followed():
                 self.trace.note(unseen.code, **unseen.fields)
             if error is not None and not isinstance(error, BackprobeError):
-                from backprobe.explain.rebound import rebound_reason
-
                 known = self.add_notes(error)
-                rebound = rebound_reason(error)
-                is_said = rebound is not None and rebound.fields["headline"] in known
-                why = rebound if rebound is not None and is_said else raised(error, known)
+                why = self._rebound(error, known) or raised(error, known)
                 self.trace.note(why.code, **why.fields)
             for one in self.caught.notes(self.tape.cut_short(), error):
                 self.trace.note(one.code, **one.fields)
@@ -138,6 +134,15 @@ class BlockRun(Form):
                 raise self.replacing.failed  # raise it again, since the program caught it
         finally:
             self._release()
+
+    def _rebound(self, error: BaseException, known: str) -> Reason | None:
+        # The reason of an error whose note says that a name was bound to something new.
+        if not known:
+            return None
+        from backprobe.explain.rebound import rebound_reason
+
+        found = rebound_reason(error)
+        return found if found is not None and found.fields["headline"] in known else None
 
     def what_is_known(self, error: BaseException) -> str | None:
         return self.caught.what_is_known(self, error)

@@ -45,17 +45,17 @@ def explained(run: FailingRun, error: BaseException) -> str | None:
 
     There is also a note about an error that arose because a name was bound to something new.
     """
-    from backprobe.explain.rebound import rebound_note
-
     said = _explained(run, error)
     cause = error.__cause__
     said = _explained(run, cause) if said is None and cause is not None else said
-    return rebound_note(error) if said is None else said
+    if said is not None or not isinstance(error, Exception):  # a generator may be closed when nothing can be imported
+        return said
+    from backprobe.explain.rebound import rebound_note
+
+    return rebound_note(error)
 
 
 def _explained(run: FailingRun, error: BaseException) -> str | None:
-    from backprobe.explain.graph_errors import note
-
     if run.backend.errors is None:
         return None
     failure = run.backend.errors(error, run.tape, run.trace.captures(run.trace.schema_so_far([])))
@@ -78,6 +78,8 @@ def _explained(run: FailingRun, error: BaseException) -> str | None:
         held = run.trace.captures(run.trace.schema_so_far(outputs))
         found = (held.index(run.trace.versions.captures[outputs[0]]),)
         failure = replace(failure, outputs=found) if is_of_output else replace(failure, values=found)
+    from backprobe.explain.graph_errors import note
+
     return note(failure, record, captured, _in_place(run))
 
 
