@@ -147,6 +147,7 @@ bench: $(READY)
 	$(BIN)/python bench/alerts.py
 	$(BIN)/python bench/draw.py
 	$(BIN)/python bench/explain.py
+	$(BIN)/python bench/explain_call.py
 	$(BIN)/python bench/printing.py
 	$(BIN)/python bench/diff.py
 	$(BIN)/python bench/diff_saved.py

@@ -546,3 +546,19 @@ def test_under_a_trace_function_too_what_a_block_bound_ends_with_its_names(reads
     finally:
         sys.settrace(before)
     assert found == ([None, None], [2.0, 2.0, 2.0])
+
+
+def test_a_block_that_a_closed_generator_leaves_imports_no_explanations(x, monkeypatch):
+    """It may be closed as the interpreter ends, when nothing can be imported any more."""
+    for name in ("rebound", "graph_errors"):
+        monkeypatch.setitem(sys.modules, f"backprobe.explain.{name}", None)  # an import of it raises an error
+
+    def steps():
+        with bp.probe() as rec:
+            u = x * 2
+            yield rec, u
+
+    running = steps()
+    rec, _ = next(running)
+    running.close()
+    assert rec["u"].status is bp.GradStatus.BACKWARD_NOT_RUN

@@ -74,6 +74,14 @@ def test_a_verb_is_imported_when_it_is_asked_for():
     assert "backprobe.watch" not in after
 
 
+def test_the_first_verb_imports_no_explanations_and_no_storage():
+    """A third of the time of its import was what explains, tries remedies and writes to disk: most runs do neither."""
+    modules = imported_by("from backprobe import probe")
+    later = ("explain", "experiments", "remedies", "storage")
+    assert [name for name in modules if name.startswith(tuple(f"backprobe.{one}" for one in later))] == []
+    assert "backprobe.recording" in modules
+
+
 def test_a_verb_is_no_module_whoever_imports_that_module():
     """Python puts a module that is imported into its package, under the name that the verb has there."""
     code = """

@@ -3,10 +3,12 @@
 import json
 import sqlite3
 
+import numpy
 import pytest
 
 import backprobe as bp
 from asked import message
+from backprobe.record.statistics import COLUMNS
 from backprobe.storage.runs import layout
 from backprobe.storage.runs.reader import RankFile
 from written_runs import fill, rows, writer
@@ -99,3 +101,33 @@ def test_facts_that_were_not_written_are_damage(folder):
     changed(folder, "UPDATE attempts SET facts = ?", json.dumps({})[:1])
     with bp.open_run(folder) as run:
         assert "cannot be read" in message(bp.BadRun, lambda: run.steps)
+
+
+@pytest.mark.parametrize("height", [0, 1, 7])
+def test_blobs_that_are_sealed_together_are_those_that_are_sealed_alone(height):
+    matrices = numpy.random.default_rng(0).normal(size=(5, len(COLUMNS), height))
+    matrices[0], matrices[1] = float("nan"), -0.0
+    for blocks in (matrices, matrices.transpose(0, 2, 1)):
+        if blocks.shape[1]:
+            alone = [bytes(layout.sealed(one)) for one in blocks]
+            assert [*map(bytes, layout.sealed_each(blocks))] == alone
+    steps = [layout.StepData(at, matrices[0], time=at / 3, backwards=2, uncleared=at) for at in range(5)]
+    alone = [bytes(layout.sealed(layout.info_of([one])[None])) for one in steps]
+    assert [*map(bytes, layout.sealed_each(layout.info_of(steps)[:, None, None]))] == alone
+
+
+def test_rows_may_be_added_between_steps_of_one_commit(tmp_path):
+    one = writer(tmp_path)
+    for name in ("a", "b", "c"):
+        one.add_rows(rows([name], ["grad"]))
+        height = one.height + len(one.new.rows)
+        for step in range(2):
+            matrix = layout.blank(height)
+            matrix[:, height - 1] = range(1, 11)
+            one.append(layout.StepData(2 * (height - 1) + step, matrix))
+    one.commit()
+    with bp.open_run(tmp_path) as run:
+        counts = {name: run.series(name, "grad.zeros") for name in ("a", "b", "c")}
+        assert {name: steps.tolist() for name, (steps, _) in counts.items()} == {"a": [0, 1], "b": [2, 3], "c": [4, 5]}
+        assert all(numbers.tolist() == [6.0, 6.0] for _, numbers in counts.values())
+    one.close()

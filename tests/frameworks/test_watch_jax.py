@@ -460,6 +460,19 @@ def test_one_of_a_table_that_needs_care(change):
         is_right(row, given[at].astype(float))
 
 
+def test_the_widest_table():
+    """With plain sums for all of its rows, and with care, since one has NaN and Inf."""
+    plain = [np.asarray(np.random.default_rng(size).normal(size=size), np.float32) for size in (4097, 6000, 8192)]
+    careful = [plain[0], np.where(np.arange(6000) % 1000 == 7, np.float32("nan"), plain[1]), plain[2]]
+    careful[2] = np.where(careful[2] > 2, np.float32("inf"), careful[2])
+    rows = jax.jit(lambda *some: rows_of(some))
+    for given in (plain, careful):
+        order, *numbers = rows(*given)
+        found = columns_from(np.array([given[at].size for at in map(int, order)]), *map(np.asarray, numbers)).T
+        for at, row in zip(map(int, order), found, strict=True):
+            is_right(row, given[at].astype(float))
+
+
 @pytest.mark.parametrize("change", ARRAYS.values(), ids=ARRAYS.keys())
 def test_magnitudes_are_those_of_numpy(change):
     array = change(np.random.default_rng(0).normal(size=70).astype(np.float32))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import warnings
@@ -42,6 +41,8 @@ def silent() -> Iterator[bool]:
     >>> print("to be seen", is_silent)
     to be seen True
     """
+    import logging  # only programs that run again need it
+
     if not LOCK.acquire(blocking=False):
         yield False
         return

@@ -21,7 +21,6 @@ from backprobe.backends.protocol import Backend, Blocks, BlockTape
 from backprobe.backends.refusals import refuse, refuse_options
 from backprobe.backends.tensors import Tensors
 from backprobe.errors import BackprobeError, Unsupported
-from backprobe.explain.rebound import rebound_reason
 from backprobe.probe.block_options import refuse_options_of_block
 from backprobe.probe.block_variables import outputs_of, why_not
 from backprobe.probe.caught_errors import CaughtErrors
@@ -109,9 +108,7 @@ class BlockRun(Form):
                 self.trace.note(unseen.code, **unseen.fields)
             if error is not None and not isinstance(error, BackprobeError):
                 known = self.add_notes(error)
-                rebound = rebound_reason(error)
-                is_said = rebound is not None and rebound.fields["headline"] in known
-                why = rebound if rebound is not None and is_said else raised(error, known)
+                why = self._rebound(error, known) or raised(error, known)
                 self.trace.note(why.code, **why.fields)
             for one in self.caught.notes(self.tape.cut_short(), error):
                 self.trace.note(one.code, **one.fields)
@@ -137,6 +134,15 @@ class BlockRun(Form):
                 raise self.replacing.failed  # raise it again, since the program caught it
         finally:
             self._release()
+
+    def _rebound(self, error: BaseException, known: str) -> Reason | None:
+        # The reason of an error whose note says that a name was bound to something new.
+        if not known:
+            return None
+        from backprobe.explain.rebound import rebound_reason
+
+        found = rebound_reason(error)
+        return found if found is not None and found.fields["headline"] in known else None
 
     def what_is_known(self, error: BaseException) -> str | None:
         return self.caught.what_is_known(self, error)

@@ -1,4 +1,7 @@
-"""Notes on errors of probed programs. The values recorded before an error help to explain a framework's message."""
+"""Notes on errors of probed programs. The values recorded before an error help to explain a framework's message.
+
+Code that explains is imported only if there is an error, because importing it takes a third of the time of all imports.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,7 @@ from typing import Any, Protocol
 
 from backprobe.backends.facts import Failure
 from backprobe.backends.protocol import Backend, Tape
-from backprobe.cuts.cutting_operations import parsed
 from backprobe.errors import BackprobeError, NothingToDifferentiate
-from backprobe.explain.graph_errors import cut_note, frozen_note, note, of_note
-from backprobe.explain.rebound import rebound_note
 from backprobe.probe.request import Request
 from backprobe.record.entries import Record
 from backprobe.record.quoted_errors import first_line, rest_of
@@ -48,7 +48,11 @@ def explained(run: FailingRun, error: BaseException) -> str | None:
     said = _explained(run, error)
     cause = error.__cause__
     said = _explained(run, cause) if said is None and cause is not None else said
-    return rebound_note(error) if said is None else said
+    if said is not None or not isinstance(error, Exception):  # a generator may be closed when nothing can be imported
+        return said
+    from backprobe.explain.rebound import rebound_note
+
+    return rebound_note(error)
 
 
 def _explained(run: FailingRun, error: BaseException) -> str | None:
@@ -74,6 +78,8 @@ def _explained(run: FailingRun, error: BaseException) -> str | None:
         held = run.trace.captures(run.trace.schema_so_far(outputs))
         found = (held.index(run.trace.versions.captures[outputs[0]]),)
         failure = replace(failure, outputs=found) if is_of_output else replace(failure, values=found)
+    from backprobe.explain.graph_errors import note
+
     return note(failure, record, captured, _in_place(run))
 
 
@@ -94,6 +100,8 @@ def unconnected(run: FailingRun) -> Record | None:
 
 def explain_unconnected(run: FailingRun, error: BackprobeError) -> Record | None:
     """Add to an error the lines that disconnect the result from all differentiated values. Returns the record."""
+    from backprobe.explain.graph_errors import cut_note, frozen_note, of_note
+
     record = unconnected(run)
     said = None if record is None else cut_note(record)
     if said is None and run.tape.undifferentiated is not None:
@@ -145,6 +153,8 @@ def _users(step: TracebackType | None) -> TracebackType | None:
 
 def _mentioned(run: FailingRun, failure: Failure, at: TracebackType) -> Failure:
     # The failure, with its possible values restricted to those that the failing line mentions, if it mentions any.
+    from backprobe.cuts.cutting_operations import parsed
+
     tree = parsed(linecache.getline(at.tb_frame.f_code.co_filename, at.tb_lineno))
     names = () if tree is None else names_read(tree)
     values = [v for v in kept(run.trace.read(), run.trace.selection, []) if v.number is not None]
@@ -155,6 +165,8 @@ def _mentioned(run: FailingRun, failure: Failure, at: TracebackType) -> Failure:
 def _hold(run: FailingRun, tensor: Any, at: TracebackType | None) -> int:
     # Hold the unnamed tensor on which backward was called, and return its number. The failing line shows from which
     # values the tensor was computed.
+    from backprobe.cuts.cutting_operations import parsed
+
     if at is None:
         return run.trace.hold(tensor, "backward()", "")
     file = at.tb_frame.f_code.co_filename

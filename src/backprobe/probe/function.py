@@ -8,7 +8,6 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from backprobe.errors import BadOption, BadOutput, NothingToDifferentiate
-from backprobe.explain.rebound import rebound_reason
 from backprobe.probe.output import ProbedOutput
 from backprobe.probe.request import bound, name_of
 from backprobe.probe.run import TargetRun
@@ -62,6 +61,8 @@ class FunctionRun(TargetRun):
     def explain_error(self, error: BaseException) -> str | None:
         if self.doing != TargetRun.doing or not self.lifted_numbers or not isinstance(error, TypeError):
             return None
+        from backprobe.explain.rebound import rebound_reason
+
         if rebound_reason(error) is not None:
             return None
         names = ", ".join(self.lifted_numbers)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backprobe.backends.discover import is_model
 from backprobe.backends.facts import Options
@@ -21,11 +21,6 @@ from backprobe.backends.tensors import Tensors
 from backprobe.backends.useless import FLAT, TIMES_ZERO, USELESS, RepeatedCall
 from backprobe.backends.zero_gradients import all_zero
 from backprobe.errors import BackprobeError, Overwritten
-from backprobe.experiments import Runs, experimented, not_tried
-from backprobe.explain import explain
-from backprobe.explain.all_zero import is_zero
-from backprobe.explain.useless import NOT_AGAIN, all_zero_in
-from backprobe.findings.report import Report
 from backprobe.probe.block import OPEN
 from backprobe.probe.output import choose
 from backprobe.probe.request import Request, name_of
@@ -35,8 +30,10 @@ from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.limits import Limit
 from backprobe.record.reasons import Note
 from backprobe.recording import Recording
-from backprobe.remedies import tried, untried, wanted_of
-from backprobe.tracing.bridging import NamedBridges
+
+if TYPE_CHECKING:  # explanations take a third of the time of all imports, and most programs never ask for one
+    from backprobe.findings.report import Report
+    from backprobe.tracing.bridging import NamedBridges
 
 WIDE = ("**:*", "**:*()")
 """Patterns for every named value and every unnamed operation."""
@@ -93,6 +90,8 @@ class Rerun:
         return replace(record, notes=(*record.notes, *notes))
 
     def _observed(self, record: Record, limit: Limit) -> Sequence[Note]:
+        from backprobe.explain.useless import all_zero_in
+
         limit.runs -= 2
         notes = [Note("written_before_again")] if self._is_written(record) else self.useless()
         notes = [note for note in notes if self._holds(note, record)]
@@ -113,11 +112,16 @@ class Rerun:
         # Is a gradient that is 0 now also 0 in the recording? The second run may have taken another branch.
         if note.code not in (FLAT, TIMES_ZERO):
             return True
+        from backprobe.explain.all_zero import is_zero
+
         same = [one for one in record.entries if one.name == note.fields["first"] and one.status is GradStatus.OK]
         return all(is_zero(self.backend.arrays, one.held_grad) for one in same)
 
     def experimented(self, record: Record, report: Report, asked: int | None, limit: Limit) -> Report:
         """The report with the results of experiments on its cuts, if the program may run again for these."""
+        from backprobe.experiments import Runs, experimented, not_tried
+        from backprobe.explain.useless import NOT_AGAIN
+
         try:
             is_again = not any(note.code in NOT_AGAIN for note in record.notes)
             if not is_again or not self._may_try(limit) or self._is_written(record):
@@ -169,6 +173,8 @@ class Rerun:
 
     def tried(self, report: Report, name: Any, record: Record, limit: Limit) -> Report:
         """The report after its remedies were tried: the program runs again with its text edited."""
+        from backprobe.experiments import not_tried
+
         try:
             if name is None and any(entry.finiteness is not None for entry in record.entries):
                 return self._cured(report, record, limit)
@@ -178,6 +184,9 @@ class Rerun:
 
     def _remedied(self, report: Report, name: Any, record: Record, limit: Limit) -> Report:
         # The report on missing gradients, with edits that restore them.
+        from backprobe.explain import explain
+        from backprobe.remedies import tried, wanted_of
+
         def explains(other: Any) -> Report:
             return explain(other, name if name is not None and name in other else None, experiments=False)
 
@@ -190,6 +199,7 @@ class Rerun:
 
     def _cured(self, report: Report, record: Record, limit: Limit) -> Report:
         # The report on NaN and Inf, with the effect of each remedy when it is written into the program.
+        from backprobe.explain import explain
         from backprobe.explain.nonfinite.second_look import lacking, lacking_inside  # these import NumPy
         from backprobe.remedies.numerics import is_curable, tried_on_births
 
@@ -238,6 +248,8 @@ class Rerun:
     ) -> Report:
         # The report after a trial. The trial gets all remaining runs, if there are enough; one of them is an unchanged
         # run. If the program may not run again, the report stays unchanged. If running again fails, a note is added.
+        from backprobe.remedies import untried
+
         try:
             if record.is_of_several or limit.runs < runs or not self._may_try(limit):
                 return report

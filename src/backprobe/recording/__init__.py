@@ -34,7 +34,6 @@ from backprobe.record.weights import weights_of
 from backprobe.recording.asked_names import asked_entry, counted
 from backprobe.show import table
 from backprobe.source.tracebacks import leave_out_ours
-from backprobe.storage.recordings import read, save
 from backprobe.tracing.summed import summed
 from backprobe.tracing.transcribe import FinishedRun
 from backprobe.view.shown import Shown
@@ -295,6 +294,8 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
         Raises BadOption if the path exists already, the disk is full, or the folder is not writable.
         """
+        from backprobe.storage.recordings import save  # most recordings are never written
+
         save(self.record, None if self._result is NOT_KEPT else (self._result,), path, overwrite=overwrite)
 
     def to_dataframe(self) -> Any:
@@ -444,12 +445,16 @@ def load(path: str | os.PathLike[str], *, to: BackendName | Literal["numpy"] | N
     >>> bp.load("/tmp/triple")["x"].grad
     tensor(3.)
     """
+    from backprobe.storage.recordings import read
+
     record, result = read(path, to=to)
     return Recording(record) if result is None else Recording(record, result[0])
 
 
 def opened(path: str | os.PathLike[str]) -> Recording:
     """Open a recording for reading only. Its arrays are NumPy's, and stay on disk until they are used."""
+    from backprobe.storage.recordings import read
+
     return Recording(read(path, is_mapped=True)[0])
 
 

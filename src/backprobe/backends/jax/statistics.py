@@ -19,7 +19,7 @@ from jax import lax
 from backprobe.record.exponents import NONE, Exponents
 from backprobe.record.statistics import CANCELLATION, NOTHING, UNDERFLOW
 
-WIDTHS = (1 << 6, 1 << 9, 1 << 10, 1 << 11, 1 << 12)  # a small array is padded to one of these sizes
+WIDTHS = (1 << 6, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13)  # a small array is padded to one of these sizes
 FEW = 1 << 9  # up to this many numbers always take the careful algorithm, without a branch
 EXACT = 1 << 24  # float32 holds all integers up to this one
 Numbers = numpy.ndarray[Any, Any]

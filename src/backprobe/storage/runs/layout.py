@@ -180,6 +180,16 @@ def sealed(rows: NDArray[Any]) -> memoryview:
     return blob.data
 
 
+def sealed_each(blocks: NDArray[Any]) -> list[memoryview]:
+    """Each of several blocks of rows as a blob, in fewer calls of NumPy than ``sealed`` takes for each of them."""
+    count, height, *_ = blocks.shape
+    numbers = numpy.ascontiguousarray(blocks).view(SEAL).reshape(count * height, -1)
+    blobs = numpy.empty((count, height + height * numbers.shape[1]), SEAL)
+    blobs[:, :height] = seals(numbers).reshape(count, height)
+    blobs[:, height:] = numbers.reshape(count, -1)
+    return [blob.data for blob in blobs]
+
+
 def unsealed(blob: bytes, height: int, dtype: Any = numpy.float64) -> NDArray[Any]:
     """The rows of a blob. Raises ValueError if a checksum shows that they were changed."""
     found = numpy.frombuffer(blob, SEAL, height)

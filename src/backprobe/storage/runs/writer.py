@@ -6,7 +6,8 @@ import contextlib
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from backprobe.storage.runs.layout import (
     file_of,
     info_of,
     sealed,
+    sealed_each,
     steps_in_chunk,
     unsealed,
 )
@@ -192,8 +194,8 @@ class RunWriter:
         self.connection.executemany(
             "INSERT INTO steps VALUES (?, ?, ?, ?)",
             [
-                (at, self.attempt, sealed(info_of([one])[None]), sealed(one.matrix))
-                for at, one in enumerate(steps, self.next_id)
+                (at, self.attempt, info, data)
+                for at, (info, data) in enumerate(chain.from_iterable(map(_blobs, _alike(steps))), self.next_id)
             ],
         )
 
@@ -237,6 +239,21 @@ class RunWriter:
         finally:
             self.presence.close()
             self.lock.release()
+
+
+def _alike(steps: Iterable[StepData]) -> Iterator[list[StepData]]:
+    # The steps in parts of the same height: it grows when a name appears.
+    for _, some in groupby(steps, lambda one: one.matrix.shape):
+        yield list(some)
+
+
+def _blobs(steps: Sequence[StepData]) -> Iterator[tuple[memoryview, memoryview]]:
+    # For each of these steps, what is stored beside its statistics, and these.
+    return zip(
+        sealed_each(info_of(steps)[:, None, None]),
+        sealed_each(numpy.stack([one.matrix for one in steps])),
+        strict=True,
+    )
 
 
 def _of_height(matrix: Matrix, height: int) -> Matrix:
