@@ -53,7 +53,7 @@ from backprobe.backends.facts import Around, Effect, Ran, Root
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
-# writes, late histories, recomputation
+# Classes for writes in place, late histories, and recomputation.
 
 
 class Versions(ABC):
@@ -269,7 +269,7 @@ class Journals(ABC):
         """Return a key for each tensor. Tensors with equal keys are captured, or left out, in the same way."""
 
 
-# replacing values and gradients
+# Classes for replacing values and gradients.
 
 
 class Replaces(ABC):
@@ -327,7 +327,7 @@ class Replaces(ABC):
         return False
 
 
-# staging and models
+# Classes for staging, and for models.
 
 
 class Staging(ABC):
@@ -446,7 +446,7 @@ class ModuleObserver:
     journal: Callable[[Any], Any] | None = None  # (key of the model) -> a journal of its first call
 
 
-# blocks
+# Classes for blocks.
 
 
 class Differentiator(ABC):

@@ -123,7 +123,7 @@ class CheckedCall:
             return numpy.full_like(self.at_rest, numpy.nan)
         return found if found.shape == self.at_rest.shape else numpy.full_like(self.at_rest, numpy.nan)
 
-    # directions and cotangents
+    # Methods for directions and cotangents.
 
     def direction(self, at: int) -> Any:
         """Return a random direction for one input, in which each element moves by about its own size."""

@@ -46,7 +46,7 @@ class Partners:
         self.taken.add(other)
         return True
 
-    # pairs of modules
+    # Methods for pairs of modules.
 
     def _within(self, path: Path, other: Path) -> None:
         # Pair the children of two partner modules by name, and the remaining ones by size, in order.
@@ -109,7 +109,7 @@ class Partners:
                 self._pair(*new[-1], BY_PLACE)
         return new
 
-    # pairs of parameters
+    # Methods for pairs of parameters.
 
     def _packed(self, path: Path, other: Path) -> None:
         # Match parameters if one recording packs several of them into one.

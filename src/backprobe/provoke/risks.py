@@ -148,7 +148,8 @@ Unsearched = tuple[str, str]
 def risks_of(record: Record) -> tuple[list[Risk], list[Unsearched]]:
     """The risky operations of a recording, in execution order, and the operations whose operands cannot be searched.
 
-    If an operation runs several times, only the run nearest to the end is listed, for each end.
+    An end of an operand's range is a number at which the result or the derivative stops being finite. If an operation
+    runs several times, only the run whose operand is nearest to the end is listed, for each end.
     """
     known = Evidence(record, load_arrays(record.backend))
     full = {at: name for name, at in [*record.names.items()][::-1]}
