@@ -223,8 +223,8 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return known
 
     def _peek(self, tap: Tap) -> None:
-        # Set the value of a tap. It is available immediately if the probe's own trace holds it. Otherwise, add an operation
-        # to the program that reports it.
+        # Set the value of a tap. It is available immediately if the probe's own trace holds it. Otherwise an operation
+        # that reports it is added to the program.
         if not self.depth and private.trace_of(tap.tapped) is self.level:
             tap.value = private.primal(tap.tapped)
             return
