@@ -249,7 +249,7 @@ class Journals(ABC):
     @property
     @abstractmethod
     def circumstances(self) -> Sequence[Callable[[], Any]]:
-        """Functions: as long as each returns the same, ``gives_history`` does so too."""
+        """Functions on whose results ``gives_history`` depends. If they return the same as before, it does too."""
 
     @property
     @abstractmethod

@@ -14,7 +14,8 @@ from backprobe.diff.side import Side
 
 
 class Partners:
-    """For each module of the first recording, its partner in the second; ``of`` also has how the partner was found.
+    """For each module of the first recording, its partner in the second. ``of`` maps a path to the partner's path, and
+    to the code of the way by which the partner was found.
 
     ``known`` are matches of parameters by name or by a rename. Each module has at most one partner.
     """

@@ -29,8 +29,8 @@ class Enough(SystemExit):
 
 @dataclass(eq=False)
 class RunningStatement:
-    """A statement that is running: the values that it has read so far, and sources that called functions
-    have left for it.
+    """A statement that is running: the values that it has read so far, and the sources that called functions have
+    passed to it.
     """
 
     number: int
