@@ -147,7 +147,7 @@ class Late(ABC):
     """The captures that have no history yet and may still get one."""
 
     before_late: Callable[[], object] = staticmethod(tuple)
-    """Called before such a capture gets a history. Values that were computed from it earlier have no history."""
+    """Called before one of these captures gets a history. Values computed from the capture earlier have no history."""
 
     @abstractmethod
     def look_again(self, at: tuple[str, int] | None = None) -> None:

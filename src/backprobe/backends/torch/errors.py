@@ -315,10 +315,10 @@ def _freed(known: KnownCaptures, roots: Sequence[Tensor], calls: Sequence[Backwa
 
 
 def _freed_before(known: KnownCaptures, roots: Sequence[Tensor], start: int) -> Failure | None:
-    # Return the same facts if no recorded call has freed anything. Then nodes older than the recording were freed
-    # before it.
+    # Return the facts about nodes that were freed before the recording started. Called if no recorded call has freed
+    # anything.
     #
-    # The failing call also frees nodes, but it does not get beyond a node that was freed before.
+    # The failing call also frees nodes, but it stops at a node that was freed before.
     survivors: dict[int, None] = {}
     users: dict[int, None] = {}
     seen: set[Node] = set()
