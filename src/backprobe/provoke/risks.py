@@ -142,7 +142,7 @@ class Risk:
 
 
 Unsearched = tuple[str, str]
-"""The reason why an operand cannot be searched, as a code of ``text``, and the operation's expression in the source."""
+"""The code of the reason why an operand cannot be searched, and the operation's expression in the source."""
 
 
 def risks_of(record: Record) -> tuple[list[Risk], list[Unsearched]]:
