@@ -33,7 +33,7 @@ def load_ipython_extension(shell: Any) -> None:
     from IPython.core.magic import no_var_expand
 
     def probe(line: str, cell: str) -> Any:
-        """Run the cell, and show the gradient of its output with respect to every variable, and the circuit.
+        """Run the cell, and show the gradient of its output with respect to every variable, and draw the graph.
 
             %%probe a
             x = torch.tensor(3.0, requires_grad=True)
@@ -41,10 +41,11 @@ def load_ipython_extension(shell: Any) -> None:
             u = x * w
             a = torch.relu(u)
 
-        A NAME that the cell assigns is the output to differentiate. Without one, it is the last expression if that is
-        a floating-point tensor, or else the last floating-point tensor assigned that requires a gradient. A new NAME
-        receives the recording: %%probe a rec. The cell runs as it would without the magic and leaves the same names.
-        Nothing is changed, so the requires_grad of your tensors decides what is differentiated.
+        A NAME that the cell assigns is the output that is differentiated. Without such a name, the cell's last
+        expression is differentiated if it is a floating-point tensor, else the last floating-point tensor that the cell
+        assigned and that requires a gradient. Any other NAME receives the recording, as rec in %%probe a rec. The cell
+        runs as it does without the magic, and assigns the same names. The requires_grad of your tensors decides which
+        of them get gradients.
         """
         __tracebackhide__ = True
         return _probe(shell, line, cell)

@@ -77,7 +77,7 @@ class Attribution(Printed):
         """
         return {**vars(self), "runs": None}
 
-    # look-up by name
+    # Methods for looking up values by name.
 
     def __getitem__(self, name: str) -> float:
         """The attribution of one value.

@@ -143,7 +143,7 @@ class AttributionRuns:
         path = first.outputs[0].name.partition("return.")[2]
         return path if self.asked.of is None and path else self.asked.of
 
-    # a single run
+    # Methods for a single run.
 
     def recorded(
         self,

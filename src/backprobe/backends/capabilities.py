@@ -53,7 +53,7 @@ from backprobe.backends.facts import Around, Effect, Ran, Root
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
-# writes, late histories, recomputation
+# Classes for writes in place, late histories, and recomputation.
 
 
 class Versions(ABC):
@@ -147,7 +147,7 @@ class Late(ABC):
     """The captures that have no history yet and may still get one."""
 
     before_late: Callable[[], object] = staticmethod(tuple)
-    """Called before such a capture gets a history. Values that were computed from it earlier have no history."""
+    """Called before one of these captures gets a history. Values computed from the capture earlier have no history."""
 
     @abstractmethod
     def look_again(self, at: tuple[str, int] | None = None) -> None:
@@ -249,7 +249,7 @@ class Journals(ABC):
     @property
     @abstractmethod
     def circumstances(self) -> Sequence[Callable[[], Any]]:
-        """Functions: as long as each returns the same, ``gives_history`` does so too."""
+        """Functions on whose results ``gives_history`` depends. If they return the same as before, it does too."""
 
     @property
     @abstractmethod
@@ -269,7 +269,7 @@ class Journals(ABC):
         """Return a key for each tensor. Tensors with equal keys are captured, or left out, in the same way."""
 
 
-# replacing values and gradients
+# Classes for replacing values and gradients.
 
 
 class Replaces(ABC):
@@ -327,7 +327,7 @@ class Replaces(ABC):
         return False
 
 
-# staging and models
+# Classes for staging, and for models.
 
 
 class Staging(ABC):
@@ -446,7 +446,7 @@ class ModuleObserver:
     journal: Callable[[Any], Any] | None = None  # (key of the model) -> a journal of its first call
 
 
-# blocks
+# Classes for blocks.
 
 
 class Differentiator(ABC):

@@ -72,18 +72,18 @@ class WrittenVersion:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of the backward pass for one captured value."""
+    """The result of the backward pass for one captured value. Some fields are copied to the fields of an ``Entry``."""
 
     status: GradStatus
     why: Reason | None
     value: Any
     grad: Any = None
     inputs: tuple[Edge, ...] = ()
-    axes: tuple[str, ...] = ()  # see ``Entry``
-    cause: Source | None = None  # see ``Entry``
-    made: tuple[BackwardOp, ...] | None = None  # see ``Finiteness``
-    is_leaf: bool | None = None  # see ``Entry``
-    leaves_reached: bool = False  # see ``Entry``
+    axes: tuple[str, ...] = ()  # as in ``Entry``
+    cause: Source | None = None  # as in ``Entry``
+    made: tuple[BackwardOp, ...] | None = None  # as in ``Finiteness``
+    is_leaf: bool | None = None  # as in ``Entry``
+    leaves_reached: bool = False  # as in ``Entry``
     version: int | None = None  # the version of the value, if it shares memory with the program: see ``Alias``
     written: WrittenVersion | None = None  # the write that made the value, if the backend knows it
 
@@ -117,11 +117,11 @@ class Backward:
     order: tuple[int, ...]
     sums: PathSums | None = None
     notes: tuple[tuple[int, Reason], ...] = ()  # position of a capture, and a note about it
-    scales: tuple[float | None, ...] = ()  # see ``Record``
+    scales: tuple[float | None, ...] = ()  # as in ``Record``
     updates: tuple[Update, ...] = ()
-    none_given: tuple[NoneGiven, ...] = ()  # see ``Record``
-    none_reads: tuple[NoneRead, ...] = ()  # see ``Record``
-    training: Training | None = None  # see ``Record``
+    none_given: tuple[NoneGiven, ...] = ()  # as in ``Record``
+    none_reads: tuple[NoneRead, ...] = ()  # as in ``Record``
+    training: Training | None = None  # as in ``Record``
     inputs: Sequence[Any] = ()  # the gradient of each input that was made differentiable, or None
     own: OwnPass | None = None  # None if the probe ran the pass, or no pass ran
 
@@ -255,4 +255,4 @@ class GraphNode:
     by_default: bool = True  # is the value recorded when no pattern is given?
     is_output: bool = False  # is the value the output to differentiate?
     op: str = ""
-    described: Description = NOTHING_KNOWN  # as far as the graph shows
+    described: Description = NOTHING_KNOWN  # facts about the value, as far as the graph shows them

@@ -198,7 +198,7 @@ def _own(kind: type) -> dict[str, Any]:
     return {name: one for name, one in vars(kind).items() if not name.startswith("__") and not hasattr(one, "__get__")}
 
 
-# saving and restoring
+# Functions for saving and restoring objects.
 
 
 def _places_of_function(function: FunctionType) -> Iterator[Place]:

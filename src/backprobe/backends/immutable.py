@@ -29,7 +29,7 @@ LARGEST_BLOCK = 1_000_000  # the largest Jacobian block, in elements, that ``par
 
 
 def too_large(elements: int) -> Reason | None:
-    """Return why a Jacobian block with so many elements is not computed; None if it is computed."""
+    """Return why a Jacobian block with this number of elements is not computed; None if it is computed."""
     if elements <= LARGEST_BLOCK:
         return None
     return Reason("block_too_large", {"elements": f"{elements:,}", "most": f"{LARGEST_BLOCK:,}"})

@@ -97,7 +97,7 @@ class Tape(Tensors, Callables, Protocol):
         """Within this context, the tape's own operations are hidden from the user's modes and tensor subclasses."""
         return nullcontext()
 
-    # capabilities
+    # Methods for optional capabilities.
 
     @property
     def tap(self) -> Callable[[Any], Any] | None:

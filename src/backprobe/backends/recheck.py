@@ -76,7 +76,7 @@ class Recheck(Callables):
         whole.
         """
 
-    # derivatives that the program itself computes
+    # Methods for derivatives that the program itself computes.
 
     def differentiates(self, function: Any) -> int:
         """Return how often the function differentiates the function inside it. For the result of ``jax.grad`` that is
@@ -102,7 +102,7 @@ class Recheck(Callables):
         """Does the program differentiate a gradient that was computed by operations in this interval?"""
         return True
 
-    # calls
+    # Methods for calls.
 
     def record(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> RecordedCall | Reason | None:
         """Called when a call is about to be made. Returns None if it cannot be differentiated, and a reason if it
@@ -158,7 +158,7 @@ class Recheck(Callables):
     def is_custom(self, function: Any) -> bool:
         """Does the function have a derivative that was written by hand?"""
 
-    # tensors
+    # Methods for tensors.
 
     def leaves(self, value: Any) -> Iterable[tuple[str, Any]]:
         """Return the contents of a container, each with its path."""
@@ -174,7 +174,7 @@ class Recheck(Callables):
     @abstractmethod
     def is_differentiated(self, leaf: Any) -> bool: ...
 
-    # bookkeeping
+    # Methods for bookkeeping.
 
     def now(self) -> int:
         """Return a number that grows with each differentiated operation."""

@@ -106,7 +106,7 @@ class Arrays(Protocol):
         """
         return None
 
-    # sums of several outputs
+    # Methods for sums of several outputs.
 
     def weighted(self, terms: Sequence[tuple[float | None, Any]]) -> Any:
         """Return the weighted sum of tensors. A weight of None means 1."""

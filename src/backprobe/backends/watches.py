@@ -186,7 +186,7 @@ class Watches(Fetching, Protocol):
         return None
 
 
-# loss functions
+# Classes for loss functions.
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ class CheckedCall:
         moved = self._at([value + TINY * self.direction(at) for at, value in enumerate(self.values)])
         with numpy.errstate(over="ignore", invalid="ignore"):
             is_single = numpy.array_equal(moved.astype(numpy.float32), moved)
-        # most outputs must have moved: a function that moves in jumps also gives numbers with few digits
+        # most outputs must have changed, because the results of a step function also have few digits
         return is_single and bool((moved != self.at_rest).mean() > 0.5)
 
     def _at(self, values: Sequence[Any]) -> Any:
@@ -123,7 +123,7 @@ class CheckedCall:
             return numpy.full_like(self.at_rest, numpy.nan)
         return found if found.shape == self.at_rest.shape else numpy.full_like(self.at_rest, numpy.nan)
 
-    # directions and cotangents
+    # Methods for directions and cotangents.
 
     def direction(self, at: int) -> Any:
         """Return a random direction for one input, in which each element moves by about its own size."""

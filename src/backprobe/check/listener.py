@@ -261,7 +261,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
             self.note("class_not_followed", name=kind.__qualname__)
         return made
 
-    # functions that are followed
+    # Methods for calls of functions that are followed.
 
     def follow(self, caller: CallListener | None, function: Any) -> Any:
         return None if self.calls.is_whole(function) else super().follow(caller, function)

@@ -159,7 +159,7 @@ def _through(call: CheckedCall, at: int, cotangent: Any) -> tuple[int, ...]:
     return () if len(wrong) == len(parts) else tuple(wrong)
 
 
-# the appearance of the error
+# Functions for the pattern of the wrong elements.
 
 
 def _looks(

@@ -40,7 +40,7 @@ PARTIAL = UNJUDGED | {"skipped"}
 
 
 MOST_TWICE = 64  # number of calls whose second derivatives are checked because the program differentiates gradients
-# elements of the arguments of such a call, because copies of them are kept until the program ends
+# the most elements in the arguments of one of these calls, because copies are kept until the program ends
 LARGEST_TWICE = 2**20
 
 

@@ -73,7 +73,7 @@ SENTENCES = {
         "its gradient{wrt} is not its derivative{size}: a rule that it is given may be wrong, as of a function that is "
         "not linear, or something in it is detached"
     ),
-    # gaps outside the followed calls
+    # for calls that are not checked, because backprobe does not follow them or cannot see their writes
     "unseen_custom": (
         "it was called where backprobe follows no calls, as in an iterator or a context manager of a class"
     ),
@@ -87,7 +87,7 @@ SENTENCES = {
     ),
     "hooked": "it has hooks, and what they do to values and gradients is not checked",
     "skipped": "skipped as asked, {calls}",
-    # the function whose gradients a finding shows
+    # the function whose gradients a finding is about
     "of_sum": " (of the sum of its outputs)",
     "of_weights": " (of its outputs with random weights)",
     # the appearance of a wrong gradient

@@ -22,5 +22,5 @@ def main() -> None:
     \b
     backprobe probe toy.py:f x=3 w=2 b=1
 
-    Exit status: 0 if nothing was found, 1 if something was, 2 for bad input, 3 if the program raised.
+    Exit status: 0 if no problem was found, 1 if one was found, 2 for bad input, 3 if the program raised an exception.
     """

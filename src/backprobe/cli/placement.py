@@ -13,7 +13,7 @@ from backprobe.errors import BadOption
 from backprobe.findings.phrasing import listed
 
 WHY = "of a script, options of ours come before it, and every word behind it is its own"
-HELP = 'Run a module, as "python -m MODULE" does, with the words behind it.'
+HELP = 'Run a module as "python -m MODULE" does; the words after it are passed to it.'
 
 
 class ScriptVerb(Verb):

@@ -12,7 +12,11 @@ BACKEND = click.option(
     "--backend", metavar="NAME", help="torch, tensorflow or jax; needed if the file imports several."
 )
 SELECT = click.option(
-    "--select", "-s", metavar="PATTERN", multiple=True, help="Record only what this pattern matches; may be repeated."
+    "--select",
+    "-s",
+    metavar="PATTERN",
+    multiple=True,
+    help="Record only values that match this pattern; may be repeated.",
 )
 WORDS = click.argument("words", nargs=-1, metavar="[NAME=VALUE]...")
 
@@ -21,10 +25,10 @@ def probing(command: Callable[..., None]) -> Callable[..., None]:
     """Add the arguments and options of ``bp.probe`` to a command."""
     for option in [
         BACKEND,
-        click.option("--nonfinite", is_flag=True, help="Record where NaN and Inf were born."),
-        declared("values", '"copy" copies every value at once; the default is "alias".', metavar="HOW"),
-        declared("strategy", "How gradients are caught: {}; the default is edges.", metavar="NAME"),
-        declared("partials", '"true" adds local partials, "full" their whole matrices.', metavar="WHICH"),
+        click.option("--nonfinite", is_flag=True, help="Record where NaN and Inf first occur."),
+        declared("values", '"copy" copies every value immediately; the default is "alias".', metavar="HOW"),
+        declared("strategy", "How gradients are captured: {}; the default is edges.", metavar="NAME"),
+        declared("partials", '"true" adds local derivatives; "full" adds their full matrices.', metavar="WHICH"),
         click.option(
             "--cotangent",
             metavar="VALUE",
@@ -40,9 +44,8 @@ def probing(command: Callable[..., None]) -> Callable[..., None]:
             "--of",
             metavar="PATH",
             multiple=True,
-            help="What to differentiate: a path in the return value or "
-            "the name of a value; repeated, each has a backward pass of its own. Of a script or a recording: "
-            "the output that is meant.",
+            help="The output to differentiate: a path in the return value, or the name of a value. If repeated, "
+            "backward runs for each output. For a script or a recording: one of its outputs.",
         ),
         SELECT,
         WORDS,

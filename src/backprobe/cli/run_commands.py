@@ -19,16 +19,16 @@ from backprobe.findings.phrasing import plural
 
 @click.command(cls=Verb, short_help="Show the run of a watched training, and its alerts.")
 @click.argument("runs", metavar="RUN [RUN2]", nargs=-1, required=True)
-@click.option("--name", metavar="NAME", help="Every field of this name over all steps.")
-@declared("step", "All names at this step.", metavar="N")
+@click.option("--name", metavar="NAME", help="Show all statistics of this name, over all steps.")
+@declared("step", "Show all names at this step.", metavar="N")
 @click.option(
     "--html",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Write a page that shows the run, or two beside each other, and needs nothing else.",
+    help="Write a self-contained page that shows one run, or two side by side.",
 )
 def report(runs: tuple[str, ...], name: str | None, step: int | None, html: str | None) -> None:
-    """Show the run of a watched training: what goes wrong, and its modules over the steps.
+    """Show the run of a watched training: the alerts, and statistics of its modules over the steps.
 
     \b
     backprobe report runs/exp1
@@ -37,9 +37,10 @@ def report(runs: tuple[str, ...], name: str | None, step: int | None, html: str 
     backprobe report runs/exp1 --html run.html
     backprobe report runs/exp1 runs/exp2 --html both.html
 
-    RUN is the folder that bp.watch was given, or one that holds that folder alone; it may still be written.
+    RUN is the folder that was given to bp.watch, or a folder that contains only that one. The training may still be
+    running.
 
-    The exit status is 1 if there are alerts, of NAME where one is given; a step has none.
+    The exit status is 1 if there are alerts; with --name, alerts about this name; with --step, never.
     """
     if html is not None:
         saved(tuple(map(the_run, runs)), html, name=name, step=step)
@@ -55,23 +56,28 @@ def report(runs: tuple[str, ...], name: str | None, step: int | None, html: str 
         sys.exit(int(not shown.ok))
 
 
-@click.command(cls=Verb, short_help="Write the run of a watched training for other tools.")
+@click.command(cls=Verb, short_help="Export the run of a watched training for other tools.")
 @click.argument("run", metavar="RUN")
-@declared("to", "{}.", required=True, metavar="FORMAT")
+@declared("to", "The format: {}.", required=True, metavar="FORMAT")
 @click.option(
-    "--field", "fields", metavar="FIELD", multiple=True, help="Write only this field, as grad.rms; may be repeated."
+    "--field",
+    "fields",
+    metavar="FIELD",
+    multiple=True,
+    help="Export only this statistic, as in grad.rms; may be repeated.",
 )
 @click.argument("path", metavar="PATH")
 def export(run: str, to: Any, path: str, fields: tuple[str, ...]) -> None:
-    """Write the run of a watched training for other tools, or what is new of it since the last time.
+    """Export the run of a watched training for other tools. A repeated export adds only the new steps.
 
     \b
     backprobe export runs/exp1 --to parquet exported
     backprobe export runs/exp1 --to arrow s3://bucket/exp1
     backprobe export runs/exp1 --to tensorboard tb --field grad.rms
 
-    RUN is the folder that bp.watch was given, or one that holds that folder alone; it may still be written. PATH is a
-    folder, or for parquet and arrow a URL that fsspec knows. bp.open_run(PATH) reads a run from parquet and arrow.
+    RUN is the folder that was given to bp.watch, or a folder that contains only that one. The training may still be
+    running. PATH is a folder; for parquet and arrow it may also be a URL that fsspec supports. bp.open_run(PATH) reads
+    a run from parquet and arrow.
     """
     with bp.open_run(the_run(run)) as opened:
         opened.export(path, to, list(fields) or None)

@@ -36,13 +36,16 @@ from backprobe.show.plain import plain_value
 @main.command(cls=ScriptVerb)
 @click.argument("program", metavar="PROGRAM")
 @probing
-@click.option("--save", "path", type=click.Path(), metavar="FOLDER", help="Save the recording; bp.load reads it.")
-@click.option("--overwrite", is_flag=True, help="Let --save replace a recording.")
+@click.option(
+    "--save", "path", type=click.Path(), metavar="FOLDER", help="Save the recording in this folder; bp.load reads it."
+)
+@click.option("--overwrite", is_flag=True, help="Allow --save to replace an existing recording.")
 def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: bool, **options: Any) -> None:
     """Print each value that a function computes, and its gradient.
 
-    The gradient is that of the result with respect to the value. Of a script it is what the script takes gradients of
-    itself, by backward(), autograd.grad or tape.gradient; it runs until it does so in a second iteration.
+    The gradient is the derivative of the result with respect to the value. A script computes gradients itself, with
+    backward(), autograd.grad or tape.gradient, and these are printed. The script is stopped when a second iteration
+    computes gradients.
 
     \b
     backprobe probe toy.py:f x=3 w=2 b=1
@@ -51,9 +54,9 @@ def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: boo
     backprobe probe toy.py:f x=3 w=2 b=1 --save toy.recording
     backprobe probe toy.recording
 
-    A value is a Python literal, or a text without quotes. A list of numbers becomes a tensor, and so does
-    randn(2,3), zeros(2,3), ones(2,3) or @file.npy. If nothing is floating point, integers are taken as floating
-    point. An exception of the function comes out with its traceback.
+    A value is a Python literal, or a text without quotes. A list of numbers becomes a tensor, as do randn(2,3),
+    zeros(2,3), ones(2,3) and @file.npy. If no argument is floating point, integers are converted to floating point.
+    If the function raises an exception, its traceback is printed.
     """
     if path is not None and programs.is_saved(program):
         programs.refuse_beside_recording([program], words, {"save": path})
@@ -69,36 +72,37 @@ def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: boo
 @probing
 @declared(
     "steps",
-    "Of a script: look at N iterations (2 by default), up to the first with something missing or an error.",
+    "For a script: examine up to N iterations (default 2), and stop at the first problem or error.",
     metavar="N",
 )
 @click.option(
     "--patch",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Write the remedies that were tried, and let gradients arrive, as a patch for git apply.",
+    help="Write the remedies that made gradients arrive when tried, as a patch for git apply.",
 )
-@click.option("--no-experiments", is_flag=True, help="Do not run the program again to try what is found.")
+@click.option("--no-experiments", is_flag=True, help="Do not run the program again to test findings and remedies.")
 def explain(
     program: str, words: tuple[str, ...], steps: int | None, patch: str | None, no_experiments: bool, **options: Any
 ) -> NoReturn:
-    """Say why a gradient is missing, or where NaN was born.
+    """Explain why a gradient is missing, or where NaN first occurs.
 
     \b
     backprobe explain toy.py:f x=3 w=2 b=1        every missing gradient
-    backprobe explain toy.py:f u x=3 w=2 b=1      the value u alone
+    backprobe explain toy.py:f u x=3 w=2 b=1      only the value u
     backprobe explain toy.py:f x=0 --nonfinite    NaN and Inf
-    backprobe explain toy.recording u             of a saved recording
+    backprobe explain toy.recording u             a saved recording
     backprobe explain toy.py:f x=3 w=2 b=1 --patch fix.diff
     backprobe explain train.py --lr 0.1           a whole script
-    backprobe explain -m package.train --lr 0.1   a module, as python -m
+    backprobe explain -m package.train --lr 0.1   a module, as with python -m
 
-    A script runs as "python train.py --lr 0.1" would, and takes its gradients itself: by backward(), tape.gradient,
-    model.fit or jax.grad. Of the first two iterations of its loop that do, the first with something missing or an
-    error is explained, or with --nonfinite the first of all with NaN or Inf; then the script is stopped. TensorFlow
-    and JAX run without compiling for that. Options of ours come before a script; what is behind it is its own.
+    A script runs as with "python train.py --lr 0.1", and computes its gradients itself: with backward(),
+    tape.gradient, model.fit or jax.grad. The first two iterations that compute gradients are examined. The first one
+    with a missing gradient or an error is explained, and the script is stopped. With --nonfinite, all iterations are
+    examined until one has NaN or Inf. TensorFlow and JAX run without compiling. Options of backprobe come before the
+    script; options after it are passed to the script.
 
-    The exit status is 1 if something was found.
+    The exit status is 1 if a problem was found.
     """
     if patch is not None:
         refuse_patch(program, words, patch)
@@ -145,12 +149,12 @@ def _explained(program: str, words: tuple[str, ...], experiments: bool, **option
 @click.argument("program", metavar="FILE:FUNCTION")
 @WORDS
 @click.option(
-    "--skip", multiple=True, metavar="NAME", help="Leave out this function or class of the file; may be repeated."
+    "--skip", multiple=True, metavar="NAME", help="Do not check this function or class of the file; may be repeated."
 )
 @declared("order", "1, or 2 for second derivatives as well.", default=1, show_default=True)
 @BACKEND
 @to_sarif
-@click.option("--strict", is_flag=True, help="Exit with 1 also if not all could be checked.")
+@click.option("--strict", is_flag=True, help="Exit with 1 also if some could not be checked.")
 def check(
     program: str, words: tuple[str, ...], skip: tuple[str, ...], order: Literal[1, 2], backend: str | None, strict: bool
 ) -> NoReturn:
@@ -159,7 +163,7 @@ def check(
     \b
     backprobe check toy.py:f x=3 w=2 b=1
 
-    The exit status is 1 if a derivative is wrong; with --strict also if some could not be checked.
+    The exit status is 1 if a derivative is wrong; with --strict also if one could not be checked.
     """
     _answer(programs.checked(program, words, skip, backend, order), strict)
 
@@ -171,20 +175,20 @@ def check(
     "--bounds",
     multiple=True,
     metavar="NAME=RANGE",
-    help="The range of an argument, as x='(-1, 1)', or x=None to leave it as it is; may be repeated.",
+    help="The range of an argument, as in x='(-1, 1)'; x=None keeps it unchanged; may be repeated.",
 )
-@declared("seed", "What random numbers begin from in each run.", default=0, show_default=True)
-@declared("tries", "How many inputs are tried for an operand.", default=100, show_default=True)
+@declared("seed", "The seed of the random numbers in each run.", default=0, show_default=True)
+@declared("tries", "The number of inputs that are tried for each operand.", default=100, show_default=True)
 @BACKEND
 def provoke(
     program: str, words: tuple[str, ...], bounds: tuple[str, ...], seed: int, tries: int, backend: str | None
 ) -> NoReturn:
-    """Search an input near this one that gives NaN or Inf.
+    """Search for an input near this one that gives NaN or Inf.
 
     \b
     backprobe provoke toy.py:f x=3 w=2 b=1 --bounds x='(-3, 3)'
 
-    The exit status is 1 if one was found.
+    The exit status is 1 if such an input was found.
     """
     _answer(programs.provoked(program, words, bounds, seed, tries, backend))
 
@@ -201,7 +205,7 @@ def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
     backprobe health toy.recording
     backprobe health train.py --lr 0.1    the first iterations of a script
 
-    The exit status is 1 if something was found.
+    The exit status is 1 if a problem was found.
     """
     if programs.is_script(program):
         _answer(script.judged(program, words, script.healthy, **options))
@@ -212,29 +216,29 @@ def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
 @click.argument("program", metavar="PROGRAM")
 @click.argument("path", type=click.Path(dir_okay=False))
 @probing
-@declared("depth", "Collapse modules and functions N deep; 1 is the outermost.", metavar="N")
+@declared("depth", "Draw modules and functions at depth N as one box; 1 is the outermost.", metavar="N")
 @click.option(
-    "--open", multiple=True, metavar="NAME", help="Open this module or function all the same; may be repeated."
+    "--open", multiple=True, metavar="NAME", help="Draw the inside of this module or function anyway; may be repeated."
 )
-@click.option("--roll", is_flag=True, help="Draw repeated modules, and bindings of a loop, as one.")
+@click.option("--roll", is_flag=True, help="Draw repeated modules as one, and repeated bindings of a loop as one.")
 @click.option("--contributions", is_flag=True, help="Write upstream × local = contribution on the edges.")
 @declared(
     "apart",
-    "Name a value that flows into N others beside each of them instead.",
+    "If a value flows into N or more others, write its name beside each instead of drawing edges.",
     metavar="N",
     default=12,
     show_default=True,
 )
-@declared("direction", "{}: the way in which values flow.", metavar="WAY")
+@declared("direction", "The direction of the drawing: {}.", metavar="WAY")
 def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> None:
-    """Draw the circuit into PATH: .svg, .pdf, .png or .html.
+    """Draw the computation into the file PATH: .svg, .pdf, .png or .html.
 
     \b
     backprobe draw toy.py:f toy.svg x=3 w=2 b=1
     backprobe draw train.py toy.svg
     backprobe draw toy.recording toy.png
 
-    A function or script is recorded with --partials true, so that edges have numbers.
+    A function or script is recorded with --partials true, to show local derivatives on the edges.
     """
     if "=" in path and not Path(path).suffix:
         raise BadOption(
@@ -258,15 +262,15 @@ def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> Non
 def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> None:
     """Write out a derivative by the chain rule.
 
-    It is the derivative of the result with respect to VALUE.
+    This is the derivative of the result with respect to VALUE.
 
     \b
-    backprobe derive toy.py:f x x=3 w=2 b=1      of the result
-    backprobe derive toy.py:f x v x=3 w=2 b=1    of the value v
-    backprobe derive train.py x                  of what a script differentiates
+    backprobe derive toy.py:f x x=3 w=2 b=1      for the result
+    backprobe derive toy.py:f x v x=3 w=2 b=1    for the value v
+    backprobe derive train.py x                  for a script's output
     backprobe derive toy.recording x
 
-    A function or script is recorded with --partials true, which the chain rule needs.
+    A function or script is recorded with --partials true, because the chain rule needs local derivatives.
     """
     if name.partition("=")[0].isidentifier() and "=" in name:
         raise BadOption(
@@ -282,7 +286,7 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
     show(derivation, {**vars(derivation), "value": value})
 
 
-@main.command(short_help="Compare two recordings: where do they first disagree?")
+@main.command(short_help="Find where two programs or recordings first differ.")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @probing
@@ -290,30 +294,30 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
     "--rename",
     multiple=True,
     metavar="A=B",
-    help="A pattern of A's names and the one of B's, as in 'h.*=layers.*'; may be repeated.",
+    help="A pattern of names in A, and the pattern in B, as in 'h.*=layers.*'; may be repeated.",
 )
 @click.option(
     "--layout",
     multiple=True,
     metavar="NAME=AXES",
-    help="How B's array lies: T or the order of its axes, as in '**.kernel=T'; may be repeated.",
+    help="The layout of an array of B: T, or the order of its axes, as in '**.kernel=T'; may be repeated.",
 )
 @click.option(
     "--noise",
     multiple=True,
     metavar="FOLDER",
-    help="Another recording of A that is as right, to measure what rounding does; may be repeated.",
+    help="Another equally correct recording of A, to measure rounding errors; may be repeated.",
 )
-@declared("convention", "How B's parameters lie: {}; by default their names tell.", metavar="NAME")
-@click.option("--strict", is_flag=True, help="Exit with 1 also if not all could be compared.")
+@declared("convention", "The layout of B's parameters: {}; by default inferred from their names.", metavar="NAME")
+@click.option("--strict", is_flag=True, help="Exit with 1 also if some could not be compared.")
 @click.option(
     "--html",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Also write a page with both beside each other, which needs nothing else.",
+    help="Also write a self-contained page that shows both side by side.",
 )
 def diff(first: str, second: str, words: tuple[str, ...], strict: bool, **options: Any) -> NoReturn:
-    """Compare a reference A with B: where they first disagree, forward and backward.
+    """Compare B with a reference A, and find where they first differ, forward and backward.
 
     \b
     backprobe diff toy.py:f ported.py:f x=3 w=2 b=1
@@ -321,63 +325,69 @@ def diff(first: str, second: str, words: tuple[str, ...], strict: bool, **option
     backprobe diff reference.recording ported.recording
     backprobe diff reference.recording ported.recording --html diff.html
 
-    Both functions get the same arguments, and draw the same random numbers.
+    Both functions get the same arguments and the same random numbers.
 
-    The exit status is 1 if something differs; with --strict also if some could not be compared.
+    The exit status is 1 if they differ; with --strict also if something could not be compared.
     """
     _answer(compared(first, second, words, **options), strict)
 
 
-@main.command(cls=ScriptVerb, short_help="Run a script, and record what its models do.")
+@main.command(cls=ScriptVerb, short_help="Run a PyTorch script, and record its models while they train.")
 @click.option("--folder", metavar="FOLDER", help="The folder for the runs; the default is the script's name with .run.")
-@click.option("--append", is_flag=True, help="Go on after the last step where there is a run already.")
-@declared("every", "Measure each N-th step.", default=1, show_default=True, metavar="N")
+@click.option("--append", is_flag=True, help="Continue an existing run after its last step.")
+@declared("every", "Measure every N-th step.", default=1, show_default=True, metavar="N")
 @SELECT
 @declared(
     "what",
-    "{}; may be repeated. The default is all but update, which keeps a copy of the parameters.",
+    "The measured quantity: {}; may be repeated. Default: all except update, which needs a copy of the parameters.",
     multiple=True,
     metavar="KIND",
 )
-@declared("histogram", "Count magnitudes in each N-th step.", default=0, metavar="N")
-@click.option("--capture", metavar="STEP", help="Stop at the first NaN or Inf, and write that step to this folder.")
-@click.option("--view", is_flag=True, help="Show the runs in a browser while they are written, and until Ctrl-C.")
+@declared("histogram", "Record a histogram of magnitudes in every N-th step; 0 means never.", default=0, metavar="N")
+@click.option("--capture", metavar="STEP", help="Stop at the first NaN or Inf, and save that step in this folder.")
+@click.option(
+    "--view", is_flag=True, help="Show the runs in a browser during the training and afterwards, until Ctrl-C."
+)
 @click.argument("script", metavar="SCRIPT")
 @click.argument("words", nargs=-1, metavar="[ARGS]...")
 def watch(script: str, words: tuple[str, ...], folder: str | None, append: bool, **options: Any) -> NoReturn:
-    """Run a PyTorch script, and record what its models do while they train.
+    """Run a PyTorch script, and record statistics of its models while they train.
 
     \b
     backprobe watch train.py --lr 0.1
     backprobe watch --every 10 --folder runs/exp1 train.py --lr 0.1
     backprobe watch --capture bad-step train.py
 
-    The script runs as "python train.py --lr 0.1" would. Each model that an optimizer trains has a run of its own, in
-    a folder of its class's name: backprobe report shows it. Options of ours come before the script.
+    The script runs as with "python train.py --lr 0.1". Each model that an optimizer trains gets a run of its own, in a
+    folder named after the model's class. The command backprobe report shows a run. Options of backprobe come before
+    the script; options after it are passed to the script.
 
-    The exit status is the script's own.
+    The exit status is that of the script.
     """
     watched(script, words, folder, append, **options)
 
 
-@main.command(cls=ScriptVerb, short_help="Say what a script keeps for backward, and what keeps old graphs alive.")
+@main.command(cls=ScriptVerb, short_help="Find what a script keeps for backward, and what keeps old graphs alive.")
 @declared("steps", "Stop the script after its N-th step.", metavar="N", default=10, show_default=True)
-@click.option("--no-experiments", is_flag=True, help="Do not run the script again to try what is found.")
+@click.option("--no-experiments", is_flag=True, help="Do not run the script again to try remedies.")
 @click.argument("script", metavar="SCRIPT")
 @click.argument("words", nargs=-1, metavar="[ARGS]...")
 def memory(script: str, words: tuple[str, ...], steps: int, no_experiments: bool) -> NoReturn:
-    """Run the first steps of a script, and say what it keeps for backward and what outlives its step.
+    """Run the first steps of a script, and print what it keeps for backward and what outlives its step.
 
     \b
     backprobe memory train.py --lr 0.1
     backprobe memory --steps 20 train.py --lr 0.1
 
-    The script runs as "python train.py --lr 0.1" would, up to the N-th call of an optimizer's step(). Options of ours
-    come before the script. Where a line would let go of what outlives its step, the script runs its steps again with
-    that line, unless it does something outside of its process.
+    The script runs as with "python train.py --lr 0.1", until an optimizer's step() has been called N times. Options of
+    backprobe come before the script; options after it are passed to the script.
 
-    In TensorFlow a step is one of a Keras optimizer, outside of compiled functions. In JAX no optimizer tells where a
-    step ends: use bp.memory() in the script.
+    These outlive their step: graphs and arrays that a variable keeps for several steps, hooks that accumulate, and
+    gradients that are still allocated as zeros in the next step. If a changed line might free them, the script's steps
+    run again with that line, unless the script has effects outside its process.
+
+    In TensorFlow, a step is an update by a Keras optimizer outside compiled functions. In JAX, the end of a step cannot
+    be detected: use bp.memory() in the script.
 
     The exit status is 1 if something outlives its step.
     """
@@ -389,7 +399,7 @@ for on_runs in (report, view, export):
     main.add_command(on_runs)
 
 
-@main.command(short_help="Run a captured step again, and say where its NaN was born.")
+@main.command(short_help="Run a captured step again, and find where NaN first occurs.")
 @click.argument("step", metavar="STEP")
 @click.argument("program", metavar="[FILE:FUNCTION]", default="")
 @WORDS
@@ -398,20 +408,20 @@ for on_runs in (report, view, export):
     "models",
     multiple=True,
     metavar="FILE:FUNCTION",
-    help="Of a function of JAX: what makes a model among its arguments; may be repeated.",
+    help="For a function of JAX: a function that makes a model among its arguments; may be repeated.",
 )
 def replay(step: str, program: str, words: tuple[str, ...], models: tuple[str, ...]) -> NoReturn:
-    """Run a captured step again, forward and backward, and say where its NaN was born.
+    """Run a captured step again, forward and backward, and find where NaN or Inf first occurs.
 
     \b
     backprobe replay bad-step model.py:make_model
     backprobe replay bad-step model.py:make_model width=64
 
-    STEP is the folder that bp.guard(model, capture=STEP) or backprobe watch --capture STEP wrote. FILE:FUNCTION gives
-    the model: a function or class that makes it, of these arguments, or the model itself. For a captured gradient of
-    JAX it is the function that was differentiated.
+    STEP is the folder that bp.guard(model, capture=STEP) or backprobe watch --capture STEP wrote. FILE:FUNCTION is a
+    function or class that makes the model from the given arguments, or the model itself. For a captured gradient of
+    JAX, it is the function that was differentiated.
 
-    The exit status is 1 if NaN or Inf came again.
+    The exit status is 1 if NaN or Inf occurs again.
     """
     _answer(replayed(step, program, words, models))
 
@@ -425,7 +435,7 @@ def replay(step: str, program: str, words: tuple[str, ...], models: tuple[str, .
     help="The folder for the drawings.",
 )
 def demo(folder: str) -> None:
-    """Show a toy graph, the chain rule, and the inside of a GPT-2."""
+    """Show a small graph, the chain rule, and the inside of a GPT-2."""
     installed("torch", asked="backprobe demo")
     from backprobe import demo as shown  # imported here because this imports PyTorch, which no other command needs
 

@@ -60,7 +60,7 @@ class Disagrees(Unwritten):
     """Raised if a formula gives other numbers than the recorded ones."""
 
 
-# the formula of an entry
+# Functions for the formula of an entry.
 
 
 def formula_of(graph: Graph, at: int) -> CheckedFormula | Unwritten:
@@ -119,7 +119,7 @@ def _held(entry: Entry) -> Any:
         raise Unwritten(f"the value of {entry.name} was overwritten") from None
 
 
-# the derivative of a formula
+# Functions for the derivative of a formula.
 
 
 def factor_of(

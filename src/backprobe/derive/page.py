@@ -65,7 +65,7 @@ class Page:
             rows.append(FormulaRow([self.head, self.result], word("recorded")))
         return rows
 
-    # parts of formulas
+    # Methods for parts of formulas.
 
     def name(self, at: int) -> Tree:
         return Leaf("name", self.chain.labels[at])
@@ -112,7 +112,7 @@ class Page:
         seeded = factors if self.chain.seed == 1 else [self.seed, *factors]
         return Apply(op, _elided(seeded)) if len(seeded) > 1 else seeded[0]
 
-    # one path
+    # Methods for a single path.
 
     def _path(self, way: Sequence[int]) -> list[Tree]:
         # The product along a path in up to four forms: names, formulas, numbers, and its value.
@@ -138,7 +138,7 @@ class Page:
         flow = chain.contributions()[way[-2]]
         return [self.shown(flow)] if chain.between.counts[way[-2]] == 1 and flow is not None else []
 
-    # several paths
+    # Methods for several paths.
 
     def _sum(self) -> list[FormulaRow]:
         chain = self.chain
@@ -171,7 +171,7 @@ class Page:
         given = chain.scalars and chain.sum_agrees is False
         return FormulaRow([self.head, *terms, number(chain.totals[end]) if given else self.result])
 
-    # rows below the equations
+    # Methods for the rows below the equations.
 
     def factor_rows(self) -> list[FormulaRow]:
         """The factors between tensors that have a formula, each with its numbers or their magnitude."""

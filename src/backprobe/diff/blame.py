@@ -69,7 +69,7 @@ def backward_order(comparison: Comparison) -> Sequence[int]:
 
 
 def _chain(after: Mapping[int | None, int]) -> Iterator[int]:
-    # Follows the chain of successors, starting with the successor of None.
+    # Yield the pairs of a linked list. ``after`` maps each pair to the next one, and None to the first one.
     at = after.get(None)
     while at is not None:
         yield at

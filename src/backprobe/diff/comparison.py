@@ -86,7 +86,7 @@ class Comparison:
     def _marked(self, of: int, pair: Match, judged: JudgedNumbers) -> JudgedNumbers:
         return judged if self.given is None or pair.b not in self.given[of] else replace(judged, is_given=True)
 
-    # values or gradients
+    # Methods for values or gradients.
 
     def _directions(
         self,
@@ -215,7 +215,7 @@ class Comparison:
             return JudgedNumbers(VALUE, math.inf)  # different integers that are equal in double precision
         return JudgedNumbers(measure=found, is_same=a.size > 0 and a.place == b.place)
 
-    # neighbours of an entry
+    # Methods for the neighbours of an entry.
 
     def sources(self, at: int) -> set[int]:
         """The nearest pairs from which a pair was computed, in either recording."""

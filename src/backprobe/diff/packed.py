@@ -79,7 +79,7 @@ def _slots(modules: ModulePaths, path: Path) -> Slots:
     own, found = roles_of(modules, path), Slots()
     children = {name: roles_of(modules, child) for name, child in children_of(modules, path).items()}
     gates = _gates(modules, own, children)
-    # Keras keeps both biases in one parameter
+    # Keras stores the input bias and the recurrent bias in one parameter, as two rows
     both = BIAS in own and len(modules.entries[own[BIAS]].shape or ()) == 2
     for letter, prefix in (("i", INPUT), ("h", STATE)):
         whole = {role.removeprefix(prefix): at for role, at in own.items() if role.startswith(prefix)}

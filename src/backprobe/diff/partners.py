@@ -14,7 +14,8 @@ from backprobe.diff.side import Side
 
 
 class Partners:
-    """For each module of the first recording, its partner in the second; ``of`` also has how the partner was found.
+    """For each module of the first recording, its partner in the second. ``of`` maps a path to the partner's path, and
+    to the code of the way by which the partner was found.
 
     ``known`` are matches of parameters by name or by a rename. Each module has at most one partner.
     """
@@ -46,7 +47,7 @@ class Partners:
         self.taken.add(other)
         return True
 
-    # pairs of modules
+    # Methods for pairs of modules.
 
     def _within(self, path: Path, other: Path) -> None:
         # Pair the children of two partner modules by name, and the remaining ones by size, in order.
@@ -109,7 +110,7 @@ class Partners:
                 self._pair(*new[-1], BY_PLACE)
         return new
 
-    # pairs of parameters
+    # Methods for pairs of parameters.
 
     def _packed(self, path: Path, other: Path) -> None:
         # Match parameters if one recording packs several of them into one.

@@ -39,7 +39,7 @@ def _cells(judged: JudgedNumbers, row: Row) -> tuple[str, str]:
 def text_table(rows: Sequence[Row | int], width: int) -> list[str]:
     """Return the table as lines of at most ``width`` columns.
 
-    A number among the rows stands for so many omitted rows.
+    A number among the rows is the number of rows omitted at this place.
     """
     if not rows:
         return []

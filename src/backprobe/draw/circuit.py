@@ -50,7 +50,7 @@ class Node:
     key: str
     cluster: str | None
     title: str
-    kind: str  # input, parameter, value, output, plain, module, box, loop, apart
+    kind: str  # one of: input, parameter, value, output, plain, module, box, loop, apart
     tooltip: str
     aside: str = ""  # small text beside the title
     expression: str = ""

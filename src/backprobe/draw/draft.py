@@ -216,7 +216,7 @@ class Draft:
             is_back=self.grouping.goes_back(source, target),
         )
 
-    # lines below the drawing
+    # Methods for the lines below the drawing.
 
     def _footer(self) -> Iterator[str]:
         yield self.captions.heading

@@ -15,14 +15,14 @@ from backprobe.errors import BadOption
 from backprobe.record.graph import Graph
 from backprobe.show.captions import Captions
 
-# with at most so many values, repeated modules are not rolled up, and if nothing else shows enough, all are drawn
+# with at most this number of values, repeated modules are not rolled up, and every value may be drawn
 FEW = 60
 MORE = 1.5  # pages that a drawing may take if no drawing of one page shows enough
 ENOUGH = 8  # number of nodes that shows enough, without rolling up repetitions
 CROWDED = 120  # a drawing with more nodes than this never fits a page
 MOST = 2500  # the largest number of nodes, because dot needs minutes for more
 DIRECTIONS = {"right": "LR", "down": "TB"}
-# a drawing is laid out from left to right if it has at most so many nodes, and characters in each line
+# limits for a drawing from left to right: the number of nodes, and the number of characters in each line
 ROW, NARROW = 14, 32
 SIZE = re.compile(r'<svg[^>]*? width="([\d.]+)pt" height="([\d.]+)pt"')
 

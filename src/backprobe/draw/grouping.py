@@ -70,7 +70,7 @@ class Grouping:
                 found[flow.source].append(flow)
         return found
 
-    # the drawn values
+    # Methods for the drawn values.
 
     @cached_property
     def drawn(self) -> list[int]:
@@ -113,7 +113,7 @@ class Grouping:
             yield box
             box = self.graph.boxes[box].around
 
-    # the nodes of values
+    # Methods for the nodes of values.
 
     def key(self, at: int) -> str:
         """The key of the node to which a value belongs."""
@@ -134,7 +134,7 @@ class Grouping:
             found[box] = found[own.around] or (box if is_node else None)
         return found
 
-    # flows between nodes
+    # Methods for the flows between nodes.
 
     @cached_property
     def flows(self) -> dict[tuple[str, str], list[Flow]]:

@@ -184,7 +184,7 @@ def _arrow(arrow: Arrow) -> dict[str, str]:
     return look
 
 
-# text for Graphviz
+# Functions for writing text for Graphviz.
 
 
 def _table(lines: Iterable[str], rows: Sequence[CircuitRow] = (), beside: str = "") -> str:

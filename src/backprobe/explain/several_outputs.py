@@ -63,7 +63,7 @@ def _hung(reports: Mapping[str, Report]) -> Iterator[Finding]:
         began = next((one.headline for one in report.of_kind("born_backward") if not one.cause), "")
         if began:
             causes |= {one.name: began for one in report.of_kind("propagated", "propagated_to")}
-    # for the headline of each finding with a cause: the headline of the root cause below which it is placed
+    # maps the headline of each finding with a cause to the headline of its root cause, which is printed above it
     beneath: dict[str, str] = {}
     for one in _merged(reports):
         cause = beneath.get(one.cause, "")

@@ -86,7 +86,7 @@ class SampleMeasure:
         """The gradient of the batch with respect to values that its samples share."""
 
         self.least = 0.0
-        """The smallest tolerance."""
+        """The smallest tolerance, relative to the gradient, with which gradients are compared."""
 
         self.run(None)
 

@@ -29,8 +29,8 @@ class Enough(SystemExit):
 
 @dataclass(eq=False)
 class RunningStatement:
-    """A statement that is running: the values that it has read so far, and sources that called functions
-    have left for it.
+    """A statement that is running: the values that it has read so far, and the sources that called functions have
+    passed to it.
     """
 
     number: int
@@ -92,10 +92,11 @@ class BridgedRun:
         self.hooks: dict[str, Any] = {BEGIN: self.begin, SEEN: self.seen, MADE: self.made}
         self.thread: int | None = get_ident()  # None after the run
         self.running: list[RunningStatement] = []
-        # by identity: the value, its sources, and were gradients switched off?
+        # sources that tensors made from a value should get, by the value's id: the value, the sources, and were
+        # gradients switched off?
         self.waiting: dict[int, tuple[Any, list[Any], bool]] = {}
-        # Like ``waiting``, but for small numbers: by code object and variable name, because equal numbers are the same
-        # object.
+        # The same for small numbers. The key is a code object and the name of a variable, because equal small numbers
+        # may be one object, and have the same id.
         self.named: dict[tuple[Any, str], tuple[Any, list[Any]]] = {}
         self.losses: list[float | None] = []
         self.arrivals: dict[int, Arrival] = {}

@@ -61,7 +61,7 @@ class ScriptGradients:
         self.listening = ExitStack()
         self.backend: Backend | None = None
         self.is_explain = judge is explain and not probe.options.nonfinite
-        # by function: the observations on its first gradient, or None if its next gradient cannot show more
+        # for each function, the observations on its first gradient; None if its next gradient cannot show more
         self.known: dict[Any, Observed | None] = {}
         self.open: Any = None  # the function of the last report, if its second gradient may show more
         self.waited = 0  # gradients of other functions since then

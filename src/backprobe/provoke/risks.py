@@ -142,13 +142,14 @@ class Risk:
 
 
 Unsearched = tuple[str, str]
-"""The reason why an operand cannot be searched, as a code of ``text``, and the operation's expression in the source."""
+"""The code of the reason why an operand cannot be searched, and the operation's expression in the source."""
 
 
 def risks_of(record: Record) -> tuple[list[Risk], list[Unsearched]]:
     """The risky operations of a recording, in execution order, and the operations whose operands cannot be searched.
 
-    If an operation runs several times, only the run nearest to the end is listed, for each end.
+    An end of an operand's range is a number at which the result or the derivative stops being finite. If an operation
+    runs several times, only the run whose operand is nearest to the end is listed, for each end.
     """
     known = Evidence(record, load_arrays(record.backend))
     full = {at: name for name, at in [*record.names.items()][::-1]}

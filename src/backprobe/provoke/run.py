@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Array = Any
 Place = tuple[str, int, str]
-MOST = 4  # the most looks of one search that are explained
+MOST = 4  # the most inputs of one search for which ``explain`` is run
 OF_INF = ("infinite_gradient", "zero_inf", "inf_minus_inf", "inf_inf", "infinite_row", "infinite_terms")
 
 

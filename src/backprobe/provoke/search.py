@@ -13,7 +13,7 @@ from backprobe.provoke.risks import Risk
 from backprobe.provoke.steps import corner, exact, far, newton, starts
 
 Array = Any
-PATIENCE = 4  # the search ends after so many starts in a row without progress
+PATIENCE = 4  # the search ends after this number of successive starts without progress
 BETTER = 0.99  # relative to the margin: a smaller reduction does not count as progress
 MUCH = 0.1
 BETWEEN = 6  # bisection steps

@@ -42,7 +42,7 @@ def newton(row: Array, margin: float, slope: Array, low: Array, high: Array, fac
 
 
 def far(row: Array, margin: float, slope: Array, low: Array, high: Array) -> Array:
-    """Like ``newton``, but assuming that the logarithm of the margin falls linearly, as for a probability."""
+    """The change that ``newton`` returns if the logarithm of the margin falls linearly, as for a probability."""
     return newton(row, margin, slope, low, high, float(numpy.log(margin / SMALLEST)))
 
 

@@ -14,9 +14,10 @@ from backprobe.rules.units import OF_DEAD
 from backprobe.rules.window import Firsts, Mask, Matrix, RunRows, Window, lasting
 
 HALF = RULES["dead_units"].threshold
-# In so many steps, so many must have the smallest number of zeros. Units that are merely silent vary in number.
+# The number of steps that are compared, and how many of them must have the smallest number of zeros. The number of
+# units that are merely silent varies from step to step.
 LASTING, OFTEN = 10, 6
-FEWEST = 8  # rows, as for recordings
+FEWEST = 8  # the fewest rows of a value, as in ``bp.health``
 SOME_DEAD = "{off} of {units} units of {{name!r}} are dead"
 ZERO = (
     "in {steps} steps on end the gradients of {bias!r} and {weight!r} are exactly 0 for as many, over {rows} rows each"

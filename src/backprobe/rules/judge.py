@@ -70,7 +70,8 @@ class RunState:
         self.rules: list[RunningRule] = [kind(rows) for kind in KINDS]
         self.info: NDArray[Any] | None = None  # stored facts about the judged steps
         self.kept: Steps = numpy.empty(0, numpy.int64)  # places of the latest steps that count
-        # The number of steps that count; and that number including steps in which nothing was measured.
+        # The number of judged steps in which something was measured, and the number of all judged steps. Neither counts
+        # steps that a scaler skipped.
         self.count = self.all_count = 0
         self.begins: int | None = None  # the number of the first step
         self.takes_turns = False  # in the first step, did each of several optimizers have a backward pass of its own?

@@ -40,7 +40,7 @@ class PicksRule:
     """Needs values and gradients of the model's return value, parameters that change, and a loss."""
 
     def __init__(self, rows: RunRows) -> None:
-        self.found: dict[int, list[Alert]] = {}  # by row
+        self.found: dict[int, list[Alert]] = {}  # the key is the index of a row
 
     def look(self, window: Window) -> None:
         values, gradients, parameters = window.values, window.gradients, window.parameters

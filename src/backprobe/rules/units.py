@@ -32,8 +32,8 @@ class Units:
     def __init__(self, rows: RunRows) -> None:
         self.dead, self.saturated = Firsts(), Firsts()
         self.large: list[Sighting] = []
-        self.of_own = ""  # the module's parameter that is as large itself
-        self.slope: Matrix | None = None  # of the first step
+        self.of_own = ""  # the parameter of the module that has equally large numbers, if there is one
+        self.slope: Matrix | None = None  # the slope in the first step
 
     def look(self, window: Window) -> None:
         values = window.values

@@ -132,8 +132,8 @@ class ReplacedRuns:
         return first, [step for own in of_values.values() for step in own]
 
     def _elsewhere(self, steps: Sequence[SweepStep], output: float, advance: Callable[[str], None]) -> None:
-        # Make all runs on the executor. Each worker also makes the run without replacements, from which it knows the
-        # steps.
+        # Make all runs on the executor. Each worker also makes the run without replacements, because it finds the list
+        # of all runs from it.
         asked, kwargs = replace(self.asked, executor=None), dict(self.kwargs)
         work = SweepWork(asked, self.args, kwargs, GlobalState.of(self.backend))
         parts = {name_of(asked.target): asked.target, "args": self.args, "kwargs": kwargs, "replace": asked.replace}

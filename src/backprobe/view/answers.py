@@ -128,7 +128,9 @@ class Answers:
             )
 
     def grid(self, run: OpenRun, query: Query) -> Packed:
-        """A field in bins of steps, for the requested ``rows``, or else for all names that have the field or NaN.
+        """Return the minimum and maximum of a field in each bin of steps, for the requested ``rows``.
+
+        Without ``rows``, all names are included that have the field, or numbers that are not finite.
 
         ``rows`` is a list of names. A name that ends with a star includes all names below it.
         """

@@ -31,7 +31,7 @@ class Pace:
     """
 
     flush: float = 1.0
-    """Complete steps are on disk after at most so many seconds; 0 writes each step immediately."""
+    """Complete steps are on disk after at most this number of seconds; 0 writes each step immediately."""
 
     histogram: int = 0
     """Histograms of magnitudes are taken in steps that are multiples of this number; 0 takes none."""

@@ -62,7 +62,7 @@ class JaxMemory(MemoryHearing):
         if self.after_step is not None:
             self.after_step(self.steps)
 
-    # listening
+    # Methods for observing the program.
 
     def _ran(self, primitive: Any, given: Sequence[Any], params: Mapping[str, Any], made: Any) -> None:
         line = users_line(sys._getframe(1))
@@ -114,7 +114,7 @@ class JaxMemory(MemoryHearing):
             is_known = known is not None and known[0]() is array
             self.arrays[id(array)] = known if known is not None and is_known else (weakref.ref(array), step)
 
-    # results
+    # Methods for computing the results.
 
     def measured(self) -> MeasuredMemory:
         return MeasuredMemory(self.steps, self.bytes.saved(), self.counts.most, _peak(), self._alive(), ())

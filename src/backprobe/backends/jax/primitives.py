@@ -35,7 +35,7 @@ class Tap:
 
     level: Any = None  # the trace that linearizes; None for a value that JAX is still tracing
     tapped: Any = None  # the tracer or array that represents the value in the program
-    outside: Any = None  # like ``tapped``, but outside of the loop, checkpoint or branch that contains the value
+    outside: Any = None  # represents the value outside of the loop, checkpoint or branch that contains it
     key: int = field(default_factory=lambda: next(KEYS))
     value: Any = None  # the numbers, once they were read
     axes: tuple[str, ...] = ()  # the meaning of the leading axes, if the value is computed in a loop or a batch

@@ -161,7 +161,7 @@ def _reduced(operands: Sequence[Any]) -> Sequence[Any]:
     return reduced
 
 
-# bits of floating-point numbers
+# Functions for the bits of floating-point numbers.
 
 
 def _layout(dtype: Any) -> tuple[Any, int, int]:
@@ -193,7 +193,7 @@ def _power_of_two(exponent: Any, dtype: Any) -> Any:
     return lax.bitcast_convert_type((exponent + bias).astype(unsigned) << unsigned(mantissa), dtype)
 
 
-# histograms of magnitudes
+# Functions for histograms of magnitudes.
 
 
 def magnitudes_of(array: Any) -> tuple[Any, Any]:

@@ -33,7 +33,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
     def __init__(self, options: Options) -> None:
         self.options = options
         self.taps: dict[int, Tap] = {}  # by the id of a value, and of each tensor that represents the value
-        self.kept: list[Any] = []  # these values, kept alive because Python may reuse the ids of dead objects
+        self.kept: list[Any] = []  # the values in ``taps``, because Python may reuse the ids of dead objects
         self.seed: Any = None  # a differentiated zero, from which other zeros are made
         self.level: Any = None
         self.around: list[Any] = []  # the transformations inside which the probe was called
@@ -47,7 +47,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         self.zeros: dict[int, Any] = {}  # by id: the zeros that perturb values inside loops, branches and checkpoints
         self.was_cut = False  # have numbers possibly left JAX since the last capture?
 
-    # tensors
+    # Methods for tensors.
 
     is_tensor = staticmethod(is_array)
     partly_tensors = (jax.Array, jax.core.Tracer)  # one traces arrays and keys, the other a ``Ref`` or a token
@@ -69,7 +69,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         except (TypeError, ValueError) as error:
             refuse_cotangent(cotangent, f"jnp.ones({tuple(output.shape)})", error)
 
-    # forward and backward
+    # Methods for the forward and backward pass.
 
     def run(
         self,
@@ -153,7 +153,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         known = self.taps.get(id(tensor))
         return tensor if known is None else known.tapped
 
-    # taps
+    # Methods for taps.
 
     def tap(self, value: Any) -> Any:
         if not (isinstance(value, jax.core.Tracer) and is_array(value) and self.is_floating(value)):
@@ -223,7 +223,8 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return known
 
     def _peek(self, tap: Tap) -> None:
-        # Read the value of a tap. If it is a tracer of the program itself, the value is available immediately.
+        # Set the value of a tap. It is available immediately if the probe's own trace holds it. Otherwise an operation
+        # that reports it is added to the program.
         if not self.depth and private.trace_of(tap.tapped) is self.level:
             tap.value = private.primal(tap.tapped)
             return
@@ -245,7 +246,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
     def is_discarded(self, capture: Tap) -> bool:
         return capture.lost and not self.depth
 
-    # calls
+    # Methods for calls.
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         found = super().called(function, modules_too)

@@ -47,8 +47,8 @@ class JaxWatching(FunctionWatching):
         self.name = str(getattr(function, "__name__", type(function).__name__))
         self.number = next(WATCHES)
         self.argnums = _argnums(options.argnums, asked)
-        self.parameters: dict[Any, list[str]] = {}  # by the structure of the gradients
-        self.places: dict[About, tuple[Sequence[int] | None, Sequence[int]]] = {}  # see ``_places``
+        self.parameters: dict[Any, list[str]] = {}  # the names of parameters, by the tree structure of the gradients
+        self.places: dict[About, tuple[Sequence[int] | None, Sequence[int]]] = {}  # a cache of ``_places``
         self.measure = jax.jit(self._measured, static_argnums=0)
         self.is_open = False
 
@@ -67,7 +67,7 @@ class JaxWatching(FunctionWatching):
             next="run.record(stats)",
         )
 
-    # called inside the program's own jit
+    # Methods for use inside the program's own jit.
 
     def value_and_grad(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         positions = [self._position(at, args) for at in self.argnums]
@@ -146,7 +146,7 @@ class JaxWatching(FunctionWatching):
                     next="parameters of a floating dtype, or another argnums=",
                 )
 
-    # called outside of jit
+    # Methods for use outside of jit.
 
     def record(self, statistics: Any, updates: Any) -> None:
         found = self._checked(statistics) if statistics is not None or self.listener.is_measured else []

@@ -142,7 +142,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
             if capture is not None:
                 capture.status, capture.why = GradStatus.OK, None
 
-    # events of the program
+    # Methods for events of the program.
 
     def _updating(self, following: Callable[..., Any], optimizer: Any, grads: Any, variables: Any, rate: Any) -> Any:
         # Called when an optimizer updates Variables. The values that it writes also depend on its own Variables, whose

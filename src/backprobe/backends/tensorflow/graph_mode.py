@@ -35,7 +35,7 @@ class GraphProgram(GraphValues, GraphExecution):
         """
         ...
 
-    # tensors
+    # Methods for tensors.
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, tf.Tensor)
@@ -61,7 +61,7 @@ class GraphProgram(GraphValues, GraphExecution):
         key = ("of", weakref.ref(of), names)  # a weak reference, because a function may hold the graph
         return once(self.graph, key, lambda: {"of": of(wanted)}, own=False)["of"]
 
-    # the run
+    # Methods for the run.
 
     def nodes(self, output: Any) -> Sequence[GraphNode]:
         self.select(output)
@@ -74,7 +74,7 @@ class GraphProgram(GraphValues, GraphExecution):
         result, numbers = self.fetch(run.tensors(), [(run.seed, cotangent)] if cotangent is not None else [])
         return result, numbers["output"], run.backward(numbers)
 
-    # other facts
+    # Methods for other facts.
 
     def source(self, node: int) -> Source | None:
         return self.line(self.values[node].tensor.op)

@@ -63,7 +63,7 @@ class TensorflowGraphRun:
         read = partial(tf.raw_ops.ReadVariableOp, resource=value.tensor, dtype=value.dtype)
         return once(self.graph.graph, ("read", value.tensor.name), lambda: {"read": read()})["read"]
 
-    # local derivatives
+    # Methods for local derivatives.
 
     def _flows(self) -> dict[Any, Any]:
         # Return the contribution and the partial along each edge. They are added to the graph once for each selection.
@@ -96,7 +96,7 @@ class TensorflowGraphRun:
             partials = blocks(tensor, [inputs[source] for source in connected], stopped) if connected else []
         return made | {f"partial {at} {source}": block for source, block in zip(connected, partials, strict=True)}
 
-    # outcomes
+    # Methods for outcomes.
 
     def backward(self, numbers: Mapping[str, Any]) -> Backward:
         """Return the outcomes in the order of the values, which is the reverse of the order of backward."""

@@ -77,7 +77,7 @@ class SessionProgram(GraphProgram):
         return f"bp.probe({self.name}, session=s)({{{inside}}})" if inside else f"bp.probe({self.name}, session=s)()"
 
     def fetch(self, tensors: Mapping[str, Any], fed: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, Any]]:
-        # by name, because tensors may not be hashable
+        # the keys are names, because tensors may not be hashable
         feeds = {**self.feeds, **{tensor.name: value for tensor, value in fed}}
         fetched = self.session.run({"result": self.wanted, "numbers": dict(tensors)}, feed_dict=feeds)
         result = tf.nest.map_structure(_as_array, fetched["result"])

@@ -70,7 +70,7 @@ class TensorflowGuarding(PassGuarding[TapePass]):
     def _classes(self) -> list[type]:
         return [type(module) for module, _ in self.known.values()]
 
-    # forward
+    # Methods for the forward pass.
 
     def _called(self, kind: type, following: Callable[..., Any], module: Any, /, *args: Any, **kwargs: Any) -> Any:
         if self.is_repeating or kind is not caller(type(module)):
@@ -111,7 +111,7 @@ class TensorflowGuarding(PassGuarding[TapePass]):
         tied = {id(one): call.tied(path, one) for path, one in outputs.items() if private.is_followed_by_a_tape(one)}
         return refilled(returned, lambda leaf: tied.get(id(leaf), leaf)) if tied else returned
 
-    # backward
+    # Methods for the backward pass.
 
     def _come(self, call: TensorflowGuardedCall, path: str, gradient: Any) -> None:
         self.running_pass.come(call, path, gradient)

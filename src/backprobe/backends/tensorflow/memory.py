@@ -40,7 +40,7 @@ class Tape:
 
     def __init__(self, line: Source | None, counts: StorageBytes) -> None:
         self.line, self.counts = line, counts
-        self.sizes: dict[int, dict[Place, int]] = {}  # by step
+        self.sizes: dict[int, dict[Place, int]] = {}  # for each step, the kept memory and its size
 
     def add(self, step: int, place: Place, size: int) -> None:
         own = self.sizes.setdefault(step, {})
@@ -63,8 +63,9 @@ class TensorflowMemory(MemoryHearing):
         self.bytes, self.counts, self.listening = StepBytes(), StorageBytes(), ExitStack()
         self.tapes: weakref.WeakKeyDictionary[Any, Tape] = weakref.WeakKeyDictionary()
         self.active: list[Any] = []
-        self.kept: dict[tuple[str, int, int], tuple[list[int], list[int]]] = {}  # by operation: what tapes keep
-        self.variables: set[Place] = set()  # memory of Variables
+        # for each operation, the indices of the inputs and outputs that tapes keep
+        self.kept: dict[tuple[str, int, int], tuple[list[int], list[int]]] = {}
+        self.variables: set[Place] = set()  # the memory of Variables
         # the next number of a tensor: at the start of the block, and after each step
         self.bounds: list[int] = []
         self.lines: dict[int, Source | None] = {}  # by the number of a tensor
@@ -101,7 +102,7 @@ class TensorflowMemory(MemoryHearing):
         if self.after_step is not None:
             self.after_step(len(self.bounds) - 1)
 
-    # listening
+    # Methods for observing the program.
 
     def _hear_steps(self) -> None:
         # Observe optimizers once Keras has been imported, which a script may do late.
@@ -183,7 +184,7 @@ class TensorflowMemory(MemoryHearing):
         for tape in self.active:
             self.tapes[tape].add(len(self.bounds) - 1, place, size)
 
-    # results
+    # Methods for computing the results.
 
     def measured(self) -> MeasuredMemory:
         device = None

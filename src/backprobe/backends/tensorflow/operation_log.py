@@ -77,14 +77,14 @@ class Written:
 class Uses:
     """The uses of one Variable: when it was written and read. The values that were read share its memory."""
 
-    writes: list[int] = field(default_factory=list)  # positions in the log
+    writes: list[int] = field(default_factory=list)  # the positions of writes in the log
     reads: list[tuple[int, Any]] = field(default_factory=list)
     otherwise: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
-    """The positions at which parts of it were gathered, or a function received it, and the numbers of the results."""
-    # by version: the position of the first gather, and the whole value
+    """The positions at which the Variable was gathered or passed to a function, and the numbers of the results."""
+    # for each version of the Variable: the position of the first gather, and the whole value
     gathered: dict[int, tuple[int, Any]] = field(default_factory=dict)
     is_in_doubt: bool = False  # has a compiled function received it that may have written to it?
-    written: dict[int, Written] = field(default_factory=dict)  # by the version that a write made
+    written: dict[int, Written] = field(default_factory=dict)  # the key is the version after the write
     is_read_unseen: bool = False  # was the Variable read while no tape recorded, as by tf.stop_gradient?
 
     def version_at(self, position: int) -> int:
@@ -163,7 +163,7 @@ class OperationLog:
     def carries(self, tensor: Any) -> bool:
         return identity_of(tensor) in self.followed
 
-    # events that TensorFlow reports
+    # Methods for events that TensorFlow reports.
 
     def operation(
         self, kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
@@ -372,7 +372,7 @@ class OperationLog:
         finally:
             self.updating, self.updated_at = before
 
-    # queries
+    # Methods for reading the log.
 
     def written(self, number: int, version: int, last: int) -> tuple[set[int], Place, bool] | None:
         """Return the values that were written to a Variable between two versions, the line of the last write, and

@@ -348,7 +348,7 @@ def is_own_gradient(function: Any) -> bool:
     return code is not None and code.co_filename == OWN_GRADIENTS
 
 
-# graphs
+# Functions for graphs.
 
 
 def builds_function() -> bool:
@@ -447,7 +447,7 @@ def spelled(function: Any) -> str:
     return name.removeprefix("__inference_").removeprefix("__forward_").rstrip("0123456789").rstrip("_")
 
 
-# Keras's optimizers
+# Names for Keras's optimizers.
 
 UPDATING = "_backend_update_step"
 """The method that receives the final gradients in steps that change parameters."""

@@ -45,17 +45,17 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         self.options = options
         self.log = OperationLog()
         self.taps = Taps()
-        self.changed: dict[int, Any] = {}  # see ``TensorflowReplaces``
+        self.changed: dict[int, Any] = {}  # documented in ``TensorflowReplaces``
         self.latest: dict[int, Capture] = {}  # the latest capture of each Variable, by the number of its handle
         self.gradients: Any = None  # the gradient tape, while the program runs
 
-    # capabilities
+    # Methods for optional capabilities.
 
     @property
     def tap(self) -> Callable[[Any], Any] | None:
         return self._tap if self.options.partials else None
 
-    # tensors
+    # Methods for tensors.
 
     @property
     def partly_tensors(self) -> tuple[type, ...]:
@@ -97,7 +97,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
                 self.log.write(uses)
         return len(uses.writes)
 
-    # captures
+    # Methods for captures.
 
     def capture(self, tensor: Any, around: Callable[[], Around]) -> Capture:
         variable = variable_of(tensor)
@@ -169,7 +169,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
     def effect(self, function: Any, flagged: bool) -> Effect:
         return Effect.UNKNOWN
 
-    # forward and backward
+    # Methods for the forward and backward pass.
 
     def cotangent(self, output: Any, cotangent: Any) -> Any:
         try:
@@ -211,7 +211,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         ]
 
     compiled_by = ""  # the library that compiled a training step, inside which nothing can be observed
-    counts = False  # see ``Differentiator``
+    counts = False  # documented in ``Differentiator``
     why_not: Reason | None = Reason("backward_unfinished")  # why backward has not run
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:

@@ -161,7 +161,7 @@ class TensorflowWatching(ModelWatching):
                 f"tf.function({function}), inside the watch",
             )
 
-    # forward and backward
+    # Methods for the forward and backward pass.
 
     def _called(self, kind: type, following: Callable[..., Any], module: Any, /, *args: Any, **kwargs: Any) -> Any:
         output = following(module, *args, **kwargs)
@@ -220,7 +220,7 @@ class TensorflowWatching(ModelWatching):
                 self.rows[place] = tf.Variable(NOTHING, dtype=tf.float64, trainable=False)
         tf.cond(self.is_measured, lambda: _merge(self.rows[place], tensor), lambda: None)
 
-    # optimizers
+    # Methods for optimizers.
 
     def _applied(
         self, kind: type, following: Callable[..., Any], optimizer: Any, grads: Any, trainable_variables: Any = None

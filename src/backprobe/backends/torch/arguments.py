@@ -98,7 +98,7 @@ def alias(leaf: Any) -> Tensor:
 
 
 def _alias_of_nested(plain: Tensor) -> Tensor:
-    # Return such a tensor for a nested tensor, whose sizes a Function cannot read. A copy is made, and its data is
+    # Return a writable tensor for a nested tensor, whose sizes a Function cannot read. A copy is made, and its data is
     # replaced.
     with torch.enable_grad():
         copy = plain.detach().requires_grad_().clone()

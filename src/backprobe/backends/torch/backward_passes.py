@@ -89,15 +89,15 @@ class Passing:
         self.thread = threading.get_ident()
         self.begins_inside = current_pass() >= 0  # did the block begin inside a pass, so all passes are nested?
         self.is_elsewhere = False  # has another thread called backward()?
-        self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number; None for another thread's pass
+        self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number of a pass; None for other threads
         self.outputs: list[Output] = []
         self.left = 0  # the number of calls of ``grad()`` for outputs beyond the limit
-        self.output_of: dict[int, Output] = {}  # by the engine's number
-        self._at(Output())  # until an output is known, arriving gradients belong to none
-        self.held: set[int] = set()  # ids of the gradients of values, as they arrived
-        self.late: set[int] = set()  # numbers of places that are read after the user's hooks
-        self.running = NO_PASS  # the latest pass that was found to count
-        self.seeds: set[int] = set()  # ids of the cotangents with which such passes started
+        self.output_of: dict[int, Output] = {}  # by the engine's number of a pass
+        self._at(Output())  # an empty output receives the gradients until an output is known
+        self.held: set[int] = set()  # ids of gradients that are stored as the same objects that arrived
+        self.late: set[int] = set()  # numbers of places at which gradients are read after the user's hooks ran
+        self.running = NO_PASS  # the number of the latest pass whose gradients count
+        self.seeds: set[int] = set()  # ids of the cotangents with which counted passes started
         self.asked: set[int] = set()  # numbers of the places whose gradients ``grad()`` returns
         self.offered: dict[int, Tensor] = {}
         self.returned: dict[int, ReferenceType[Tensor]] = {}  # by id: gradients that ``grad()`` returned
@@ -377,7 +377,7 @@ class SharedLeaf:
 
     def __init__(self, number: int, tensor: Tensor) -> None:
         self.number, self.tensor = number, tensor
-        self.added: Tensor | None = None  # in all passes so far
+        self.added: Tensor | None = None  # the sum of the gradients from all passes so far
         self.is_apart = False  # does computing the sum need other processes?
         self.begin(is_first=True)
 

@@ -108,7 +108,7 @@ class CompiledRows:
         self.name = str(next(NAMES))
         self.places: dict[int, Tensor] = {}
         self.arrays: list[Any] = []
-        self.there: list[int] = []  # places of the rows in these arrays
+        self.there: list[int] = []  # the places whose rows are in ``arrays``
         KEPT[self.name] = self
 
     def make(self, place: int, device: str) -> None:

@@ -81,7 +81,7 @@ def _row_of_gradient(rows: CompiledRows, place: int, tensor: Tensor) -> Tensor |
     return (rows.name, place) if FINDS_EFFECTS and tensor.is_cpu else getattr(rows, f"row{place}")
 
 
-# part of the graph
+# Functions whose operations become part of the compiled graph.
 
 
 def measure(tensor: Tensor, value: Tensor | None, gradient: Tensor | Kept | None) -> None:

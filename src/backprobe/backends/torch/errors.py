@@ -141,7 +141,7 @@ def _without_rule(operation: str, known: KnownCaptures) -> Failure | None:
     return None
 
 
-# refused writes
+# Functions for errors about refused writes.
 
 
 def _written(kind: str, error: BaseException, known: KnownCaptures, pending: Sequence[Tensor]) -> Failure:
@@ -203,7 +203,7 @@ def _line(error: BaseException) -> tuple[Source, ...]:
     return () if found is None else (found,)
 
 
-# in-place writes
+# Functions for errors after in-place writes.
 
 
 def _in_place(text: str, known: KnownCaptures, roots: Sequence[Tensor], steps: Iterable[OptimizerStep]) -> Failure:
@@ -266,7 +266,7 @@ def _carried(known: KnownCaptures, roots: Sequence[Tensor]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-# a second backward
+# Functions for errors in a second backward pass.
 
 
 Path = tuple[()] | tuple[int, "Path"]
@@ -315,10 +315,10 @@ def _freed(known: KnownCaptures, roots: Sequence[Tensor], calls: Sequence[Backwa
 
 
 def _freed_before(known: KnownCaptures, roots: Sequence[Tensor], start: int) -> Failure | None:
-    # Return the same facts if no recorded call has freed anything. Then nodes older than the recording were freed
-    # before it.
+    # Return the facts about nodes that were freed before the recording started. Called if no recorded call has freed
+    # anything.
     #
-    # The failing call also frees nodes, but it does not get beyond a node that was freed before.
+    # The failing call also frees nodes, but it stops at a node that was freed before.
     survivors: dict[int, None] = {}
     users: dict[int, None] = {}
     seen: set[Node] = set()
@@ -355,7 +355,7 @@ def _gone_through(calls: Sequence[BackwardCall]) -> dict[Node, BackwardCall]:
     return {node: earlier for earlier in reversed(calls) for node in graph.nodes(*earlier.roots)}
 
 
-# unused inputs
+# Functions for errors about unused inputs.
 
 
 def _unused(
@@ -370,7 +370,7 @@ def _unused(
     return Failure("not_in_graph", values=values, text=text, outputs=outputs, root=root) if values or text else None
 
 
-# reading errors
+# Functions that read facts from an error.
 
 
 def _call(error: BaseException) -> FrameType | None:

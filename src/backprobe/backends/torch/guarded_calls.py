@@ -113,7 +113,7 @@ class GivenTensor:
 
     @classmethod
     def copy_of(cls, leaf: Any) -> Any:
-        """Return such an object for a copy of a tensor, which is about to be written to."""
+        """Return a ``GivenTensor`` with a copy of the tensor, which is about to be written to."""
         if not isinstance(leaf, Tensor):
             return leaf
         made = cls(copied(leaf.detach()))

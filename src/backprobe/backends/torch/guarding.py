@@ -73,10 +73,10 @@ class TorchGuarding(PassGuarding[EnginePass]):
         self.known: dict[Module, str] = {}
         self.foreign: WeakSet[Module] = WeakSet()  # modules that did not belong to the model when they first ran
         self.has_looked = False  # were foreign modules searched for since a part of the model last ran?
-        self.guarded: dict[Module, GuardedModule] = {}  # modules that were called
+        self.guarded: dict[Module, GuardedModule] = {}  # the modules of the model that were called
         self.running: tuple[Module, CallState, Before | None] | None = None  # the outermost call that is running
         self.calls: WeakSet[TorchGuardedCall] = WeakSet()
-        self.passes: dict[int, EnginePass] = {}  # by the engine's number
+        self.passes: dict[int, EnginePass] = {}  # by the engine's number of a pass
         self.handles: list[Any] = []
         self.schedules = schedules()
         self._look()
@@ -114,7 +114,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         for path, part in parts(self.model):
             self.known.setdefault(part, path)
 
-    # forward
+    # Methods for the forward pass.
 
     def _before(self, module: Module, args: Any) -> None:
         if self.running is not None or self.is_repeating or self.schedules.is_inferring:
@@ -173,7 +173,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         self.rest()
         handle = compiled.register_forward_hook(over, with_kwargs=True, always_call=True)
 
-    # backward
+    # Methods for the backward pass.
 
     def _come(self, call: TorchGuardedCall, path: str, number: int, gradients: Sequence[Tensor | None]) -> None:
         # Called when a pass has reached an output of a call.

@@ -79,14 +79,14 @@ class TorchMemory(MemoryHearing):
         self.stack: list[Module] = []
         self.optimizers: dict[int, Optimizer] = {}
         self.bounds: list[int] = []  # the engine's count of nodes at the start of the block, and after each step
-        self.lines: list[tuple[int, Source | None]] = []  # by node
+        self.lines: list[tuple[int, Source | None]] = []  # the engine's count of nodes, and the line that made a node
         self.bytes = StepBytes()
         self.hooks: list[int] = []  # the number of hooks after each step
         self.zeroed: dict[int, tuple[int, Source | None]] = {}
         self.other: set[int] = set()  # optimizers whose gradients were not all zero when a step started
         self.handles: list[Any] = []
 
-    # listening
+    # Methods for observing the program.
 
     def open(self) -> None:
         self.bounds = [nodes_made()]
@@ -166,7 +166,7 @@ class TorchMemory(MemoryHearing):
         for module in known.values():
             yield from (vars(module)[name] for name in HOOKS if vars(module).get(name))
 
-    # results
+    # Methods for computing the results.
 
     def measured(self) -> MeasuredMemory:
         on_device = self.cuda.max_memory_allocated() if self.cuda.is_initialized() else None

@@ -37,7 +37,7 @@ class ModuleRuns:
     """The modules whose forward was entered, and the calls in the user's code that led to it."""
 
     def __init__(self) -> None:
-        self.modules: dict[int, Module] = {}  # by id
+        self.modules: dict[int, Module] = {}  # the modules that ran, by id
         self.calls: dict[int, dict[tuple[Instruction, str], tuple[Instruction, ...]]] = {}
         # calls whose result is never used, with the nodes of their arguments
         self.dropped: dict[ModuleCall, list[Node]] = {}

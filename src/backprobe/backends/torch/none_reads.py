@@ -67,7 +67,7 @@ class NoneReads(KeptGradients):
         self.passing = passing
         self.reads: dict[Hashable, _Read] = {}
         self.places: dict[Hashable, int] = {}  # the number of tensors that were read at each place
-        self.cleared: dict[Hashable, _Clear] = {}  # by line, latest last
+        self.cleared: dict[Hashable, _Clear] = {}  # for each line, its latest clearing of gradients, the newest last
         self.filled = Seen()  # tensors that are not leaves and were assigned a gradient
         self.count = 0
 

@@ -38,13 +38,13 @@ class Births:
         self.counts: Callable[[], bool] = _always  # does the running pass count?
         self.numbers: dict[Node, int] = {}
         self.handles: list[Any] = []
-        self.followers: list[list[tuple[int, int]]] = []  # by number: the places to which its gradients go
+        self.followers: list[list[tuple[int, int]]] = []  # for each node, the places to which its gradients go
         self.givers: dict[tuple[int, int], int] = {}  # the number of nodes that pass gradients to a place
         self.passing: dict[tuple[int, int], Look] = {}  # gradients that were passed to a place and have not arrived yet
         # (node, received, (place, returned)) as numbers of examined gradients
         self.seen: list[tuple[int, list[int], list[tuple[int, int]]]] = []
-        self.local: dict[tuple[int, int], LocalDerivative] = {}  # by index in ``seen``, and place
-        self.nodes: list[Node] = []  # by number
+        self.local: dict[tuple[int, int], LocalDerivative] = {}  # the key is an index in ``seen``, and a place
+        self.nodes: list[Node] = []  # the index of a node is its number
         self.passes: list[int] = []  # the engine's number of the pass, for each item of ``seen``
         self.judged = FinitenessLook()
 

@@ -45,7 +45,7 @@ def _owner(kind: type) -> type | None:
 
 
 class OwnCalls:
-    """Passes calls of such modules with their results to ``over``, unless the hooks have already reported them.
+    """Passes calls of modules with their own ``__call__`` to ``over``, unless hooks have already reported the calls.
 
     ``over`` may belong to the owner of this object, so it is not stored here.
     """

@@ -67,7 +67,7 @@ class Updates:
     def __init__(self, quiet: Callable[[], AbstractContextManager[Any]], keep: Callable[[Tensor], object]) -> None:
         self.quiet, self.keep, self.has_kept = quiet, keep, False
         self.newest: Capture | None = None
-        self.leaves: dict[int, UpdatedLeaf] = {}  # by id
+        self.leaves: dict[int, UpdatedLeaf] = {}  # the key is the id of the leaf
         self.awaited: list[UpdatedLeaf] = []
         self.names: dict[int, str] = {}  # by id: names of leaves and buffers that are kept alive here
         self.held: list[Tensor] = []  # the buffers in ``names``

@@ -15,7 +15,7 @@ from backprobe.backends.private_names import PrivateNames
 
 NAMES = PrivateNames("torch", "PyTorch", "torch>=2.6,<=2.15")
 
-# transforms, modes, subclasses
+# Names for transforms, modes and subclasses.
 
 is_wrapped: Any = NAMES.needed("torch._C._functorch.is_functorch_wrapped_tensor")
 """Is the value a tensor inside a transform of ``torch.func``?"""
@@ -38,7 +38,7 @@ increment_vmap: Any = NAMES.needed("torch._C._vmapmode_increment_nesting")
 decrement_vmap: Any = NAMES.needed("torch._C._vmapmode_decrement_nesting")
 remove_batch_dim: Callable[..., torch.Tensor] = NAMES.needed("torch._remove_batch_dim")
 
-# the engine and its graph
+# Names for the engine and its graph.
 
 current_pass: Callable[[], int] = NAMES.needed("torch._C._current_graph_task_id")
 queue_callback: Any = NAMES.needed("torch.autograd.Variable._execution_engine.queue_callback")
@@ -52,7 +52,7 @@ WRITTEN_IN_PYTHON: Any = NAMES.needed("torch._C._FunctionBase")
 TensorBase: Any = NAMES.needed("torch._C.TensorBase")
 _ = NAMES.needed("torch.autograd._engine_run_backward"), NAMES.needed("torch.nn.utils.stateless._reparametrize_module")
 
-# names that a single capability needs
+# Names that only a single capability needs.
 
 USELESS, HEARING = ("useless", "useless_in_call"), ("hear_births",)
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def set_version(tensor: torch.Tensor, version: int) -> None:
         _set_version(tensor, version)
 
 
-# attributes of objects
+# Names for attributes of objects.
 
 ATTRIBUTES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "torch.Tensor": (

@@ -140,7 +140,7 @@ def _differentiated(kept: Kept, following: Callable[..., Any], outputs: Any, /, 
     return following(outputs, *args, **kwargs)
 
 
-# saving state
+# Functions for saving state.
 
 
 def keep(one: Any, kept: Kept) -> None:

@@ -130,7 +130,7 @@ def exponents_of(tensor: Tensor) -> Exponents | None:
         return None
 
 
-# statistics on a device
+# Functions for statistics on a device.
 
 
 def masked(numbers: Tensor, left_out: int = 0) -> Tensor:

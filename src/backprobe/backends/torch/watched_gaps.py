@@ -30,7 +30,7 @@ class WatchedGaps:
         self.model, self.options, self.listener = model, options, listener
         self.called: set[int] = set()  # ids of modules that ran
         self.came: set[int] = set()  # places of tensors that existed in this step, with or without a row
-        self.unread: dict[int, GapCode] = {}  # by place: the reason why a tensor has no row
+        self.unread: dict[int, GapCode] = {}  # for each place without a row, the reason
         self.without_grad: weakref.WeakSet[Module] = weakref.WeakSet()
         self.elsewhere: weakref.WeakSet[Module] = weakref.WeakSet()
         self.last: dict[Key, None] = {}

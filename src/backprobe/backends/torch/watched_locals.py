@@ -121,7 +121,7 @@ class WatchedLocals:
             next="select= without them, for what modules return; or watch the model without torch.compile",
         )
 
-    # during a training
+    # Methods for use during a training.
 
     def wake(self) -> None:
         """A measured step starts: make the forwards report their locals."""

@@ -55,7 +55,7 @@ class OptimizerSteps:
         self.before: dict[Tensor, Tensor] = {}  # copies of parameters, from which updates are computed
         self.uncleared = UnclearedGradients()
         self.stepped = False
-        self.stepped_parameters: set[int] = set()  # in this step, by id
+        self.stepped_parameters: set[int] = set()  # ids of the parameters that optimizers updated in this step
         self.unread: dict[tuple[str, str], GapCode] = {}  # by name and kind: why a tensor of this step has no row
 
     @contextmanager
@@ -83,7 +83,7 @@ class OptimizerSteps:
             self._measure_parameters(self.names)
         self._end()
 
-    # optimizers
+    # Methods for optimizers.
 
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if not self.listener.is_measured:
@@ -128,7 +128,7 @@ class OptimizerSteps:
         self.uncleared.step_ended(self.names if self.listener.is_measured and self.options.gradients else ())
         self.ended()
 
-    # parameters
+    # Methods for parameters.
 
     def measure_gradients(self, tensors: Any, kind: str, *, factor: float = 1.0, replaces: bool = False) -> None:
         """Measure the ``.grad`` of these parameters."""

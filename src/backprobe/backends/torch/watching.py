@@ -120,7 +120,7 @@ class TorchWatching(ModelWatching):
         self.hook.may_rest &= not self.before.codes
         self.is_left_out = self.is_idle = False  # the step is not measured; no hook is needed until the next step
         self.gaps = WatchedGaps(model, options, listener)
-        self.written: set[int] = set()  # places of gradients that do not count, because the view was written to
+        self.written: set[int] = set()  # row places of gradients that are left out: their view was written in place
         self.views: list[MeasuredTensor] = []
         self.leaf_hooks = ExitStack()
         self.installed = ExitStack()
@@ -263,7 +263,7 @@ class TorchWatching(ModelWatching):
             watched.places.clear()
         self.listener.alias(named(path, ""), named(watched.path, ""))
 
-    # forward
+    # Methods for the forward pass.
 
     @leave_alone
     def _after(self, module: Module, args: Any, output: Any) -> None:
@@ -418,7 +418,7 @@ class TorchWatching(ModelWatching):
         paths = (one for one in (watched.path, *watched.others) if self.selection.wants_output(one, path))
         return next((named(one, path) for one in paths), None)
 
-    # backward
+    # Methods for the backward pass.
 
     def _arrive(self, seen: MeasuredTensor, number: int, gradients: Sequence[Tensor | None]) -> None:
         # A backward pass has reached a measured tensor. The pass is registered even if the tensor's gradient has no

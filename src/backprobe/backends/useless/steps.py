@@ -20,7 +20,7 @@ LEAST = 0.01
 
 
 def spread(size: int) -> slice:
-    """Return a slice that selects about ``SAMPLE`` of so many elements, evenly spread."""
+    """Return a slice that selects about ``SAMPLE`` evenly spread elements from ``size`` elements."""
     return slice(None, None, max(1, size // SAMPLE))
 
 

@@ -132,8 +132,8 @@ def _clean(known: Evidence) -> str:
 
 
 def _propagated(forward: ForwardPass, backward: BackwardPass, births: Sequence[Finding]) -> list[Finding]:
-    # Return findings on all other names that hold NaN or Inf: those connected with a birth by recorded paths, and the
-    # rest.
+    # Return findings on all names that hold NaN or Inf and are no births: first the names to which recorded paths lead
+    # from a birth, then all others.
     known, positions = forward.known, Graph.of(forward.known.record).positions
     places = {positions[one.name] for one in births if one.name in positions} | forward.masks
     starts = places | backward.owners | forward.origins.keys() | forward.following

@@ -145,7 +145,7 @@ class BackwardPass:
         bad = ~numpy.isfinite(grad)
         return bool(bad.any()) and not (bad & numpy.isfinite(numpy.broadcast_to(factor, grad.shape))).any()
 
-    # causes and consequences
+    # Methods for causes and consequences.
 
     @cached_property
     def owners(self) -> Set[int]:
@@ -392,7 +392,7 @@ class BackwardPass:
             at = next((one for one in self.known.direct[at] if self.known.grads[one].is_bad), None)
         return self.known.chain(path)
 
-    # bad gradients that no observed operation made
+    # Methods for bad gradients that no observed operation made.
 
     def _come_in(self) -> Iterator[int]:
         # Yield the entries with a bad gradient that no observed operation made bad.

@@ -146,7 +146,7 @@ class Computation:
         made = numpy.asarray(made)
         return made if made.dtype.kind in "fc" and made.shape == numpy.shape(self.result) else None
 
-    # births of NaN and Inf
+    # Methods for the places where NaN and Inf first occur.
 
     @cached_property
     def births(self) -> Sequence[Term]:

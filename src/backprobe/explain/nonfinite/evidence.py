@@ -149,7 +149,7 @@ class Evidence:
         is_plain = isinstance(held, float) or (isinstance(held, int) and abs(held) < LARGE)
         return held if is_plain and numpy.shape(numbers) == () else numbers
 
-    # expressions of lines
+    # Methods for the expressions of lines.
 
     def term(self, at: int) -> Term:
         """The expression of an entry as a term."""

@@ -61,7 +61,7 @@ class ForwardPass:
         self._whys: dict[int, Why] = {}
         self.remedies = Remedies(known)
 
-    # the role of each entry
+    # Methods for the role of each entry.
 
     @cached_property
     def origins(self) -> Mapping[int, Badness]:
@@ -344,7 +344,7 @@ class ForwardPass:
         is_made = entry.op or isinstance(parsed(entry.source.expression), ast.Call)
         return not is_made and not writes_nonfinite(entry.source)
 
-    # the cause
+    # Methods for the cause of a nonfinite value.
 
     def computed(self, at: int) -> Computation:
         """The computation of an entry, with the numbers of the first step in which it is bad."""

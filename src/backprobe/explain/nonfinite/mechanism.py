@@ -231,7 +231,7 @@ def scaled(loss: float, scale: float, dtype: str) -> Mechanism:
     return Mechanism("overflow_by_scale" if math.isfinite(scale) else "scale_not_finite", {**said, "word": word})
 
 
-# backward
+# Classes for the backward pass.
 
 
 @dataclass(frozen=True)

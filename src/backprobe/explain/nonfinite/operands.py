@@ -194,7 +194,7 @@ def _by_operator(term: Term, operands: Sequence[tuple[str, Array]], index: Index
 def _listed(operands: Sequence[tuple[str, Array]], index: Index, result: Array, is_elementwise: bool) -> str:
     # List the name and number of each operand, except operands whose text is the number itself.
     different = {text: numbers for text, numbers in operands if not _is_spelled(text, numbers)}
-    # if so, this is a reduction over values of one shape
+    # operands of one shape only: then the operation is a reduction
     is_alone = len({numpy.shape(numbers) for numbers in different.values()}) == 1
     said = [_operand(text, numbers, index, result, is_elementwise, is_alone) for text, numbers in different.items()]
     return ", ".join(said[:SHOWN])

@@ -40,7 +40,7 @@ APPLICATION = 0x62707277  # "bprw"
 VERSION, OLDEST = 5, 4  # the version that is written, and the oldest that can be read
 PAGE = 16384
 CHUNK_BYTES = 4 << 20
-MOST_STEPS = 1024  # in a chunk
+MOST_STEPS = 1024  # the most steps in a chunk
 FILE, LOCK = "rank-{}.sqlite", "rank-{}.lock"
 Matrix = NDArray[numpy.float64]
 
@@ -127,12 +127,12 @@ def file_of(folder: Path, rank: int) -> Path:
 
 
 def info_of(steps: Iterable[StepData]) -> NDArray[Any]:
-    """These steps as an array of INFO."""
+    """The facts about these steps as an array of dtype ``INFO``."""
     return numpy.array([(one.step, one.time, one.backwards, one.skipped, one.uncleared) for one in steps], INFO)
 
 
 def joined(infos: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Several INFO arrays, concatenated as plain bytes, since NumPy would compare the fields of each array."""
+    """Several arrays of dtype ``INFO``, concatenated as bytes, because NumPy would compare the fields of each array."""
     return numpy.asarray(numpy.concatenate([one.view(f"V{INFO.itemsize}") for one in infos]).view(INFO))
 
 
@@ -206,7 +206,7 @@ def _by_row(numbers: NDArray[Any], dtype: Any, height: int | None = None) -> NDA
 
 
 def info_read(blob: bytes, version: int) -> NDArray[Any]:
-    """The INFO of some steps, from a file of this version. Older files do not have ``uncleared``, which is 0 then."""
+    """The facts about some steps, from a file of this version. Older files lack ``uncleared``, which is set to 0."""
     if version >= VERSION:
         return numpy.asarray(unsealed(blob, 1, INFO)[0])
     old = unsealed(blob, 1, BEFORE_5)[0]

@@ -129,7 +129,7 @@ class RunReader:
         return next(iter(self.ranks.values())).index().attempts
 
     def info(self) -> NDArray[Any]:
-        """The INFO of each step, in order. If several ranks have a step, the first rank's is used."""
+        """The stored facts about each step, in order. If several ranks have a step, the first rank's are used."""
         found = [rank.index().info for rank in self.ranks.values()]
         if len(found) == 1:
             return found[0]
@@ -294,7 +294,7 @@ class RunReader:
         return [known.get((name, kind), RowKey(name, kind)) for name in names]
 
     def at(self, step: int) -> tuple[Any, int, dict[str, dict[str, float]]] | None:
-        """The INFO of a step, its attempt, and its fields by name; None if there is no such step."""
+        """The stored facts about a step, its attempt, and its fields by name; None if the step does not exist."""
         found = [one for rank in self.ranks.values() if (one := rank.at(step)) is not None]
         if not found:
             return None

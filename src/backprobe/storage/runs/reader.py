@@ -110,7 +110,7 @@ class RankFile:
         self.how, self._is_held = "", False
         self._index = FileIndex()
         self._asked_last: tuple[Any, dict[int, tuple[Any, ChosenRows]]] = (None, {})
-        self._newest: dict[tuple[int, int], Matrix] = {}  # by attempt and number; a stored step never changes
+        self._newest: dict[tuple[int, int], Matrix] = {}  # by attempt and step number; stored steps never change
         self._closing: weakref.finalize[Any, Any] | None = None
         if kept_open:
             self._open()
@@ -219,7 +219,7 @@ class RankFile:
     # Methods that read numbers.
 
     def columns(self, keys: Sequence[tuple[str, str]], wanted: Sequence[str]) -> tuple[NDArray[Any], dict[str, Matrix]]:
-        """The INFO of all steps, and for each wanted column a matrix of rows × steps for these names and kinds."""
+        """The facts about all steps, and for each wanted column a matrix of rows × steps for these names and kinds."""
         with self.reading() as index:
             size = sum(len(one.info) for one in index.stored)
             found = {column: nothing((len(keys), size), column) for column in wanted}
@@ -356,7 +356,7 @@ class RankFile:
             return _of_steps(stored, unsealed_rows(read, len(blob), stored.height, places))
 
     def at(self, step: int) -> tuple[Any, int, dict[tuple[str, str], tuple[float, ...]]] | None:
-        """The INFO of a step, its attempt, and its rows by name and kind; None if there is no such step."""
+        """The facts about a step, its attempt, and its statistics by name and kind; None if there is no such step."""
         with self.reading() as index:
             found = int(numpy.searchsorted(index.info["step"], step))
             if found == len(index.info) or index.info["step"][found] != step:
@@ -466,7 +466,7 @@ def _of_steps(stored: Stored, numbers: Matrix) -> Matrix:
 
 
 def _joined(stored: Sequence[Stored]) -> tuple[list[Stored], NDArray[Any]]:
-    # The steps, with each INFO as a view into a single array, which takes some MB for a long run.
+    # The steps. The facts of each step are a view into a single array, which takes some MB for a long run.
     if not stored:
         return [], numpy.empty(0, INFO)
     info, end = joined([one.info for one in stored]), 0

@@ -96,7 +96,10 @@ class _Reading:
         return numpy.asarray(logged(columns))
 
     def extremes(self, start: int, stop: int, cuts: Counts) -> tuple[Matrix, Matrix]:
-        """The least and greatest of the field between cuts: names × cuts, or names × 1 if it is constant."""
+        """The minimum and maximum of the field in each bin of steps: names × bins, or names × 1 if it is constant.
+
+        A bin begins at one index in ``cuts`` and ends at the next one.
+        """
         if self.kind == LOGGED:
             return _extremes(self._logged(start, stop), cuts)
         columns = self._columns(self.kind, columns_for([self.which]), start, stop)

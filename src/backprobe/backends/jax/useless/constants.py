@@ -24,7 +24,7 @@ from backprobe.backends.useless.ways import FAINT
 def constants(
     program: RecordedProgram, steps: Sequence[EquationStep], norms: Mapping[int, float]
 ) -> Iterator[tuple[int, EquationStep]]:
-    """Yield the values that are used only by such calls, each with the call's last step.
+    """Yield the values that are used only by calls with a constant result, each with the call's last step.
 
     ``norms`` are the norms of the gradients that arrived at each value. Only calls that pass on almost nothing are
     tested.

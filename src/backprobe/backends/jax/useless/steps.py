@@ -68,8 +68,8 @@ class SmallUpdate(SampledStep):
     gradient.
     """
 
-    size: float = 0.0  # of the update
-    names: tuple[str, ...] = ()  # of the updated arrays
+    size: float = 0.0  # the norm of the update
+    names: tuple[str, ...] = ()  # the names of the updated arrays
 
 
 class Function:
@@ -86,7 +86,7 @@ class JaxSteps(SampledSteps):
     def __init__(self) -> None:
         super().__init__()
         self.functions: dict[Any, Function] = {}
-        self.known: dict[int, Followed] = {}  # by the id of the array
+        self.known: dict[int, Followed] = {}  # the key is the id of the array
         self.compared: set[int] = set()  # ids of arrays that an operation combined with their own later versions
         self.is_off = False
 
@@ -149,8 +149,8 @@ class JaxSteps(SampledSteps):
         self.known |= {id(array): Followed(array, array) for array in one.arrays.values()}
 
     def _update(self, one: Function, arrays: Mapping[str, Any]) -> SmallUpdate | None:
-        # Return the update from the arrays of the previous gradient to these arrays; None if it is unknown or there was
-        # no previous gradient.
+        # Compare the arrays of a new gradient with those of the previous gradient, which an optimizer may have updated
+        # since. Return the update; None if it is unknown, or if there was no previous gradient.
         pairs = {name: (old, arrays[name]) for name, old in one.arrays.items() if name in arrays}
         pairs = {
             name: (old, new)
@@ -184,7 +184,7 @@ class JaxSteps(SampledSteps):
         live: Mapping[str, Any],
         moved: Mapping[str, Any],
     ) -> SmallUpdate | None:
-        # Return the update if something was added but almost no numbers changed.
+        # Return the update if something was added to the arrays, but rounding left almost all numbers unchanged.
         there = {name: live[name] & (_sample(more) != 0) for name, (more, _) in added.items()}
         names = [name for name, each in there.items() if each.any()]
         if not names:

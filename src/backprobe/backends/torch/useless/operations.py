@@ -31,9 +31,9 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
     def __init__(self) -> None:
         made: Any = super().__init__  # ``__init__`` has no types
         made()
-        self.lines: dict[int, tuple[str, int]] = {}  # by the number of a node
+        self.lines: dict[int, tuple[str, int]] = {}  # the line that made a node, by the node's number
         self.pointwise: dict[Any, bool] = {}
-        self.calls: dict[int, Applied] = {}  # by the number of a node; pointwise operations only on request
+        self.calls: dict[int, Applied] = {}  # by node number; pointwise ones only with ``keeps_pointwise``
         self.keeps_pointwise = False
         self.is_paused = False
         self.failed: Exception | None = None

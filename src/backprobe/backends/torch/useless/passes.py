@@ -49,13 +49,13 @@ class SeenByBackward:
 
     came: bool = False  # has the node received a number other than 0?
     size: int = 0  # the number of elements that the node has received
-    gave: dict[int, bool] = field(default_factory=dict)  # by edge: is the gradient 0?
+    gave: dict[int, bool] = field(default_factory=dict)  # for each edge of the node: is the gradient 0?
     smaller: set[int] = field(default_factory=set)  # places of edges with fewer elements
     has_zero: bool = False  # does the node multiply by a saved tensor that is 0 and is not trained?
     has_trained_zero: bool = False
     norm: float = 0.0  # the norm of the gradient that the node has received
     is_tiny: bool = False  # is this norm so small that part of the gradient may underflow to 0?
-    gains: Mapping[int, float] = field(default_factory=dict)  # by place: share of the norm passed on
+    gains: Mapping[int, float] = field(default_factory=dict)  # for each edge, the share of the norm passed on
     faint: set[int] = field(default_factory=set)  # places where almost nothing of the gradient was passed on
     # places where only rounding errors remain, because the operation removes exactly the gradient that arrived
     hidden: set[int] = field(default_factory=set)
@@ -293,9 +293,9 @@ class Passes:
 
     def __init__(self, does_without: DoesWithout) -> None:
         self.does_without = does_without
-        self.leaves: Leaves[int] = Leaves()  # by id
+        self.leaves: Leaves[int] = Leaves()  # the key is the id of a leaf
         self.passes: list[ObservedPass] = []  # the passes of this iteration
-        self.faint: dict[int, set[tuple[int, str]]] = {}  # by the index of the pass, from the last iteration
+        self.faint: dict[int, set[tuple[int, str]]] = {}  # by the index of a pass in the last iteration
 
     @property
     def iterations(self) -> int:

@@ -17,7 +17,7 @@ from backprobe.backends.useless.shapes import Shape, Stretched, meet_elsewhere, 
 
 
 class KnownShape(NamedTuple):
-    """The facts about a tensor."""
+    """A tensor and the history of its shape."""
 
     tensor: ref[Tensor]
     is_asked: bool  # did the program insert the tensor's dimensions of size 1?
@@ -29,7 +29,7 @@ class Shapes:
     """The tensors of one iteration."""
 
     def __init__(self) -> None:
-        self.known: dict[int, KnownShape] = {}  # by id
+        self.known: dict[int, KnownShape] = {}  # the key is the id of the tensor
         self.found: list[Stretched] = []
 
     def look(self, is_pointwise: bool, given: Sequence[Tensor], made: Tensor, number: int) -> None:
