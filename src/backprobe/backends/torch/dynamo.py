@@ -5,7 +5,7 @@ What a watch does without each of them:
 - ``OptimizedModule``, ``WRAPPED_FORWARD``: no module is recognised as compiled.
 - ``compiled_codes``: nothing counts as compiled before the watch, so such code goes unnoticed.
 - ``skip_code``: Dynamo may compile a hook separately from the model.
-- ``FINDS_EFFECTS``: with the backend "aot_eager", two calls before one backward fail.
+- ``FINDS_EFFECTS``: gradients whose statistics are taken in compiled code are copied.
 - ``start_callbacks``: a hook that rests could not be restored before a compilation, so hooks never rest.
 """
 
