@@ -476,7 +476,7 @@ def test_a_checkpoint_is_refused():
 
 @pytest.mark.parametrize("form", ["model", "block"])
 def test_a_refusal_is_not_left_to_the_garbage_collector(form):
-    """It would keep the program's frames: on old releases of PyTorch also the hooks of the checkpoint that it was in."""
+    """It would keep the frames of the program, and on old releases of PyTorch a checkpoint's hooks with them."""
 
     class Inner(nn.Linear):
         def forward(self, x):
