@@ -120,6 +120,7 @@ class TorchWatching(ModelWatching):
         self.is_left_out = self.is_idle = False  # the step is not measured; the step has not started
         self.gaps = WatchedGaps(model, options, listener)
         self.written: set[int] = set()  # rows of views whose gradient does not count, because the view was written to
+        self.ran_inside = False  # did the model run inside of a pass, other than for a reentrant checkpoint?
         self.views: list[MeasuredTensor] = []
         self.leaf_hooks = ExitStack()
         self.installed = ExitStack()
@@ -182,12 +183,13 @@ class TorchWatching(ModelWatching):
         )
         for held in (self.seen, self.passes, self.views, self.written):
             held.clear()
+        self.ran_inside = False
         self.leaf_hooks.close()
 
     def _add_of_grad(self) -> None:
         # If the step has run no ``backward()``, its gradients are those that ``autograd.grad`` took of one output.
         rows, counts = self.grad_passes.of_one_output()
-        if rows:
+        if rows or self.ran_inside:
             self.listener.passed()
         for place, kept in rows.items():
             for row in kept:
@@ -312,8 +314,11 @@ class TorchWatching(ModelWatching):
         # Is the running code measured?
         if not self.listener.is_measured or self.schedules.is_inferring or not _has_numbers():
             return False
-        # inside a backward pass, a checkpoint recomputes values that were measured in its first run
-        return current_pass() < 0 or computing_again() is not None
+        # inside a pass, a checkpoint recomputes values that were measured in its first run; and the backward of a
+        # function written in Python may run the model and differentiate it, as an adjoint method does
+        is_inside = current_pass() >= 0 and computing_again() is None
+        self.ran_inside |= is_inside
+        return not is_inside
 
     def _bound(self, forward: WatchedForward, local: str, value: Any, held: Bound) -> None:
         # A forward has bound a local variable.
