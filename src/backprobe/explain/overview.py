@@ -428,7 +428,8 @@ def _hidden(
     flow: Dataflow, missing: Sequence[int], said: Set[tuple[str, int] | None], findings: Sequence[Finding]
 ) -> Iterator[str]:
     # Calls on the way to an output that would cut off values which are not recorded, each once, without those in
-    # ``said``.
+    # ``said``. Where all parameters are trained, code that no line of the program switched gradients off for runs so
+    # on purpose: it is an evaluation with a decorator, or a library's, such as the forward of an adjoint method.
     training = flow.record.training
     is_open = any(one.known & (Known.STATUS | Known.NOT_HOW) for one in findings)
     if training is not None and training.untrained and not is_open:  # then the census says what lacks its gradient
@@ -439,6 +440,7 @@ def _hidden(
         (at, cuts)
         for at, found in hidden.items()
         if (cuts := [one for one in found if may_lose(one) and _line(one.line) not in said])
+        and (training is None or not all(map(_is_switched_elsewhere, cuts)))
     ]
     groups = grouped(losing, lambda one: tuple((cut.text, cut.use.kind, cut.line) for cut in one[1]))
     for (at, cuts), *more in groups[:MOST]:
@@ -446,6 +448,10 @@ def _hidden(
         parts = ", ".join(dict.fromkeys(f"`{one.text}`" for one in cuts))
         times = f" ({len(more) + 1} times)" if more else ""
         yield say("hidden_cut", parts=parts, kinds=kinds, at=named(flow.entries[at]) + times)
+
+
+def _is_switched_elsewhere(cut: Hidden) -> bool:
+    return cut.use.kind == "no_grad" and switch_around(cut.line) is None
 
 
 def _kind(cut: Hidden) -> str:

@@ -15,6 +15,7 @@ from types import CodeType
 from typing import Any
 
 from torch import Tensor
+from torch.fx import GraphModule
 from torch.nn import Module, Parameter
 from torch.optim import Optimizer
 
@@ -116,7 +117,7 @@ def _tensors(ran: Iterable[Module], stray: Collection[int], owners: Collection[i
 
 def _constants(module: Module) -> Iterator[tuple[str, str]]:
     # The floating-point tensors that the program's own forward reads, and that nothing trains or writes to.
-    if package(forward_code(module).co_filename) is not None:
+    if package(forward_code(module).co_filename) is not None or isinstance(module, GraphModule):  # that is generated
         return
     for kind, held in ((Stray.CONSTANT, vars(module)), (Stray.BUFFER, module._buffers)):
         for attribute, value in held.items():
