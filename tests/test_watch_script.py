@@ -206,6 +206,7 @@ def test_a_model_whose_class_defines_its_calls(tmp_path, monkeypatch):
         assert invoked("watch", "own.py")[2] == "watched Model for 4 steps: backprobe report own.run/Model\n"
         with bp.open_run("own.run/Model") as run:
             assert all(run.at(step)["scale"]["grad.count"] == 2 for step in range(4))
+            assert all(run.at(step)["return"]["value.count"] == 16 for step in range(4))
 
 
 def test_a_model_that_is_wrapped_anew_has_one_run(tmp_path, monkeypatch):

@@ -51,6 +51,7 @@ class WatchedScript:
         self.known: weakref.WeakSet[Module] = weakref.WeakSet()  # models that were found, and all modules inside them
         self.running: list[Module] = []
         self.outermost: int | None = None  # the place in this list of the first that was called with gradients on
+        self.again: Module | None = None  # a module that is called a second time for one call
         self.owners: set[type] = set()  # classes that define how their modules are called
         self.installed = ExitStack()
         self.is_open = True
@@ -84,8 +85,15 @@ class WatchedScript:
         return following(instance, *args, **kwargs)
 
     def _own_call(self, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
+        if self.again is module:
+            self.again = None
+            return following(module, *args, **kwargs)
+        known = len(self.known)
         self._before(module, args)
         try:
+            if len(self.known) > known:  # what watches the model from now on hears this call too
+                self.again = module
+                return module(*args, **kwargs)
             return following(module, *args, **kwargs)
         finally:
             self._after(module, args, None)
