@@ -94,12 +94,12 @@ def test_the_installed_command_and_python_m(folder):
         found = state(out)
         assert found["argv"] == [f"{folder}/package/train.py", "a"] and found["path"] == str(folder)
         assert "all 2 parameters got a gradient" in out
-        assert "backprobe explain --steps 10 -m package.train a looks at ten" in out
+        assert "backprobe explain --steps 10 -m package.train a looks at up to ten" in out
 
 
 def test_what_is_said_to_type_next_works(folder):
     out = invoked("explain", "-m", "package.train", "--lr", "0.1")[1]
-    typed = re.search(r"not looked at: backprobe (.*) looks at ten", out)[1]
+    typed = re.search(r"not looked at: backprobe (.*) looks at up to ten", out)[1]
     assert typed == "explain --steps 10 -m package.train --lr 0.1"
     assert "all 3 iterations of the script that run backward() were looked at" in invoked(*typed.split())[1]
 
@@ -264,4 +264,4 @@ def test_torchrun_starts_the_command_line(folder):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("all 2 parameters got a gradient") == 2
     typed = "torchrun --nproc-per-node 2 -m backprobe explain --steps 10 processes.py --lr 1"
-    assert done.stdout.count(f"{typed} looks at ten") == 2
+    assert done.stdout.count(f"{typed} looks at up to ten") == 2

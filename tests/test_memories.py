@@ -9,6 +9,7 @@ from textwrap import dedent
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import backprobe as bp
 from asked import leaf
@@ -392,3 +393,18 @@ def test_a_tracer_gets_instructions_after_a_read(monkeypatch):
         finally:
             sys.settrace(before)
     assert 2 in lines
+
+
+class Listening(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("tells", [True, False], ids=["this release", "older ones"])
+def test_the_result_of_a_node_is_read_under_a_mode(tells, monkeypatch):
+    """PyTorch detaches it, which a mode written in Python hears of."""
+    monkeypatch.setattr(saved_tensors, "TELLS_HOOKS", tells and saved_tensors.TELLS_HOOKS)
+    result = torch.ones(2, requires_grad=True).softmax(0)
+    with Listening():
+        assert not saved_tensors.is_hooked(result.grad_fn)
+        assert [one.tolist() for one in saved_tensors.tensors(result.grad_fn)] == [[0.5, 0.5]]

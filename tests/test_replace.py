@@ -1,5 +1,8 @@
 """``replace=`` and ``replace_grad=`` in functions and blocks of PyTorch, against the program written by hand."""
 
+import gc
+import weakref
+
 import numpy
 import pytest
 import torch
@@ -469,6 +472,34 @@ def test_a_checkpoint_is_refused():
 
     with pytest.raises(bp.Unsupported, match=r"'inner\.0' is inside a checkpoint"):
         bp.probe(Checkpointed(), replace={"inner.0": torch.zeros_like})(X)
+
+
+@pytest.mark.parametrize("form", ["model", "block"])
+def test_a_refusal_is_not_left_to_the_garbage_collector(form):
+    """It would keep the frames of the program, and on old releases of PyTorch a checkpoint's hooks with them."""
+
+    class Inner(nn.Linear):
+        def forward(self, x):
+            return super().forward(x)
+
+    def refused():
+        model, replace = nn.Sequential(Inner(2, 2)), {"0": torch.ones(3)}
+        try:
+            if form == "model":
+                bp.probe(model, replace=replace)(X)
+            with bp.probe(model, replace=replace):
+                model(X)
+        except bp.BadOption as error:
+            return weakref.ref(error)
+
+    gc.collect()
+    gc.disable()
+    try:
+        error = refused()
+        assert error is not None
+        assert error() is None
+    finally:
+        gc.enable()
 
 
 def test_a_block_without_a_model_is_refused():

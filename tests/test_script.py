@@ -149,7 +149,7 @@ def test_parameters_that_are_clipped_after_backward_are_no_finding(script):
     assert out.count("note:") == 1
     assert "this is iteration 2 of those that run backward(); the script was stopped after it" in out
     assert out.rstrip().endswith(
-        "stopped after it, and later ones were not looked at: backprobe explain --steps 10 train.py looks at ten"
+        "stopped after it, and later ones were not looked at: backprobe explain --steps 10 train.py looks at up to ten"
     )
 
 

@@ -170,7 +170,7 @@ def test_a_healthy_script_is_clean(script):
     assert out.splitlines() == [
         "all 7 parameters got a gradient",
         "  note: this is iteration 2 of those that run backward(); the script was stopped after it, and later "
-        "ones were not looked at: backprobe explain --steps 10 train.py looks at ten",
+        "ones were not looked at: backprobe explain --steps 10 train.py looks at up to ten",
     ]
 
 
@@ -374,7 +374,7 @@ def test_a_backward_that_goes_through_nothing_with_a_name_is_heard(script):
     assert script(UNNAMED, 0).splitlines() == [
         "all 4 parameters got a gradient",
         "  note: this is iteration 2 of those that run backward(); the script was stopped after it, and later "
-        "ones were not looked at: backprobe explain --steps 10 train.py looks at ten",
+        "ones were not looked at: backprobe explain --steps 10 train.py looks at up to ten",
     ]
 
 
@@ -598,3 +598,42 @@ def test_a_cut_beside_a_regulariser_that_reaches_the_parameters(script, text, ki
     out = script(BESIDE.replace("CUT", text), 0)
     assert out.startswith("all 4 parameters got a gradient")
     assert "`self.enc(x)` is not recorded: if it has a history, it is cut off (" in out, kind
+
+
+ADJOINT = """\
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enc, self.dec = torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        h = self.enc(x)
+        return self.dec(torch.relu(h))
+
+class Adjoint(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, net, x, *parameters):
+        ctx.net, ctx.x, ctx.parameters = net, x, parameters
+        return net(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        with torch.enable_grad():
+            out = ctx.net(ctx.x)
+        return None, None, *torch.autograd.grad(out, ctx.parameters, grad)
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    Adjoint.apply(net, torch.randn(8, 3), *net.parameters()).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_a_forward_that_an_adjoint_method_runs_without_gradients_is_no_cut(script):
+    out = script(ADJOINT, 0)
+    assert out.startswith("all 4 parameters got a gradient")
+    assert "cut off" not in out

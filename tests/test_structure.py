@@ -63,3 +63,17 @@ def test_a_shape_keeps_no_module_alive():
     del model
     gc.collect()
     assert inner() is None
+
+
+def test_models_of_the_same_names_share_a_shape_only_where_they_share_modules_alike():
+    def model(is_shared):
+        made = nn.Module()
+        made._one = nn.Linear(2, 2)
+        made.one = made._one if is_shared else nn.Linear(2, 2)
+        return made
+
+    apart, shared = structure(model(False)), structure(model(True))
+    assert [path for path, _ in apart.parts] == ["", "_one", "one"]
+    assert [path for path, _ in shared.parts] == ["", "one", "_one"]
+    assert [path for path, _ in shared.parameters] == ["one.weight", "one.bias", "_one.weight", "_one.bias"]
+    assert structure(model(True)).shape is shared.shape

@@ -97,6 +97,13 @@ QUIET = {
         "        self.kept = x.requires_grad_()\n        return self.kept",
     ),
     "whole numbers": ("self.order = torch.arange(4)", "self.layer(x)[:, self.order]"),
+    "a buffer of code that is generated": (
+        "root, graph = nn.Module(), torch.fx.Graph()\n"
+        "        root.register_buffer('shift', torch.ones(4))\n"
+        "        graph.output(graph.call_function(torch.add, (graph.placeholder('x'), graph.get_attr('shift'))))\n"
+        "        self.made = torch.fx.GraphModule(root, graph)",
+        "self.layer(self.made(x))",
+    ),
     "what forward does not read": ("self.classes = torch.ones(4)", "self.layer(x)"),
     "a network that is not to be trained": (
         "self.other = [nn.Linear(4, 4).requires_grad_(False)]",

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
 from asked import message
-from backprobe.backends.torch import compiled_before, compiled_statistics
+from backprobe.backends.torch import compiled_before, compiled_rows
 from sampled import sampled
 from watched import Net, batches, sgd, trained
 
@@ -302,9 +302,10 @@ def test_calls_before_one_backward_and_a_module_in_two_graphs_share_their_rows(t
     same_rows(tmp_path / "compiled", tmp_path / "eager")
 
 
-def test_where_the_compiler_asks_for_no_effects_rows_of_gradients_are_arguments(tmp_path, monkeypatch):
-    """As in older releases: one call before each backward has the same rows."""
-    monkeypatch.setattr(compiled_statistics, "FINDS_EFFECTS", False)
+def test_where_the_compiler_asks_for_no_effects_backward_goes_on_with_copies(tmp_path, monkeypatch):
+    """As in older releases: one call before each backward has the same rows, and so have two."""
+    monkeypatch.setattr(compiled_rows, "FINDS_EFFECTS", False)
+    test_calls_before_one_backward_and_a_module_in_two_graphs_share_their_rows(tmp_path / "twice", "aot_eager")
     Compiled("a model").train(tmp_path / "compiled")
     Compiled("eager").train(tmp_path / "eager")
     same_rows(tmp_path / "compiled", tmp_path / "eager")

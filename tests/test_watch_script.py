@@ -54,6 +54,66 @@ SCALED = (
     .replace("optimizer.step()", "scaler.step(optimizer); scaler.update()")
     .replace("loss_of =", "scaler = torch.amp.GradScaler('cpu')\nloss_of =")
 )
+SOLVED = """\
+import torch
+from torch import nn
+
+class _Field(nn.Module):  # made for each call, as torchdiffeq makes some
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+    def forward(self, y):
+        return self.model(y)
+
+class _Given(nn.Module):  # around a function
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+    def forward(self, *given):
+        return self.function(*given)
+
+class Adjoint(torch.autograd.Function):  # forward without gradients, and once more in backward
+    @staticmethod
+    def forward(ctx, model, y, *parameters):
+        ctx.model, ctx.parameters = model, parameters
+        ctx.save_for_backward(y)
+        return y + 0.1 * _Field(model)(y)
+    @staticmethod
+    def backward(ctx, grad):
+        def derivatives(grad):
+            with torch.enable_grad():
+                y = ctx.saved_tensors[0].detach().requires_grad_()
+                out = y + 0.1 * _Field(ctx.model)(y)
+            return torch.autograd.grad(out, [y, *ctx.parameters], grad)
+        return None, *_Given(derivatives)(grad)
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for x in torch.randn(4, 8, 2):
+    y = Adjoint.apply(model, x, *model.parameters()) if ADJOINT else x + 0.1 * _Field(model)(x)
+    optimizer.zero_grad()
+    y.square().mean().backward()
+    optimizer.step()
+print(sum(one.sum().item() for one in model.parameters()))
+"""
+WRAPPED = """import torch
+from torch import nn
+
+class Wrapper(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+    def forward(self, x):
+        return self.model(x)
+
+model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for x in torch.randn(4, 8, 2):
+    optimizer.zero_grad()
+    Wrapper(model)(x).square().mean().backward()
+    optimizer.step()
+"""
 ENDS = {"0": "", "7": "sys.exit(7)", "1": "sys.exit('no')", "raised": "raise LookupError('mine')"}
 
 
@@ -95,6 +155,63 @@ def test_each_model_has_a_run(folder):
             assert "loss" not in run.names
     with bp.open_run("here/Judge") as run:
         assert run.at(2).backwards >= 1
+
+
+@pytest.mark.parametrize("adjoint", [False, True])
+def test_a_model_in_wrappers_that_a_library_makes_for_each_call(tmp_path, monkeypatch, adjoint):
+    with in_folder(tmp_path, monkeypatch, {"solved.py": SOLVED.replace("ADJOINT", str(adjoint))}):
+        code, out, err = invoked("watch", "solved.py")
+        assert code == 0
+        assert err == "watched Sequential for 4 steps: backprobe report solved.run/Sequential\n"
+        with bp.open_run("solved.run/Sequential") as run:
+            assert run.steps.tolist() == list(range(4))
+            assert all(run.at(step)["2.weight"]["grad.count"] == 8 for step in range(4))
+
+
+OWN_CALL = """\
+import torch
+from torch import nn
+
+class Process(nn.Module):  # a class of modules that run no hooks, as GPyTorch's
+    def __call__(self, *args):
+        return self.forward(*args)
+
+class Model(Process):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(2))
+    def forward(self, x):
+        return x * self.scale
+
+class Likelihood(Process):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+    def forward(self, y):
+        return y.square().mean()
+
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+likelihood = Likelihood(model)
+for x in torch.randn(4, 8, 2):
+    optimizer.zero_grad()
+    likelihood(model(x)).backward()
+    optimizer.step()
+"""
+
+
+def test_a_model_whose_class_defines_its_calls(tmp_path, monkeypatch):
+    """Hooks do not run there, and the likelihood that holds the same parameters is no second model."""
+    with in_folder(tmp_path, monkeypatch, {"own.py": OWN_CALL}):
+        assert invoked("watch", "own.py")[2] == "watched Model for 4 steps: backprobe report own.run/Model\n"
+        with bp.open_run("own.run/Model") as run:
+            assert all(run.at(step)["scale"]["grad.count"] == 2 for step in range(4))
+            assert all(run.at(step)["return"]["value.count"] == 16 for step in range(4))
+
+
+def test_a_model_that_is_wrapped_anew_has_one_run(tmp_path, monkeypatch):
+    with in_folder(tmp_path, monkeypatch, {"wrapped.py": WRAPPED}):
+        assert invoked("watch", "wrapped.py")[2].count("watched ") == 1
 
 
 def test_a_scaler_s_steps_are_its_own(folder):

@@ -146,6 +146,16 @@ logits
         "TransformerLens has patching by position and head in `transformer_lens.patching`",
     ),
     Pair(
+        "the bridge itself, by its own names",
+        CACHE + '[cache[f"blocks.0.{name}.hook_out"].flatten(2) for name in ("attn.q", "attn.o", "mlp.in")]\n',
+        """\
+with bp.probe(bridge, "blocks.0.*.*.hook_out") as rec:
+    bridge(ids)
+[rec[f"blocks.0.{name}.hook_out"].value for name in ("attn.q", "attn.o", "mlp.in")]
+""",
+        "`print(bp.names(bridge))` lists them",
+    ),
+    Pair(
         "all places of the table below, of GPT-2",
         NAMES.format("bridge"),
         """\

@@ -11,7 +11,8 @@ A program is a function of ``around``, which stands for ``bp.probe``, ``bp.watch
 It makes all that it needs, and returns what its block gave, and what has to be the same bit for bit.
 ``ask.block(training)`` runs it as it is and with a probe, and ``ask.watched(training)`` with a watch. What ``bp.probe``
 takes as a function or a model is asked by ``ask.function(f, inputs)``, where ``inputs()`` makes the arguments.
-``ask.script(path)`` takes a whole script that prints what it has computed, with a head as those of ``tests/field``.
+``ask.script(path)`` takes a whole script of PyTorch that prints what it has computed, with a head as those of
+``tests/field``.
 
 No answer stops a test: what is wrong is listed at its end, so that a run counts the statements that are right.
 """
@@ -25,6 +26,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -40,6 +42,19 @@ import backprobe as bp
 from field import asking
 
 Program = Callable[..., Any]
+BLOCK = """
+import torch
+
+import backprobe as bp
+
+
+def main():
+{}
+
+with bp.probe() as rec:
+    main()
+print(rec, bp.explain(rec), sep="\\n")
+"""
 
 
 @dataclass
@@ -122,7 +137,7 @@ class Ask:
             self.that("grad.rms" in last.get(name, {}), f"{name} has no gradient: {list(last)}")
 
     def script(self, path: Path) -> None:
-        """A script prints the same under ``backprobe watch``; ``backprobe explain`` answers what its head asks for."""
+        """A script prints the same under ``backprobe watch`` and in a block; ``backprobe explain`` answers its head."""
         head = asking.asked(path)
         with tempfile.TemporaryDirectory() as folder:
             copy = shutil.copy(path, folder)
@@ -131,6 +146,10 @@ class Ask:
             watched = _ran(folder, "-m", "backprobe", "watch", copy)
             same = watched.returncode == 0 and bare.stdout in watched.stdout
             self.that(same, f"{path.name} under watch prints\n{watched.stdout}{watched.stderr}\nnot\n{bare.stdout}")
+            Path(folder, "block.py").write_text(BLOCK.format(textwrap.indent(path.read_text(), " " * 4)))
+            block = _ran(folder, "block.py")
+            same = block.returncode == 0 and bare.stdout in block.stdout
+            self.that(same, f"{path.name} in a block prints\n{block.stdout}{block.stderr}\nnot\n{bare.stdout}")
             explained = _ran(folder, "-m", "backprobe", *shlex.split(head.ask), copy)
         wrong = asking.wrong_in(path, explained.returncode, explained.stdout + explained.stderr)
         self.that(not wrong, f"{path.name}: " + "\n".join(wrong))

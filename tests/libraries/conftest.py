@@ -1,10 +1,11 @@
 """A test of a library gets ``ask``; a file that ran wholly has its results in ``results``, of which the page is made.
 
-``WRITE_RESULTS=1`` writes them; without it they are compared.
+``WRITE_RESULTS=1`` writes them, with the commit that was tested; without it they are compared.
 """
 
 import json
 import os
+import subprocess
 import sys
 from collections import defaultdict
 from importlib.metadata import version
@@ -60,11 +61,11 @@ def pytest_sessionfinish(session):
         wanted = {name for name in vars(module) if name.startswith("test_")}
         if wanted != {name.partition("[")[0] for name in tests} or any(each.wrong for each in tests.values()):
             continue
-        text = json.dumps(results(module, tests), indent=2) + "\n"
+        found = results(module, tests)
         kept = HERE / "results" / f"{path.stem.removeprefix('test_')}.json"
         if os.environ.get(WRITE):
-            kept.write_text(text)
-        elif not kept.exists() or kept.read_text() != text:
+            kept.write_text(json.dumps(found | {"commit": commit()}, indent=2) + "\n")
+        elif not kept.exists() or json.loads(kept.read_text()) | {"commit": ""} != found | {"commit": ""}:
             print(f"\n{kept} is not what ran: {WRITE}=1 writes it, and `python tests/libraries/page.py` the page")
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -79,3 +80,9 @@ def results(module, tests):
         "statements": sum(each.right for each in tests.values()),
         **{kind: [text for each, text in claims if each == kind] for kind in ("works", "refused", "select")},
     }
+
+
+def commit():
+    """The commit that is tested, and its date."""
+    said = ["git", "log", "-1", "--format=%h, %cs"]
+    return subprocess.run(said, cwd=HERE, check=True, capture_output=True, text=True).stdout.strip()

@@ -19,7 +19,8 @@ INTRODUCTION = """## Releases
 test` runs on PyTorch alone, `sample` every seventh test of these, `conformance` the programs that are the same in all
 frameworks, `jax` its loops, branches and random numbers, `transformers` models by name and what cuts them. Private
 names of a framework are looked up when backprobe first meets it: what needs one that is gone is refused by that name.
-The last column has the commit that was tested, where the results name it.
+The last column has the commit that was tested, where the results name it; files that failed there may have been run
+again at a later one.
 """
 HEAD = ["| release | Python | suite | passed | commit |", "|---|---|---|---|---|"]
 
@@ -45,4 +46,7 @@ def _row(suite, result):
     files = Counter(name.strip(":").partition("::")[0].removeprefix("tests.") for name in suite["failed"])
     missing = "; not " + ", ".join(f"{file} ({many})" for file, many in files.items()) if files else ""
     counts = f"{suite['passed']:,} of {suite['ran']:,}{missing}"
-    return f"| {names} | {result['python']} | `{suite['suite']}` | {counts} | {result.get('commit', '–')} |"
+    commit, again = result.get("commit", "–"), result.get("again")
+    if again:
+        commit += f"; {', '.join(again['files'])} again: {again['commit']}"
+    return f"| {names} | {result['python']} | `{suite['suite']}` | {counts} | {commit} |"

@@ -430,7 +430,9 @@ def _line(place: Source | None) -> tuple[str, int] | None:
 def _hidden(
     flow: Dataflow, missing: Sequence[int], said: Set[tuple[str, int] | None], findings: Sequence[Finding]
 ) -> Iterator[str]:
-    # Yield calls on the path to an output that would cut off unrecorded values, each once, except those in ``said``.
+    # Yield calls on the path to an output that would cut off unrecorded values, each once, except those in ``said``. If
+    # all parameters are trained, code for which no line of the program disabled gradients runs so on purpose: it is an
+    # evaluation with a decorator, or part of a library, such as the forward of an adjoint method.
     training = flow.record.training
     is_open = any(one.known & (Known.STATUS | Known.NOT_HOW) for one in findings)
     # in this case the census reports the parameters that lack a gradient
@@ -442,6 +444,7 @@ def _hidden(
         (at, cuts)
         for at, found in hidden.items()
         if (cuts := [one for one in found if may_lose(one) and _line(one.line) not in said])
+        and (training is None or not all(map(_is_switched_elsewhere, cuts)))
     ]
     groups = grouped(losing, lambda one: tuple((cut.text, cut.use.kind, cut.line) for cut in one[1]))
     for (at, cuts), *more in groups[:MOST]:
@@ -449,6 +452,10 @@ def _hidden(
         parts = ", ".join(dict.fromkeys(f"`{one.text}`" for one in cuts))
         times = f" ({len(more) + 1} times)" if more else ""
         yield say("hidden_cut", parts=parts, kinds=kinds, at=named(flow.entries[at]) + times)
+
+
+def _is_switched_elsewhere(cut: Hidden) -> bool:
+    return cut.use.kind == "no_grad" and switch_around(cut.line) is None
 
 
 def _kind(cut: Hidden) -> str:

@@ -203,6 +203,8 @@ class BlockRun(Form):
         self.installed.close()
         self.trace.release()
         self.tape.release()
+        if self.replacing is not None:
+            self.replacing.failed = None  # its traceback holds the program's frames
         self.outputs.clear()
         self.versions.clear()
         if self.frame is not None:

@@ -25,3 +25,5 @@ def live_output(request: Request, backend: Backend, args: tuple[Any, ...], kwarg
             put_back()
         run.trace.release()
         run.tape.release()
+        if run.replacing is not None:
+            run.replacing.failed = None  # its traceback holds the program's frames, and these hold this run

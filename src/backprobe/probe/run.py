@@ -56,6 +56,8 @@ class TargetRun(Form):
                 put_back()
             self.trace.release()
             self.tape.release()
+            if self.replacing is not None:
+                self.replacing.failed = None  # its traceback holds the program's frames, and these hold this run
 
     def _program(self, inputs: Mapping[str, Any]) -> Ran:
         # Forward, up to the choice of the output.

@@ -37,7 +37,7 @@ from backprobe.recording import BlockRecording, Recording
 STOPPED = "this is iteration {} of those that {}; the script was stopped after it"
 ENDED = "all {} iterations of the script that {} were looked at, and this is the last"
 RUN_BACKWARD, TAKE_GRADIENTS = "run backward()", "take gradients"
-LATER = ", and later ones were not looked at: {} looks at ten"
+LATER = ", and later ones were not looked at: {} looks at up to ten"
 USUAL = 2  # iterations; the second one also shows effects of the first
 CLEAN = "no NaN or Inf comes to an output or a gradient: {} and {} were checked, in {}"
 CLEAN_GRADIENTS = "no NaN or Inf comes to a gradient, nor to what it is of: {} were checked"

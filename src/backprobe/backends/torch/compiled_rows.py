@@ -3,7 +3,8 @@ well.
 
 A row for values is an argument of the graph. A row for gradients would have to be saved for backward. Autograd refuses
 that if another graph, or another call of the same graph, has written to the row since. Such rows are therefore found by
-number: the operator declares an effect, and has no tensor argument to which it writes.
+number: the operator declares an effect, and has no tensor argument to which it writes. Older compilers drop an operator
+whose result is not used. There the operator returns a copy of the gradient, and backward continues with the copy.
 
 On a CPU, five reductions are compiled: sum, sum of squares, zeros, minimum and maximum. They run in float32 over some
 thousands of numbers, and in float64 over these results. If there are NaN, infinities, or squares that float32 cannot
@@ -24,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.fx.node import has_side_effect
 
+from backprobe.backends.torch.dynamo import FINDS_EFFECTS
 from backprobe.backends.torch.statistics import masked, row_of
 from backprobe.record.statistics import COLUMNS, NOTHING, Row, merged
 
@@ -41,17 +43,27 @@ Kept = tuple[str, int]
 """A row outside of the graph: the name of its ``CompiledRows``, and its place."""
 
 
-def merge(row: Tensor | Kept, numbers: Tensor) -> None:
-    """Merge the statistics of these numbers into a row."""
+def merge(row: Tensor | Kept, numbers: Tensor) -> Tensor | None:
+    """Merge the statistics of these numbers into a row. If a copy is returned, backward must continue with the copy."""
     with torch.no_grad():
         plain = numbers.detach()
         plain = torch.view_as_real(plain) if plain.is_complex() else plain
         if isinstance(row, tuple):
-            torch.ops.backprobe.merge_kept(*row, _quick(plain), plain)
-        elif plain.is_cpu:
+            return _merged_outside(row, plain, numbers)
+        if plain.is_cpu:
             torch.ops.backprobe.merge_(row, _quick(plain), plain)
         else:
             row.copy_(_merged_there(row, masked(plain)))
+    return None
+
+
+def _merged_outside(row: Kept, plain: Tensor, numbers: Tensor) -> Tensor | None:
+    # Merge the statistics of a gradient into a row outside of the graph.
+    if FINDS_EFFECTS:
+        torch.ops.backprobe.merge_kept(*row, _quick(plain), plain)
+        return None
+    copy: Tensor = torch.ops.backprobe.merge_and_copy(*row, _quick(plain), plain, numbers.detach())
+    return None if numbers.requires_grad else copy  # one with history runs outside of graphs, which drop nothing
 
 
 def _merged_there(row: Tensor, new: Tensor) -> Tensor:
@@ -165,6 +177,11 @@ def _merge_kept(rows: str, place: int, quick: Tensor | None, numbers: Tensor) ->
         _merge(kept.places[place], quick, numbers)
 
 
+def _merge_and_copy(rows: str, place: int, quick: Tensor | None, plain: Tensor, numbers: Tensor) -> Tensor:
+    _merge_kept(rows, place, quick, plain)
+    return numbers.clone()
+
+
 def _checked(quick: list[float], count: float) -> Row | None:
     # Return the row of fast statistics; None if they are wrong.
     zeros, _, squares, *_ = quick
@@ -181,4 +198,7 @@ LIBRARY.impl("merge_", lambda row, quick, numbers: None, "Meta")
 LIBRARY.define("merge_kept(str rows, int place, Tensor? quick, Tensor numbers) -> ()")
 LIBRARY.impl("merge_kept", _merge_kept, "CPU")
 LIBRARY.impl("merge_kept", lambda rows, place, quick, numbers: None, "Meta")
+LIBRARY.define("merge_and_copy(str rows, int place, Tensor? quick, Tensor plain, Tensor numbers) -> Tensor")
+LIBRARY.impl("merge_and_copy", _merge_and_copy, "CPU")
+LIBRARY.impl("merge_and_copy", lambda rows, place, quick, plain, numbers: numbers.clone(), "Meta")
 has_side_effect(torch.ops.backprobe.merge_kept.default)

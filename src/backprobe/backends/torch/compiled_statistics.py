@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 
 from backprobe.backends.torch.compiled_rows import CompiledRows, Kept, merge
-from backprobe.backends.torch.dynamo import FINDS_EFFECTS, skip_code
+from backprobe.backends.torch.dynamo import skip_code
 from backprobe.backends.torch.tensors import is_floating
 from backprobe.record.names import quote
 
@@ -78,7 +78,7 @@ def heard(statistics: CompiledStatistics, module: Module, output: Any, keys: tup
 
 
 def _row_of_gradient(rows: CompiledRows, place: int, tensor: Tensor) -> Tensor | Kept:
-    return (rows.name, place) if FINDS_EFFECTS and tensor.is_cpu else getattr(rows, f"row{place}")
+    return (rows.name, place) if tensor.is_cpu else getattr(rows, f"row{place}")
 
 
 # Functions whose operations become part of the compiled graph.

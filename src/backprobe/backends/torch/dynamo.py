@@ -5,7 +5,7 @@ If a name is missing, a watch behaves as follows:
 - ``OptimizedModule``, ``WRAPPED_FORWARD``: no module is recognised as compiled.
 - ``compiled_codes``: nothing counts as compiled before the watch, so such code goes unnoticed.
 - ``skip_code``: Dynamo may compile a hook separately from the model.
-- ``FINDS_EFFECTS``: with the backend "aot_eager", two calls before one backward fail.
+- ``FINDS_EFFECTS``: gradients whose statistics are computed in compiled code are copied.
 - ``start_callbacks``: hooks are never removed between measured steps, because they could not be restored before a
   compilation.
 """

@@ -31,11 +31,24 @@ def around_own_calls(modules: Iterable[Module], around: Callable[..., Any]) -> A
     Classes of PyTorch run the hooks. Classes of the program may run them too. If so, the hooks run first, and the
     result may differ from theirs if the class changes it afterwards.
     """
-    kinds = [kind for kind in {*map(type, modules)} if kind.__call__ is not Module.__call__]
-    owners = dict.fromkeys(map(_owner, kinds))
+    return around_calls_of(dict.fromkeys(map(_owner, {*map(type, modules)})), around)
+
+
+def around_calls_of(owners: Iterable[type | None], around: Callable[..., Any]) -> AbstractContextManager[None]:
+    """The same for all modules whose calls these classes define."""
     return patched(
         [(owner, CALL, partial(partial, around)) for owner in owners if owner is not None], aside=is_dynamo_compiling
     )
+
+
+def all_owners() -> set[type]:
+    """All classes so far that define how modules are called, except PyTorch's."""
+    kinds, pending = set[type](), [Module]
+    while pending:
+        new = {*pending.pop().__subclasses__()} - kinds
+        kinds |= new
+        pending += new
+    return {kind for kind in kinds if CALL in vars(kind) and _owner(kind) is kind}
 
 
 def _owner(kind: type) -> type | None:

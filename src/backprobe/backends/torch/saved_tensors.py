@@ -18,7 +18,7 @@ from typing import Any, Final
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from backprobe.backends.torch.private import TELLS_HOOKS, set_version
+from backprobe.backends.torch.private import TELLS_HOOKS, DisableTorchDispatch, set_version
 
 HOOKED: Final = object()
 """Returned instead of a saved tensor that a hook of the program would unpack."""
@@ -111,7 +111,8 @@ def _stopped(call: Callable[[], Any]) -> Any:
     before = sys.gettrace()
     sys.settrace(_stop)
     try:
-        return call()
+        with DisableTorchDispatch():  # reading a node's own result detaches it, which modes would be told
+            return call()
     except _Stopped:
         return HOOKED
     finally:

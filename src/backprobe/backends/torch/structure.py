@@ -25,13 +25,16 @@ T = TypeVar("T")
 Names = tuple[tuple[str, ...], ...]
 """For each module, the names of its submodules, or of its parameters."""
 
+Same = tuple[tuple[int, ...], ...]
+"""The positions of each module that has several paths, in a breadth-first walk."""
+
 
 @dataclass(frozen=True, eq=False)
 class Shape:
     """Facts shared by all models whose modules and parameters have the same names. It holds no module."""
 
     paths: tuple[str, ...]
-    """The path of each module, in the order of ``named_modules``."""
+    """The path of each module, in the order of ``named_modules``. Of a module's paths the most public comes first."""
 
     order: tuple[int, ...]
     """The position of each of these modules in a breadth-first walk."""
@@ -43,7 +46,7 @@ class Shape:
     """The positions of the modules that have parameters."""
 
 
-SHAPES: dict[tuple[Names, Names], Shape] = {}
+SHAPES: dict[tuple[Names, Names, Same], Shape] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +65,7 @@ class Structure:
 
     @property
     def parameters(self) -> list[tuple[str, Parameter]]:
-        """``named_parameters(remove_duplicate=False)``."""
+        """``named_parameters(remove_duplicate=False)``, by the paths of ``parts``."""
         return [*zip(*self.held(self.shape.parameters), strict=True)]
 
     def held(self, wanted: Sequence[tuple[int, str, str]]) -> tuple[list[str], list[Parameter]]:
@@ -132,7 +135,7 @@ def _walked(model: Module) -> Structure:
             level = [one for one in level if one is not None]
         names += map(tuple, map(NAMES, children))
     parameters = [*map(PARAMETERS, found)]
-    key = tuple(names), tuple(map(tuple, map(NAMES, parameters)))
+    key = tuple(names), tuple(map(tuple, map(NAMES, parameters))), _same(found)
     shape = SHAPES.get(key)
     if shape is None:
         if len(SHAPES) > MOST_SHAPES:
@@ -145,7 +148,29 @@ def _walked(model: Module) -> Structure:
     return Structure([*map(found.__getitem__, shape.order)], shape)
 
 
-def _shape(children: Names, parameters: Names) -> Shape:
+def _same(modules: Sequence[Module]) -> Same:
+    # The positions of each module that comes several times.
+    if len({*modules}) == len(modules):
+        return ()
+    positions: dict[Module, list[int]] = {}
+    for at, module in enumerate(modules):
+        positions.setdefault(module, []).append(at)
+    return tuple(tuple(several) for several in positions.values() if len(several) > 1)
+
+
+def _public_first(paths: list[str], same: Iterable[Sequence[int]]) -> None:
+    # The paths of one module change places, so that those with the fewest private segments come first.
+    for positions in same:
+        chosen = sorted([paths[at] for at in positions], key=_private_segments)
+        for at, path in zip(positions, chosen, strict=True):
+            paths[at] = path
+
+
+def _private_segments(path: str) -> int:
+    return path.startswith("_") + path.count("._")
+
+
+def _shape(children: Names, parameters: Names, same: Same) -> Shape:
     # The shape of a model, from the names of submodules and of parameters, in breadth-first order.
     paths, below = [""], []
     for at, names in enumerate(children):
@@ -156,6 +181,8 @@ def _shape(children: Names, parameters: Names) -> Shape:
         at = pending.pop()
         order.append(at)
         pending += reversed(below[at])
+    places = {at: place for place, at in enumerate(order)}
+    _public_first(paths, [sorted(positions, key=places.__getitem__) for positions in same])
     held = [(place, name, _inside(paths[at], name)) for place, at in enumerate(order) for name in parameters[at]]
     return _made([paths[at] for at in order], order, held)
 
@@ -176,6 +203,7 @@ def _own_structure(model: Module) -> Structure:
     modules = named(model.named_modules)
     given = dict(named(model.named_parameters))
     paths = [path for path, _ in modules]
+    _public_first(paths, _same([part for _, part in modules]))
     holders = {path: at for at, path in reversed([*enumerate(paths)])}
     held = [(holders.get(path.rpartition(".")[0], 0), path.rpartition(".")[2], path) for path in given]
     return _OwnStructure([part for _, part in modules], _made(paths, range(len(paths)), held), given)
@@ -186,5 +214,8 @@ def _inside(path: str, name: str) -> str:
 
 
 def parts(model: Module) -> list[tuple[str, Module]]:
-    """The same as ``named_modules(remove_duplicate=False)``, which is slow: it nests a generator for each level."""
+    """``named_modules(remove_duplicate=False)``, which is slow: it nests a generator for each level.
+
+    Of a module with several paths, those with the fewest private segments come first.
+    """
     return structure(model).parts

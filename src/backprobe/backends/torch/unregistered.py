@@ -15,6 +15,7 @@ from types import CodeType
 from typing import Any
 
 from torch import Tensor
+from torch.fx import GraphModule
 from torch.nn import Module, Parameter
 from torch.optim import Optimizer
 
@@ -124,8 +125,9 @@ def _tensors(ran: Iterable[Module], stray: Collection[int], owners: Collection[i
 
 
 def _constants(module: Module) -> Iterator[tuple[str, str]]:
-    # Yield the floating-point tensors that the program's own forward reads, and that nothing trains or writes to.
-    if package(forward_code(module).co_filename) is not None:
+    # Yield the floating-point tensors that the program's own forward reads, and that nothing trains or writes to. The
+    # forward of a GraphModule is generated, so it is not the program's own.
+    if package(forward_code(module).co_filename) is not None or isinstance(module, GraphModule):
         return
     for kind, held in ((Stray.CONSTANT, vars(module)), (Stray.BUFFER, module._buffers)):
         for attribute, value in held.items():

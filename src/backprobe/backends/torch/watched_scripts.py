@@ -3,6 +3,9 @@ them.
 
 PyTorch's hooks on all modules show which module is called from outside of all other modules, before it computes, so the
 first step is measured completely. The optimizers of a model are those that own one of its parameters.
+
+Some libraries make a wrapper of a private class for each call, as solvers of differential equations do. The wrapped
+module is the model. They may also call it from a wrapper without parameters that runs without gradients.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from backprobe.backends.patching import listening
 from backprobe.backends.torch.compiled_statistics import without_warning_of_hooks
 from backprobe.backends.torch.dynamo import OptimizedModule
 from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.torch.own_calls import all_owners, around_calls_of
 from backprobe.backends.torch.watched_selection import unwrapped
 from backprobe.backends.watches import ScriptListener
 from backprobe.source.frames import name_in
@@ -47,15 +51,19 @@ class WatchedScript:
         self.scalers: list[weakref.ref[GradScaler]] = []
         self.known: weakref.WeakSet[Module] = weakref.WeakSet()  # models that were found, and all modules inside them
         self.running: list[Module] = []
+        self.outermost: int | None = None  # the place in this list of the first that was called with gradients on
+        self.again: Module | None = None  # a module that is called a second time for one call
+        self.owners: set[type] = set()  # classes that define how their modules are called
+        self.installed = ExitStack()
         self.is_open = True
 
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Inside this context the models of the script are observed."""
-        with ExitStack() as installed:
+        with self.installed as installed:
             installed.enter_context(without_warning_of_hooks())
-            for kind, made in ((Optimizer, self.optimizers), (GradScaler, self.scalers)):
-                installed.enter_context(listening(kind, "__init__", _remembering(made)))
+            installed.enter_context(listening(Optimizer, "__init__", self._optimizer_made))
+            installed.enter_context(listening(GradScaler, "__init__", _remembering(self.scalers)))
             installed.enter_context(listening(Tensor, "backward", self._backward))
             installed.enter_context(listening(Module, "compile", self._compiled))
             installed.callback(self._leave)
@@ -68,6 +76,28 @@ class WatchedScript:
 
     def _leave(self) -> None:
         self.is_open = False
+
+    def _optimizer_made(self, following: Callable[..., Any], instance: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        # By now the classes of its models exist. Calls that a class defines itself may not run the hooks.
+        new = all_owners() - self.owners
+        self.owners |= new
+        self.installed.enter_context(around_calls_of(new, self._own_call))
+        self.optimizers.append(weakref.ref(instance))
+        return following(instance, *args, **kwargs)
+
+    def _own_call(self, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
+        if self.again is module:
+            self.again = None
+            return following(module, *args, **kwargs)
+        known = len(self.known)
+        self._before(module, args)
+        try:
+            if len(self.known) > known:  # what watches the model from now on hears this call too
+                self.again = module
+                return module(*args, **kwargs)
+            return following(module, *args, **kwargs)
+        finally:
+            self._after(module, args, None)
 
     def _compiled(self, following: Callable[..., Any], module: Module, *args: Any, **kwargs: Any) -> None:
         # After ``module.compile()``, a call runs only hooks that were compiled, so the call itself is wrapped.
@@ -91,7 +121,10 @@ class WatchedScript:
         if torch.compiler.is_compiling() or threading.get_ident() != self.thread:
             return
         self.running.append(module)
-        if len(self.running) == 1 and torch.is_grad_enabled() and module not in self.known:
+        if self.outermost is not None or not torch.is_grad_enabled():
+            return
+        self.outermost = len(self.running) - 1
+        if not any(_has_parameters(each) for each in self.running[:-1]) and _wrapped(module) not in self.known:
             before = {*HOOKS}
             self._look(module)
             # hooks that were added only now, for example by a guard of the model, do not run in this call
@@ -103,14 +136,16 @@ class WatchedScript:
             return
         while self.running.pop() is not module:
             pass
+        if self.outermost is not None and len(self.running) <= self.outermost:
+            self.outermost = None
 
     def _look(self, module: Module) -> None:
         # Does an optimizer own this model? If none does so far, the model is examined again, because an optimizer may
         # be created later.
-        wrapper, module = module, _without_wrapper(module)
+        wrapper, module = module, _wrapped(module)
         own = set(module.parameters())
         held = [optimizer for optimizer in _there(self.optimizers) if not own.isdisjoint(parameters(optimizer))]
-        if held:
+        if held and not own <= {one for each in self.known for one in each._parameters.values()}:
             self.known.update(module.modules())
             self.known.update(wrapper.modules())
             scalers = self._scalers()
@@ -125,11 +160,23 @@ class WatchedScript:
         return [one for one in _there(self.scalers) if one.is_enabled()]
 
 
-def _without_wrapper(module: Module) -> Module:
-    # Return the program's own model, without wrappers that compile it or average its gradients between processes.
-    while isinstance(module, OptimizedModule | DistributedDataParallel):
-        module = unwrapped(module) if isinstance(module, OptimizedModule) else module.module
-    return module
+def _wrapped(module: Module) -> Module:
+    # Return the program's own model, without wrappers that compile it, average its gradients, or belong to the call of
+    # a library.
+    while True:
+        parts = [*module._modules.values()]
+        if isinstance(module, OptimizedModule):
+            module = unwrapped(module)
+        elif isinstance(module, DistributedDataParallel):
+            module = module.module
+        elif type(module).__name__.startswith("_") and len(parts) == 1 and not module._parameters and parts[0]:
+            module = parts[0]
+        else:
+            return module
+
+
+def _has_parameters(module: Module) -> bool:
+    return next(module.parameters(), None) is not None
 
 
 def _called(hook: Callable[..., Any], module: Module, args: Any, kwargs: Any) -> None:

@@ -121,6 +121,7 @@ class TorchWatching(ModelWatching):
         self.is_left_out = self.is_idle = False  # the step is not measured; no hook is needed until the next step
         self.gaps = WatchedGaps(model, options, listener)
         self.written: set[int] = set()  # row places of gradients that are left out: their view was written in place
+        self.ran_inside = False  # did the model run inside a backward pass, other than for a reentrant checkpoint?
         self.views: list[MeasuredTensor] = []
         self.leaf_hooks = ExitStack()
         self.installed = ExitStack()
@@ -183,12 +184,13 @@ class TorchWatching(ModelWatching):
         )
         for held in (self.seen, self.passes, self.views, self.written):
             held.clear()
+        self.ran_inside = False
         self.leaf_hooks.close()
 
     def _add_of_grad(self) -> None:
         # Use the gradients that ``autograd.grad`` computed for one output, if the step has run no ``backward()``.
         rows, counts = self.grad_passes.of_one_output()
-        if rows:
+        if rows or self.ran_inside:
             self.listener.passed()
         for place, kept in rows.items():
             for row in kept:
@@ -313,9 +315,12 @@ class TorchWatching(ModelWatching):
         # Is the running code measured?
         if not self.listener.is_measured or self.schedules.is_inferring or not _has_numbers():
             return False
-        # in a backward pass, only a reentrant checkpoint is measured: other checkpoints recompute values that were
-        # measured in their first run
-        return current_pass() < 0 or computing_again() is not None
+        # In a backward pass, only a reentrant checkpoint is measured: other checkpoints recompute values that were
+        # measured in their first run. The backward of a function written in Python may run the model and differentiate
+        # it, as an adjoint method does.
+        is_inside = current_pass() >= 0 and computing_again() is None
+        self.ran_inside |= is_inside
+        return not is_inside
 
     def _bound(self, forward: WatchedForward, local: str, value: Any, held: Bound) -> None:
         # A forward has bound a local variable.
