@@ -61,7 +61,7 @@ THEN = attrgetter("code", "inner.__defaults__", "inner.__kwdefaults__")
 
 
 def are_current(copies: Sequence[Copy]) -> bool:
-    """Are all of these current? Compared in C, but for the decorators."""
+    """Are all of these copies current? They are compared in C, except their decorators."""
     now, then = chain.from_iterable(map(NOW, copies)), chain.from_iterable(map(THEN, copies))
     return all(map(is_, now, then)) and all(copy.is_current for copy in copies if copy.around)
 

@@ -43,7 +43,7 @@ UNHEARD = nullcontext()
 
 
 class Codes(Contents):
-    """Makes the codes of one trace. Plain numbers are stored in the log in a list of their own."""
+    """Makes the codes that describe bound values in the log of a trace. Plain numbers are stored in a separate list."""
 
     def __init__(self, tape: Tape, versions: Versions, plain: list[Any], bare: set[type], events: list[Any]) -> None:
         self.tape, self.versions, self.plain, self.bare = tape, versions, plain, bare

@@ -35,7 +35,7 @@ MOST, MOST_IN_ALL = 4, 256
 """The most segments that are kept as followers of one segment, and for one selection."""
 
 MOST_MISSED = 16
-"""If so many more segments were read than followed, the program does not repeat itself, and following is given up."""
+"""If this many more segments were read than followed, the program does not repeat itself: following ends."""
 
 READ_ALIKE = frozenset({CALLED, ENTER, LEAVE, MENTIONED, MODULE})
 """Words of a log whose events depend on the journal alone, so that an equal journal gives the same events."""
@@ -85,11 +85,11 @@ class Courses:
         self.is_repeated = False  # was the last run equal to an earlier one?
         # the journal's items for calls of methods that write nothing
         self.reads: dict[tuple[type, str], tuple[int, str]] = {}
-        # for calls of functions: the journal's items, by identity of the function
+        # the journal's items for calls of functions, by the id of the function
         self.functions: dict[int, Known] = {}
         # the journal's items for calls of those functions that write nothing
         self.readers: dict[int, tuple[Any, ...]] = {}
-        self.of_modules: dict[str, tuple[Any, ...]] = {}  # for calls of modules: the journal's items, by path
+        self.of_modules: dict[str, tuple[Any, ...]] = {}  # the journal's items for calls of modules, by path
         self.lent: LentCopies | None = None  # the copies of the last journal, unless a journal uses them now
         self.has_unseen_writes = False  # has code that is not followed written to captured tensors?
 

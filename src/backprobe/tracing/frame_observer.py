@@ -393,7 +393,7 @@ class FrameObserver:
         return Returning(self.kept, frame.f_back, call) if is_asked else None
 
     def _caller_of_repeated(self) -> Scope | None:
-        # The scope that called the recomputed part of a checkpoint, in the trace of the recomputation.
+        # Return the scope, in the trace of the recomputation, that called the part which a checkpoint recomputes.
         if self.recompute is None:
             return None
         trace, part = self.trace.repeats.now(), self.recompute.repeated()

@@ -151,7 +151,7 @@ class Scope(CodeListener):
         self.recorder, self.kind, self.number = recorder, kind, number
         self.sites, self.locals, self.wants = kind.sites, kind.locals, kind.wants
         self.live: dict[Any, Any] = {}  # the tensors of its names; of several, later ones have a key with their place
-        self.stamps: dict[Any, int] = {}  # the versions at which these were captured
+        self.stamps: dict[Any, int] = {}  # for each tensor in ``live``, the version at which it was captured
 
     # Methods that rewritten code calls.
 

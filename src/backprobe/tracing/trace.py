@@ -103,7 +103,7 @@ class Trace:
         self.root = self.scope_type(self, self.plan.kind("", "", "", ()))
         self.is_root_open = self.is_result_named = False
         self.courses: Courses | None = None  # the known courses of this program
-        self.journal: Journal | None = None  # of the running model call; processed before other events
+        self.journal: Journal | None = None  # the journal of the running model call; processed before other events
         self.has_more = replacing is not None  # does the reader know more than the log?
         if isinstance(tape, capabilities.Late) and not is_apart:
             tape.before_late = self._read_all

@@ -43,7 +43,7 @@ class Versions:
         self.previous: dict[int, int] = {}  # by number: the number of the same object before a write
         self.numbers: dict[int, int] = {}  # by identity of a tensor: its latest number
         self.live: list[dict[Any, Any]] = []  # for each open scope: the tensors that its names hold
-        self.stamps: list[dict[Any, int]] = []  # the versions at which these were captured
+        self.stamps: list[dict[Any, int]] = []  # for each tensor in ``live``, the version at which it was captured
         self.has_unseen_writes = False  # was a captured tensor written to, unobserved?
         self.through: dict[int, tuple[Any, int]] = {}  # weak references to written tensors, and their versions
 

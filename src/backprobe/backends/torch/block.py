@@ -1,6 +1,7 @@
-"""The block form's tape: gradients as they pass in the ``backward()`` calls that the program makes itself.
+"""The tape of the block form: collects gradients in the ``backward()`` calls that the program makes itself.
 
-A prehook on the node of each captured edge notes what arrives there, after the user's own hooks on the tensor.
+A prehook on the node of each captured edge records the gradient that arrives there, after the user's own hooks on the
+tensor have run.
 """
 
 from __future__ import annotations
@@ -75,11 +76,11 @@ CIRCUMSTANCES = (
     torch.is_grad_enabled,
     torch.is_inference_mode_enabled,
 )
-"""What decides whether results get a history."""
+"""Functions that return the state which decides whether results get a history."""
 
 
 def _is_put_off() -> bool:
-    # Does a checkpoint run now, or a function with a backward of its own?
+    # Is a checkpoint running, or a custom function with its own backward?
     return to_compute_again() is not None or next(applied(sys._getframe(1)), None) is not None
 
 
@@ -102,26 +103,26 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
         self.passed = self.passing = Passing(options.create_graph, self.schedules)
         self.take, self.take_early = self.passing.take, self.passing.take_early
         self.take_of_leaf, self.edge_hooks = self.passing.take_of_leaf, EdgeHooks()
-        self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
-        self.waiting: dict[Capture, Tensor] = {}  # floating, and without a history so far
-        self.count = 0  # of what is listened to
-        self.at_end: Backward | None = None  # of the pass that was run when the program was over
-        self.listened: dict[int, ListenedLeaf] = {}  # by identity of the leaf
-        self.noticed: dict[Node, None] = {}  # those at which passes have begun
-        self.prehooked: set[int] = set()  # the numbers of those at whose nodes prehooks are
-        self.leaf_hooks: dict[int, Tensor] = {}  # the leaves that are listened to, by the key of the hook
-        self.leaf_versions: list[int] = []  # of these, when they were looked at last
-        self.is_shared = False  # do processes work together?
-        self.leaves: list[SharedLeaf] = []  # if they do
-        self.multiples: list[Begun] = []  # the roots of backward() that are a multiple of something
+        self.numbers: dict[Key, int] = {}  # the numbers of the edges and nodes that have hooks
+        self.waiting: dict[Capture, Tensor] = {}  # floating-point captures that have no history yet
+        self.count = 0  # how many numbers were given to edges, nodes and leaves
+        self.at_end: Backward | None = None  # the result of the pass that backprobe ran at the end of the block
+        self.listened: dict[int, ListenedLeaf] = {}  # the leaves with hooks, by id
+        self.noticed: dict[Node, None] = {}  # the nodes at which passes have started
+        self.prehooked: set[int] = set()  # the numbers of edges whose nodes have a prehook
+        self.leaf_hooks: dict[int, Tensor] = {}  # the leaves with hooks, by the key of the hook
+        self.leaf_versions: list[int] = []  # the versions of these leaves when they were last examined
+        self.is_shared = False  # do several processes train together?
+        self.leaves: list[SharedLeaf] = []  # the leaves, if several processes train together
+        self.multiples: list[Begun] = []  # the roots of backward() that are a multiple of another value
         self.scaled, self.listening = Scaled(), ExitStack()
         self.births = Births(self.quiet) if options.nonfinite else None
         self.census = Census(self.passing)
         self.kept_gradients = NoneReads(self.passing)
         self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
-        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # is there more to do?
+        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # is more to be computed?
 
-    # while the block runs
+    # Methods that are called while the block runs.
 
     def listen(self, began: Callable[[Sequence[Any], bool], Sequence[Any]]) -> None:
         self.start = nodes_made()
@@ -138,7 +139,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
             self.updates = Updates(self.quiet, self._kept) if self.options.updates else None
 
     def _begun(self, began: Callable[[Sequence[Any], bool], Sequence[Any]], call: BackwardCall) -> None:
-        # A call of ``backward()`` or ``grad()`` has begun.
+        # Called when a call of ``backward()`` or ``grad()`` has started.
         if self.leaves and not (call.is_grad or self.schedules.half):
             self._compare_leaves()
         self._compare_uses(call.nodes)
@@ -167,20 +168,20 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
             self.passing.output.captures = {**self.passing.output.captures, **dict.fromkeys(captures)}
             if call.is_grad:
                 self._listen_to_inputs(call.inputs)
-            for capture, cotangent in zip(captures, call.cotangents, strict=False):  # edges have none to start with
+            for capture, cotangent in zip(captures, call.cotangents, strict=False):  # edges have no cotangents
                 if capture.edge is not None and key(capture.edge) not in known:
                     self._start_at(capture, cotangent, len(captures) == 1)
 
     def _named_at(self, edges: Sequence[GradientEdge]) -> tuple[Tensor, ...]:
-        # The recorded tensors of some edges, as far as there are any.
+        # Return the recorded tensors that belong to these edges, if there are any.
         self.place()
         held = [one for of_memory in self.by_memory.values() for one in of_memory if one.edge is not None]
         known = {key(one.edge): one.tensor for one in held if one.edge is not None}
         return tuple([known[key(edge)] for edge in edges if key(edge) in known])
 
     def _listen_to_inputs(self, inputs: Sequence[Tensor]) -> None:
-        # ``grad()`` returns the gradients of these, and does not run the nodes at which it stops: no prehook is called
-        # there, but the hooks of the tensor are.
+        # Called with the ``inputs`` of a call. ``grad()`` does not run the nodes of its inputs, so prehooks of these
+        # nodes are not called. Hooks of the tensors are called.
         self.passing.asked.clear()
         for tensor in inputs:
             edge = None if id(tensor) in self.listened else gradient_edge(tensor)
@@ -195,7 +196,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
     hears = frozenset({"forward", "setup_context", "backward", "grad"})
 
     def entered(self, frame: FrameType) -> None:
-        """``backward()`` is heard of though nothing that it goes through has a name."""
+        """Observe a call of ``backward()``, even if no value in its graph has a name."""
         if frame.f_code in CALLS:
             call = BackwardCall.of(frame)
             if call.is_ours or call.is_transformed or not self.passing.is_open:
@@ -203,7 +204,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
             self._take_partials()
             if self.useless is not None:
                 self.useless.begins(call)
-            new = [node for node in call.nodes if node not in self.noticed]  # a loop may take gradients of one again
+            new = [node for node in call.nodes if node not in self.noticed]  # a loop may reuse a root
             self.noticed.update(dict.fromkeys(new))
             handles: list[Any] = [node.register_prehook(self.passing.notice) for node in new]
             alone: list[Any] = [root for root in call.roots if root.grad_fn is None and root.requires_grad]
@@ -214,13 +215,14 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
             self.census.runs.entered(frame)
 
     def _take_partials(self) -> None:
-        # The program is about to run backward.
+        # Compute local partials, because the program is about to run backward.
         if self.partials is not None and current_pass() < 0:
             with self.quiet(), self.passing.closed():
                 self.partials.take(self.is_shared)
 
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
-        # Its node has run in this pass before it was listened to: only the cotangent comes to a single start.
+        # The node of this root ran in this pass before it got a hook. If it is the only root, its gradient is the
+        # cotangent. Otherwise the gradient is not known.
         if not alone:
             capture.opaque = Reason("several_roots")
         seed = torch.ones_like(capture.tensor) if cotangent is None else cotangent
@@ -235,7 +237,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
             self.waiting[capture] = capture.tensor
 
     def _overwritten_unseen(self, capture: Capture) -> None:
-        # What a parameter is updated with after backward() leaves its gradient as it is, until another comes.
+        # An update of a parameter after backward() leaves the gradient valid, until the next gradient arrives.
         if current_pass() >= 0 or (capture.leaf is None and self.passing.begun <= capture.calls):
             super()._overwritten_unseen(capture)
             return
@@ -246,7 +248,8 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
         self.has_found = True
 
     def _compare_uses(self, roots: Sequence[Node]) -> None:
-        # A pass begins. A written leaf gets a wrong gradient where that goes through uses of its older values.
+        # Called when a pass starts. The gradient of a written leaf is wrong if it passes through operations that used
+        # older values of the leaf.
         written = [(at, leaf) for at, leaf in self.listened.items() if leaf.written >= 0]
         uses, hidden = graph.first_uses(roots) if written else ({}, math.inf)
         untouched = set()
@@ -264,7 +267,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
             else:
                 self.updated[capture] = None
 
-    # checkpoints
+    # Methods for checkpoints.
 
     def repeated(self) -> Hashable | None:
         return None if current_pass() < 0 else computing_again() or UNHEARD
@@ -308,11 +311,11 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
     def computed_again(self, capture: Capture, again: Capture) -> None:
         if not capture.is_followed:
             capture.again = again
-            again.alias = None  # of the same numbers
+            again.alias = None  # its numbers equal those of ``capture``
             if not again.writes and again.geometry is None:
                 again.tensor = capture.tensor
 
-    # histories that come late
+    # Methods for histories that begin after a tensor was named.
 
     def entering(self, frame: FrameType) -> None:
         if self.updates is not None:
@@ -337,16 +340,16 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
         if had_none and capture.is_followed and self.passing.begun > capture.calls and not capture.opaque:
             capture.opaque = Reason("requires_grad_late")
 
-    # leaves that several processes share
+    # Methods for leaves in trainings with several processes.
 
     def _compare_leaves(self) -> None:
-        # Where processes work together, what backward leaves in ``.grad`` is not what arrives at a leaf: that may be
-        # averaged, or be of another tensor. What it adds there is seen when all that it has queued is over.
+        # If several processes train together, the gradient that backward stores in ``.grad`` differs from the one that
+        # arrives at a leaf: it may be averaged, or belong to another tensor. It is read after all callbacks.
         for leaf in self.leaves:
             leaf.begin()
 
         def over(again: bool) -> None:
-            if again:  # behind what others have queued for the end
+            if again:  # run after the callbacks that other code has queued
                 queue_callback(partial(over, False))
             else:
                 self._take_leaves()
@@ -354,12 +357,12 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
         queue_callback(partial(over, True))
 
     def _half_begins(self) -> None:
-        # Of a backward that has two, as some schedules of pipelines have it.
+        # Called when one half of a backward begins, which some pipeline schedules split into two.
         for leaf in self.leaves:
             leaf.begin()
 
     def _half_over(self) -> None:
-        # It has added to ``.grad`` when its pass was over.
+        # Called when such a half has added to ``.grad``, after its pass has ended.
         if self.leaves:
             self._take_leaves()
 
@@ -373,7 +376,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
         self.passing.count += 1
 
     def _look_at_leaves(self, captures: Sequence[Capture]) -> None:
-        # No hook lay on the way of any pass. What ``.grad`` holds now, and did not before, a pass has brought.
+        # Called if no pass ran any hook. A ``.grad`` that exists now but did not exist before comes from a pass.
         unclear = [leaf for leaf in self.leaves if leaf.had is not None and not leaf.is_untouched]
         for capture in captures:
             if any(capture.tensor is leaf.tensor for leaf in unclear):
@@ -400,7 +403,8 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
         return [*lost, *self.schedules.seen(), *self.census.zeros(self.passing.calls), *self._useless()]
 
     def _useless(self) -> Sequence[Reason]:
-        # Also where it is not known what is trained: operations are judged, and what was kept of the passes is let go.
+        # Called even if it is unknown which parameters are trained, because operations are judged too, and because this
+        # releases the data of the passes.
         if self.useless is None:
             return []
         judged, runs = self.census.judged(self.passing.calls), self.census.runs
@@ -431,7 +435,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
         silenced = Reason("hook_not_called")
         self.at_end = replace(passed, notes=(*passed.notes, *((at, silenced) for at in hooked)))
 
-    # what is known about gradients
+    # Methods that report gradients.
 
     @property
     def progress(self) -> int:

@@ -1,4 +1,4 @@
-"""The captures of a block, and the hooks through which the gradients of each arrive under its number.
+"""The captures of a block, and the hooks that store the gradients of each capture, by the number of the capture.
 
 Nearly all captured tensors are results of PyTorch's own operations, or parameters, and are captured in few steps. A
 journal and the beginning of a block capture many of them at the same time, in columns.

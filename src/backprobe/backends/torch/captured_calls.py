@@ -1,4 +1,4 @@
-"""PyTorch's ``Captures``: the calls of a failed step as data, and such calls made again in another process."""
+"""Implements ``Captures`` for PyTorch: stores the calls of a failed step as data, and runs them again elsewhere."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ SETTINGS: dict[str, Setting] = {
     "float32_matmul_precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     "deterministic": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
 }
-"""What of a process the last bits of a product or a sum depend on: how it is read, and how it is set."""
+"""Settings of a process that may change the last bits of results, each with functions that read and set it."""
 
 PYTHON = ("python", "numpy")
-WRAPPERS = ("_orig_mod", "module")  # of torch.compile, and of DistributedDataParallel
+WRAPPERS = ("_orig_mod", "module")  # path segments that torch.compile and DistributedDataParallel add
 
 
 def kept(tensor: Tensor, **facts: Any) -> KeptTensor:
-    """A tensor as a file has it."""
+    """Return a tensor in the form in which a file stores it."""
     size = tensor.numel() * tensor.element_size()
     return KeptTensor(tensor.detach(), size, {"device": str(tensor.device), **facts})
 
 
 def result(tensor: Tensor) -> Result:
-    """What is compared of a tensor: the bits of its numbers, where any NaN is like any other."""
+    """Return the facts by which two tensors are compared: the bits of the numbers, with all NaN treated as equal."""
     tensor = tensor.detach()
     about = describe(tensor)
     counts = unfit({"": tensor}).get("", Nonfinite(0, 0, tensor.numel()))
@@ -90,7 +90,7 @@ def _digest(tensor: Tensor) -> str:
 
 
 def _plain_name(path: str) -> str:
-    # A path without the modules that compiling and distributing put around others.
+    # Return a path without the segments of wrappers that compile or distribute a module.
     return ".".join(step for step in path.split(".") if step not in WRAPPERS)
 
 
@@ -99,7 +99,7 @@ def _under(path: str, name: str) -> str:
 
 
 class TorchCaptures(Captures):
-    """PyTorch's ``Captures``."""
+    """Implements ``Captures`` for PyTorch."""
 
     def captured(self, model: Any, calls: Sequence[TorchGuardedCall], *, is_backward: bool) -> CapturedStep:
         parameters, left_out = self._parameters(calls)
@@ -124,7 +124,8 @@ class TorchCaptures(Captures):
         )
 
     def _parameters(self, calls: Sequence[TorchGuardedCall]) -> tuple[dict[str, KeptTensor], list[str]]:
-        # Those of the modules that were called; tied ones are one object.
+        # Return the parameters of the called modules by path, and descriptions of those left out. A tied parameter has
+        # only one ``KeptTensor``.
         found: dict[str, KeptTensor] = {}
         known: dict[int, KeptTensor] = {}
         left_out = []
@@ -244,18 +245,18 @@ class TorchCaptures(Captures):
 
 
 class _Torch:
-    # A backend, as far as ``Replay`` needs one.
+    # The part of a backend that ``Replay`` needs.
     state = TorchState
 
 
 class ModulesByPath:
-    """The modules of a model by their paths, which may have been compiled or distributed in the file or here."""
+    """The modules of a model by path. Paths ignore the wrappers of compiled and distributed modules."""
 
     def __init__(self, model: Module) -> None:
         self.parts = {_plain_name(path): part for path, part in reversed(structure(model).parts)}
 
     def module(self, path: str) -> Module | None:
-        """The module at a path; None where there is none."""
+        """Return the module at a path; None if there is none."""
         return self.parts.get(_plain_name(path))
 
 
@@ -269,12 +270,12 @@ def _buffers(module: Module) -> list[tuple[str, Tensor]]:
 
 
 def _shapes(path: str, named: Sequence[tuple[str, Tensor]]) -> dict[str, tuple[int, ...] | None]:
-    # By plain names; None where that is not known before the first call.
+    # Return shapes by plain names. A shape is None if it is not known before the first call.
     return {_plain_name(_under(path, name)): None if is_lazy(one) else tuple(one.shape) for name, one in named}
 
 
 def _inside(path: str, captured: Mapping[str, KeptTensor]) -> dict[str, tuple[int, ...]]:
-    # The shapes of what a file has for the module at a path, by plain names.
+    # Return the shapes of the stored tensors that belong to the module at a path, by plain names.
     around = _plain_name(path)
     shapes = {
         _plain_name(name): tuple(one.facts["shape"] if one.tensor is None else one.tensor.shape)
@@ -284,7 +285,7 @@ def _inside(path: str, captured: Mapping[str, KeptTensor]) -> dict[str, tuple[in
 
 
 class ReplayedState(CallState):
-    """What a call in a file begins with: also its parameters, which the model has for the time of the call."""
+    """The state from which a stored call starts. Its parameters replace those of the model during the call."""
 
     def __init__(
         self, names: ModulesByPath, call: CapturedCall, step: CapturedStep, parameters: Mapping[int, Parameter]
@@ -329,7 +330,7 @@ class ReplayedState(CallState):
 
 
 class TorchReplayedCall(TorchGuardedCall):
-    """A call in a file, as a guard has one."""
+    """A stored call in the form that guards use."""
 
     def __init__(
         self, names: ModulesByPath, call: CapturedCall, step: CapturedStep, parameters: Mapping[int, Parameter]
@@ -347,7 +348,7 @@ class TorchReplayedCall(TorchGuardedCall):
         return None
 
     def named_gradients(self) -> dict[str, Tensor]:
-        """The gradients that are in the parameters of the module now, by the names of the file."""
+        """Return the present gradients of the module's parameters, by the names in the file."""
         found = {}
         for name, parameter in structure(self.module).parameters:
             gradient, full = grad_of(parameter), _under(self.path, name)
@@ -359,13 +360,14 @@ class TorchReplayedCall(TorchGuardedCall):
 def _differentiated(
     calls: Sequence[TorchReplayedCall], outputs: Sequence[Mapping[str, Tensor]]
 ) -> tuple[dict[str, Result], Any]:
-    # One pass through all calls, which begins with the gradients that came to what they returned.
+    # Run one backward pass through all calls. It starts from their outputs, with the stored gradients of these outputs.
     begun: list[Tensor] = []
     came: list[Tensor] = []
     for call, each in zip(calls, outputs, strict=True):
         tensors, gradients = call.outputs_and_gradients(each)
         for tensor, gradient in zip(tensors, gradients, strict=True):
-            if tensor.grad_fn is not None:  # an output may be what another is computed from: what came to it is all
+            # one output may be computed from another, so the stored gradient must replace the sum that arrives here
+            if tensor.grad_fn is not None:
                 tensor.grad_fn.register_prehook(partial(_exchanged, tensor.output_nr, gradient))
         begun += tensors
         came += gradients
@@ -383,13 +385,13 @@ def _exchanged(number: int, gradient: Tensor, gradients: Sequence[Tensor | None]
 
 
 def settings() -> dict[str, Any]:
-    """Those of this process."""
+    """Return the present settings of this process."""
     return {name: read() for name, (read, _) in SETTINGS.items()}
 
 
 @contextmanager
 def set_to(wanted: Mapping[str, Any]) -> Iterator[None]:
-    """Within this context they are these."""
+    """Within this context the process has these settings."""
     before = settings()
     _set({**before, **wanted})
     try:
@@ -405,7 +407,7 @@ def _set(wanted: Mapping[str, Any]) -> None:
 
 
 def named_states(wanted: Mapping[str, Any]) -> dict[str, RandomState]:
-    """The random states of this process, by name. A card is started where random numbers of it are wanted."""
+    """Return the random states of this process, by name. CUDA is initialized if random numbers of a GPU are wanted."""
     if any(name.startswith("cuda") for name in wanted) and torch.cuda.is_available():
         torch.zeros(0, device="cuda")
     own = {str(one.device): (one.get_state, one.set_state) for one in generators(())}
@@ -421,7 +423,7 @@ def _state_of(state: Any) -> Any:
 
 
 def _places(names: ModulesByPath, wanted: Mapping[str, Any]) -> list[tuple[str, Module, str]]:
-    # Of each name in a file: the module that has it in the model, and under which name.
+    # Return for each name in a file the module of the model that holds the tensor, and the tensor's name there.
     found = []
     for full in wanted:
         around, _, name = full.rpartition(".")
@@ -455,7 +457,7 @@ def _parameter(one: KeptTensor) -> Parameter:
 
 
 def _autocast(kind: str, is_enabled: bool, dtype: str) -> tuple[str, bool, torch.dtype]:
-    # Without the card it is that of the CPU.
+    # Return the autocast settings for this machine. Without a GPU, settings for CUDA apply to the CPU.
     known: torch.dtype = getattr(torch, dtype)
     gone = kind == "cuda" and is_enabled and not torch.cuda.is_available()
     return ("cpu" if gone else kind), is_enabled, known

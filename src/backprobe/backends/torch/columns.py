@@ -1,4 +1,4 @@
-"""Many captures in columns: what is the same of nearly all is looked at without a line of Python for each."""
+"""Many captures in columns. Properties that are equal for nearly all captures are tested in C, for all at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backprobe.backends.torch.later_inputs import LaterInputs
 from backprobe.backends.torch.tensors import ORDINARY
 
 FIELDS, RARE = attrgetter("tensor", "alias", "version", "number", "edge", "leaf"), attrgetter("is_rare")
-KEY: Any = itemgetter(0, 1)  # of an edge
+KEY: Any = itemgetter(0, 1)  # returns the key of an edge
 FORM, PLACE = attrgetter("shape", "dtype"), Tensor.data_ptr
 IS_LEAF, HOOKS, FORMAT = attrgetter("is_leaf"), attrgetter("_backward_hooks"), attrgetter("layout", "is_nested")
 STRIDED = {(torch.strided, False)}
@@ -27,13 +27,13 @@ STRIDED = {(torch.strided, False)}
 
 @dataclass(eq=False)
 class Columns:
-    """What captures hold. No mode of the program sees what is read of their tensors."""
+    """The attributes of captures, each as a column. Reading the tensors is not observed by modes of the program."""
 
     captures: Sequence[Capture]
     tensors: Sequence[Tensor]
     aliases: Sequence[Any]
     versions: Sequence[int]
-    """When they were captured."""
+    """The versions of the tensors when they were captured."""
 
     numbers: Sequence[int]
     edges: Sequence[GradientEdge | None]
@@ -45,11 +45,11 @@ class Columns:
         return cls(captures, *fields)
 
     def where(self, selectors: Iterable[Any]) -> Iterator[int]:
-        """The positions at which something is true."""
+        """Yield the positions at which a selector is true."""
         return compress(range(len(self.captures)), selectors)
 
     def rare(self) -> list[int]:
-        """Those that have something which most do not."""
+        """The positions of the captures that have an attribute which most captures lack."""
         return [*self.where(map(RARE, self.captures))]
 
     def first_at_edges(self) -> dict[Key, int]:
@@ -58,13 +58,14 @@ class Columns:
         views = {at for at in self.rare() if self.captures[at].geometry is not None}
         if views:
             followed = [at for at in followed if at not in views] + [at for at in followed if at in views]
-        followed.reverse()  # the last one that is put in stays
+        followed.reverse()  # a dict keeps the last value of a key, so the first capture must come last
         return dict(zip(map(KEY, map(self.edges.__getitem__, followed)), followed, strict=True))
 
     def inputs(self, *, later: bool = False) -> Sequence[tuple[int, ...]]:
-        """What flows into each with no other one between. ``later``, it is looked for where somebody asks.
+        """For each capture, the captures that flow into it without passing another one. With ``later``, they are
+        computed on demand.
 
-        A leaf that was written in place is captured several times: what was computed later uses the last one before it.
+        A leaf that was written in place is captured several times. A value uses the last of these captures before it.
         """
         listened = [*compress(range(len(self.listened)), self.listened)]
         leaves = dict(zip(map(id, map(self.tensors.__getitem__, reversed(listened))), reversed(listened), strict=True))
@@ -83,7 +84,7 @@ class Columns:
 
     @cached_property
     def leaves(self) -> list[bool]:
-        """Was each a leaf of the graph when it was captured? ``detach_()`` makes one of what was computed."""
+        """Was each tensor a leaf when it was captured? ``detach_()`` may have turned it into a leaf since."""
         found: list[bool] = [*map(IS_LEAF, self.tensors)]
         for at in self.where(map(and_, found, map(bool, self.edges))):
             edge = self.edges[at]
@@ -91,7 +92,7 @@ class Columns:
         return found
 
     def hooked(self) -> list[int]:
-        """Those on whose tensors there are hooks, besides the one that a leaf has for us."""
+        """The positions of captures whose tensors have hooks of the user. Hooks of backprobe do not count."""
         hooks = [*map(HOOKS, self.tensors)]
         some = [*self.where(hooks)]
         own = map(bool, map(self.listened.__getitem__, some))
@@ -99,25 +100,25 @@ class Columns:
 
     @cached_property
     def places(self) -> list[int]:
-        """Where the values lie in memory."""
+        """The address of each value in memory."""
         return [*map(PLACE, self.aliases)]
 
     @cached_property
     def are_plain(self) -> bool:
-        """Are all of them dense, and of no type that may answer for itself?"""
+        """Are all tensors dense, and of types that do not define their own behaviour?"""
         kinds = {*map(type, self.tensors), *map(type, self.aliases)}
         return kinds <= ORDINARY and {*map(FORMAT, self.tensors)} <= STRIDED
 
     def moved(self) -> list[Capture]:
-        """Those whose tensors may lie elsewhere than when they were captured."""
+        """The captures whose tensors may have another address than when they were captured."""
         if not self.are_plain:
             return [*self.captures]
         return [*compress(self.captures, map(ne, map(PLACE, self.tensors), self.places))]
 
     def values(self, versions: Sequence[int], live: bool) -> list[Any]:
-        """The values that can be shown as they are; None for one that ``outcome`` has to look at.
+        """The value of each capture; None if ``outcome`` has to determine it.
 
-        ``versions`` are those that the tensors have now.
+        ``versions`` are the present versions of the tensors.
         """
         if not self.are_plain:
             return self._values_of_plain(versions, live)
@@ -126,7 +127,7 @@ class Columns:
         forms = map(ne, map(FORM, compress(self.tensors, leaves)), map(FORM, compress(self.aliases, leaves)))
         for at in chain(
             self.where(map(ne, self.versions, versions)),
-            self.where(map(not_, self.places)),  # freed, empty, or of a device without memory
+            self.where(map(not_, self.places)),  # the memory is freed or empty, or the device has none
             compress(self.where(leaves), forms),
             [at for at in self.rare() if self.captures[at].snapshot is not None],
         ):

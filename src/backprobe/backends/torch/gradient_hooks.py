@@ -43,7 +43,7 @@ class Arrivals:
     around: dict[Node, Tensor]  # by CopySlices node: what flows on to the base's older version
 
     def at(self, edge: Key) -> Tensor | None:
-        """What flows on from an edge."""
+        """The gradient that flows on from an edge, after the user's hooks; None if nothing arrived."""
         return self.after_hooks.get(edge, self.arrived.get(edge))
 
     def around_view(self, capture: Capture, write: ViewWrite) -> Tensor | None:
@@ -196,7 +196,7 @@ def _carrier(at: int) -> Tensor:
 
 
 def arrive(options: Options, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]) -> Arrivals:
-    """Run backward once, over the edges of all captures."""
+    """Run backward once, and collect the gradients at the edges of all captures."""
     wanted: dict[Key, GradientEdge] = {key(c.edge): c.edge for c in captures if c.edge is not None}
     if options.nonfinite and wanted:  # NaN on the way to a leaf that was not selected is also made in some line
         wanted |= {(node, 0): GradientEdge(node, 0) for node in graph.nodes(output) if node.name() == graph.LEAF}

@@ -1,4 +1,4 @@
-"""Modules for the time of one call: what they return is reported, forwards are exchanged, some are refused."""
+"""Observes modules during one call: reports return values, replaces some forwards, and refuses some modules."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from backprobe.record.reasons import Reason
 from backprobe.source.copies import LATER
 from backprobe.source.user_code import innermost
 
-CALLED_IN = torch_modules.__file__  # not of ``Module.__call__``, which others wrap
+CALLED_IN = torch_modules.__file__  # the file of the module; ``Module.__call__`` may be wrapped by others
 BETWEEN = frozenset({CALLED_IN, own_calls.__file__, patching.__file__})
 BASES, HOOKS, PRE_HOOKS = attrgetter("__mro__"), attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
 IN_CALL = frozenset({CALLED_IN, patching.__file__})
 CALL, INPLACE = Module.__call__, methodcaller("get", "inplace")
 COMPILED_CALL = attrgetter("_compiled_call_impl")
 ALL_HOOKS = attrgetter("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-MADE_FROM = "_torchdynamo_orig_callable"  # on what torch.compile returns
+MADE_FROM = "_torchdynamo_orig_callable"  # an attribute of functions that torch.compile returns
 
 
 @dataclass(frozen=True)
 class TorchModelCall(ModelCall):
-    """PyTorch's ``ModelCall``: nothing of the model is altered, and the flags ``requires_grad`` stand."""
+    """Implements ``ModelCall`` for PyTorch. The model is not changed, and its ``requires_grad`` flags are kept."""
 
     model: Module
     args: tuple[Any, ...]
@@ -64,7 +64,7 @@ class TorchModelCall(ModelCall):
         return structure(self.model)
 
     def module_paths(self) -> Iterable[str]:
-        idle = Module.forward  # what a container such as ModuleList has
+        idle = Module.forward  # the forward of a container such as ModuleList, which cannot be called
         kinds = [*map(type, self.structure.modules)]
         running = {kind for kind in {*kinds} if getattr(kind, "forward", None) is not idle}
         return [*compress(self.structure.shape.paths, map(running.__contains__, kinds))]
@@ -102,7 +102,7 @@ class TorchModelCall(ModelCall):
         return returned
 
     def look(self) -> Structure:
-        """Walk the model anew: the program may have put modules in since."""
+        """Walk the model again, because the program may have added modules."""
         vars(self).pop("structure", None)
         return self.structure
 
@@ -114,9 +114,9 @@ class TorchModelCall(ModelCall):
 
 @dataclass(frozen=True, eq=False)
 class _Chosen:
-    # What of the models of one shape a selection asks for: paths, and which of the modules they are of.
+    # The parts of all models of one shape that a selection includes. Modules are given by their positions.
     outputs: Sequence[int]
-    paths: Sequence[tuple[str]]  # of these, each alone
+    paths: Sequence[tuple[str]]  # the paths of the modules in ``outputs``, each as a tuple of one
     locals: tuple[Sequence[int], Sequence[str]]
     parameters: Sequence[tuple[int, str, str]]
 
@@ -142,19 +142,20 @@ class _Chosen:
 def observing(
     call: TorchModelCall, observer: ModuleObserver, later: list[Callable[[], None]] | None = None
 ) -> Iterator[None]:
-    """Parameters report now, and within this context the selected modules; afterwards nothing of it is left.
+    """Report the parameters now, and the selected modules within this context. Afterwards all hooks are removed.
 
-    What puts back replaced parameters is added to ``later``: backward may compute a part of the model again.
+    Functions that restore replaced parameters are added to ``later``, because backward may recompute a part of the
+    model.
 
-    Modules report through hooks on all modules, not on each: a TransformerEncoderLayer takes another path in inference
-    where it finds a hook on itself (torch/nn/modules/transformer.py). Only a module that has the user's own hooks gets
-    one of ours behind it, so that what is seen is what the caller gets.
+    Modules are observed by global hooks instead of hooks on each module, because a TransformerEncoderLayer takes
+    another path in inference if it has a hook (torch/nn/modules/transformer.py). Only a module with hooks of the user
+    gets a hook of its own. This hook runs last, and therefore sees the value that the caller gets.
     """
     reporter = _Reporter(call, observer, [] if later is None else later)
     asked, journal, rewritten = reporter.exchanged, None, None
     if observer.journal is not None and reporter.exchanged:
         now = call.structure
-        journal = observer.journal((now.shape, *map(id, map(type, now.modules))))  # no class: it may know its model
+        journal = observer.journal((now.shape, *map(id, map(type, now.modules))))  # a class may refer to its model
         if journal is not None:
             reporter.keep(journal)
     if journal is not None and reporter.is_kept:
@@ -169,7 +170,7 @@ def observing(
         if journal is not None and reporter.is_kept:
             if len(rewritten) == len(asked):
                 journal.know_forwards(asked)
-            else:  # one that does not report may call others, and return what nobody hears
+            else:  # a module that does not report may call others, whose results would be missed
                 reporter.is_kept, rewritten = False, None
                 journal.refuse()
     with ExitStack() as installed:
@@ -193,7 +194,7 @@ def observing(
 
 
 def _joins(together: tuple[list[Module], list[Any]], module: Module, name: str, reporting: Any) -> bool:
-    # Can the forward of a module be exchanged together with others? Then it is added to these.
+    # Can the forward of a module be replaced together with the forwards in ``together``? If so, it is added to them.
     is_bound = type(reporting) is MethodType and reporting.__self__ is module
     if is_bound and type(getattr(type(module), name, None)) is FunctionType:
         together[0].append(module)
@@ -203,17 +204,17 @@ def _joins(together: tuple[list[Module], list[Any]], module: Module, name: str, 
 
 
 class _Reporter:
-    # What the hooks on all modules call: it hears the modules of one model in one thread.
+    # Receives the calls of the global hooks, for the modules of one model in one thread.
     def __init__(self, call: TorchModelCall, observer: ModuleObserver, put_back: list[Callable[[], None]]) -> None:
         self.put_back = put_back
         self.call, self.observer, self.thread = call, observer, threading.get_ident()
         self.known: dict[Module, str] = {}  # the modules of this model, each by its first path
-        self.foreign: WeakSet[Module] = WeakSet()  # those that were none of this model's when they ran first
-        self.has_looked = False  # for those, since the model ran: it may have put one in
-        self.paths: dict[Module, tuple[str, ...]] = {}  # of the modules that are heard here
-        self.hooked: dict[Module, tuple[str, ...]] = {}  # and of those that are heard by hooks of their own
+        self.foreign: WeakSet[Module] = WeakSet()  # modules that did not belong to the model when they first ran
+        self.has_looked = False  # were foreign modules searched for since the model last ran?
+        self.paths: dict[Module, tuple[str, ...]] = {}  # the paths of the modules that global hooks report
+        self.hooked: dict[Module, tuple[str, ...]] = {}  # the paths of the modules with a hook of their own
         self.own_calls, self.schedules = OwnCalls(), schedules(rest=self.rest, wake=self.listen)
-        self.exchanged: dict[Module, str] = {}  # those whose forwards are to report, by their first paths
+        self.exchanged: dict[Module, str] = {}  # modules whose forwards should report, each with its first path
         self.handles: list[Any] = []
         self.instructions, self.executed = observer.called, observer.executed
         self.look()
@@ -221,10 +222,10 @@ class _Reporter:
     def listen(self) -> None:
         self.handles += [register_module_forward_pre_hook(self.before), register_module_forward_hook(self.after)]
 
-    is_kept = False  # does a journal hear the modules, until it says that it does not?
+    is_kept = False  # does a journal observe the modules instead of hooks?
 
     def keep(self, journal: Any) -> None:
-        """Let a journal hear the modules, where each of them is called as PyTorch does it, and none has hooks."""
+        """Let a journal observe the modules, if PyTorch's own ``__call__`` calls each of them, and none has hooks."""
         modules = self.call.structure.modules
         held, kinds = [*map(vars, modules)], {*map(type, modules)}
         if (
@@ -252,12 +253,12 @@ class _Reporter:
         self.handles.clear()
 
     def is_aside(self) -> bool:
-        """Does the model run for somebody who only looks at its operations or shapes?"""
+        """Does the model run only for tracing its operations or inferring its shapes?"""
         return is_dynamo_compiling() or self.schedules.is_inferring
 
     def before(self, module: Module, args: Any) -> None:
         if not (module.__dict__.get("inplace") or type(module).__name__ == "OptimizedModule"):
-            return  # nearly all
+            return  # true for nearly all modules
         if is_dynamo_compiling():
             return
         if type(module).__name__ == "OptimizedModule" and threading.get_ident() == self.thread:
@@ -266,8 +267,8 @@ class _Reporter:
             self.observer.writing(args)
 
     def after(self, module: Module, args: Any, output: Any) -> Any:
-        # Dynamo, which traces what it compiles with its hooks, finds nothing here: it warns of what it cannot trace,
-        # and breaks the graph there.
+        # Dynamo traces this hook together with the code that it compiles. The hook returns early then, because Dynamo
+        # would warn about code that it cannot trace, and break the graph.
         if is_dynamo_compiling() or threading.get_ident() != self.thread or (dispatch_modes() and is_traced()):
             return output
         if module.__dict__.get("inplace"):
@@ -285,7 +286,7 @@ class _Reporter:
         if self.own_calls.running:
             self.own_calls.heard(module)
         if self.instructions is not None:
-            frame: FrameType | None = sys._getframe(3)  # this, and two functions of PyTorch at least, are above it
+            frame: FrameType | None = sys._getframe(3)  # skips this function and at least two functions of PyTorch
             while frame is not None and frame.f_code.co_filename == CALLED_IN:
                 frame = frame.f_back
             if frame is not None:
@@ -297,19 +298,19 @@ class _Reporter:
         return output
 
     def called(self, module: Module, args: Any, output: Any) -> Any:
-        # A call that runs no hooks is over.
+        # Called after a call that runs no hooks.
         paths = self.hooked.get(module) or self.paths.get(module, ())
         return self.returned(paths, module, args, output)
 
     def exchange(self, path: str, parameter: Parameter, instead: Any) -> None:
-        # The model goes on with another tensor in the place of a parameter, until the program was differentiated.
+        # Replace a parameter by another tensor, until the program has been differentiated.
         owner, _, name = path.rpartition(".")
         held: dict[str, Any] = self.call.model.get_submodule(owner)._parameters
         held[name] = instead
         self.put_back.append(partial(held.__setitem__, name, parameter))
 
     def look(self) -> None:
-        # Walk the model for modules that are not known.
+        # Walk the model, and register modules that are new.
         now, before, observer = self.call.look(), self.known, self.observer
         modules, paths = now.modules, now.shape.paths
         chosen = _Chosen.of(now.shape, observer)
@@ -335,14 +336,14 @@ class _Reporter:
                     self.paths[module] = (*self.paths.get(module, ()), *own)
         else:
             self.paths.update(zip(heard, chosen.paths, strict=True))
-        if not before:  # a forward that runs already is not exchanged
+        if not before:  # later, a forward may already be running, and is not replaced
             places, reporting = chosen.locals
             asked = [*map(modules.__getitem__, places)]
             are_first = map(eq, map(self.known.__getitem__, asked), reporting)
             self.exchanged = dict(compress(zip(asked, reporting, strict=True), are_first))
 
     def _stand_aside(self, compiled: Module) -> None:
-        # While a compiled module runs: hooks on all modules would have Dynamo compile it once more, with them.
+        # Remove the global hooks while a compiled module runs, because Dynamo would compile the module again with them.
         if not self.known.keys().isdisjoint(compiled.modules()):
             headline, why, _ = COMPILED
             raise Unsupported(
@@ -381,31 +382,31 @@ def _runs_later(kind: Any) -> bool:
 
 
 def _codes(module: Module) -> Iterator[CodeType]:
-    # The code of the functions that are hooked to a module's forward.
+    # Yield the code of the hooks on a module's forward.
     for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values()):
         function = innermost(hook)
         if function is not None:
             yield function.__code__
 
 
-# forwards exchanged for one call
+# Functions for calls with replaced forwards.
 
 
 def has_hooks_on_all() -> bool:
-    """Are there hooks on all modules, which may do anything?"""
+    """Are there any global hooks on modules? Such hooks may have any effect."""
     return bool(torch_modules._global_forward_hooks or torch_modules._global_forward_pre_hooks)
 
 
 def call_with(module: Module, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a module, its hooks included, with another forward in the place of its own."""
+    """Call a module and its hooks with another forward instead of its own."""
     with replaced([(module, "forward", forward)]):
         return module(*args, **kwargs)
 
 
-# what these forms would get wrong
+# Modules that cannot be recorded correctly, and are therefore refused.
 
 Refusal = tuple[str, str, str]
-"""Headline, reason, and what to write instead."""
+"""The headline, the reason, and the code to write instead."""
 
 COMPILED: Refusal = (
     "a compiled model or function cannot be probed",
@@ -424,7 +425,7 @@ SHARDED = (
 )
 WRAPPERS = (REDUCED, SHARDED)
 FREE: dict[type, Any] = {}
-"""Types of modules that are of no refused kind, with the forward that each had when that was found."""
+"""Types of modules that are not refused, each with the forward that it had when it was tested."""
 
 MOST_FREE = 4096
 
@@ -432,7 +433,7 @@ MOST_FREE = 4096
 def refuse(
     target: Any, asked: str, kinds: Sequence[Refusal] = (COMPILED, *WRAPPERS), words: Refusal | None = None
 ) -> None:
-    """Raise Unsupported if a function, a model or a module in it is of a refused kind, in its words or in others."""
+    """Raise Unsupported if a function, a model or a part of it is of a refused kind. ``words`` replace the message."""
     for part in _doubtful(target) if isinstance(target, Module) else [target]:
         kind = _refused_kind(part)
         if kind is not None and kind in kinds:
@@ -451,7 +452,8 @@ def _path(target: Any, part: Any) -> str:
 
 
 def _doubtful(model: Module) -> list[Module]:
-    # The modules of a model that are not only what their type makes them, and one of each type that is not known.
+    # Return the modules that have a forward or compiled code of their own, and one module of each type that was not
+    # tested yet.
     modules = structure(model).modules
     held = [*map(vars, modules)]
     has_forward, is_compiled = (map(contains, held, repeat(name)) for name in ("forward", "_compiled_call_impl"))
@@ -477,21 +479,21 @@ def _kind_of_module(part: Module) -> Refusal | None:
         return COMPILED
     if isinstance(part, DistributedDataParallel):
         return REDUCED
-    sharded = sys.modules.get("torch.distributed.fsdp")  # slow to import, and imported by whoever uses it
+    sharded = sys.modules.get("torch.distributed.fsdp")  # not imported here, because that is slow
     if sharded is not None and isinstance(part, sharded.FSDPModule | sharded.FullyShardedDataParallel):
         return SHARDED
     return None
 
 
 def is_compiled_module(part: Module) -> bool:
-    """Is a module compiled itself, or one that ``torch.compile`` made of another?"""
+    """Was the module compiled in place, or is it the result of ``torch.compile`` for another module?"""
     return part._compiled_call_impl is not None or type(part).__name__ == "OptimizedModule"
 
 
 def is_compiled(function: Any) -> bool:
-    """Did ``torch.compile`` make this? The user's objects are not asked: they may answer with code of their own."""
+    """Was the function made by ``torch.compile``? Attributes are read without running code of the user's objects."""
     while isinstance(function, MethodType | Patched):
         function = function.__func__ if isinstance(function, MethodType) else function.original
-    if isinstance(function, FunctionType):  # nearly all; looking at what else there is takes ten times as long
+    if isinstance(function, FunctionType):  # true for nearly all functions, and ten times as fast as the general test
         return function.__dict__.get(MADE_FROM) is not None
     return inspect.getattr_static(function, MADE_FROM, None) is not None

@@ -1,4 +1,4 @@
-"""A hook on all modules, which costs a call for each of them: it rests where a step is not measured."""
+"""A forward hook on all modules. It costs a call for each module, so it is removed in steps that are not measured."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from backprobe.backends.torch.dynamo import start_callbacks
 
 
 class ModuleHook:
-    """A forward hook on all modules, from entering to leaving. ``rest`` takes it away, and ``wake`` puts it back.
+    """A forward hook on all modules, inside this context. ``rest`` removes the hook, and ``wake`` installs it again.
 
-    Dynamo traces a hook with what it compiles, and never looks whether one has come: what was compiled while the hook
-    rests would run without it for good. So it is put back before Dynamo begins, and does not rest again.
+    Dynamo traces the hook together with the code that it compiles, and does not check later whether a hook was added.
+    Code that is compiled without the hook would never run it. So the hook is installed before Dynamo compiles, and is
+    not removed afterwards.
     """
 
     def __init__(self, hook: Callable[..., None]) -> None:
@@ -25,7 +26,7 @@ class ModuleHook:
         self.is_open = False
         self.callbacks = start_callbacks()
         self.may_rest = self.callbacks is not None
-        self.compiling = self._compiling  # one object
+        self.compiling = self._compiling  # stored, because each access creates a new bound method
 
     def __enter__(self) -> ModuleHook:
         if self.callbacks is not None:
@@ -38,13 +39,13 @@ class ModuleHook:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.callbacks is not None:
-            with suppress(ValueError):  # torch.compiler.reset() has taken it away
+            with suppress(ValueError):  # torch.compiler.reset() has removed the callback
                 self.callbacks.remove(self.compiling)
         self.is_open = False
         self._remove()
 
     def rest(self) -> None:
-        """It is not needed until ``wake``."""
+        """Remove the hook until ``wake`` is called."""
         if self.may_rest:
             self._remove()
 

@@ -58,10 +58,10 @@ VERSION, UNFOLLOWED = attrgetter("_version"), attrgetter("unfollowed")
 
 
 class TorchTape(TorchReplaces, TorchWrites, Tape):
-    """PyTorch's ``Tape``."""
+    """Implements ``Tape`` for PyTorch."""
 
     refused: Sequence[models.Refusal] = models.WRAPPERS  # modules that cannot be called in a program
-    before_late: Callable[[], object] = staticmethod(tuple)  # see ``Late``
+    before_late: Callable[[], object] = staticmethod(tuple)  # documented in ``Late``
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -76,7 +76,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         self.pending: list[tuple[Tensor, list[Node], list[Capture]]] = []
         self.exposed: dict[Capture, None] = {}
         self.saved: set[int] = set()  # by storage: what operations saved for backward, as far as that was examined
-        self.begun = False  # whether that was examined
+        self.begun = False  # were the tensors in ``saved`` examined?
         self.exposed_now: list[Capture] = []  # exposed by the running statement
         self.found_overwritten: list[Capture] = []
         self.found_detached: list[Capture] = []
@@ -88,13 +88,13 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         self.changed: dict[Key, None] = {}  # see ``TorchReplaces``
         self.passing = NOTHING_PASSED  # the passes of a block's program
         self.updates: Updates | None = None  # while a block is open, with ``nonfinite``
-        # hooks in the program's graph, alternating: the dictionary that holds one, and its key
+        # all hooks in the program's graph: for each hook two items, the dictionary that holds it and its key
         self.hooks: list[Any] = []
 
     def quiet(self) -> AbstractContextManager[Any]:
         return quiet()
 
-    # tensors
+    # Methods for tensors.
 
     describe = staticmethod(describe)
     is_floating = staticmethod(is_floating)
@@ -130,7 +130,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         except (TypeError, ValueError, RuntimeError) as error:
             refuse_cotangent(cotangent, f"torch.ones({tuple(output.shape)})", error)
 
-    # captures
+    # Methods for captures.
 
     def capture(
         self,
@@ -183,7 +183,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         found = self.undecided.pop(capture)
         capture.status, capture.why = self._why_no_edge(capture, found, *around)
         if not capture.is_rare:
-            return  # nearly all
+            return  # true for nearly all captures
         if capture.status is GradStatus.NO_GRAD and capture.in_vain is not None:
             capture.status, capture.why = GradStatus.DETACHED, IN_VAIN
         elif capture.part is None:
@@ -270,7 +270,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
             if capture.is_followed:
                 capture.status, capture.why, capture.unfollowed = GradStatus.OK, None, None
 
-    # effects while the program runs: strategies, and the block form
+    # Methods that subclasses for strategies and for the block form override.
 
     def _attach(self, capture: Capture) -> None:
         tensor = capture.tensor
@@ -280,7 +280,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
             handle = tensor.register_hook(partial(self.hooked.__setitem__, capture))  # type: ignore[no-untyped-call]  # it has no type
             self.hooks += (handle.hooks_dict_ref(), handle.id)
 
-    # forward and backward
+    # Methods for the forward and backward pass.
 
     def run(
         self,
