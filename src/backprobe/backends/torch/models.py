@@ -491,7 +491,7 @@ def is_compiled_module(part: Module) -> bool:
 
 
 def is_compiled(function: Any) -> bool:
-    """Was the function made by ``torch.compile``? Attributes are read without running code of the user's objects."""
+    """Was the function made by ``torch.compile``? Its attributes are read without running the user's code."""
     while isinstance(function, MethodType | Patched):
         function = function.__func__ if isinstance(function, MethodType) else function.original
     if isinstance(function, FunctionType):  # true for nearly all functions, and ten times as fast as the general test
