@@ -12,8 +12,6 @@ from backprobe.backends.torch.block import Passing, TorchBlockTape
 from backprobe.backends.torch.capture import Capture
 from backprobe.probe.block import BlockRun as BlockRun
 from backprobe.source.tracer import Tracer
-from backprobe.tracing import course as course
-from backprobe.tracing import trace as traces  # noqa: F401  # of tests of journals
 from backprobe.tracing.frame_observer import FrameObserver, ObservedFrame
 from backprobe.tracing.reader import Reader
 from backprobe.tracing.recompute import Repeats

@@ -44,7 +44,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, Protocol
@@ -80,8 +79,8 @@ class Versions(ABC):
         or ``inplace``.
         """
 
-    def report(self, owners: Sequence[Any]) -> None:
-        """Announce that the forwards of these modules are observed, so calling one makes no unobserved write."""
+    def reports(self, owner: Any) -> None:
+        """Announce that this module's forward is observed, so calling the module makes no unobserved write."""
         return
 
 
@@ -231,42 +230,6 @@ class Recompute(ABC):
     @abstractmethod
     def computed_again(self, capture: Any, again: Any) -> None:
         """Called when a capture of the first run was recomputed as ``again``, which has the history."""
-
-
-# journals: values that are captured together, some time after they were bound
-
-
-class Journals(ABC):
-    """A tape that can capture values some time after they were bound, provided that nothing was written in between."""
-
-    @abstractmethod
-    def gives_history(self, before: bool = True) -> bool | None:
-        """Do values that are computed now get a history? None inside a transform, mode, checkpoint or backward pass.
-
-        ``before`` is the result of the previous call.
-        """
-
-    @property
-    @abstractmethod
-    def circumstances(self) -> Sequence[Callable[[], Any]]:
-        """Functions on whose results ``gives_history`` depends. If they return the same as before, it does too."""
-
-    @property
-    @abstractmethod
-    def hooks_of(self) -> Callable[[Any], Sequence[Any]]:
-        """The containers of the hooks that run when a module is called."""
-
-    @abstractmethod
-    def giving_history(self, on: bool) -> AbstractContextManager[object]:
-        """Within this context history is recorded exactly if ``on`` is true, whatever the program's mode."""
-
-    @abstractmethod
-    def hide(self, captures: Sequence[Any]) -> None:
-        """Mark these captures as having unknown gradients, because they were written to before they were captured."""
-
-    @abstractmethod
-    def natures(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        """Return a key for each tensor. Tensors with equal keys are captured, or left out, in the same way."""
 
 
 # Classes for replacing values and gradients.
@@ -443,7 +406,6 @@ class ModuleObserver:
     hooks: dict[str, list[CodeType]] = field(default_factory=dict)  # by path: the code of the hooks of its forward
     # a cache in which the backend keeps objects derived from these callbacks for the next block
     known: dict[Any, Any] = field(default_factory=dict)
-    journal: Callable[[Any], Any] | None = None  # (key of the model) -> a journal of its first call
 
 
 # Classes for blocks.

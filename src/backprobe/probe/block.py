@@ -263,7 +263,7 @@ class ModelBlock(BlockRun):
         # A separate call object, because facts about the modules may change later.
         if self.replacing is not None:
             refuse_unknown_paths(self.replacing, models.call(target, (), {}), models, target, in_block=True)
-        observer, tape = self.modules.observer(journals=True), self.tape
+        observer, tape = self.modules.observer(), self.tape
         if isinstance(tape, Differentiator):
             observer = replace(observer, given=lambda inputs: tape.follow(_leaves(inputs)))
         observing = self.blocks.observing(self.call, observer)

@@ -41,10 +41,8 @@ class Modules:
         self.code = ModuleCode()
         self.versions = versions
 
-    def observer(self, *, journals: bool = False) -> ModuleObserver:
-        """The observer that receives the model's parameters and module calls while it runs. With ``journals``, the
-        first call may be kept in a journal.
-        """
+    def observer(self) -> ModuleObserver:
+        """The observer that receives the model's parameters and module calls while it runs."""
         wants_parameter = self.plan.wants_parameter.of if self.versions is None else _always
         return ModuleObserver(
             self._parameter,
@@ -61,7 +59,6 @@ class Modules:
             kinds=self.code.kinds,
             hooks=self.code.hooks,
             known=self.plan.chosen if self.versions is None else {},
-            journal=self.trace.begin_journal if journals and self.versions is None else None,
         )
 
     def name_unseen(self, call: ModelCall, compiled: Sequence[str] = ()) -> None:

@@ -7,10 +7,7 @@ this cell. After the user has given the copy back, its calls report to nobody.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
-from itertools import chain
-from operator import attrgetter, is_
 from types import CellType, FunctionType
 from typing import Any
 
@@ -28,15 +25,15 @@ class Copy:
 
     __slots__ = ("around", "cell", "code", "file", "function", "inner", "kinds", "name", "plain", "sites", "waiting")
 
-    def __init__(self, original: FunctionType, operations: bool, waiting: list[Copy], journals: bool = False) -> None:
+    def __init__(self, original: FunctionType, operations: bool, waiting: list[Copy]) -> None:
         """``waiting`` are the copies of this function that are not in use. Raises NoSource."""
         self.waiting = waiting
         self.kinds: dict[Any, Any] = {}  # facts that its users cache, by caller
         *decorators, plain = undecorated(original)
         self.plain, self.name, self.file, self.code = plain, plain.__name__, plain.__code__.co_filename, plain.__code__
         self.around = [held for one in decorators for held in _held(one)]
-        self.cell = CellType(nobody)
-        self.inner, self.sites = reporting_copy(plain, self.cell, operations=operations, journals=journals)
+        self.cell = CellType(_nobody)
+        self.inner, self.sites = reporting_copy(plain, self.cell, operations=operations)
         self.function = around(original, lambda _: self.inner) if decorators else self.inner
 
     @property
@@ -51,43 +48,33 @@ class Copy:
         )
 
     def give_back(self) -> None:
-        """Return the copy. Its calls report to nobody until it is lent again."""
-        self.cell.cell_contents = nobody
+        """Return the copy. Its calls report to _nobody until it is lent again."""
+        self.cell.cell_contents = _nobody
         self.waiting.append(self)
-
-
-NOW = attrgetter("plain.__code__", "plain.__defaults__", "plain.__kwdefaults__")
-THEN = attrgetter("code", "inner.__defaults__", "inner.__kwdefaults__")
-
-
-def are_current(copies: Sequence[Copy]) -> bool:
-    """Are all of these copies current? They are compared in C, except their decorators."""
-    now, then = chain.from_iterable(map(NOW, copies)), chain.from_iterable(map(THEN, copies))
-    return all(map(is_, now, then)) and all(copy.is_current for copy in copies if copy.around)
 
 
 class Copies:
     """The copies that are not in use, by original function."""
 
     def __init__(self) -> None:
-        self.waiting: dict[tuple[FunctionType, bool, bool], list[Copy]] = {}
+        self.waiting: dict[tuple[FunctionType, bool], list[Copy]] = {}
 
-    def lend(self, function: FunctionType, operations: bool, journals: bool = False) -> Copy | None:
+    def lend(self, function: FunctionType, operations: bool) -> Copy | None:
         """A copy of the function, with its decorators; None if no copies are kept of this function. Raises NoSource.
 
         The user puts the function that opens a listener into the copy's cell. With ``operations`` each subexpression is
-        reported as well. With ``journals`` the copy reports as described in ``source/journalling``.
+        reported as well.
         """
-        waiting = self.waiting.get((function, operations, journals))
+        waiting = self.waiting.get((function, operations))
         if waiting is None:
             if len(self.waiting) > MOST or not is_lasting(function):
                 return None
-            waiting = self.waiting[function, operations, journals] = []
+            waiting = self.waiting[function, operations] = []
         try:
             while not (copy := waiting.pop()).is_current:
                 pass
         except IndexError:  # no copy is left, or another thread took the last one
-            copy = Copy(function, operations, waiting, journals)
+            copy = Copy(function, operations, waiting)
         return copy
 
 
@@ -146,21 +133,6 @@ class _Nobody(CodeListener):
     # The listener of a copy that is called after its user has returned it.
     sites: tuple[Site, ...] = ()
 
-    @property
-    def words(self) -> tuple[Any, ...]:
-        """For a journalling copy, whose reports are ignored too. See ``source/journalling``."""
-        return _ignore, _ignore, type, _ignore, id
 
-    def within(self) -> None:
-        """Ignore that a statement may have switched histories on or off."""
-
-    settle = within
-
-
-def _ignore(*_: Any) -> None:
-    return None
-
-
-def nobody(*_: Any) -> Any:
-    """Opens a listener that ignores all reports."""
+def _nobody(*_: Any) -> Any:
     return _Nobody()

@@ -11,7 +11,6 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from backprobe.errors import NoSource
-from backprobe.source.journalling import journalling
 from backprobe.source.listener import Opener
 from backprobe.source.locate import FUTURE_FLAGS, locate
 from backprobe.source.rewrite import OPEN, rewrite
@@ -20,24 +19,21 @@ from backprobe.source.syntax_nodes import refusing_deep_nesting, untyped
 from backprobe.source.wrappers import around, copied
 
 
-def reporting(
-    function: Any, opener: Opener, *, operations: bool = False, calls: bool = False, journals: bool = False
-) -> Callable[..., Any]:
+def reporting(function: Any, opener: Opener, *, operations: bool = False, calls: bool = False) -> Callable[..., Any]:
     """A copy of ``function`` that reports each binding to a listener from ``opener``. Raises NoSource.
 
     With ``operations`` it reports each subexpression as well, with ``calls`` each call and operator with its site.
-    With ``journals`` it reports as described in ``source/journalling``. A method stays bound, a ``functools.partial``
-    keeps its arguments, and a decorator's wrapper is rebuilt around the rewritten function. The original is not
-    changed.
+    A method stays bound, a ``functools.partial`` keeps its arguments, and a decorator's wrapper is rebuilt around the
+    rewritten function. The original is not changed.
     """
     if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__"):
-        return _rewritten(function, opener, operations, calls, journals)
-    return around(function, lambda plain: _rewritten(plain, opener, operations, calls, journals))
+        return _rewritten(function, opener, operations, calls)
+    return around(function, lambda plain: _rewritten(plain, opener, operations, calls))
 
 
-def _rewritten(function: FunctionType, opener: Opener, operations: bool, calls: bool, journals: bool) -> FunctionType:
+def _rewritten(function: FunctionType, opener: Opener, operations: bool, calls: bool) -> FunctionType:
     cell = types.CellType()
-    copy, sites = reporting_copy(function, cell, operations=operations, calls=calls, journals=journals)
+    copy, sites = reporting_copy(function, cell, operations=operations, calls=calls)
     cell.cell_contents = opener(function.__name__, function.__code__.co_filename, sites)
     return copy
 
@@ -48,26 +44,25 @@ def reporting_copy(
     *,
     operations: bool = False,
     calls: bool = False,
-    journals: bool = False,
 ) -> tuple[FunctionType, tuple[Site, ...]]:
     """A copy of a plain function, and its sites. The function in the cell ``opened`` returns its listener.
 
     Raises NoSource.
     """
     code = function.__code__
-    made, sites, cells = _compiled(code, code.co_filename, operations, calls, journals)
+    made, sites, cells = _compiled(code, code.co_filename, operations, calls)
     own = (*(function.__closure__ or ()), opened)
     return copied(function, made, tuple([own[cell] for cell in cells])), sites
 
 
 def sites_of(function: FunctionType, *, operations: bool = False) -> tuple[Site, ...]:
     """The places in the text of a plain function that bind a value. Raises NoSource."""
-    return _compiled(function.__code__, function.__code__.co_filename, operations, False, False)[1]
+    return _compiled(function.__code__, function.__code__.co_filename, operations, False)[1]
 
 
 @lru_cache(4096)
 def _compiled(
-    code: CodeType, file: str, operations: bool, calls: bool, journals: bool
+    code: CodeType, file: str, operations: bool, calls: bool
 ) -> tuple[CodeType, tuple[Site, ...], tuple[int, ...]]:
     # The reporting code, its sites, and which of the function's cells it uses. The last cell is that of ``OPEN``. This
     # takes about 3 ms, once for each code object and file, since equal functions in two files have equal code.
@@ -78,8 +73,6 @@ def _compiled(
     with refusing_deep_nesting(code.co_qualname, asked=f"the names in {code.co_qualname}", found=place):
         node = copy.deepcopy(definition.node) if definition.is_shared else definition.node
         node, sites = rewrite(node, definition.lines, operations=operations, calls=calls)
-        if journals:  # kinds of scopes are found by their sites, in all copies
-            node, sites = journalling(node), _compiled(code, file, operations, calls, False)[1]
         made = _compile_inside(node, definition.classes, code)
         places = {name: at for at, name in enumerate((*code.co_freevars, OPEN))}
         return made, sites, tuple([places[name] for name in made.co_freevars])

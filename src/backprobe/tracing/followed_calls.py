@@ -14,13 +14,12 @@ from backprobe.errors import NoSource
 from backprobe.findings.phrasing import listed
 from backprobe.record.containers import leaves
 from backprobe.record.patterns import Selection
-from backprobe.source.copies import LATER, Copy
+from backprobe.source.copies import Copy
 from backprobe.source.followed_calls import FollowedCalls
 from backprobe.source.listener import Opener
 from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
 from backprobe.source.user_code import innermost, package
-from backprobe.tracing.journal import Journal
 from backprobe.tracing.log import ScopeKind
 from backprobe.tracing.plan import Plan
 from backprobe.tracing.reader import Reader
@@ -61,11 +60,6 @@ class Following(FollowedCalls[Scope]):
         self.foreign, self.own, _ = trace.plan.codes(type(trace.tape), trace.home)
 
     def reporting(self, function: Any, caller: Any, label: str) -> Any:
-        if isinstance(caller, Journal):
-            inner = innermost(function)
-            if inner is not None and inner.__code__.co_flags & LATER:
-                return reporting(function, self.trace.opener(caller.scope(), label), operations=self.trace.operations)
-            return reporting(function, caller.opener(label), operations=self.trace.operations, journals=True)
         return reporting(function, self.trace.opener(caller, label), operations=self.trace.operations)
 
     def follow_once(self, caller: Scope, function: Any) -> Any:

@@ -13,12 +13,10 @@ from backprobe.record.patterns import HOLD_NOTHING, Decisions, Selection
 from backprobe.source.copies import Copies
 from backprobe.source.followed_calls import Known
 from backprobe.source.sites import Site
-from backprobe.tracing.course import Courses
 from backprobe.tracing.log import ScopeKind
 
 MOST_KINDS = 4096
 MOST_KNOWN = 4096
-MOST_PROGRAMS = 64
 
 
 class Plan:
@@ -28,7 +26,6 @@ class Plan:
         self.selection = selection
         self.kinds: dict[Any, ScopeKind] = {}
         self.schemas: list[Any] = []  # the last used first: see ``backprobe.tracing.schema``
-        self.courses: dict[Any, Courses] = {}  # by a key that distinguishes programs
         self.followed: dict[Any, tuple[Known, Known, dict[Any, Any]]] = {}  # see ``codes``
         self.chosen: dict[Any, Any] = {}  # a backend's cache, by shape of a model
         # the paths of the parameters of the last model, their numbers, and the events that name them
@@ -50,14 +47,6 @@ class Plan:
     def _decide_locals(self, path: str) -> bool:
         scope = quote_path(path)
         return self.selection.wants_locals(scope) or self.selection.wants_calls(scope)
-
-    def courses_of(self, program: Any) -> Courses:
-        """The known courses of a program's journals."""
-        if program not in self.courses:
-            if len(self.courses) > MOST_PROGRAMS:
-                self.courses.clear()
-            self.courses[program] = Courses()
-        return self.courses[program]
 
     def kind(self, path: str, above: str, file: str, sites: Sequence[Site]) -> ScopeKind:
         """The kind of a scope: ``above`` is the path of the caller, without counts, or empty for a module."""

@@ -7,7 +7,6 @@ program is over, or earlier on request. Nothing here knows a framework.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import compress
@@ -28,9 +27,7 @@ from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
 from backprobe.tracing import schema as schemas
 from backprobe.tracing.codes import Codes
-from backprobe.tracing.course import Courses
 from backprobe.tracing.followed_calls import Following
-from backprobe.tracing.journal import Journal
 from backprobe.tracing.log import (
     ABSENT,
     AGAIN,
@@ -60,7 +57,6 @@ from backprobe.tracing.values import OF_FORWARD, ScopeNames, Value
 from backprobe.tracing.versions import By, Versions
 
 S = TypeVar("S", bound=Scope)
-JOURNALS = os.environ.get("BACKPROBE_JOURNAL", "")  # "": no journals; "1": if useful; "all": always
 
 
 class Trace:
@@ -102,16 +98,12 @@ class Trace:
         self.repeats, self.following = Repeats(self), Following(self)
         self.root = self.scope_type(self, self.plan.kind("", "", "", ()))
         self.is_root_open = self.is_result_named = False
-        self.courses: Courses | None = None  # the known courses of this program
-        self.journal: Journal | None = None  # the journal of the running model call; processed before other events
         self.has_more = replacing is not None  # does the reader know more than the log?
         if isinstance(tape, capabilities.Late) and not is_apart:
             tape.before_late = self._read_all
 
     def read(self) -> Reader:
         """Name the values that were reported so far."""
-        if self.journal is not None:
-            self.journal.settle()
         reader = self.reader = self.reader or Reader(self.tape, self.selection, self.log, self.versions)
         reader.read()
         return reader
@@ -123,8 +115,6 @@ class Trace:
 
     def schema(self, outputs: Collection[int]) -> Schema:
         """The schema of this log. ``outputs`` are the numbers of the values that are differentiated."""
-        if self.journal is not None:
-            self.journal.settle()
         known = None
         if self.is_repeatable and (self.reader is None or not self.reader.at):
             known = schemas.find(self.plan, self.events, outputs)
@@ -134,17 +124,9 @@ class Trace:
                 schemas.compare(known, made)
             elif self.is_repeatable and not self.is_recording:
                 schemas.keep(self.plan, made)
-            self._ran(known is not None)
             return made
-        self._ran(True)
         self._decide(known)
         return known
-
-    def _ran(self, is_repeated: bool) -> None:
-        # Note whether this run was equal to an earlier one.
-        if self.courses is not None:
-            self.courses.is_repeated = is_repeated and self.courses.takes_all_of(self.events)
-            self.courses.has_unseen_writes |= self.versions.has_unseen_writes
 
     @property
     def is_repeatable(self) -> bool:
@@ -200,8 +182,6 @@ class Trace:
 
     def reporting_forward(self, path: str, forward: Any) -> Any:
         """The reporting version of a module's forward. It works until this trace is released. Raises NoSource."""
-        if self.journal is not None and (journalling := self.journal.forward(path, forward)) is not None:
-            return journalling
         function = forward.__func__ if type(forward) is MethodType else forward
         copy = self.plan.copies.lend(function, self.operations) if type(function) is FunctionType else None
         if copy is None:
@@ -214,13 +194,11 @@ class Trace:
         if function is forward:
             return copy.function
         if self.versions.counted is not None and copy.function is copy.inner:  # a decorator may write unobserved
-            self.versions.counted.report([forward.__self__])
+            self.versions.counted.reports(forward.__self__)
         return MethodType(copy.function, forward.__self__)
 
     def open_root(self, file: str, sites: Sequence[Site]) -> Scope:
         """The outermost code of the program begins to run."""
-        if self.journal is not None:
-            self.journal.go_live()
         root, kind = self.root, self.plan.kind("", "", file, sites)
         self.root_is(kind)
         self.versions.leave(root)
@@ -242,10 +220,7 @@ class Trace:
         return self.entered(caller.number, self.kind_called(caller, name, file, sites))
 
     def kind_called(self, caller: Scope, name: str, file: str, sites: Sequence[Site]) -> ScopeKind:
-        return self.kind_of_function(caller.kind, name, file, sites)
-
-    def kind_of_function(self, caller: ScopeKind, name: str, file: str, sites: Sequence[Site]) -> ScopeKind:
-        return self.plan.kind(f"/{quote(name)}", caller.stripped, file, sites)
+        return self.plan.kind(f"/{quote(name)}", caller.kind.stripped, file, sites)
 
     def enter_module(self, path: str, file: str = "", sites: Sequence[Site] = ()) -> Scope:
         return self.enter_kind(self.plan.kind(path, "", file, sites))
@@ -259,8 +234,6 @@ class Trace:
 
     def entered(self, caller: int, kind: ScopeKind) -> Scope:
         number = 0
-        if self.journal is not None:
-            self.journal.go_live()
         if self.is_recording:
             number, self.scopes = self.scopes, self.scopes + 1
             if self.repeats.again or not self.runs_once():
@@ -319,9 +292,6 @@ class Trace:
     def release(self) -> None:
         """Release all values, and break cycles that would keep them until the next garbage collection."""
         self.close()
-        if self.journal is not None:
-            self.journal.close()
-            self.journal = None
         for copy in self.lent:
             copy.give_back()
         self.lent.clear()
@@ -350,8 +320,6 @@ class Trace:
 
     def mentioned(self, scope: Scope, output: Any) -> None:
         """A module that a scope's running statement has called returns this, which may already have a name."""
-        if self.journal is not None:
-            self.journal.settle()
         numbers, tape = self.versions.numbers, self.tape
         if type(output) in self.ordinary:
             number = numbers.get(tape.identity(output))
@@ -382,8 +350,6 @@ class Trace:
         return [] if self.writes is None else self.writes.targets(function, tuple(args), kwargs)
 
     def writing(self, tensor: Any) -> None:
-        if self.journal is not None:
-            self.journal.settle()
         if self.writes is not None:
             with self.tape.quiet():
                 self.writes.writing(tensor)
@@ -405,8 +371,6 @@ class Trace:
             now = self.repeats.now()
             if now is not self:
                 return now.name_returned(path, output)
-        if self.journal is not None:
-            self.journal.settle()
         if not self.takes_all or self.replaced is not None or not path:
             return self._name_returned(path, output)
         if self.repeats.again or not self.runs_once():
@@ -526,18 +490,7 @@ class Trace:
         """The number of a tensor's value. If it has no name, it gets this local of the root."""
         return self._hold(HELD, tensor, NO_SITE_AT, local, leaf)
 
-    def begin_journal(self, program: Any) -> Journal | None:
-        """A journal for the next call of a model, if earlier runs of the program were equal; None otherwise."""
-        is_plain = self.tap is None and self.replacing is None and not self.selection.in_function
-        if is_plain and isinstance(self.tape, capabilities.Journals) and self.versions.counted is not None:
-            self.courses = courses = self.plan.courses_of(program)
-            if JOURNALS == "all" or (JOURNALS and courses.are_useful):
-                self.journal = Journal(self, self.tape, courses)
-        return self.journal
-
     def _hold(self, word: int, tensor: Any, at: int | Site, *said: Any) -> int:
-        if self.journal is not None:
-            self.journal.settle()
         known = self.versions.numbers.get(self.tape.identity(tensor))
         number = self.versions.number(tensor, self.root, at)
         self.events += (0, word, (*said, number, number == known))

@@ -44,7 +44,6 @@ class Versions:
         self.numbers: dict[int, int] = {}  # by identity of a tensor: its latest number
         self.live: list[dict[Any, Any]] = []  # for each open scope: the tensors that its names hold
         self.stamps: list[dict[Any, int]] = []  # for each tensor in ``live``, the version at which it was captured
-        self.has_unseen_writes = False  # was a captured tensor written to, unobserved?
         self.through: dict[int, tuple[Any, int]] = {}  # weak references to written tensors, and their versions
 
     def number(self, tensor: Any, by: By, at: int | Site) -> int:
@@ -85,7 +84,6 @@ class Versions:
         self.versions.append(version)
         if previous is not None:
             self.previous[number] = previous
-            self.has_unseen_writes = self.has_unseen_writes or not self._wrote(tensor)
         self.numbers[self.identity(tensor)] = number
         return number
 

@@ -7,9 +7,8 @@ tensor have run.
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache, partial
 from operator import attrgetter
@@ -20,11 +19,10 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from backprobe.backends.capabilities import AtEnd, Journals, Late, Recompute
+from backprobe.backends.capabilities import AtEnd, Late, Recompute
 from backprobe.backends.facts import Backward, Options, Root
 from backprobe.backends.random_states import put_back
-from backprobe.backends.torch import graph, own_modes
-from backprobe.backends.torch.applied import applied
+from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward_call import CALLS, BackwardCall
 from backprobe.backends.torch.backward_passes import MOST_OUTPUTS, Passing, SharedLeaf
 from backprobe.backends.torch.block_captures import BlockCaptures
@@ -40,10 +38,7 @@ from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.partials import silent
 from backprobe.backends.torch.pipelines import NONE, schedules
 from backprobe.backends.torch.private import (
-    DisableFuncTorch,
     current_pass,
-    function_modes,
-    innermost_transform,
     nodes_made,
     queue_callback,
 )
@@ -53,7 +48,7 @@ from backprobe.backends.torch.tape import NOTHING_PASSED, UPDATED
 from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.training import Census
 from backprobe.backends.torch.useless import TorchUselessGradients
-from backprobe.backends.torch.writes import BEHIND_AUTOGRAD, WITHIN
+from backprobe.backends.torch.writes import BEHIND_AUTOGRAD
 from backprobe.backends.user_lines import users_line
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
@@ -68,29 +63,13 @@ IS_LEAF, IS_VIEW, GRAD_FN = attrgetter("is_leaf"), Tensor._is_view, attrgetter("
 NATURE = attrgetter("requires_grad", "is_leaf")
 
 
-CIRCUMSTANCES = (
-    innermost_transform,
-    function_modes,
-    current_pass,
-    own_modes.dispatch_modes,
-    torch.is_grad_enabled,
-    torch.is_inference_mode_enabled,
-)
-"""Functions that return the state which decides whether results get a history."""
-
-
-def _is_put_off() -> bool:
-    # Is a checkpoint running, or a custom function with its own backward?
-    return to_compute_again() is not None or next(applied(sys._getframe(1)), None) is not None
-
-
 @lru_cache(4096)
 def _traces(code: CodeType, file: str) -> bool:
     runs_as_it_is = code.co_qualname.startswith("DisableContext")
     return not runs_as_it_is and file.startswith(tuple(HOME + part for part in TRACERS))
 
 
-class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
+class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
     """PyTorch's ``BlockTape``."""
 
     kept_gradients: NoneReads
@@ -273,37 +252,6 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd, Journals):
         return None if current_pass() < 0 else computing_again() or UNHEARD
 
     runs_once, running_pass = staticmethod(torch.is_grad_enabled), staticmethod(current_pass)
-
-    def gives_history(self, before: bool = True) -> bool | None:
-        if (
-            innermost_transform() is not None
-            or function_modes()
-            or current_pass() >= 0
-            or own_modes.dispatch_modes() > own_modes.count
-        ):
-            return None
-        if torch.is_grad_enabled():
-            return True
-        is_apart = torch.is_inference_mode_enabled() or (before and _is_put_off())
-        return None if is_apart else False
-
-    circumstances = CIRCUMSTANCES
-    hooks_of = staticmethod(attrgetter("_forward_hooks", "_forward_pre_hooks"))
-
-    @contextmanager
-    def giving_history(self, on: bool) -> Iterator[None]:
-        if self.gives_history(False) is on:
-            yield
-            return
-        with torch.set_grad_enabled(on), DisableFuncTorch(), self.quiet():
-            yield
-
-    def hide(self, captures: Sequence[Capture]) -> None:
-        for capture in captures:
-            capture.opaque = WITHIN
-
-    def natures(self, tensors: Sequence[Tensor]) -> Sequence[Any]:
-        return [*map(NATURE, tensors)]
 
     def to_be_repeated(self) -> Hashable | None:
         return None if torch.is_grad_enabled() else to_compute_again()

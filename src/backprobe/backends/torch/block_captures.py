@@ -1,7 +1,7 @@
 """The captures of a block, and the hooks that store the gradients of each capture, by the number of the capture.
 
-Nearly all captured tensors are results of PyTorch's own operations, or parameters, and are captured in few steps. A
-journal and the beginning of a block capture many of them at the same time, in columns.
+Nearly all captured tensors are results of PyTorch's own operations, or parameters, and are captured in few steps. When
+a block begins, the parameters of a model are captured together, in columns.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, compress, count, repeat
-from operator import attrgetter, gt, not_
+from operator import attrgetter
 from types import MethodType
 from typing import Any
 
@@ -103,25 +103,23 @@ class BlockCaptures(BlockOutcomes):
         aliases = [*map(Tensor.detach, tensors)]
         if any(map(is_wrapped, aliases)):
             return super().captures(tensors)
-        needs, nodes = [*map(REQUIRES_GRAD, tensors)], [*map(GRAD_FN, tensors)]
-        are_leaves = all(needs) and not any(nodes) and all(map(IS_LEAF, tensors))
-        if are_leaves and not any(map(IS_VIEW, tensors)) and self.listened.keys().isdisjoint(map(id, tensors)):
-            made = self._of_leaves(tensors, versions, aliases)
-            self.unplaced += made
-            return made
-        made = [*map(Capture, tensors, versions, aliases, repeat(self.passing.begun))]
-        before, places = len(self.unplaced), range(len(tensors))
-        for at in compress(places, map(not_, needs)):
-            self._note_without_history(made[at])
-        others = {*compress(places, map(gt, needs, map(bool, nodes)))}
-        if any(issubclass(kind, WRITTEN_IN_PYTHON) for kind in {*map(type, nodes)}):
-            others |= {at for at in places if isinstance(nodes[at], WRITTEN_IN_PYTHON)}
-        for at in others:
-            made[at] = self.capture(tensors[at], None)
-            nodes[at] = None
-        self._hook_edges([*compress(made, nodes)])
-        self.unplaced[before:] = made
+        are_whole = all(map(IS_LEAF, tensors)) and not any(map(IS_VIEW, tensors))
+        if not are_whole or not self.listened.keys().isdisjoint(map(id, tensors)):
+            return super().captures(tensors)
+        needs = [*map(REQUIRES_GRAD, tensors)]
+        trained = iter(self._of_leaves(*([*compress(each, needs)] for each in (tensors, versions, aliases))))
+        made = [
+            next(trained) if needs_grad else self._of_frozen(tensor, version, alias)
+            for tensor, version, alias, needs_grad in zip(tensors, versions, aliases, needs, strict=True)
+        ]
+        self.unplaced += made
         return made
+
+    def _of_frozen(self, tensor: Tensor, version: int, alias: Tensor) -> Capture:
+        # The capture of a tensor that requires no gradient.
+        capture = Capture(tensor, version, alias, self.passing.begun)
+        self._note_without_history(capture)
+        return capture
 
     def _of_leaves(
         self, tensors: Sequence[Tensor], versions: Sequence[int], aliases: Sequence[Tensor]
@@ -136,28 +134,6 @@ class BlockCaptures(BlockOutcomes):
         self.leaf_hooks.update(zip(count(first), tensors, strict=False))
         calls = repeat(self.passing.begun)
         return [*map(Capture, tensors, versions, aliases, calls, repeat(None), numbers, leaves)]
-
-    def _hook_edges(self, captures: Sequence[Capture]) -> None:
-        # The edges of ordinary tensors with a history, and hooks at those that have none so far.
-        if not captures:
-            return
-        tensors = [capture.tensor for capture in captures]
-        places = [*zip(map(GRAD_FN, tensors), map(OUTPUT, tensors), strict=True)]
-        numbers: list[Any] = [*map(self.numbers.get, places)]
-        if any(numbers) or len({*places}) < len(places) or not self.edge_hooks.has_carriers(map(OUTPUT, tensors)):
-            numbers = [
-                self.numbers.get(place) or self._listen_at(tensor, *place, False)
-                for tensor, place in zip(tensors, places, strict=True)
-            ]
-        else:
-            numbers = [*range(self.count + 1, self.count + 1 + len(places))]
-            self.count = numbers[-1]
-            self.numbers.update(zip(places, numbers, strict=True))
-            self.edge_hooks.put_all(tensors, places, numbers, self.take_early)
-        columns: Any = (*zip(*places, strict=True), *map(repeat, TOKENS))
-        edges = map(make, repeat(GradientEdge), zip(*columns, strict=False))
-        for capture, edge, number in zip(captures, edges, numbers, strict=True):
-            capture.edge, capture.number = edge, number
 
     # single edges and leaves
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, compress, repeat
+from itertools import compress
 from operator import attrgetter
-from types import MethodType
 from typing import Any
 
 import torch
@@ -135,34 +134,14 @@ class EdgeHooks:
         """
         carrier = self.carriers.get(at)
         if carrier is None:
-            if not self.has_carriers((at,)):
+            if at >= MOST_CARRIERS or (made := _carrier(at)).output_nr != at:
                 return False
-            carrier = self.carriers[at]
+            carrier = self.carriers[at] = made
         held: Any = {0: hook}
         carrier._backward_hooks = held
         node._register_hook_dict(carrier)
         self.hooks += (held, tensor, node, at, number)
         return True
-
-    def has_carriers(self, outputs: Iterable[int]) -> bool:
-        """Is there a carrier for each of these output numbers? Makes those that are missing."""
-        for at in {*outputs} - self.carriers.keys():
-            if at >= MOST_CARRIERS or (made := _carrier(at)).output_nr != at:
-                return False
-            self.carriers[at] = made
-        return True
-
-    def put_all(
-        self, tensors: Sequence[Tensor], places: Sequence[Key], numbers: Sequence[int], hook: Callable[..., Any]
-    ) -> None:
-        """``put`` for several tensors whose outputs have carriers. ``hook`` is called with the number first."""
-        held: list[Any] = [{0: one} for one in map(MethodType, repeat(hook), numbers)]
-        carriers = self.carriers
-        for (node, at), one in zip(places, held, strict=True):
-            carrier = carriers[at]
-            carrier._backward_hooks = one
-            node._register_hook_dict(carrier)
-        self.hooks += chain.from_iterable(zip(held, tensors, *zip(*places, strict=True), numbers, strict=True))
 
     def taken_off(self, late: Collection[int]) -> list[tuple[Node, int, int]]:
         """Remove the hooks of tensors that now have others. Returns the node, output and number of each.

@@ -33,7 +33,6 @@ from backprobe.backends.torch.structure import MOST_SHAPES, Shape, Structure, st
 from backprobe.backends.torch.transforms import is_traced
 from backprobe.errors import Unsupported
 from backprobe.record.reasons import Reason
-from backprobe.source.copies import LATER
 from backprobe.source.user_code import innermost
 
 CALLED_IN = torch_modules.__file__  # the file of the module; ``Module.__call__`` may be wrapped by others
@@ -152,30 +151,15 @@ def observing(
     gets a hook of its own. This hook runs last, and therefore sees the value that the caller gets.
     """
     reporter = _Reporter(call, observer, [] if later is None else later)
-    asked, journal, rewritten = reporter.exchanged, None, None
-    if observer.journal is not None and reporter.exchanged:
-        now = call.structure
-        journal = observer.journal((now.shape, *map(id, map(type, now.modules))))  # a class may refer to its model
-        if journal is not None:
-            reporter.keep(journal)
-    if journal is not None and reporter.is_kept:
-        rewritten = journal.forwards(asked)
-    together: tuple[list[Module], list[Any]] = ([], []) if rewritten is None else ([*asked], rewritten)
-    while rewritten is None:
-        rewritten = [
-            (module, "forward", reporting)
-            for module, path in asked.items()
-            if (reporting := observer.rewritten(path, original(module, "forward"))) is not None
-        ]
-        if journal is not None and reporter.is_kept:
-            if len(rewritten) == len(asked):
-                journal.know_forwards(asked)
-            else:  # a module that does not report may call others, whose results would be missed
-                reporter.is_kept, rewritten = False, None
-                journal.refuse()
+    together: tuple[list[Module], list[Any]] = ([], [])
+    one_by_one = [
+        (module, "forward", reporting)
+        for module, path in reporter.exchanged.items()
+        if (reporting := observer.rewritten(path, original(module, "forward"))) is not None
+        and not _joins(together, module, "forward", reporting)
+    ]
     with ExitStack() as installed:
         aside = is_dynamo_compiling if reporter.schedules is NONE else reporter.is_aside
-        one_by_one = [] if together[0] else [one for one in rewritten if not _joins(together, *one)]
         if together[0]:
             installed.enter_context(exchanged(together[0], "forward", together[1], aside))
         if one_by_one:
@@ -186,8 +170,7 @@ def observing(
             reporter.hooked[module] = paths = reporter.paths.pop(module)
             installed.callback(module.register_forward_hook(partial(reporter.returned, paths)).remove)
         installed.callback(reporter.rest)
-        if not reporter.is_kept:
-            reporter.listen()
+        reporter.listen()
         if reporter.schedules is not NONE:
             installed.enter_context(reporter.schedules.listening())
         yield
@@ -221,31 +204,6 @@ class _Reporter:
 
     def listen(self) -> None:
         self.handles += [register_module_forward_pre_hook(self.before), register_module_forward_hook(self.after)]
-
-    is_kept = False  # does a journal observe the modules instead of hooks?
-
-    def keep(self, journal: Any) -> None:
-        """Let a journal observe the modules, if PyTorch's own ``__call__`` calls each of them, and none has hooks."""
-        modules = self.call.structure.modules
-        held, kinds = [*map(vars, modules)], {*map(type, modules)}
-        if (
-            len({*modules}) == len(modules)
-            and not has_hooks_on_all()
-            and not any(chain.from_iterable(map(ALL_HOOKS, modules)))
-            and not any(map(contains, held, repeat("forward")))
-            and not any(map(INPLACE, held))
-            and not any(map(COMPILED_CALL, modules))
-            and "OptimizedModule" not in {kind.__name__ for kind in kinds}
-            and self.paths.keys() <= self.exchanged.keys()
-            and not own_calls.has_own_calls(modules)
-            and Module.__call__ is CALL
-            and self.schedules is NONE
-            and (journal.knows(self.exchanged) or not any(map(_runs_later, kinds)))
-        ):
-            self.is_kept = True
-            journal.begin(self.known, self.executed, (self.instructions, IN_CALL), self.listen)
-        else:
-            journal.refuse()
 
     def rest(self) -> None:
         for handle in self.handles:
@@ -373,12 +331,6 @@ class _Reporter:
                 self.executed.add(path)
                 output = self.observer.returned(path, output)
         return output
-
-
-def _runs_later(kind: Any) -> bool:
-    # Is the forward of a class of modules a generator or coroutine?
-    function = innermost(getattr(kind, "forward", None))
-    return function is not None and bool(function.__code__.co_flags & LATER)
 
 
 def _codes(module: Module) -> Iterator[CodeType]:

@@ -74,13 +74,9 @@ class TorchWrites(Versions, Writes):
             return self.modules[function]
         return effects.effect(function, flagged)
 
-    def report(self, owners: Sequence[Any]) -> None:
-        if not models.has_hooks_on_all():
-            kinds = {*map(type, owners)}
-            usual = {kind for kind in kinds if kind.__call__ is CALL}
-            if usual != kinds:
-                owners = [owner for owner in owners if type(owner) in usual]
-            self.reporting.update(zip(map(id, owners), owners, strict=True))
+    def reports(self, owner: Any) -> None:
+        if type(owner).__call__ is CALL and not models.has_hooks_on_all():
+            self.reporting[id(owner)] = owner
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         if not (modules_too and isinstance(function, torch.nn.Module)):

@@ -1,0 +1,238 @@
+"""Forwards that a block exchanges: what a program does to them and to their modules inside it, in several steps.
+
+Each step says what it says where it is the only one that is probed.
+"""
+
+import copy
+import pickle
+import threading
+import types
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import backprobe as bp
+from told_stories import tell, unequal
+
+EVERYTHING = {"select": ["**", "**:*"]}
+X = torch.tensor([[0.5, -1.0, 2.0, 1.0], [1.5, 0.25, -0.75, 0.5]])
+STEPS = 4
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.first, self.second = nn.LayerNorm(4), nn.Linear(4, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        hidden = F.gelu(self.first(self.norm(x)))
+        sizes = (hidden.shape[0], 2)
+        pair = (hidden, hidden * sizes[1])
+        return x + self.second(pair[1])
+
+
+class Usual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks, self.last = nn.ModuleList([Block(), Block()]), nn.Linear(4, 2)
+
+    def forward(self, x, scale=2):
+        for block in self.blocks:
+            x = block(x)
+        return self.logits(x, scale)
+
+    def logits(self, x, scale):
+        logits = self.last(x) * scale
+        return {"logits": logits, "scale": scale}
+
+
+class Collects(Usual):
+    """Lists that grow, a comprehension, a generator, and a function that is given to another."""
+
+    def forward(self, x, scale=2):
+        held = []
+        for block in self.blocks:
+            x = block(x)
+            held.append(x)
+        doubled = [one * scale for one in held]
+        total = sum(self.parts(doubled))
+        return self.logits(apply(torch.tanh, total), scale)
+
+    def parts(self, held):
+        for one in held:
+            part = one + 1
+            yield part
+
+
+def apply(function, value):
+    result = function(value)
+    return result
+
+
+def step(probe, net, x=X):
+    with probe(net) as probe.rec:
+        net(x)["logits"].sum().backward()
+
+
+def hooks_come_and_go(take):
+    torch.default_generator.manual_seed(0)
+    net = Usual()
+    for at in range(10):
+        handle = net.blocks[0].register_forward_hook(lambda *args: args[2] * 2) if at in (3, 6) else None
+        take(step, net)
+        if handle is not None:
+            handle.remove()
+
+
+class HooksInside(Usual):
+    """A forward that puts a hook on a module before it calls it, which writes in place to what the module is given."""
+
+    hooked = raises = False
+
+    def hook(self, module, given):
+        given[0].mul_(3)
+        if self.raises:
+            raise RuntimeError("after a write")
+
+    def forward(self, x, scale=2):
+        x = self.blocks[0](x)
+        y = x * 1.0
+        if self.hooked:
+            handle = self.blocks[1].register_forward_pre_hook(self.hook)
+            y = self.blocks[1](y)
+            handle.remove()
+        else:
+            y = self.blocks[1](y)
+        return self.logits(y, scale)
+
+
+def a_forward_hooks_what_it_calls(take):
+    torch.default_generator.manual_seed(0)
+    net = HooksInside()
+    for net.hooked in (False, False, False, False, True, True, False, True):
+        take(step, net)
+
+
+def a_hook_writes_and_raises(take):
+    torch.default_generator.manual_seed(0)
+    net = HooksInside()
+    net.raises = True
+    for net.hooked in (False, False, False, False, True, False):
+        take(step, net)
+        vars(net.blocks[1])["_forward_pre_hooks"].clear()
+
+
+def a_function_gets_other_code_and_defaults(take):
+    torch.default_generator.manual_seed(0)
+    net, own = Collects(), (apply.__code__, apply.__defaults__)
+    try:
+        for at in range(10):
+            apply.__code__ = (lambda function, value: function(value) * 2).__code__ if at in (5, 6) else own[0]
+            Usual.logits.__defaults__ = (at,) if at > 7 else None
+            take(step, net)
+    finally:
+        apply.__code__, apply.__defaults__ = own
+        Usual.logits.__defaults__ = None
+
+
+def the_model_is_copied_inside(take):
+    torch.default_generator.manual_seed(0)
+    net = Usual()
+
+    def copying(probe, net, x=X):
+        with probe(net) as probe.rec:
+            loss = net(x)["logits"].sum()
+            other = copy.deepcopy(net)
+            assert type(other.blocks[0].forward) is types.MethodType
+            loss = loss + other(x)["logits"].sum()
+            loss = loss + pickle.loads(pickle.dumps(net))(x)["logits"].sum()
+            loss.backward()
+
+    for _ in range(STEPS):
+        take(copying, net)
+
+
+def forwards_are_set_and_deleted(take):
+    torch.default_generator.manual_seed(0)
+    net = Usual()
+
+    def halved(x):
+        half = x / 2
+        return half
+
+    for at in range(12):
+        if at in (4, 5, 9):
+            net.blocks[0].forward = halved
+        take(step, net)
+        vars(net.blocks[0]).pop("forward", None)
+
+
+STORIES = {
+    one.__name__: one
+    for one in (
+        hooks_come_and_go,
+        a_forward_hooks_what_it_calls,
+        a_hook_writes_and_raises,
+        a_function_gets_other_code_and_defaults,
+        the_model_is_copied_inside,
+        forwards_are_set_and_deleted,
+    )
+}
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_each_step_says_what_it_says_alone(name):
+    told = tell(STORIES[name], EVERYTHING)
+    for at, left in enumerate(told):
+        lines = unequal(left, tell(STORIES[name], EVERYTHING, only=at)[at])
+        assert not lines, "\n  ".join([f"step {at} differs in:", *lines[:20]])
+
+
+def test_a_forward_that_the_program_keeps_runs_on_and_reports_to_nobody():
+    net, kept = Usual(), []
+    handle = net.blocks[0].register_forward_hook(lambda module, args, output: None)
+    handle.remove()
+    for _ in range(STEPS):
+        with bp.probe(net, **EVERYTHING) as rec:
+            loss = net(X)["logits"].sum()
+            kept.append(net.blocks[0].forward)
+            loss.backward()
+    expected, names = net.blocks[0](X), list(rec)
+    for forward in kept:
+        assert torch.equal(forward(X), expected)
+        assert torch.equal(forward.given(net.blocks[0], X), expected)  # the reporting copy itself
+    assert list(rec) == names
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_threads_exchange_the_forwards_of_one_model(first):
+    """Each thread's block hears its own calls, whichever ends first, and the model is left as it was."""
+    torch.manual_seed(0)
+    net = Usual()
+    both, over, found = threading.Barrier(2, timeout=30), threading.Event(), {}
+
+    def steps(key):
+        for at in range(STEPS):
+            both.wait()
+            with bp.probe(net, **EVERYTHING) as rec:
+                both.wait()
+                net(X * (key + 1))["logits"].sum().backward()
+                both.wait()
+                if key != first:
+                    assert over.wait(30)
+            over.set()
+            both.wait()
+            over.clear()
+            found[key, at] = float(rec["blocks.0.norm:input"].value[0, 0]), list(rec)
+
+    threads = [threading.Thread(target=steps, args=(key,)) for key in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {one for one, _ in found.values()} == {0.5, 1.0}
+    assert all(value == 0.5 * (key + 1) for (key, _), (value, _) in found.items())
+    assert len({tuple(names) for _, names in found.values()}) == 1 and len(found) == 2 * STEPS
+    assert not any("forward" in vars(module) for module in net.modules())
