@@ -236,3 +236,80 @@ def test_two_threads_exchange_the_forwards_of_one_model(first):
     assert all(value == 0.5 * (key + 1) for (key, _), (value, _) in found.items())
     assert len({tuple(names) for _, names in found.values()}) == 1 and len(found) == 2 * STEPS
     assert not any("forward" in vars(module) for module in net.modules())
+
+
+class Scaled(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.inner = nn.Linear(1, 1, bias=False)
+        nn.init.constant_(self.inner.weight, scale)
+
+    def forward(self, x):
+        y = self.inner(x)
+        return y
+
+
+class Doubled(Scaled):
+    def forward(self, x):
+        z = self.inner(x) * 2
+        return z
+
+
+ONE = torch.ones(1, 1)
+
+
+def another(net, scale):
+    """A shallow copy with other weights, as replicas and averages of models are made."""
+    made = copy.copy(net)
+    made._modules = {"inner": Scaled(scale).inner}
+    return made
+
+
+def test_a_shallow_copy_computes_with_its_own_modules():
+    net = Scaled(1.0)
+    with bp.probe(net, **EVERYTHING) as rec:
+        inside, never_called = another(net, 3.0), another(net, 7.0)
+        assert inside(ONE) == 3.0
+        assert net(ONE) == 1.0
+        net(ONE * 5).sum().backward()
+    assert inside(ONE) == 3.0 and "forward" not in vars(inside)
+    assert never_called.forward(ONE) == 7.0
+    assert another(net, 4.0)(ONE) == 4.0 and net(ONE) == 1.0
+    assert rec["y#1"].value == 5.0 and "forward" not in vars(net)
+
+
+def test_a_replica_of_data_parallel_computes_with_its_own_modules():
+    net = Scaled(1.0)
+    with bp.probe(net, **EVERYTHING):
+        replica = net._replicate_for_data_parallel()
+        replica._modules["inner"] = Scaled(6.0).inner
+        assert replica(ONE) == 6.0
+        net(ONE).sum().backward()
+
+
+def test_a_class_patched_inside_a_block_computes_as_patched(monkeypatch):
+    net = Scaled(1.0)
+    with bp.probe(net, **EVERYTHING):
+        with monkeypatch.context() as patch:
+            patch.setattr(Scaled, "forward", lambda self, x: self.inner(x) * 5)
+            assert net(ONE) == 5.0
+        net(ONE).sum().backward()
+    assert net(ONE) == 1.0
+
+
+def test_a_module_gets_another_class_inside_a_block():
+    net = Scaled(1.0)
+    with bp.probe(net, **EVERYTHING):
+        net.__class__ = Doubled
+        net(ONE).sum().backward()
+        assert net(ONE) == 2.0
+    assert net(ONE) == 2.0 and "forward" not in vars(net)
+
+
+def test_a_deep_copy_keeps_no_forward():
+    net = Scaled(1.0)
+    with bp.probe(net, **EVERYTHING):
+        made = copy.deepcopy(net)
+        net(ONE).sum().backward()
+        assert made(ONE) == 1.0
+    assert not any("forward" in vars(module) for module in (*made.modules(), *net.modules()))

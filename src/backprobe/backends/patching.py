@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +16,7 @@ from itertools import repeat
 from operator import attrgetter, is_
 from types import FunctionType, MethodType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from backprobe.backends.undoing import undo_all
 
@@ -110,6 +112,24 @@ class Patched:
         self.calls = calls
 
 
+class Together:
+    """What is the same for methods that are exchanged together."""
+
+    def __init__(self, name: str, aside: Callable[[], bool] | None, called_in: str) -> None:
+        """See ``exchanged``."""
+        self.name, self.aside, self.called_in = name, aside, called_in
+        self.live = {threading.get_ident()}  # the thread in which they are exchanged, until they are removed
+        self.copies: list[ReferenceType[Any]] = []  # deep copies of the instances
+
+    def forget_copies(self) -> None:
+        """Remove the methods that deep copies hold: they inherit the same."""
+        for reference in self.copies:
+            held = vars(copied) if (copied := reference()) is not None else {}
+            method = held.get(self.name)
+            if type(method) is MethodType and method.__func__ is getattr(type(copied), self.name, None):
+                del held[self.name]
+
+
 class Exchanged(Patched):
     """The only patch of a method that an instance inherits. It becomes a ``Patched`` when another patch is added.
 
@@ -118,42 +138,60 @@ class Exchanged(Patched):
 
     own = None
 
-    def __init__(
-        self,
-        owner: Any,
-        name: str,
-        function: Callable[..., Any],
-        given: Callable[..., Any],
-        live: set[int],
-        aside: Callable[[], bool] | None,
-    ) -> None:
-        """``live`` is shared by all patches added together: it holds their thread until they are removed."""
-        self.owner, self.name, self.function, self.given, self.live, self.aside = (
-            owner,
-            name,
-            function,
-            given,
-            live,
-            aside,
-        )
+    def __init__(self, owner: Any, function: Callable[..., Any], given: Callable[..., Any], together: Together) -> None:
+        self.owner, self.function, self.given, self.together = owner, function, given, together
         self.__module__, self.__doc__ = function.__module__, function.__doc__
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() not in self.live or (self.aside is not None and self.aside()):
-            return self.function(self.owner, *args, **kwargs)
-        return self.given(self.owner, *args, **kwargs)
+        together, owner, frame = self.together, self.owner, sys._getframe(1)
+        is_live = threading.get_ident() in together.live
+        if frame.f_code.co_filename == together.called_in:
+            owner = frame.f_locals.get("self", owner)
+        elif not together.live:
+            owner = self._holder()
+        if owner is not self.owner:
+            return self._call_of_copy(owner, *args, **kwargs)
+        function = getattr(type(owner), together.name)  # the program may have patched its class, or given it another
+        if not is_live or function is not self.function or (together.aside is not None and together.aside()):
+            return function(owner, *args, **kwargs)
+        return self.given(owner, *args, **kwargs)
+
+    def _call_of_copy(self, owner: Any, /, *args: Any, **kwargs: Any) -> Any:
+        # A shallow copy of the instance has a copy of its dictionary, and so this patch. It is none of the exchanged.
+        if vars(owner).get(self.together.name) is self:
+            del vars(owner)[self.together.name]
+        return getattr(owner, self.together.name)(*args, **kwargs)
+
+    def _holder(self) -> Any:
+        # The patch was removed. If it is called nevertheless, a shallow copy has it, or the program holds it itself.
+        found = [
+            each
+            for held in gc.get_referrers(self)
+            for each in ((held,) if type(held) is not dict else gc.get_referrers(held))
+            if getattr(each, "__dict__", {}).get(self.together.name) is self and each is not self.owner
+        ]
+        return found[0] if len(found) == 1 else self.owner
 
     def __getattr__(self, name: str) -> Any:
         # The original is a new object each time, so none is made before it is needed.
+        if name == "name":
+            return self.together.name
         original = MethodType(self.function, self.owner)
         return original if name in ("original", "__wrapped__") else getattr(original, name)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        copied = memo.get(id(self.owner))
+        if copied is not None:
+            self.together.copies.append(ref(copied))
+        return super().__deepcopy__(memo)
+
     def put_on(self, thread: int, given: Callable[..., Any], replaces: bool) -> None:
         changed: Any = self
-        first = MethodType(self.given, self.owner)
+        first, together = MethodType(self.given, self.owner), self.together
         changed.own, changed.given, changed.original = None, first, self.original
-        changed.wraps = [(own, first, True) for own in self.live]
-        changed.calls = dict.fromkeys(self.live, first)
+        changed.name, changed.aside = together.name, together.aside
+        changed.wraps = [(own, first, True) for own in together.live]
+        changed.calls = dict.fromkeys(together.live, first)
         changed.__wrapped__, changed.__class__ = self.original, Patched
         changed.put_on(thread, given, replaces)
 
@@ -198,16 +236,20 @@ def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], b
 
 @contextmanager
 def exchanged(
-    owners: Sequence[Any], name: str, given: Sequence[FunctionType], aside: Callable[[], bool] | None = None
+    owners: Sequence[Any],
+    name: str,
+    given: Sequence[FunctionType],
+    aside: Callable[[], bool] | None = None,
+    called_in: str = "",
 ) -> Iterator[None]:
     """Like ``replaced``, for one method of many instances, such as the forwards of a model's modules.
 
     ``given`` are the functions that are called, with the instance, in place of the plain functions that the instances
     inherit under this name. All patches are added, and removed, together. Only instances that have a function of their
-    own, such as another patch, are patched one by one.
+    own, such as another patch, are patched one by one. ``called_in`` is the file of a framework whose code calls the
+    methods of its ``self``: there it is seen whether a shallow copy of an instance is called.
     """
-    thread = threading.get_ident()
-    live = {thread}
+    thread, together = threading.get_ident(), Together(name, aside, called_in)
     with LOCK:
         held: Any = [*map(vars, owners)]
         own = [at for at, one in enumerate(held) if name in one]
@@ -216,7 +258,7 @@ def exchanged(
             rest = [at for at in range(len(owners)) if at not in own]
             owners, given, held = ([*map(each.__getitem__, rest)] for each in (owners, given, held))
         functions = map(attrgetter(name), map(type, owners))
-        made = [*map(Exchanged, owners, repeat(name), functions, given, repeat(live), repeat(aside))]
+        made = [*map(Exchanged, owners, functions, given, repeat(together))]
     try:
         with LOCK:
             exhaust(map(dict.__setitem__, held, repeat(name), made))
@@ -230,7 +272,8 @@ def exchanged(
                 _remove(made, held, name, thread)  # if the first call was interrupted
                 raise
             finally:
-                live.clear()
+                together.live.clear()
+        together.forget_copies()
 
 
 def _remove(made: Sequence[Exchanged], held: Sequence[Any], name: str, thread: int) -> None:

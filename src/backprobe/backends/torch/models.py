@@ -161,7 +161,7 @@ def observing(
     with ExitStack() as installed:
         aside = is_dynamo_compiling if reporter.schedules is NONE else reporter.is_aside
         if together[0]:
-            installed.enter_context(exchanged(together[0], "forward", together[1], aside))
+            installed.enter_context(exchanged(together[0], "forward", together[1], aside, CALLED_IN))
         if one_by_one:
             installed.enter_context(replaced(one_by_one, aside))
         if own_calls.has_own_calls(reporter.known):
