@@ -238,6 +238,19 @@ def test_of_many_names_those_most_alike_are_listed():
     assert sorted(listed[:5]) == ["d0", "d1", "d2", "d3", "d4"]
 
 
+def test_a_proposed_call_can_be_typed():
+    model, x = Net(), torch.ones(3)
+    calls = {
+        "bp.probe(model), for every name": lambda: bp.probe(model, "zz")(x),
+        "bp.probe(model, 'lin')": lambda: bp.probe(model, "ln")(x),
+        "bp.probe(f), for every name": lambda: bp.probe(lambda x: x * 2, "zz")(1.0),
+        "bp.names(model, 'lin')": lambda: bp.names(model, "lni"),
+        "bp.names(model), for every name": lambda: bp.per_sample(model, ":return")(torch.ones(2, 3)),
+    }
+    for proposed, call in calls.items():
+        assert f"  next:  {proposed}" in message(bp.NothingMatched, call)
+
+
 def test_a_name_in_another_case_is_proposed():
     assert "  next:  rec['u']" in message(bp.UnknownName, lambda: rec()["U"])
     assert "  next:  bp.probe(toy, 'u')" in message(bp.NothingMatched, lambda: bp.probe(toy, "U")(1.0, 2.0))
