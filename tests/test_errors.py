@@ -66,6 +66,19 @@ def test_numbers_that_were_made_tensors_are_named_where_the_program_fails():
     assert bp.probe(lambda x, p: torch.nn.functional.dropout(x, p).sum(), wrt="x")(torch.ones(2), 0.0)
 
 
+def test_wrt_is_advised_for_arguments_that_it_can_leave_differentiated():
+    def failing(*args):
+        with pytest.raises(TypeError) as caught:
+            bp.probe(lambda a, b, n: a + b + [0.0, 1.0, 2.0][n] + "")(*args)
+        return next(note for note in caught.value.__notes__ if "made tensors" in note).partition("differentiated")[2]
+
+    one = torch.ones(2)
+    assert failing(one, one, 1.0) == "; wrt=['a', 'b'] differentiates a, b alone and leaves the numbers as they are"
+    assert failing(2, one, 1.0) == "; wrt='b' differentiates b alone and leaves the numbers as they are"
+    assert failing("a", 2.0, 1.0) == "; wrt='b' differentiates b alone and leaves the others as they are"
+    assert failing("a", "b", 1.0) == ""
+
+
 def test_an_output_that_depends_on_nothing():
     text = message(bp.NothingToDifferentiate, lambda: bp.probe(lambda x: x.detach() * 2)(1.0))
     assert "the output does not depend on any differentiated value" in text
