@@ -48,6 +48,21 @@ def test_a_cut_in_the_function_that_makes_the_loss_is_said(of):
     assert f"bp.probe({of.__name__})(x)" in str(caught.value)
 
 
+def test_the_proposed_call_names_the_line_of_a_lambda():
+    model = nn.Linear(2, 1)
+    with pytest.raises(bp.NothingToDifferentiate) as caught:
+        bp.probe(model, of=lambda y: y.detach().sum())(X)
+    call, _, said = caught.value.next.partition(", with x ")
+    assert call == "bp.probe(lambda y: y.detach().sum())(x)"
+    assert said == "the value given to it: it names the line that cuts x off"
+    with pytest.raises(bp.NothingToDifferentiate) as again:
+        bp.probe(lambda y: y.detach().sum())(model(X))
+    assert "`y.detach()` cuts 'return' off from 'y'" in again.value.__notes__[0]
+    with pytest.raises(bp.NothingToDifferentiate) as caught:
+        bp.probe(model, of=eval("lambda y: y.detach().sum()"))(X)
+    assert caught.value.next.startswith("bp.probe(f)(x), with f this function and x the value given to it")
+
+
 def test_its_remedy_names_the_line():
     with pytest.raises(bp.NothingToDifferentiate) as caught:
         bp.probe(detached)(X)

@@ -45,7 +45,7 @@ def test_a_pattern_that_matches_nothing_in_a_model():
     text = message(bp.NothingMatched, lambda: bp.probe(model, "3", cotangent=torch.ones(1, 2))(torch.ones(1, 2)))
     assert text.startswith("the pattern '3' matches nothing in Sequential")
     text = message(bp.NothingMatched, lambda: bp.probe(model, "0.wieght", cotangent=torch.ones(1, 2))(torch.ones(1, 2)))
-    assert "next:  bp.probe(Sequential, '0.weight')" in text
+    assert "next:  bp.probe(model, '0.weight')" in text
     text = message(bp.NothingMatched, lambda: bp.probe(model, "1:inptu", cotangent=torch.ones(1, 2))(torch.ones(1, 2)))
     assert "the nearest: 1:input" in text
 
@@ -64,6 +64,19 @@ def test_numbers_that_were_made_tensors_are_named_where_the_program_fails():
         bp.probe(lambda x, p: torch.nn.functional.dropout(x, p).sum())(torch.ones(2), 0.5)
     assert any("given for p were made tensors, to be differentiated; wrt='x'" in n for n in caught.value.__notes__)
     assert bp.probe(lambda x, p: torch.nn.functional.dropout(x, p).sum(), wrt="x")(torch.ones(2), 0.0)
+
+
+def test_wrt_is_advised_for_arguments_that_it_can_leave_differentiated():
+    def failing(*args):
+        with pytest.raises(TypeError) as caught:
+            bp.probe(lambda a, b, n: a + b + [0.0, 1.0, 2.0][n] + "")(*args)
+        return next(note for note in caught.value.__notes__ if "made tensors" in note).partition("differentiated")[2]
+
+    one = torch.ones(2)
+    assert failing(one, one, 1.0) == "; wrt=['a', 'b'] differentiates a, b alone and leaves the numbers as they are"
+    assert failing(2, one, 1.0) == "; wrt='b' differentiates b alone and leaves the numbers as they are"
+    assert failing("a", 2.0, 1.0) == "; wrt='b' differentiates b alone and leaves the others as they are"
+    assert failing("a", "b", 1.0) == ""
 
 
 def test_an_output_that_depends_on_nothing():

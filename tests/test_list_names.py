@@ -111,10 +111,10 @@ def test_patterns_are_those_of_a_probe():
 def test_a_pattern_that_matches_nothing_names_the_nearest():
     assert message(bp.NothingMatched, lambda: bp.names(Model(), "layers.*:score")) == (
         "the pattern 'layers.*:score' matches nothing in Model\n"
-        "  asked: bp.names(Model, 'layers.*:score')\n"
+        "  asked: bp.names(model, 'layers.*:score')\n"
         "  found: 48 names, the nearest: layers.2:scores, layers.1:scores, layers.0:scores, layers.2:scale, "
         "layers.1:scale\n"
-        "  next:  bp.names(Model, 'layers.2:scores')"
+        "  next:  bp.names(model, 'layers.2:scores')"
     )
 
 

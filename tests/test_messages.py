@@ -227,6 +227,40 @@ def test_names_are_listed_where_none_is_similar():
     assert "  found: 5 names: return, u, v, w, x\n" in message(bp.NothingMatched, WRONG["a long pattern"])
 
 
+def test_of_many_names_those_most_alike_are_listed():
+    model = torch.nn.Sequential()
+    for at in range(5):
+        model.add_module(f"d{at}", torch.nn.Linear(3, 3))
+    text = message(bp.NothingMatched, lambda: bp.probe(model, "d9", cotangent=torch.ones(3))(torch.ones(3)))
+    found = re.search(r"  found: (\d+) names: (.*) and (\d+) more\n", text)
+    listed = found[2].split(", ")
+    assert len(listed) + int(found[3]) == int(found[1])
+    assert sorted(listed[:5]) == ["d0", "d1", "d2", "d3", "d4"]
+
+
+def test_a_proposed_call_can_be_typed():
+    model, x = Net(), torch.ones(3)
+    calls = {
+        "bp.probe(model), for every name": lambda: bp.probe(model, "zz")(x),
+        "bp.probe(model, 'lin')": lambda: bp.probe(model, "ln")(x),
+        "bp.probe(f), for every name": lambda: bp.probe(lambda x: x * 2, "zz")(1.0),
+        "bp.names(model, 'lin')": lambda: bp.names(model, "lni"),
+        "bp.names(model), for every name": lambda: bp.per_sample(model, ":return")(torch.ones(2, 3)),
+    }
+    for proposed, call in calls.items():
+        assert f"  next:  {proposed}" in message(bp.NothingMatched, call)
+
+
+def test_a_name_in_another_case_is_proposed():
+    assert "  next:  rec['u']" in message(bp.UnknownName, lambda: rec()["U"])
+    assert "  next:  bp.probe(toy, 'u')" in message(bp.NothingMatched, lambda: bp.probe(toy, "U")(1.0, 2.0))
+
+
+def test_a_tensor_alone_is_not_explained():
+    assert "  found: a Tensor alone\n" in message(bp.BadOption, lambda: bp.explain(torch.ones(2)))
+    assert "  found: None\n" in message(bp.BadOption, lambda: bp.explain(None, torch.ones(2)))
+
+
 def test_a_second_run_can_save_again(tmp_path):
     path = tmp_path / "toy.recording"
     rec().save(path)

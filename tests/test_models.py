@@ -330,6 +330,41 @@ def test_scripted_modules_have_outputs_and_no_locals():
         bp.probe(model, "0:x", cotangent=torch.ones(1, 2))(torch.ones(1, 2))
 
 
+class CallsScript(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.lin, self.function = torch.nn.Linear(2, 1), function
+
+    def forward(self, x):
+        act = self.function
+        a = self.lin(x)
+        b = act(a)
+        return b
+
+
+def test_a_scripted_function_is_a_call_as_any_other():
+    def doubled(x):
+        return (x * 2).sin()
+
+    def f(x):
+        u = x * 2
+        v = scripted(u)
+        return v.sum()
+
+    with warnings.catch_warnings():  # newer releases warn of scripts
+        warnings.simplefilter("ignore")
+        scripted = torch.jit.script(doubled)
+    x, model = torch.ones(1, 2), CallsScript(scripted)
+    rec = bp.probe(f)(x)
+    assert torch.allclose(rec["u"].grad, 2 * (2 * rec["u"].value).cos())
+    of_forward = bp.probe(model, ["**", "**:*"])(x)
+    with bp.probe(model, ["**", "**:*"]) as of_block:
+        model(x).sum().backward()
+    for found in (of_forward, of_block):
+        assert torch.allclose(found["a"].grad, 2 * (2 * found["a"].value).cos())
+        assert found["b"].status == "ok"
+
+
 @pytest.mark.parametrize("wide", [False, True])
 def test_an_inplace_module_on_a_view_is_right(wide):
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(inplace=True), torch.nn.Linear(3, 1))

@@ -100,6 +100,9 @@ def test_the_nearest_names_are_of_every_kind():
     assert nearest("transformer.h.0.atn", names)[0] == "transformer.h.0.attn"
     assert nearest("wte.weigth", names)[0] == "transformer.wte.weight"
     assert nearest("zzz", names) == []
+    assert nearest("U", ["u", "v", ":U1"])[0] == "u"
+    assert nearest("LOSS", names) == ["loss"]
+    assert nearest("Query_States", names)[0] == "transformer.h.0.attn:query_states"
 
 
 def test_bad_names_and_patterns():

@@ -1,12 +1,17 @@
 """All frameworks in one process, imported in any order: each computes what it would alone."""
 
+import functools
 import itertools
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
+import jax
 import pytest
+import tensorflow as tf
+import torch
 from backends import FRAMEWORKS
 
 import backprobe as bp
@@ -104,6 +109,33 @@ def test_numbers_belong_to_the_framework_that_the_function_or_its_module_mention
 def test_of_several_that_a_module_mentions_the_one_that_the_function_uses(tmp_path):
     text = "import torch\nimport jax.numpy as jnp\n\ndef f(x):\n    u = jnp.sin(x)\n    return u * u\n"
     assert bp.probe(load(text, tmp_path / "using.py"))(3.0).record.backend == "jax"
+
+
+MADE = {
+    "jax.jit(f)": "jax",
+    "jax.checkpoint(f)": "jax",
+    "partial(jax.jit(f))": "jax",
+    "tf.function(f)": "tensorflow",
+    "tf.function(jit_compile=True)(f)": "tensorflow",
+}
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_numbers_belong_to_the_framework_that_made_the_function(made, tmp_path):
+    f = load("def f(x):\n    u = x * 2\n    return u * u\n", tmp_path / "made.py")
+    rec = bp.probe(eval(made, {"f": f, "partial": functools.partial, "tf": tf, "jax": jax}))(3.0)
+    assert (rec.record.backend, FRAMEWORKS[MADE[made]].numpy(rec["x"].grad).item()) == (MADE[made], 24)
+
+
+def test_a_compiled_function_is_refused_by_the_framework_that_compiled_it(tmp_path):
+    f = load("def f(x):\n    u = x * 2\n    return u * u\n", tmp_path / "made.py")
+    with warnings.catch_warnings():  # newer releases of PyTorch warn of scripts
+        warnings.simplefilter("ignore", DeprecationWarning)
+        compiled, scripted = torch.compile(f), torch.jit.script(f)
+    with pytest.raises(bp.Unsupported, match="a compiled model or function cannot be probed"):
+        bp.probe(compiled)(3.0)
+    with pytest.raises(bp.NoSource, match="ScriptFunction has no Python source"):
+        bp.probe(scripted)(3.0)
 
 
 def test_recordings_of_several_frameworks_at_once():

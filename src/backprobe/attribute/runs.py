@@ -24,7 +24,7 @@ from backprobe.findings.phrasing import listed
 from backprobe.probe.one_number import one_number
 from backprobe.probe.output import Weighing
 from backprobe.probe.probe_class import Probe
-from backprobe.probe.request import name_of
+from backprobe.probe.request import name_of, typed_as
 from backprobe.record.entries import GradStatus, Record
 from backprobe.recording import Recording
 from backprobe.show.progress import progress
@@ -177,7 +177,7 @@ class AttributionRuns:
 
     def _note_nonfinite(self, output: float, side: str) -> None:
         if not math.isfinite(output):
-            call = f"bp.explain(bp.probe({name_of(self.asked.target)}, nonfinite=True)(*{side}))"
+            call = f"bp.explain(bp.probe({typed_as(self.asked.target)}, nonfinite=True)(*{side}))"
             self.notes.append(
                 f"the output of the {side} run is {output}, so no attribution adds up to its change: {call} says where "
                 "that begins"
@@ -268,7 +268,7 @@ class AttributionRuns:
         return Found(sums.nodes, sums.edges, missing)
 
     def _no_gradient(self, name: str, error: NoGradient) -> NoGradient:
-        call = f"bp.probe({name_of(self.asked.target)})"
+        call = f"bp.probe({typed_as(self.asked.target)})"
         return NoGradient(
             f"{name!r} has no gradient in the corrupt run, and so no attribution",
             asked=self.asked.call,

@@ -9,7 +9,7 @@ from typing import Any
 from backprobe.attribute.asked import AskedAttribution
 from backprobe.errors import BadOption, NothingMatched
 from backprobe.findings.phrasing import listed, quoted
-from backprobe.probe.request import name_of
+from backprobe.probe.request import name_of, typed_as
 from backprobe.record.brief import written
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import Graph
@@ -60,7 +60,7 @@ def selected(asked: AskedAttribution, in_function: bool, recording: Recording, s
             found=quoted([record.printed[full] for full in matched.values()]) if matched else "nothing",
             why="attributed are floating-point values; parameters are the same in both runs, and the output is what "
             "they are attributed to",
-            next=f"print(bp.probe({name_of(asked.target)})), for every name",
+            next=f"bp.names({typed_as(asked.target)}), for every name",
         )
     return found
 

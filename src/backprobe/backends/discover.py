@@ -113,8 +113,9 @@ def find_backend(
     others are treated as unknown values.
 
     TensorFlow imports JAX, so several frameworks may be imported although the program uses only one. Then these are
-    tried in order: the owner of a value, a framework mentioned by a function or frame among the values, a framework
-    that a frame is about to import, and a framework mentioned in the module of a frame.
+    tried in order: the owner of a value, the framework that made a callable among the values, such as a compiled
+    function, a framework mentioned by a function or frame among the values, a framework that a frame is about to
+    import, and a framework mentioned in the module of a frame.
     """
     if name is not None:
         BACKEND.check(name)
@@ -130,7 +131,7 @@ def find_backend(
             found=f"values of {', '.join(owner.name for owner in owners)}",
             next=" or ".join(spelled.format(f'backend="{owner.name}"') for owner in owners),
         )
-    for mentioned in (_modules(values), _mentioned(values, used_only=True)):
+    for mentioned in (_made(values, imported), _modules(values), _mentioned(values, used_only=True)):
         known = [backend for backend in imported if backend.name in mentioned]
         if len(known) == 1:
             return known[0]
@@ -155,6 +156,12 @@ def find_backend(
         why="plain numbers belong to no framework",
         next=spelled.format(f'backend="{imported[0].name if imported else there[0]}"'),
     )
+
+
+def _made(values: Sequence[Any], imported: Sequence[Backend]) -> set[str]:
+    # Return the frameworks that made callables among the values.
+    functions = [one for one in values if callable(one)]
+    return {backend.name for backend in imported if backend.made is not None and any(map(backend.made, functions))}
 
 
 def _modules(values: Sequence[Any]) -> set[str]:

@@ -246,6 +246,9 @@ class Backend(Protocol):
     BadOption.
     """
 
+    made: Callable[[Any], bool] | None = None
+    """(callable) -> has the framework made it from another function, as a compiler or a transform does?"""
+
     state: type[State] = State
     """The class that saves and restores the state that a program of this framework changes: see
     ``backprobe.backends.replay``.

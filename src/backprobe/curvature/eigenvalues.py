@@ -15,7 +15,7 @@ from backprobe.curvature.result import Curvature
 from backprobe.errors import NothingMatched, Unsupported, installed
 from backprobe.findings.phrasing import listed
 from backprobe.probe.gradient_program import named_gradients
-from backprobe.probe.request import name_of
+from backprobe.probe.request import name_of, typed_as
 from backprobe.record.brief import written
 
 WHOLE = 12  # a Hessian with at most this many rows is built as a matrix, with one product for each column
@@ -70,7 +70,7 @@ def measured(asked: Any, backend: Backend, args: tuple[Any, ...], kwargs: Mappin
                 f"{written(asked.select)} matches nothing in {name} that has a gradient",
                 asked=f"bp.curvature({name}, {written(asked.select)})",
                 why="a Hessian is the derivative of gradients",
-                next=f"print(bp.probe({name})), for every name",
+                next=f"bp.names({typed_as(asked.target)}), for every name",
             )
         gradients = {name: backend.arrays.array(entry.grad) for name, entry in program.first.items()}
         _refuse_complex(gradients)

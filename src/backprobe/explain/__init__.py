@@ -174,10 +174,11 @@ def _explain_whole(record: Record, *asks: Callable[[str, tuple[int, ...], str], 
 def _explain_tensor(output: Any, tensor: Any, frame: FrameType) -> Report:
     for one in (output, tensor):
         if not is_tensor(one):
+            is_alone = tensor is None and is_tensor(output)
             raise BadOption(
                 "explain takes a recording and a name, or a loss and a tensor",
                 asked=f"bp.explain({written(output)}{'' if tensor is None else ', ' + written(tensor)})",
-                found=kind(one),
+                found=f"{kind(output)} alone" if is_alone else kind(one),
                 next="bp.explain(rec, 'u'), or bp.explain(loss, u)",
             )
     backend = find_backend(None, [output, tensor])

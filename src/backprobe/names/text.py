@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from backprobe.findings.phrasing import plural
-from backprobe.probe.request import name_of
+from backprobe.probe.request import typed_as
 
 EVERYTHING = "**"
 FROM_SOURCE = "from source"
@@ -24,4 +24,4 @@ def heading(name: str, marks: Mapping[str, str]) -> str:
 
 def spelled(target: Any, pattern: str | None) -> str:
     """The call of ``bp.names`` for a target, with a pattern if one is given."""
-    return f"bp.names({name_of(target)}" + (f", {pattern!r})" if pattern is not None else ")")
+    return f"bp.names({typed_as(target)}" + (f", {pattern!r})" if pattern is not None else ")")

@@ -24,7 +24,7 @@ from backprobe.per_sample.batch import batch_of
 from backprobe.per_sample.wanted import Use, Wanted
 from backprobe.probe.live import live_output
 from backprobe.probe.probe_class import Probe
-from backprobe.probe.request import name_of
+from backprobe.probe.request import name_of, typed_as
 from backprobe.record.brief import written
 from backprobe.record.containers import leaves
 from backprobe.record.entries import GradStatus
@@ -115,7 +115,7 @@ class SampleRuns:
                 f"{written(self.asked.select)} matches nothing in {name_of(self.asked.target)} that has a gradient",
                 asked=self.asked.call,
                 why="the gradient of each sample is a part of the gradient of the batch",
-                next=f"print(bp.probe({name_of(self.asked.target)})), for every name",
+                next=f"bp.names({typed_as(self.asked.target)}), for every name",
             )
         return found
 

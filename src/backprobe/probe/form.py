@@ -15,7 +15,7 @@ from backprobe.probe.error_notes import explained
 from backprobe.probe.inner_output import names_in
 from backprobe.probe.pasted import as_in_model
 from backprobe.probe.replacements import replacing_of, texts_replaced
-from backprobe.probe.request import Request, name_of
+from backprobe.probe.request import Request, name_of, typed_as
 from backprobe.record.brief import place
 from backprobe.record.entries import Record
 from backprobe.record.names import strip
@@ -149,7 +149,7 @@ class Form:
 
     def spelled(self, pattern: str | None = None) -> str:
         """The call of this probe as text, selecting by ``pattern`` if given."""
-        return f"bp.probe({name_of(self.probe.target)}" + (f", {pattern!r})" if pattern is not None else ")")
+        return f"bp.probe({typed_as(self.probe.target)}" + (f", {pattern!r})" if pattern is not None else ")")
 
     def explain_error(self, error: BaseException) -> str | None:
         """A note if the form itself may have caused an error of the program."""

@@ -8,6 +8,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from backprobe.errors import BadOption, BadOutput, NothingToDifferentiate
+from backprobe.findings.phrasing import listed
 from backprobe.probe.output import ProbedOutput
 from backprobe.probe.request import bound, name_of
 from backprobe.probe.run import TargetRun
@@ -66,10 +67,24 @@ class FunctionRun(TargetRun):
         if rebound_reason(error) is not None:
             return None
         names = ", ".join(self.lifted_numbers)
-        return (
-            f"backprobe: the numbers given for {names} were made tensors, to be differentiated; "
-            "wrt='x' differentiates x alone and leaves the others as they are"
-        )
+        left = self._left_as_numbers()
+        return f"backprobe: the numbers given for {names} were made tensors, to be differentiated" + left
+
+    def _left_as_numbers(self) -> str:
+        # How to leave numbers as they are: to differentiate the tensors among the arguments, or one of the numbers.
+        numbers, given = [*self.lifted_numbers], self.bound.arguments
+        tensors = [name for name, value in given.items() if name not in numbers and self._is_floating(value)]
+        if tensors:
+            wrt, others = tensors[0] if len(tensors) == 1 else tensors, "numbers"
+        elif len(numbers) > 1:
+            wrt, others = numbers[0], "others"
+        else:
+            return ""
+        asked = [wrt] if isinstance(wrt, str) else wrt
+        return f"; wrt={wrt!r} differentiates {listed(asked)} alone and leaves the {others} as they are"
+
+    def _is_floating(self, value: Any) -> bool:
+        return any(self.tape.is_tensor(leaf) and self.tape.is_floating(leaf) for _, leaf in leaves(value))
 
     def _bound(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
         found = bound(inspect.signature(function), name_of(function), "probe", args, kwargs)

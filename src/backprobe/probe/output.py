@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from types import CodeType
 from typing import Any
 
 from backprobe.backends.dialects import dialect_of
 from backprobe.backends.tensors import Tensors
-from backprobe.errors import BadOutput, NothingToDifferentiate
+from backprobe.errors import BadOutput, NoSource, NothingToDifferentiate
 from backprobe.probe.suggestions import alike
-from backprobe.record.brief import kind, place, written
+from backprobe.record.brief import LONGEST, kind, place, written
 from backprobe.record.containers import at_path, children, leaves
 from backprobe.record.names import quote
+from backprobe.source.locate import locate
 
 SUMMED = object()
 """The cotangent that is 1 everywhere, whatever the shape of the output."""
@@ -129,14 +132,27 @@ def differentiated(
 
 def _cut_by(of: Callable[[Any], Any], words: Words) -> NothingToDifferentiate:
     # The error about a function given as of= whose result does not depend on its argument.
-    code, name = getattr(of, "__code__", None), written(of)
+    code, name, typed = getattr(of, "__code__", None), written(of), _typed(of)
+    given = "x" if typed else "f this function and x"
     return NothingToDifferentiate(
         f"of= cuts the output off: {words.holder} has a gradient history, and what of= makes of it has none",
         asked=f"of={name}",
         found=name if code is None else f"{name}, {place(code.co_filename, code.co_firstlineno)}",
         why="it does not use what it is given, or lets no gradient through",
-        next=f"bp.probe({name if name.isidentifier() else 'f'})(x), of what it is given, names the line",
+        next=f"bp.probe({typed or 'f'})(x), with {given} the value given to it: it names the line that cuts x off",
     )
+
+
+def _typed(function: Callable[[Any], Any]) -> str:
+    # What to type for a function: its name, or the text of a lambda. Empty if there is neither, or if the text is long.
+    code, name = getattr(function, "__code__", None), written(function)
+    if name.isidentifier() or not isinstance(code, CodeType):
+        return name if name.isidentifier() else ""
+    try:
+        text = ast.unparse(locate(code).node)
+    except NoSource:
+        return ""
+    return text if len(text) <= LONGEST else ""
 
 
 def _only(result: Any, floating: list[tuple[str, Any]], tape: Tensors, words: Words) -> tuple[str, Any]:

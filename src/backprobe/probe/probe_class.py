@@ -19,7 +19,7 @@ from backprobe.probe.function import FunctionRun
 from backprobe.probe.graph import GraphRun
 from backprobe.probe.model import ModelRun
 from backprobe.probe.replacements import OPTIONS, check_replacing
-from backprobe.probe.request import Request, name_of, refuse_class, refuse_uncallable
+from backprobe.probe.request import Request, name_of, refuse_class, refuse_uncallable, typed_as
 from backprobe.probe.rerun import Rerun, versions
 from backprobe.record.brief import kind
 from backprobe.record.containers import leaves
@@ -72,7 +72,7 @@ class Probe(Request, Generic[P, R, T]):
                 "session runs the tensors of a TensorFlow graph",
                 asked=f"bp.probe({name_of(self.target)}, session=...)",
                 found=kind(self.target),
-                next=f"bp.probe({name_of(self.target)})",
+                next=f"bp.probe({typed_as(self.target)})",
             )
         refuse_uncallable(self.target, "probe")
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NoReturn, get_args
 
 from backprobe.backends.facts import Options
@@ -67,12 +67,12 @@ class Request:
                 "the other strategies are for comparison, of one backward pass",
             )
 
-    @cached_property
+    @functools.cached_property
     def asked(self) -> tuple[AskedOutput, ...]:
         """The outputs to differentiate: a single output without a key, or several outputs with keys."""
         return asked_of(self.of, self.cotangent)
 
-    @cached_property
+    @functools.cached_property
     def keys(self) -> tuple[str, ...]:
         """The keys of several outputs; empty for a single one."""
         return tuple([one.key for one in self.asked if one.key is not None])
@@ -104,6 +104,19 @@ def _refuse_strategy(options: Options) -> NoReturn:
 def name_of(target: Any) -> str:
     """The name of a target in messages."""
     return str(getattr(target, "__name__", None) or type(target).__name__)
+
+
+def typed_as(target: Any) -> str:
+    """What to type for a target in a call that a message proposes: a function's name; the name of a class would not do
+    for an object of it.
+
+    >>> typed_as(print), typed_as(lambda x: x), typed_as(object())
+    ('print', 'f', 'model')
+    """
+    name = getattr(target, "__name__", None)
+    if isinstance(name, str) and not isinstance(target, type):
+        return name if name.isidentifier() else "f"
+    return "f" if isinstance(target, functools.partial) else "model"
 
 
 def bound(

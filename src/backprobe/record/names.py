@@ -176,14 +176,20 @@ def counted_local(local: str, translate: Callable[[str], str]) -> str:
 
 
 def nearest(name: str, names: Iterable[str], *, most: int = 5) -> list[str]:
-    """The names most similar to a misspelled name, best first; similarity of the last segment counts too."""
+    """The names most similar to a misspelled name, best first; similarity of the last segment counts too.
+
+    Names that differ only in case come first.
+    """
     pool = sorted(set(names))
     last = re.split(r"[:/.]", name)[-1]
     by_last: dict[str, list[str]] = {}
     for candidate in pool:
         by_last.setdefault(re.split(r"[:/.]", strip(candidate))[-1], []).append(candidate)
-    close = difflib.get_close_matches(name, pool, n=most, cutoff=0.6)
-    for segment in difflib.get_close_matches(last, by_last, n=most, cutoff=0.6):
-        ranked = difflib.get_close_matches(name, by_last[segment], n=most, cutoff=0.0)
-        close += [candidate for candidate in ranked if candidate not in close]
-    return close[:most]
+    close = [*_but_for_case(name, pool), *difflib.get_close_matches(name, pool, n=most, cutoff=0.6)]
+    for segment in (*_but_for_case(last, by_last), *difflib.get_close_matches(last, by_last, n=most, cutoff=0.6)):
+        close += difflib.get_close_matches(name, by_last[segment], n=most, cutoff=0.0)
+    return list(dict.fromkeys(close))[:most]
+
+
+def _but_for_case(name: str, names: Iterable[str]) -> list[str]:
+    return [one for one in names if one.casefold() == name.casefold()] if name else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ WITHIN = r"[^./:#`(]*(?:`[^`]*`[^./:#`(]*)*"
 ACROSS_MODULES = r"[^:/`]*(?:`[^`]*`[^:/`]*)*"  # a pattern reaches functions below a module only through "/" or ":"
 ACROSS = r"[^:`]*(?:(?:`[^`]*`|\[[^\]]*\])[^:`]*)*"  # does not cross from a scope into its locals
 MOST_DECISIONS = 65536
-FEW = 12  # names that a message lists if none is similar
+FEW = 12  # names that a message lists if none is similar enough to be proposed
 HOLD_NOTHING = (str, bytes, type, FunctionType, MethodType, BuiltinFunctionType)
 GLOB = re.compile(r"\*\*|\*")
 RANGE = re.compile(r"(\d+)\.\.(\d+)")
@@ -329,11 +330,12 @@ def refuse_unmatched(
 ) -> NoReturn:
     """Raise NothingMatched with the nearest names. ``spelled`` gives the call as text, with or without a pattern."""
     close = nearest(pattern, known)
-    few = f": {', '.join(sorted(known))}" if 0 < len(known) <= FEW else ""
+    few = sorted(known) if len(known) <= FEW else difflib.get_close_matches(pattern, known, n=FEW, cutoff=0.0)
+    some = f": {', '.join(few)}" + f" and {len(known) - len(few)} more" * (len(known) > len(few)) if few else ""
     raise NothingMatched(
         f"the pattern {cut(pattern)!r} matches nothing in {subject}",
         asked=spelled(cut(pattern)),
-        found=f"{len(known)} name{'s' * (len(known) != 1)}" + (f", the nearest: {', '.join(close)}" if close else few),
+        found=f"{len(known)} name{'s' * (len(known) != 1)}" + (f", the nearest: {', '.join(close)}" if close else some),
         why=why,
         next=spelled(close[0]) if close else f"{spelled(None)}, for every name",
     )

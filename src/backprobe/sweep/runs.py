@@ -22,7 +22,7 @@ from backprobe.probe.axes import from_the_first
 from backprobe.probe.one_number import one_number
 from backprobe.probe.output import Weighing
 from backprobe.probe.probe_class import Probe
-from backprobe.probe.request import name_of
+from backprobe.probe.request import name_of, typed_as
 from backprobe.record.brief import written
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
@@ -213,7 +213,7 @@ class ReplacedRuns:
                 asked=self.asked.call,
                 found=quoted(list(names.values())) if names else "the output alone",
                 why="a sweep replaces floating-point tensors, and leaves the output as it is",
-                next=f"print(bp.probe({name_of(self.asked.target)})), for every name",
+                next=f"bp.names({typed_as(self.asked.target)}), for every name",
             )
         return tensors
 
@@ -226,7 +226,7 @@ class ReplacedRuns:
         try:
             given = other[value.key]
         except (UnknownName, AmbiguousName) as error:
-            again = f"clean = bp.probe({name_of(self.asked.target)}, {written(self.asked.select)}, ...)(...)"
+            again = f"clean = bp.probe({typed_as(self.asked.target)}, {written(self.asked.select)}, ...)(...)"
             refuse_missing_value(repr(value.name), self.asked.call, error, again)
         for part in ("shape", "dtype"):
             own, its = getattr(value.entry, part), getattr(given, part)

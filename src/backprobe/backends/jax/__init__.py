@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 
 from backprobe.backends.captures import Captures
-from backprobe.backends.jax import errors, private, refusals
+from backprobe.backends.jax import calls, errors, private, refusals
 from backprobe.backends.jax.arrays import JaxArrays
 from backprobe.backends.jax.bridging import bridged
 from backprobe.backends.jax.edits import EDITS
@@ -39,6 +39,7 @@ class JaxBackend(Backend):
     arrays = JaxArrays()
     partials = True
     tape = JaxTape
+    made = staticmethod(calls.is_made)
     models = JaxModels()
     guards = JaxGuards()
     function_watches = JaxWatches()

@@ -97,6 +97,12 @@ class JaxCallables(Callables):
         return equinox_wrappers.is_converted(function)
 
 
+def is_made(function: Any) -> bool:
+    """Has JAX, or a library on it, made this callable from another function?"""
+    is_jaxs = isinstance(function, FunctionType) and function.__code__.co_filename.startswith(private.FOLDER)
+    return is_jaxs or JaxCallables().called(function, False) is not None
+
+
 DEEPEST = 6
 """The number of levels of nested functions of a library that are searched."""
 

@@ -20,6 +20,7 @@ from backprobe.backends.tensorflow.arrays import TensorflowArrays
 from backprobe.backends.tensorflow.block import TensorflowBlockTape
 from backprobe.backends.tensorflow.bridging import TensorflowBridges, bridged
 from backprobe.backends.tensorflow.edits import EDITS
+from backprobe.backends.tensorflow.functions import is_made
 from backprobe.backends.tensorflow.heard_births import hearing_births
 from backprobe.backends.tensorflow.memory import TensorflowMemory
 from backprobe.backends.tensorflow.recheck import TensorflowRecheck
@@ -110,6 +111,7 @@ class TensorflowBackend(Backend):
     arrays = TensorflowArrays()
     partials = True
     models = KerasModels()
+    made = staticmethod(is_made)
     blocks = TensorflowBlocks()
     graphs = staticmethod(graph_targets.program)
     guards = TensorflowGuards()

@@ -49,3 +49,8 @@ class TensorflowCallables(Callables):
 
     def higher_order(self, function: Any) -> Callable[..., Any] | None:
         return function if function in HIGHER_ORDER else None
+
+
+def is_made(function: Any) -> bool:
+    """Has TensorFlow made this callable from another function, or the call of its class?"""
+    return TensorflowCallables().called(function, False) is not None

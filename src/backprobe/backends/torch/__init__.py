@@ -80,6 +80,7 @@ class TorchBackend(Backend):
     models = TorchModels()
     blocks = TorchBlocks()
     tape = TorchTape
+    made = staticmethod(lambda one: isinstance(one, torch.jit.ScriptFunction) or models.is_compiled(one))
     guards = TorchGuards()
     recheck = TorchRecheck
     state = TorchState
