@@ -414,6 +414,7 @@ def test_the_last_of_two_optimizers_that_does_not_step(tmp_path, begins):
         assert kinds(run) == [("no_step", begins + 19, "2.weight")]  # and nothing is said of the first
         assert run.steps.size == 60 - 7  # eight steps of the first are waited for, once
         assert "open" not in {one.kind for one in run.gaps}
+        assert not any("take turns" in one for one in run.alerts.notes)
 
 
 def test_a_last_step_that_one_of_two_optimizers_makes_is_no_open_one(tmp_path):
