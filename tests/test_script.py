@@ -168,6 +168,16 @@ def test_an_error_comes_out_with_a_note_and_what_was_recorded_until_then(script,
     assert "NaN is born at 'd#1'" in out
 
 
+def test_a_loss_that_a_loop_differentiates_twice_is_to_be_computed_again(script):
+    made, again = "import torch\nw = torch.ones(2, requires_grad=True)\n", "loss = (w * w).sum()"
+    code, out, _ = script(f"{made}{again}\nfor i in range(3):\n    loss.backward()\n")
+    assert code == 3 and "not seen here" not in out and "inner probe" not in out
+    assert "freed the graph behind 'loss': it was made before this recording, or this iteration, began\n" in out
+    assert "retain_graph=True in the earlier call, or compute loss again before each backward()\n" in out
+    printed(script(f"{made}{again}\nfor i in range(3):\n    loss.backward(retain_graph=True)\n"))
+    printed(script(f"{made}for i in range(3):\n    {again}\n    loss.backward()\n"))
+
+
 def test_an_error_before_anything_was_recorded(script):
     err = refused(script("import nowhere_at_all\n", options=["--nonfinite"]), 3)
     assert "\nModuleNotFoundError: No module named 'nowhere_at_all'\n" in err

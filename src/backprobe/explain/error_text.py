@@ -33,7 +33,9 @@ ERRORS = {
     "freed_in_loop_next": "compute {names} again before each backward(), or sum the losses and call backward() once;\n"
     "or use {detach}, if gradients need not flow behind it",
     "freed_filled_next": "{detach} after each backward(),\nif gradients need not flow into the steps before",
-    "freed_by_grad_next": "retain_graph=True in that call, create_graph=True of an inner probe, or compute it again",
+    "freed_before": ": it was made before this recording, or this iteration, began",
+    "freed_older_next": "retain_graph=True in the earlier call, or compute {name} again before each backward()",
+    "freed_by_grad_next": "retain_graph=True in that call, or compute {name} again",
     "freed_carried_next": "{detach} before it is used again, if gradients need not flow into the step before;\n"
     "or compute it again; or sum the losses and call backward() once",
     "no_history": "{value} leads back to nothing that requires a gradient",
