@@ -192,6 +192,15 @@ def test_a_script_without_backward(script):
     assert "note: no backward() ran" in out
 
 
+def test_what_is_said_of_a_script_speaks_of_no_block_and_of_no_recording_of_its_own(script):
+    trains = "import torch\nm = torch.nn.Linear(2, 1)\no = torch.optim.SGD(m.parameters(), lr=0.1)\n"
+    out = printed(script(f"{trains}for i in range(3):\n    loss = m(torch.ones(4, 2)).sum()\n    o.step()\n"), 1)
+    assert "next:  loss.backward() in this thread, before the recording ends\n" in out and "block" not in out
+    cut = "import torch\nw, v = (torch.ones(2, requires_grad=True) for _ in range(2))\nd = (v * 2).detach()\n"
+    out = printed(script(f"{cut}loss = (w / 0 * d).sum()\nloss.backward()\n", options=["--nonfinite"]), 1)
+    assert "explain without nonfinite says why, or bp.explain(rec, name) of a recording\n" in out
+
+
 @pytest.mark.sweep
 def test_what_was_born_without_backward_is_told_with_what_follows(script):
     out = printed(

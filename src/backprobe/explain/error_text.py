@@ -52,7 +52,7 @@ ERRORS = {
     "grad_none.not_run": "{text} is None: no backward() has run since the recording began",
     "grad_none.not_run_next": "call backward() before that line",
     "grad_none.not_reached": "{text} is None: nothing that backward() ran from leads back to {value}",
-    "grad_none.not_reached_next": "bp.explain(rec, name) says why",
+    "grad_none.not_reached_next": "with bp.probe() as rec: around it, and bp.explain(rec, name) says why",
     "grad_none.unknown": "{text} is None",
     "grad_none.unknown_next": "",
     # gradients that the program read as None

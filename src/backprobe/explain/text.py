@@ -227,7 +227,7 @@ SENTENCES = {
     "aliases": "the same value is also called {names}",
     "own_grad": "it was computed, and is not a leaf: in PyTorch its own .grad is None, and rec[{value}].grad is there",
     "not_finite": "{count} of the {size} elements of the gradient are not finite",
-    "see_names": "{heading}: bp.explain(rec, name) says why",
+    "see_names": "{heading}: explain without nonfinite says why, or bp.explain(rec, name) of a recording",
     "graph_freed": "part of the graph of {loss} is freed: a second backward() or grad() through it raises",
     "no_lines": "the graph knows no lines: record with bp.probe, and bp.explain(rec, name) names the line",
     "python_nodes": "{own}: written in Python, and may give None for {name}; only running it shows",

@@ -132,7 +132,7 @@ SENTENCES = {
     "these",
     "grads_batched_of_view": "it is a view that was written in place, or was written through one, and its gradients "
     "are of many cotangents at once",
-    "backward_not_called": "backward() was not called in the block, or reached no recorded value",
+    "backward_not_called": "backward() was not called during the recording, or reached no recorded value",
     "backward_in_other_thread": "backward() was called by another thread than the one that opened the block",
     "backward_cut_short": "a backward() raised, or is still running, and has not reached it",
     "backward_unfinished": "backward did not finish",
