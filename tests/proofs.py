@@ -692,6 +692,7 @@ PARTS = frozenset({
     "derivative_bad", "derivative_zero", "of_operation", "of_element", "heard_in",
     "no_numbers", "one_number", "numbers_from", "some_numbers", "value_there", "result_there", "came_there",
     "eigenvalue", "matrix_determinant", "pivot", "equal_values",
+    "freed_before",
     "finite_gradient", "unknown_number", "unseen_line", "and_more", "by_op", "unread", "births_unjudged", "failed",
 })  # fmt: skip
 

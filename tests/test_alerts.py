@@ -402,14 +402,43 @@ def test_the_first_of_two_optimizers_that_does_not_step(tmp_path, begins):
         assert kinds(run) == [("no_step", begins + 19, "0.weight")]
 
 
-def test_the_last_of_two_optimizers_that_does_not_step(tmp_path):
+@pytest.mark.parametrize("begins", [0, 20])
+def test_the_last_of_two_optimizers_that_does_not_step(tmp_path, begins):
     def body(at, loss, optimizers):
         loss.backward()
-        optimizers[0].step()
+        for one in optimizers if at < begins else optimizers[:1]:
+            one.step()
         return loss
 
     with watched(tmp_path, body, optimizers=halves) as run:
-        assert kinds(run) == [("no_step", 0, "")]
+        assert kinds(run) == [("no_step", begins + 19, "2.weight")]  # and nothing is said of the first
+        assert run.steps.size == 60 - 7  # eight steps of the first are waited for, once
+        assert "open" not in {one.kind for one in run.gaps}
+        assert not any("take turns" in one for one in run.alerts.notes)
+
+
+def test_a_last_step_that_one_of_two_optimizers_makes_is_no_open_one(tmp_path):
+    def body(at, loss, optimizers):
+        loss.backward()
+        if at % 6 == 0:
+            optimizers[0].step()
+        return loss
+
+    with watched(tmp_path, body, steps=30, optimizers=halves) as run:
+        assert not run.alerts.of_kind("no_step") and run.steps.tolist() == [0]
+
+
+def test_a_last_optimizer_that_steps_later_ends_the_steps_again(tmp_path):
+    def body(at, loss, optimizers):
+        loss.backward()
+        for one in optimizers if at >= 20 else optimizers[:1]:
+            one.step()
+        return loss
+
+    with watched(tmp_path, body, steps=40, optimizers=halves) as run:
+        stepped = run.series("2.weight", "param.rms")[0].tolist()
+        assert run.steps.tolist() == list(range(33))
+        assert stepped == list(range(14, 33))  # the first had ended step 13, as the last stepped for the first time
 
 
 def test_an_optimizer_that_steps_in_every_fifth_round_does(tmp_path):

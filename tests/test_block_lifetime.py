@@ -200,7 +200,7 @@ def test_no_backward(x):
         u = x * 2
         n = u.detach()
     assert plain["u"].status == "backward_not_run"
-    assert plain["u"].reason == ("backward() was not called in the block, or reached no recorded value")
+    assert plain["u"].reason == ("backward() was not called during the recording, or reached no recorded value")
     assert plain["n"].status == "detached"
     with bp.probe(model) as rec:
         model(x)

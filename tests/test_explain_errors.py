@@ -210,8 +210,8 @@ def test_a_backward_before_the_block_has_freed_the_graph():
     w = leaf(1.0, 2.0)
     y = (w**2).sum()
     y.backward()
-    freed = "an earlier backward() or grad(), not seen here, has used and freed the graph behind 'y'"
-    with noting(freed, "retain_graph=True in that call"), bp.probe():
+    freed = "an earlier backward() or grad() has used and freed the graph behind 'y': it was made before this recording"
+    with noting(freed, "retain_graph=True in the earlier call, or compute y again before each backward()"), bp.probe():
         y.backward()
 
 

@@ -22,6 +22,7 @@ from watched import Net, batches, sgd, trained
             "bp.watch(model, folder, what=('value', 'grad', 'param', 'update'))",
         ),
         (lambda: bp.watch(Net(), "a", values=True), "bp.watch(model, folder)"),
+        (lambda: bp.watch(Net(), "a", flush_every=1), "bp.watch(model, folder, pace=bp.Pace(flush=0))"),
         (lambda: bp.watch(Net(), "a", flush_every=3), "bp.watch(model, folder, pace=bp.Pace(flush=1.0))"),
         (
             lambda: bp.watch(Net(), "a", histogram=5, flush_every=3),

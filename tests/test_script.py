@@ -168,6 +168,16 @@ def test_an_error_comes_out_with_a_note_and_what_was_recorded_until_then(script,
     assert "NaN is born at 'd#1'" in out
 
 
+def test_a_loss_that_a_loop_differentiates_twice_is_to_be_computed_again(script):
+    made, again = "import torch\nw = torch.ones(2, requires_grad=True)\n", "loss = (w * w).sum()"
+    code, out, _ = script(f"{made}{again}\nfor i in range(3):\n    loss.backward()\n")
+    assert code == 3 and "not seen here" not in out and "inner probe" not in out
+    assert "freed the graph behind 'loss': it was made before this recording, or this iteration, began\n" in out
+    assert "retain_graph=True in the earlier call, or compute loss again before each backward()\n" in out
+    printed(script(f"{made}{again}\nfor i in range(3):\n    loss.backward(retain_graph=True)\n"))
+    printed(script(f"{made}for i in range(3):\n    {again}\n    loss.backward()\n"))
+
+
 def test_an_error_before_anything_was_recorded(script):
     err = refused(script("import nowhere_at_all\n", options=["--nonfinite"]), 3)
     assert "\nModuleNotFoundError: No module named 'nowhere_at_all'\n" in err
@@ -180,6 +190,15 @@ def test_a_script_without_backward(script):
     out = printed(script("import torch\nx = torch.zeros(2)\ny = x / 0\n", options=["--nonfinite"]), 1)
     assert "NaN is born at 'y' (train.py:3): 0/0" in out
     assert "note: no backward() ran" in out
+
+
+def test_what_is_said_of_a_script_speaks_of_no_block_and_of_no_recording_of_its_own(script):
+    trains = "import torch\nm = torch.nn.Linear(2, 1)\no = torch.optim.SGD(m.parameters(), lr=0.1)\n"
+    out = printed(script(f"{trains}for i in range(3):\n    loss = m(torch.ones(4, 2)).sum()\n    o.step()\n"), 1)
+    assert "next:  loss.backward() in this thread, before the recording ends\n" in out and "block" not in out
+    cut = "import torch\nw, v = (torch.ones(2, requires_grad=True) for _ in range(2))\nd = (v * 2).detach()\n"
+    out = printed(script(f"{cut}loss = (w / 0 * d).sum()\nloss.backward()\n", options=["--nonfinite"]), 1)
+    assert "explain without nonfinite says why, or bp.explain(rec, name) of a recording\n" in out
 
 
 @pytest.mark.sweep

@@ -16,6 +16,7 @@ from backprobe.backends.torch import own_modes
 from backprobe.backends.torch.useless.distributions import Distributions
 from backprobe.backends.torch.useless.operations import Operations
 from backprobe.backends.torch.useless.shapes import Shapes
+from backprobe.backends.torch.useless.steps import TorchSteps
 from backprobe.backends.useless import USELESS
 from commands import in_folder, invoked
 
@@ -203,6 +204,11 @@ FAULTY = {
         opt = torch.optim.SGD(net.parameters(), 1e-6)
         """, "loss = (net(x.bfloat16())[:, 0] - y.bfloat16()).pow(2).mean()\n",
         "    opt.zero_grad(); loss.backward()\n    opt.step()  # <- here\n")),
+    "steps: before backward": ("step_without_gradient", looped("""\
+        net = nn.Linear(8, 1)
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        """, "loss = (net(x)[:, 0] - y).pow(2).mean()\n",
+        "    opt.zero_grad()\n    opt.step()  # <- here\n    loss.backward()\n")),
     "steps: far below rounding": ("step_without_effect", looped("""\
         net = nn.Linear(8, 1)
         opt = torch.optim.Adam(net.parameters(), 1e-12)
@@ -211,6 +217,11 @@ FAULTY = {
 }  # fmt: skip
 
 HEALTHY = {
+    "gradients of the iteration before": looped("""\
+        net = nn.Linear(8, 1)
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        """, "loss = (net(x)[:, 0] - y).pow(2).mean()\n",
+        "    opt.step(); opt.zero_grad(); loss.backward()\n"),
     "a bias that the distance of two embeddings does not see": looped("""\
         enc, out = nn.Linear(8, 8), nn.Linear(8, 1)
         opt = torch.optim.SGD([*enc.parameters(), *out.parameters()], 1e-2)
@@ -591,3 +602,27 @@ def test_shapes_that_meet_by_accident(one, other, is_found):
     seen.look(False, [made], made.mean(), 2)
     found = [(tuple(map(tuple, each.shapes)), each.is_reduced) for each in seen.found]
     assert found == [((one, other), True)] * is_found
+
+
+@pytest.mark.parametrize("is_closure", [False, True])
+def test_an_optimizer_that_finds_zeros_alone_has_no_gradient(is_closure):
+    net, steps = torch.nn.Linear(2, 1), TorchSteps()
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+
+    def backward():
+        loss = net(torch.ones(3, 2)).sum()
+        loss.backward()
+        return loss
+
+    handles = steps.listen()
+    for _ in range(3):
+        opt.zero_grad(set_to_none=False)
+        opt.step(backward if is_closure else None)
+        backward()
+    for one in handles:
+        one.remove()
+    said = [str(note) for note in steps.notes()]
+    assert (
+        said
+        == ["SGD has stepped 3 times, and each time the gradients of all its parameters were None or 0"][is_closure:]
+    )

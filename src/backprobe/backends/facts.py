@@ -178,7 +178,8 @@ class Failure:
       operation.
     - ``writers`` are later versions of the value, and ``users`` are computed from the value.
     - ``earlier`` is the line of a backward call that went through the value. ``is_one_forward`` says whether the users
-      existed before that call.
+      existed before that call. ``is_older`` says that a freed part of the graph is older than
+      the recording.
     - ``root`` is the tensor from which backward was to run.
     - ``lines`` are lines of writes that led to no capture.
     - ``module`` is the framework's module in which the error arose, as text. ``hook`` says that a hook made the written
@@ -195,6 +196,7 @@ class Failure:
     users: tuple[int, ...] = ()
     earlier: Source | None = None
     is_one_forward: bool = False
+    is_older: bool = False
     root: Any = None
     lines: tuple[Source, ...] = ()
     module: str = ""

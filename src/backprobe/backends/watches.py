@@ -112,6 +112,10 @@ class StepListener(Protocol):
         """Report that a backward pass has begun."""
 
     @abstractmethod
+    def stepped(self) -> None:
+        """Report that one of the optimizers has stepped, which does not yet end the step."""
+
+    @abstractmethod
     def end(self, *, skipped: bool = False, scale: float = 1.0, uncleared: int = 0) -> None:
         """Report that the step has ended. Its loss was multiplied by ``scale``.
 

@@ -231,6 +231,9 @@ CAUSES = {
     "the numbers that have a gradient",
     "step_without_effect.added_next": "larger steps; or numbers in a wider dtype, or nearer to 0:\n"
     "a change below the rounding of a dtype is lost",
+    "step_without_gradient": "{optimizer} has stepped {steps} times, and each time the gradients of all its parameters "
+    "were None or 0",
+    "step_without_gradient_next": "zero_grad(), backward() and step(), in this order",
     "overwritten": "{value} was modified outside autograd; gradients that need it use the new values",
     "overwritten_next": "use an ordinary operation, u = u * 2; under torch.no_grad(), modify a leaf before it is used",
     "outside_tape": "a tape gave None for {value}: {target} was computed while that tape did not record",

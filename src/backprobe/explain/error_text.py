@@ -33,7 +33,9 @@ ERRORS = {
     "freed_in_loop_next": "compute {names} again before each backward(), or sum the losses and call backward() once;\n"
     "or use {detach}, if gradients need not flow behind it",
     "freed_filled_next": "{detach} after each backward(),\nif gradients need not flow into the steps before",
-    "freed_by_grad_next": "retain_graph=True in that call, create_graph=True of an inner probe, or compute it again",
+    "freed_before": ": it was made before this recording, or this iteration, began",
+    "freed_older_next": "retain_graph=True in the earlier call, or compute {name} again before each backward()",
+    "freed_by_grad_next": "retain_graph=True in that call, or compute {name} again",
     "freed_carried_next": "{detach} before it is used again, if gradients need not flow into the step before;\n"
     "or compute it again; or sum the losses and call backward() once",
     "no_history": "{value} leads back to nothing that requires a gradient",
@@ -50,7 +52,7 @@ ERRORS = {
     "grad_none.not_run": "{text} is None: no backward() has run since the recording began",
     "grad_none.not_run_next": "call backward() before that line",
     "grad_none.not_reached": "{text} is None: nothing that backward() ran from leads back to {value}",
-    "grad_none.not_reached_next": "bp.explain(rec, name) says why",
+    "grad_none.not_reached_next": "with bp.probe() as rec: around it, and bp.explain(rec, name) says why",
     "grad_none.unknown": "{text} is None",
     "grad_none.unknown_next": "",
     # gradients that the program read as None

@@ -303,7 +303,7 @@ def _module(record: Record, entry: Entry) -> str:
 def _freed(context: FailureContext) -> str:
     earlier, parts = context.failure.earlier, []
     if earlier is None:
-        call = "backward() or grad(), not seen here,"
+        call = f"backward() or grad(){', not seen here,' * (not context.failure.is_older)}"
     else:
         call = "grad()" if "grad(" in earlier.text and "backward(" not in earlier.text else "backward()"
         parts.append(("freed", location(earlier)))
@@ -312,10 +312,13 @@ def _freed(context: FailureContext) -> str:
         parts += [("survived", each) for each in survived]
     is_itself = bool(context.values) and not context.users
     code, fields = _once_more(context)
-    usual = "freed" if call == "backward()" else "freed_by_grad"
-    remedy = context.say(f"{code or usual}_next", **fields)
+    if not code:
+        code = "freed_older" if context.failure.is_older else "freed" if call == "backward()" else "freed_by_grad"
+        fields = {"name": next(filter(None, (spelling(context.record, value) for value in context.values)), "it")}
+    remedy = context.say(f"{code}_next", **fields)
+    when = context.say("freed_before") if context.failure.is_older else ""
     parts += [*(("used", _at(user)) for user in context.users), ("next", remedy)]
-    return _note(context.say("freed_itself" if is_itself else "freed", call=call), parts, 10)
+    return _note(context.say("freed_itself" if is_itself else "freed", call=call) + when, parts, 10)
 
 
 def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:

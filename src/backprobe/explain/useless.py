@@ -6,7 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from backprobe.backends.tensors import Arrays
-from backprobe.backends.useless import CANCELS, FLAT, STILL, TIMES_ZERO, UNNORMALISED, USELESS, is_lasting, line_of
+from backprobe.backends.useless import (
+    CANCELS,
+    FLAT,
+    STILL,
+    TIMES_ZERO,
+    UNFED,
+    UNNORMALISED,
+    USELESS,
+    is_lasting,
+    line_of,
+)
 from backprobe.backends.zero_gradients import CODE as ALL_ZERO
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.all_zero import gradients_of, is_zero
@@ -44,6 +54,8 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
     report = replace(report, notes=(*report.notes, *again))
     root = next(iter(report.of_kind(ALL_ZERO)), None)
     noted = [note for note in every if note not in once or root is not None]
+    # where gradients are missing or 0, an optimizer finds none for that reason
+    noted = [note for note in noted if note.code != UNFED or report.ok]
     if not noted:
         return _of_zero(flow.record, report, arrays)
     found = [_finding(flow, note, arrays) for note in noted]

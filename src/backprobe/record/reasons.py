@@ -132,7 +132,7 @@ SENTENCES = {
     "these",
     "grads_batched_of_view": "it is a view that was written in place, or was written through one, and its gradients "
     "are of many cotangents at once",
-    "backward_not_called": "backward() was not called in the block, or reached no recorded value",
+    "backward_not_called": "backward() was not called during the recording, or reached no recorded value",
     "backward_in_other_thread": "backward() was called by another thread than the one that opened the block",
     "backward_cut_short": "a backward() raised, or is still running, and has not reached it",
     "backward_unfinished": "backward did not finish",
@@ -241,6 +241,8 @@ SENTENCES = {
     "distribution_twice": "{applied} is applied to probabilities that sum to 1 already",
     "not_log_probabilities": "a negative log-likelihood is taken of numbers that are no log-probabilities",
     "step_without_effect": "{steps} change {share} % of the {dtype} numbers that have a gradient",
+    "step_without_gradient": "{optimizer} has stepped {steps} times, and each time the gradients of all its parameters "
+    "were None or 0",
     "all_zero": "{gradients} exactly 0: {names}",
     "zero_behind_stops": "the gradient of {name!r} is exactly 0: every path from it to the output goes through an "
     "operation that has no derivative or a derivative of 0: {operations}",

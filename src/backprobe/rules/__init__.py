@@ -46,7 +46,7 @@ def alerts(reader: RunReader, until: int | None = None, judge: Judge | None = No
     names = {row.name for row in (*rows.measured, *rows.logged)}
     checked = f"{plural(state.all_count, 'step')} of {plural(len(names), 'name')}"
     heading = plural(len(found), "alert") if found else "no alerts"
-    said = [*notes, *[TURNS] * (has_loss and state.takes_turns)]
+    said = [*notes, *[TURNS] * (has_loss and bool(state.takes_turns))]
     return Report(f"{heading}: {checked} were checked", tuple(found), tuple(said), complete=not notes)
 
 

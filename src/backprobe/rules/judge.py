@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy
 from numpy.typing import NDArray
 
+from backprobe.record.gaps import GapCode
 from backprobe.rules.accumulated import Accumulated
 from backprobe.rules.alert import Alert
 from backprobe.rules.dead_units import DeadUnits
@@ -74,7 +75,8 @@ class RunState:
         # steps that a scaler skipped.
         self.count = self.all_count = 0
         self.begins: int | None = None  # the number of the first step
-        self.takes_turns = False  # in the first step, did each of several optimizers have a backward pass of its own?
+        # in the first step in which all of several optimizers stepped, did each have a backward pass of its own?
+        self.takes_turns: bool | None = None
         self.logged: dict[str, tuple[Steps, Matrix]] = {
             row.name: (numpy.empty(0, numpy.int64), numpy.empty(0)) for row in rows.logged
         }
@@ -162,9 +164,9 @@ class Judge:
     def _block(self, state: RunState, info: NDArray[Any], low: int, high: int) -> None:
         new, skipped = info[low:high], info["skipped"]
         if state.begins is None and (new["skipped"] == 0).any():
-            begin = new[new["skipped"] == 0][0]
-            state.begins = int(begin["step"])
-            state.takes_turns = bool(1 < len(self.rows.fact("optimizers")) <= begin["backwards"])
+            state.begins = int(new[new["skipped"] == 0][0]["step"])
+        if state.takes_turns is None:
+            state.takes_turns = self._takes_turns(new, low, high)
         state.all_count += int((new["skipped"] == 0).sum())
         first = int(state.kept[0]) if len(state.kept) else low
         part = WindowPart(self.rows, first, high)
@@ -187,7 +189,7 @@ class Judge:
             whole,
             state.begins,
             new[["step", "backwards"]][new["skipped"] == IS_OPEN].tolist(),
-            state.takes_turns,
+            bool(state.takes_turns),
         )
         with numpy.errstate(all="ignore"):  # a loss may be so large that its square is infinite
             for rule in state.rules:
@@ -196,6 +198,15 @@ class Judge:
             one.free()
         state.count += len(counts)
         state.kept = kept[-BACK:]
+
+    def _takes_turns(self, new: NDArray[Any], low: int, high: int) -> bool | None:
+        # Do several optimizers take turns? None if all of them stepped in none of these steps.
+        count = len(self.rows.fact("optimizers"))
+        if count <= 1:
+            return False
+        lacking = [step for step, *_ in self.rows.reader.gaps([GapCode.NOT_STEPPED.value], low, high)]
+        complete = new[(new["skipped"] == 0) & ~numpy.isin(new["step"], lacking)]
+        return bool(count <= complete["backwards"][0]) if len(complete) else None
 
     def _log(self, state: RunState, part: WindowPart, info: NDArray[Any]) -> dict[str, tuple[Steps, Matrix]]:
         # The numbers logged in the last steps of this part, including steps that a scaler skipped. They are also added

@@ -81,8 +81,8 @@ def watch(
       ``param.*`` of parameters, and "update" measures ``update.*``, the changes of parameters in a step. The latter
       needs a copy of the parameters.
     - ``every``: if n, only steps whose numbers are multiples of n are measured.
-    - ``optimizer``: its step ends a step of the run. Of several optimizers, the last one does. Without an optimizer, or
-      in a ``tf.function``, call ``run.step()`` to end a step.
+    - ``optimizer``: its step ends a step of the run. Of several optimizers, the last one does; where that one does not
+      step, the last of those that do. Without an optimizer, or in a ``tf.function``, call ``run.step()`` to end a step.
     - ``scaler``: a ``GradScaler`` of PyTorch. Its update then ends a step instead.
     - ``clipping``: if True, also measure ``grad_backward.*``, the gradients of parameters before they were clipped.
     - ``guard``: if True, raise NotFinite at the first NaN or Inf, like ``bp.guard(model)``. The run includes that step.

@@ -99,7 +99,9 @@ def _what(given: Mapping[str, Any]) -> str:
 
 
 def _pace(given: Mapping[str, Any]) -> str:
-    of = ["flush=1.0"] * ("flush_every" in given) + [f"histogram={given[one]!r}" for one in given if one == "histogram"]
+    # ``flush_every`` counted steps: each step on disk at once is ``flush=0``, and of more a second is the nearest
+    of = [f"flush={'0' if given['flush_every'] == 1 else '1.0'}"] if "flush_every" in given else []
+    of += [f"histogram={given[one]!r}" for one in given if one == "histogram"]
     return f"pace=bp.Pace({', '.join(of)})"
 
 

@@ -46,6 +46,7 @@ class Open:
     skipped: int = 0
     scale: float = 1.0
     uncleared: int = 0
+    has_stepped: bool = False  # has any optimizer stepped in it?
     ended: float = 0.0
 
     @property
@@ -112,6 +113,9 @@ class CountedSteps(StepListener):
     def passed(self) -> None:
         self.begin()
         self.current.backwards += 1
+
+    def stepped(self) -> None:
+        self.current.has_stepped = True
 
     def add(self, place: int, row: Any, replaces: bool = False) -> None:
         _add(self.current, place, row, replaces)
@@ -184,7 +188,10 @@ class CountedSteps(StepListener):
         if self.is_stopped:
             return
         self.hand_on()
-        if self._is_left_open():
+        if self.current.has_stepped:  # only some of several optimizers have
+            self.end()
+            self.hand_on()
+        elif self._is_left_open():
             self.end(skipped=IS_OPEN)
             self.hand_on()
         self.is_stopped, self.is_measured = True, False

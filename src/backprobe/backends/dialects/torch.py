@@ -68,7 +68,7 @@ DIALECT = Dialect(
             "requires_grad_() on it before it is used; in the function form wrt={argument!r}, if it is an argument"
         ),
         "require_inside": "requires_grad_() on what {text} computes with, as the parameters of a module",
-        "go_back": "loss.backward() in the block, in this thread",
+        "go_back": "loss.backward() in this thread, before the recording ends",
         "straight_through": "u + ({op}(u) - u).detach()",
         "noise": "randn_like(mean)",
         "squeeze": ".squeeze(-1)",

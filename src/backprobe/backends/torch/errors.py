@@ -322,7 +322,9 @@ def _freed_before(known: KnownCaptures, roots: Sequence[Tensor], start: int) -> 
     survivors: dict[int, None] = {}
     users: dict[int, None] = {}
     seen: set[Node] = set()
-    pending: list[tuple[Node, int | None]] = [(node, None) for node in graph.roots(roots)]
+    starts = graph.roots(roots)
+    is_root = False  # was the graph of a root itself freed?
+    pending: list[tuple[Node, int | None]] = [(node, None) for node in starts]
     for node, user in pending:
         if node in seen:
             continue
@@ -333,7 +335,12 @@ def _freed_before(known: KnownCaptures, roots: Sequence[Tensor], start: int) -> 
         elif any(list(broken(one, FREED)) for one in graph.all_nodes([node])):
             survivors |= {} if at is None else {at: None}
             users |= {} if user is None else {user: None}
-    return Failure("freed", tuple(survivors), users=tuple(users)) if users else None
+            is_root |= node in starts
+    if users:
+        return Failure("freed", tuple(survivors), users=tuple(users), is_older=True)
+    if is_root:
+        return Failure("freed", known.positions(roots), root=roots[0], is_older=True)
+    return None
 
 
 def _survivor(known: KnownCaptures, freed: int | None, path: Path, number: int) -> tuple[int | None, int | None]:

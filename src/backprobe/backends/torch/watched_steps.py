@@ -1,8 +1,9 @@
 """The ends of a training's steps, and the numbers that are read then: gradients before an optimizer uses them,
 parameters afterwards.
 
-A step ends when the last of its optimizers has stepped. With a ``GradScaler`` it ends when the scaler is updated,
-because no optimizer steps if the scaler has found an overflow.
+A step ends when the last of its optimizers has stepped, or, where the last does not step, the last of those that do.
+With a ``GradScaler`` it ends when the scaler is updated, because no optimizer steps if the scaler has found an
+overflow.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch.optim import Optimizer
 
 from backprobe.backends.patching import listening
 from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.torch.rounds import Rounds
 from backprobe.backends.torch.statistics import exponents_of, row_of, why_unread
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import grad_of, here
@@ -54,6 +56,7 @@ class OptimizerSteps:
         self.options, self.listener, self.names, self.ending, self.ended = options, listener, names, ending, ended
         self.before: dict[Tensor, Tensor] = {}  # copies of parameters, from which updates are computed
         self.uncleared = UnclearedGradients()
+        self.rounds = Rounds(len(options.optimizers))
         self.stepped = False
         self.stepped_parameters: set[int] = set()  # ids of the parameters that optimizers updated in this step
         self.unread: dict[tuple[str, str], GapCode] = {}  # by name and kind: why a tensor of this step has no row
@@ -107,7 +110,11 @@ class OptimizerSteps:
             self._measure_parameters(own)
             self.stepped_parameters.update(map(id, own))
         self.stepped = self.stepped or not _found_overflow(optimizer)
-        if self.options.scaler is None and optimizer is self.options.optimizers[-1]:
+        if self.options.scaler is not None:  # its update ends the step
+            return
+        self.listener.stepped()
+        at = next(at for at, one in enumerate(self.options.optimizers) if one is optimizer)
+        if self.rounds.ends_with(at):
             self._end()
 
     def _updated(self, following: Callable[..., Any], scaler: GradScaler, *args: Any, **kwargs: Any) -> Any:

@@ -32,7 +32,10 @@ DROPPED = "result_dropped"
 STILL = "step_without_effect"
 """Code for an optimizer: its steps change next to none of the numbers that have a gradient."""
 
-USELESS = (OUTER, TWICE, UNNORMALISED, DROPPED, FLAT, TIMES_ZERO, CANCELS, STILL)
+UNFED = "step_without_gradient"
+"""Code for an optimizer: each gradient is None or 0 whenever it steps."""
+
+USELESS = (OUTER, TWICE, UNNORMALISED, DROPPED, FLAT, TIMES_ZERO, CANCELS, STILL, UNFED)
 """All codes. Errors in the loss itself come first, because other errors may follow from them."""
 
 FAR_BELOW = 1e-4
@@ -230,6 +233,15 @@ def step_without_effect(optimizer: str, rate: float, dtype: str, share: float, a
     """
     fields = {"steps": f"steps of {optimizer} with lr {rate:g}", "optimizer": optimizer, "rate": f"{rate:g}"}
     return Note(STILL, {**fields, "dtype": dtype, "share": f"{100 * share:.2g}", **placed(at)})
+
+
+def step_without_gradient(optimizer: str, count: int, at: Source | None) -> Note:
+    """Return the note on an optimizer that never finds a gradient when it steps.
+
+    >>> str(step_without_gradient("SGD", 2, None))
+    'SGD has stepped 2 times, and each time the gradients of all its parameters were None or 0'
+    """
+    return Note(UNFED, {"optimizer": optimizer, "steps": str(count), **placed(at)})
 
 
 def update_without_effect(names: Sequence[str], dtype: str, share: float, at: Source | None) -> Note:

@@ -1,5 +1,5 @@
 """Detects steps that change next to nothing, for example because the learning rate is below the rounding of the
-dtype.
+dtype, and steps that find no gradient.
 """
 
 from __future__ import annotations
@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
-from backprobe.backends.useless import step_without_effect
+from backprobe.backends.useless import step_without_effect, step_without_gradient
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 
@@ -48,6 +48,9 @@ class SampledSteps:
 
     def __init__(self) -> None:
         self.steps: MutableMapping[Any, list[SampledStep]] = WeakKeyDictionary()
+        # for each optimizer the lines of its steps without a gradient; and those that ever had one
+        self.without: MutableMapping[Any, list[Source | None]] = WeakKeyDictionary()
+        self.fed: WeakSet[Any] = WeakSet()
 
     def made(self, optimizer: Hashable, step: SampledStep) -> None:
         self.steps.setdefault(optimizer, []).append(step)
@@ -67,11 +70,19 @@ class SampledSteps:
         """Do the steps become larger, as in a warm-up?"""
         return steps[-1].rate > steps[0].rate
 
+    def without_gradient(self, count: int) -> list[tuple[Any, list[Source | None]]]:
+        """Return each optimizer that has made at least this many steps, all without a gradient, with their lines."""
+        return [(one, lines) for one, lines in self.without.items() if len(lines) >= count and one not in self.fed]
+
     def notes(self) -> Iterator[Note]:
         for optimizer, step in self.without_effect():
             yield step_without_effect(type(optimizer).__name__, step.rate, step.dtype, step.share, step.at)
+        for optimizer, lines in self.without_gradient(2):
+            yield step_without_gradient(type(optimizer).__name__, len(lines), lines[-1])
 
     @property
     def are_undecided(self) -> bool:
-        """Has an optimizer made exactly one step so far, which had no effect?"""
+        """Has an optimizer made exactly one step so far, which had no effect or no gradient?"""
+        if any(len(lines) == 1 for _, lines in self.without_gradient(1)):
+            return True
         return any(len(steps) == 1 and steps[0].has_no_effect for steps in self.steps.values())

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from backprobe.backends.torch.capture import version
 from backprobe.backends.torch.tensors import ORDINARY, grad_of
 from backprobe.backends.useless.steps import SampledStep, SampledSteps, spread
 from backprobe.backends.user_lines import users_line
@@ -22,6 +23,7 @@ class TorchSteps(SampledSteps):
 
     def __init__(self) -> None:
         super().__init__()
+        self.as_it_was: dict[Optimizer, list[tuple[Tensor, int, Tensor | None]]] = {}  # of parameters without gradients
         self.before: dict[Optimizer, list[tuple[Tensor, Tensor, Tensor]]] = {}  # filled while an optimizer steps
 
     def listen(self) -> list[Any]:
@@ -39,9 +41,19 @@ class TorchSteps(SampledSteps):
         ]
         if sampled:
             self.before[optimizer] = sampled
+        if not _is_fed(optimizer):
+            self.as_it_was[optimizer] = [
+                (one, version(one), _sample(one).clone() if _is_plain(one) else None)
+                for group in optimizer.param_groups
+                for one in group["params"]
+            ]
 
     def _end(self, optimizer: Optimizer, *_: Any) -> None:
-        sampled = self.before.pop(optimizer, [])
+        sampled, held = self.before.pop(optimizer, []), self.as_it_was.pop(optimizer, None)
+        if held is None or _is_fed(optimizer) or not all(map(_is_same, held)):  # a closure may have run backward()
+            self.fed.add(optimizer)
+        else:
+            self.without.setdefault(optimizer, []).append(users_line(sys._getframe(1)))
         if not sampled or torch.compiler.is_compiling():
             return
         moved = sum(int(((_sample(parameter) != was) & live).sum()) for parameter, was, live in sampled)
@@ -49,6 +61,17 @@ class TorchSteps(SampledSteps):
         rate = max(_rate(group) for group in optimizer.param_groups)
         dtype = str(sampled[0][0].dtype).removeprefix("torch.")
         self.made(optimizer, SampledStep(rate, moved, count, dtype, users_line(sys._getframe(1))))
+
+
+def _is_fed(optimizer: Optimizer) -> bool:
+    # Does any parameter have a gradient that is not 0?
+    gradients = (grad_of(one) for group in optimizer.param_groups for one in group["params"])
+    return any(one is not None and (not _is_plain(one) or bool(one.any())) for one in gradients)
+
+
+def _is_same(held: tuple[Tensor, int, Tensor | None]) -> bool:
+    parameter, before, sample = held  # gradients of 0 are added, too, so that a version says little
+    return version(parameter) == before if sample is None else torch.equal(_sample(parameter), sample)
 
 
 def _rate(group: dict[str, Any]) -> float:
