@@ -773,6 +773,7 @@ OF_EXPERIMENTS = frozenset(
         "cured_equal",
         "cured_changed",
         "cured_script",
+        "cured_script_kind",
         "cured_script_here",
         "losses_equal",
         "losses_changed",

@@ -145,6 +145,24 @@ def test_a_remedy_of_a_script_says_what_it_cured(loss, script):
     assert report["findings"][0]["tried"] == [CURED[loss]]
 
 
+MASKED_ROW = """\
+import torch
+net, x = torch.nn.Linear(2, 2), torch.ones(2, 2)
+mask = torch.tensor([[True, True], [False, False]])
+for step in range(2):
+    a = net(x).masked_fill(~mask, float("-inf")).softmax(-1)
+    loss = a.square().sum()
+    loss.backward()
+"""
+
+
+def test_a_mask_that_stays_does_not_hide_that_a_remedy_helps(asked):
+    said = asked(MASKED_ROW)
+    assert "NaN is born at 'a' (train.py:5): Inf − Inf: a row that is Inf or all −Inf" in said
+    assert "tried: in 1 iteration no operation makes NaN then, and all losses are finite" in said
+    assert "next:  `torch.softmax(torch.clamp(net(x).masked_fill(~mask, float('-inf')), min=-1e+09), dim=-1)`" in said
+
+
 def softmax_by_hand(x):
     e = torch.exp(x)
     p = e / e.sum()

@@ -184,6 +184,7 @@ SENTENCES = {
     "cured": "all {count} outputs and gradients are finite then{equal}",
     "cured_here": "nothing is born at this line then; {finite} of {count} outputs and gradients are finite{equal}",
     "cured_script": "in {iterations} no operation makes NaN or Inf then{equal}",
+    "cured_script_kind": "in {iterations} no operation makes {word} then, and all losses are finite{equal}",
     "cured_script_here": "in {iterations} nothing is born here then, but elsewhere{equal}",
     "losses_equal": ", and losses that were finite are the same",
     "losses_changed": ", and not all losses that were finite are the same",
