@@ -21,7 +21,7 @@ from backprobe.explain.nonfinite.sources import parsed, reads_gradients, writes_
 from backprobe.explain.nonfinite.states import WORDS, Badness, of_numbers
 from backprobe.explain.nonfinite.terms import Term
 from backprobe.explain.nonfinite.text import MOST, Mechanism, WrittenInstead, born, say, scaled, see_inside
-from backprobe.explain.nonfinite.unrecorded import brought, held, unrecorded
+from backprobe.explain.nonfinite.unrecorded import brought, held, named_first, unrecorded
 from backprobe.findings.phrasing import quoted, shorten
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
@@ -283,7 +283,8 @@ class ForwardPass:
             read = quoted([known.entries[one].name for one in known.direct[at]], MOST)
             return finding("born_or_written", read=read)
         if others and not is_certain:
-            return finding("born_or_with", lost=", ".join(others), verb=verb)
+            lost, remedy = ", ".join(others), named_first(known, at, others)
+            return finding("born_or_with", lost=lost, verb=verb, remedy=remedy, numbers="")
         if others and why is not None and why.code == "by_nearly_zero":
             names = ", ".join(f"`{one}`" for one in others)
             facts.append(say("not_recorded", names=names, verb=verb))

@@ -164,6 +164,7 @@ SENTENCES = {
     # remedies
     "see_inside": "bp.probe(model, {selection}, nonfinite=True), to see the line",
     "see_lines": "with bp.probe(nonfinite=True) as rec: around the same lines, with each result bound to a variable",
+    "name_first": "`{name} = {call}` on a line of its own before, and `{name}` in this line, to know its numbers",
     "see_operation": "bind each operation of the line to a variable; or, outside a block, select '**:*()' too",
     "see_kept": "record with nonfinite=True, on the command line --nonfinite: then the numbers that a step overwrites "
     "are kept",
