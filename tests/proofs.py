@@ -664,7 +664,7 @@ ADVICE = frozenset({
     "detach_kept", "write_in_call", "write_unseen", "write_unknown", "write_flag", "write_of_view", "write",
     "view_written_next.item", "frozen_variables", "frozen_drawn", "frozen_leaves", "rename_reads", "rename_others",
     "rename_if", "give_function", "by_module_name", "notebook_again", "notebook_del", "see_names", "no_lines",
-    "see_inside", "see_lines", "see_operation", "see_kept", "see_which", "see_divisor", "see_negative", "see_more",
+    "see_inside", "see_lines", "see_operation", "name_first", "see_kept", "see_which", "see_divisor", "see_negative", "see_more",
     "tried_instead", "smaller_steps", "lower_scale", "double_where", "instead", "stands_for", "stands_for_input",
     "or_else",
     "reset_statistics", "rounded_softmax", "rounded_sigmoid", "sum_of_others", "inverse_of_sigmoid", "root_of_rounded",
