@@ -333,6 +333,45 @@ def test_attributes_that_are_asked_for_by_chance():
     assert message(bp.UnknownAttribute, lambda: open.u).endswith("next:  rec['u']")
 
 
+def test_a_deep_copy_has_tensors_of_its_own():
+    """PyTorch itself copies no tensor with a history, such as those that a function returns."""
+    rec = bp.probe(lambda x: {"loss": (x * x).sum(), "all": [x * 3]}, of="loss")(torch.ones(2))
+    same = copy.deepcopy(rec)
+    assert same.result["loss"] == 2 and same.result["all"][0].tolist() == [3, 3]
+    with torch.no_grad():
+        rec["x"].grad.zero_()
+    assert same["x"].grad.tolist() == [2, 2] and same["return.loss"].value is not rec["return.loss"].value
+
+
+def test_a_deep_copy_of_an_open_block_is_of_what_is_recorded_so_far():
+    x = torch.ones(2, requires_grad=True)
+    with bp.probe() as rec:
+        loss = (x * x).sum()
+        loss.backward()
+        same = copy.deepcopy(rec)
+        later = loss * 2
+    assert same["x"].grad.tolist() == [2, 2] and "later" in rec and "later" not in same
+    for other in (same, pickle.loads(pickle.dumps(rec)), copy.deepcopy(rec)):
+        assert message(bp.NotSaved, lambda other=other: other.result).startswith("a block returns nothing")
+
+
+def test_a_result_that_cannot_be_copied_is_named():
+    class Output:
+        def __init__(self, loss):
+            self.loss, self.weigh = loss, lambda: 1
+
+    rec = bp.probe(lambda x: Output((x * x).sum()), of=lambda output: output.loss)(torch.ones(2))
+    said = message(bp.NotSaved, lambda: copy.deepcopy(rec))
+    assert "found: Output: " in said and said.endswith('next:  rec.save("folder"), then bp.load("folder")')
+
+
+def test_the_result_of_a_loaded_recording_stays_unsaved_in_copies(tmp_path):
+    bp.probe(lambda x: {"loss": x.sum(), "other": object()}, of="loss")(torch.ones(2)).save(tmp_path / "saved")
+    loaded = bp.load(tmp_path / "saved")
+    for same in (copy.copy(loaded), copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded))):
+        assert message(bp.NotSaved, lambda same=same: same.result).startswith("the result of this recording was not")
+
+
 def test_python_guesses_at_no_other_name_behind_our_message():
     rec = bp.probe(toy)(3.0, 2.0)
     try:

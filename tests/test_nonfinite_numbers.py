@@ -116,6 +116,37 @@ def test_the_condition_of_a_matrix_is_shown(program, numbers, said):
     assert said in first(in_function, program, tensor(numbers)).facts
 
 
+def distances(a):
+    d = torch.sqrt(a)
+    return d.mean()
+
+
+def kept_logarithms(a):
+    d = torch.log(a)
+    return torch.where(a > 0, d, 0).sum()
+
+
+@in_both
+@pytest.mark.parametrize("program", [distances, kept_logarithms])
+@pytest.mark.parametrize("numbers", [torch.eye(3), torch.zeros(2, 2), tensor([[1.0, 1.0], [0.0, 0.0]])])
+def test_eigenvalues_are_not_spoken_of_where_no_matrix_was_decomposed(program, numbers, explained):
+    facts = [fact for one in explained(program, numbers) for fact in one.facts]
+    assert any("the gradient of" in fact for fact in facts)
+    assert not any("eigenvalues" in fact or "singular" in fact for fact in facts)
+
+
+@in_both
+def test_equal_singular_values_are_found_in_a_batch(explained):
+    stack = torch.stack([torch.diag(tensor([1.0, 2.0])), tensor([[0.0, 3.0], [-3.0, 0.0]])])
+
+    def program(a):
+        left, values, right = torch.linalg.svd(a)
+        return (left[:, 0] * values).sum()
+
+    facts = [fact for one in explained(program, stack) for fact in one.facts]
+    assert any(fact.startswith("two singular values of") and fact.endswith("are equal: 3 and 3") for fact in facts)
+
+
 def test_a_product_says_nothing_of_the_rank_of_a_matrix():
     def product(a):
         y = (a @ a).half()

@@ -145,6 +145,46 @@ def test_a_remedy_of_a_script_says_what_it_cured(loss, script):
     assert report["findings"][0]["tried"] == [CURED[loss]]
 
 
+UNNAMED = """\
+import torch
+net, x = torch.nn.Linear(2, 1, bias=False), torch.tensor([[0.0, 0.5], [1.0, 1.0]])
+net.weight.data.fill_({weight})
+for step in range(2):
+    loss = torch.exp(net(x)).mean()
+    loss.backward()
+"""
+
+
+def test_a_line_that_calls_a_model_without_a_name_made_the_number_itself(asked):
+    said = asked(UNNAMED.format(weight=80.0))
+    assert "Inf is born at 'loss' (train.py:5): overflow: float32 ends at 3.40e38" in said
+    assert "run again with its operations heard, exp at [1, 0]: `self` is 160.0" in said
+    assert "next:  `net_result = net(x)` on a line of its own before, and `net_result` in this line" in said
+
+
+def test_a_number_that_was_made_inside_of_the_model_is_not_the_lines_own(asked):
+    said = asked(UNNAMED.format(weight=3e38))
+    assert "Inf is born at 'loss', or came in with net, which is not recorded (train.py:5)" in said
+
+
+MASKED_ROW = """\
+import torch
+net, x = torch.nn.Linear(2, 2), torch.ones(2, 2)
+mask = torch.tensor([[True, True], [False, False]])
+for step in range(2):
+    a = net(x).masked_fill(~mask, float("-inf")).softmax(-1)
+    loss = a.square().sum()
+    loss.backward()
+"""
+
+
+def test_a_mask_that_stays_does_not_hide_that_a_remedy_helps(asked):
+    said = asked(MASKED_ROW)
+    assert "NaN is born at 'a' (train.py:5): Inf − Inf: a row that is Inf or all −Inf" in said
+    assert "tried: in 1 iteration no operation makes NaN then, and all losses are finite" in said
+    assert "next:  `torch.softmax(torch.clamp(net(x).masked_fill(~mask, float('-inf')), min=-1e+09), dim=-1)`" in said
+
+
 def softmax_by_hand(x):
     e = torch.exp(x)
     p = e / e.sum()

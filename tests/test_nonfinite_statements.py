@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn, tensor
 
+import backprobe as bp
 from birth_forms import BIRTHS, in_block, in_both, in_function
 from goldens import golden
 from remedied import INSTEAD
@@ -148,6 +149,53 @@ def test_the_remedy_of_a_write_writes_too(explained):
 def test_a_divisor_that_is_written_out_has_no_bound(explained):
     birth = explained(lambda x: (x / 0).sum(), tensor([1.0, 2.0])).of_kind("born")[0]
     assert (birth.fields["why"], birth.remedy) == ("by_zero", "")
+
+
+# numbers that a line writes, beside those that it makes
+
+
+def row_masked(net, x, mask):
+    a = net(x).masked_fill(~mask, float("-inf")).softmax(-1)
+    return a.sum()
+
+
+def masked_too_late(net, x, mask):
+    a = torch.exp(100 * net(x).masked_fill(~mask, float("-inf")))
+    return a.sum()
+
+
+def masked_by_nan(net, x, mask):
+    a = net(x).masked_fill(~mask, float("nan"))
+    return a.sum()
+
+
+WRITTEN_BESIDE = [
+    (row_masked, "NaN", "infinite_row"),
+    (masked_too_late, "Inf", ""),
+    (masked_by_nan, "NaN", "written_out"),
+]
+
+
+@pytest.mark.parametrize(("program", "word", "why"), WRITTEN_BESIDE)
+def test_a_number_that_is_written_is_the_cause_only_if_it_is_what_was_found(program, word, why):
+    """The operand is the result of a model, which a block does not know unless it has a name."""
+    net, mask = nn.Linear(2, 2, bias=False), tensor([[True, True], [False, False]])
+    net.weight.data.copy_(torch.eye(2))
+    with bp.probe(nonfinite=True) as rec:
+        loss = program(net, torch.ones(2, 2), mask)
+        loss.backward()
+    first = bp.explain(rec).findings[0]
+    assert (first.fields["word"], first.fields.get("why", "")) == (word, why)
+
+
+@in_both
+def test_an_overflow_beside_a_mask_that_is_written_is_an_overflow(explained):
+    def program(x):
+        a = torch.exp(x.masked_fill(x < 1, float("-inf")))
+        return a.sum()
+
+    found = explained(program, tensor([0.0, 200.0]))
+    assert [one.fields["why"] for one in found.of_kind("born") if one.name.endswith("a")] == ["overflow_of"]
 
 
 # zero gradients, and by what they are multiplied

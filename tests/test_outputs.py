@@ -369,8 +369,9 @@ def test_it_is_saved_and_loaded(rec, tmp_path, to):
 
 def test_it_is_copied_and_pickled(tmp_path):
     rec = bp.probe(f, of=["ce", "kl"])(X, W)
-    rec.save(tmp_path / "saved")  # PyTorch does not copy what the function returned, which has its history
-    for other in (copy.deepcopy(bp.load(tmp_path / "saved")), pickle.loads(pickle.dumps(rec))):
+    rec.save(tmp_path / "saved")
+    loaded = copy.deepcopy(bp.load(tmp_path / "saved"))
+    for other in (loaded, copy.deepcopy(rec), pickle.loads(pickle.dumps(rec))):
         assert torch.equal(other["u"].grads["kl"], rec["u"].grads["kl"])
         assert torch.equal(other.total()["x"].grad, rec.total()["x"].grad)
 

@@ -55,8 +55,7 @@ class _Trials:
         """The effect of a remedy on a birth of NaN or Inf, according to the operations observed until the script was
         stopped.
         """
-        from backprobe.explain.nonfinite.second_look import is_at  # these import NumPy
-        from backprobe.explain.nonfinite.text import say
+        from backprobe.explain.nonfinite.text import say  # these import NumPy
         from backprobe.remedies.numerics import CLOSE, FAILED, Cure
 
         count = self.again.passes
@@ -65,7 +64,7 @@ class _Trials:
             return ""
         losses, heard = made.losses, made.births
         if finding.kind == "born":
-            if any(is_at(finding, one.lines) for one in heard):
+            if self._is_still_born(finding, heard):
                 return FAILED
         elif not _in_backward(heard) < _in_backward(self.before.births):
             return ""  # the same operations may belong to another line
@@ -74,8 +73,19 @@ class _Trials:
         finite = [(was, now) for was, now in pairs if was is not None and now is not None and math.isfinite(was)]
         is_equal = all(math.isclose(was, now, rel_tol=CLOSE, abs_tol=1e-12) for was, now in finite)
         equal = say("losses_equal" if is_equal else "losses_changed") if finite else ""
-        code, iterations = "cured_script" if is_whole else "cured_script_here", plural(count, "iteration")
-        return Cure(say(code, iterations=iterations, equal=equal), is_whole, is_equal and bool(finite))
+        said = {"iterations": plural(count, "iteration"), "word": finding.fields.get("word", ""), "equal": equal}
+        is_of_kind = bool(said["word"]) and said["word"] not in map(_word, heard) and all(map(_is_finite, losses))
+        code = "cured_script" if is_whole else "cured_script_kind" if is_of_kind else "cured_script_here"
+        return Cure(say(code, **said), is_whole, is_equal and bool(finite))
+
+    def _is_still_born(self, finding: Finding, heard: Sequence[HeardBirth]) -> bool:
+        # Does the line still make NaN or Inf? The -Inf of a mask, which it also made before, is not the NaN that was
+        # found there.
+        from backprobe.explain.nonfinite.second_look import is_at  # these import NumPy
+
+        before = {(one.operation, _word(one)) for one in self.before.births if is_at(finding, one.lines)}
+        now = {(one.operation, _word(one)) for one in heard if is_at(finding, one.lines)}
+        return not now <= before or finding.fields.get("word", "") in ("", *(word for _, word in now))
 
     def _is_after_backward(self, finding: Finding) -> bool:
         # Does the NaN or Inf arise in the step after the last backward pass? A run that ends with this pass does not
@@ -97,6 +107,13 @@ class _Trials:
 def _in_backward(heard: Sequence[HeardBirth]) -> set[str]:
     # The operations that made NaN or Inf in backward, for births without a line.
     return {one.operation for one in heard if one.is_backward}
+
+
+def _word(birth: HeardBirth) -> str:
+    # NaN or Inf, as in a finding.
+    from backprobe.explain.nonfinite.states import WORDS, of_numbers  # these import NumPy
+
+    return WORDS[of_numbers(birth.result)]
 
 
 def _is_finite(loss: float | None) -> bool:

@@ -62,7 +62,8 @@ class BackwardOp:
     ``at`` is the position of the entry whose gradient it computed, and ``name`` its printed name; None if there is no
     such entry. ``given`` is the worst number that the operation received and ``made`` the worst that it returned:
     ``finite``, ``inf`` or ``nan``. ``local`` is the local derivative at the bad element, if it was requested from the
-    framework.
+    framework. ``decomposes`` is True if the framework shows that the operation decomposed a matrix into vectors and
+    their eigenvalues or singular values.
     """
 
     operation: str
@@ -71,6 +72,7 @@ class BackwardOp:
     given: Kind
     made: Kind
     local: LocalDerivative | None = field(default=None, compare=False)
+    decomposes: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

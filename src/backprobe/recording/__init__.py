@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Collection, ItemsView, Iterator, Mapping, Sequence, ValuesView
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from backprobe.backends.discover import BackendName
 from backprobe.charts import presenter
@@ -32,13 +33,12 @@ from backprobe.record.stamp import Stamp
 from backprobe.record.typed import Generic, R, T
 from backprobe.record.weights import weights_of
 from backprobe.recording.asked_names import asked_entry, counted
+from backprobe.recording.results import NOT_KEPT, deep_copy
 from backprobe.show import table
 from backprobe.source.tracebacks import leave_out_ours
 from backprobe.tracing.summed import summed
 from backprobe.tracing.transcribe import FinishedRun
 from backprobe.view.shown import Shown
-
-NOT_KEPT = object()
 
 Entry._presenting = presenter
 
@@ -79,6 +79,10 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         """The state for copying and pickling: the finished record, instead of the parts from which it would be made."""
         self._known = self._index
         return {name: held for name, held in vars(self).items() if name != "_rerun"}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A copy with tensors of its own. Returned tensors with a history are copied without it, as by pickle."""
+        return deep_copy(self, self.__getstate__(), memo)
 
     @property
     def result(self) -> R:
@@ -387,6 +391,14 @@ class BlockRecording(Recording[NoReturn, T]):
         if self._read is not None and (now := self._progress()) != self._read_at:
             self._known, self._read_at = self._read(), now
         return self._known
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A copy with tensors of its own. While the block is open, it is a copy of what is recorded so far."""
+        if self._read is None:
+            return super().__deepcopy__(memo)
+        so_far = copy.copy(self)
+        so_far.settle(self.record)
+        return copy.deepcopy(so_far, memo)
 
     def settle(self, record: Record | FinishedRun) -> None:
         """Called when the block has ended, with its final record."""

@@ -15,6 +15,7 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from backprobe.backends.facts import Backward
 from backprobe.backends.torch.capture import Capture
+from backprobe.backends.torch.decompositions import decomposes
 from backprobe.backends.torch.graph import LEAF, Key, all_nodes, by_edge, inputs, operation, owners
 from backprobe.backends.torch.local_derivatives import local_derivative
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, FinitenessLook
@@ -44,6 +45,7 @@ class Births:
         # (node, received, (place, returned)) as numbers of examined gradients
         self.seen: list[tuple[int, list[int], list[tuple[int, int]]]] = []
         self.local: dict[tuple[int, int], LocalDerivative] = {}  # the key is an index in ``seen``, and a place
+        self.decomposing: set[int] = set()  # indices in ``seen`` of operations that decompose a matrix
         self.nodes: list[Node] = []  # the index of a node is its number
         self.passes: list[int] = []  # the engine's number of the pass, for each item of ``seen``
         self.judged = FinitenessLook()
@@ -106,6 +108,8 @@ class Births:
         self, node: Node, given: Sequence[Tensor | None], made: Sequence[Tensor | None], gave: Sequence[tuple[int, int]]
     ) -> None:
         # Compute the factor at which the node made NaN or Inf, while its saved tensors still exist.
+        if any(look >= 0 for _, look in gave) and decomposes(node):
+            self.decomposing.add(len(self.seen))
         for place, look in gave:
             found = local_derivative(node, given, made, place) if look >= 0 else None
             if found is not None:
@@ -141,7 +145,7 @@ class Births:
                 continue
             given = max((told[at] for at in came), key=BADNESS.__getitem__, default=FINITE)
             births += [
-                (number, place, given, told[at], self.local.get((seen, place)))
+                (number, place, given, told[at], self.local.get((seen, place)), seen in self.decomposing)
                 for place, at in gave
                 if BADNESS[told[at]] > BADNESS[given]
             ]
@@ -150,12 +154,12 @@ class Births:
         places = by_edge(captures)
         owned = owners(places)
         found: dict[int, list[BackwardOp]] = {}
-        for number, place, given, made, local in births:
+        for number, place, given, made, local, is_of_matrix in births:
             node = self.nodes[number]
             owner = owned.get(node)
             if owner is not None:
                 source = _first_recorded(node.next_functions[place], places)
-                one = BackwardOp(operation(node), source, given, made, local)
+                one = BackwardOp(operation(node), source, given, made, local, is_of_matrix)
                 if one not in found.setdefault(owner, []):
                     found[owner].append(one)
         return {owner: tuple(ones) for owner, ones in found.items()}

@@ -42,7 +42,15 @@ class BackwardPass:
         if not self.known.sees_operations:
             return list(self._between(order, self.followers))
         seen = [
-            Birth(at, one.operation, one.at, RECORDED[one.given], RECORDED[one.made], local=one.local)
+            Birth(
+                at,
+                one.operation,
+                one.at,
+                RECORDED[one.given],
+                RECORDED[one.made],
+                local=one.local,
+                decomposes=one.decomposes,
+            )
             for at in order
             for one in self.known.made(at)
         ]
@@ -305,7 +313,8 @@ class BackwardPass:
         # The fact with the first bad element of the gradient, and the numbers from which it was computed.
         if birth.wrt is None:
             return []
-        example, operand = self.reasons.example(birth.owner, birth.wrt), self.reasons.operand(birth)
+        example = self.reasons.example(birth.owner, birth.wrt)
+        operand = self.reasons.operand(birth) if birth.decomposes else None
         return operands.of_gradient(self.known, birth.wrt, birth.owner, example, operand)
 
     def _factors(self, birth: Birth) -> Factors | None:

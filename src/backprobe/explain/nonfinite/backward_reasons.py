@@ -36,6 +36,7 @@ class Birth:
     made: Badness
     others: tuple[int, ...] = ()  # other entries in whose backward it may have happened
     local: LocalDerivative | None = field(default=None, compare=False)  # the factor by which the framework multiplies
+    decomposes: bool = field(default=False, compare=False)  # does the framework show that it decomposed a matrix?
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ not reproduce the recorded NaN and Inf, no conclusion is drawn.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -18,6 +19,9 @@ from backprobe.explain.nonfinite.states import Badness, of_numbers
 from backprobe.explain.nonfinite.terms import Term
 
 Array = Any
+
+SUPPOSED = (-1.0, 0.0, 1.0)
+"""The numbers that unknown operands are replaced by, to find out whether the result depends on them."""
 
 
 def _is_written_out(term: Term) -> bool:
@@ -228,6 +232,40 @@ class Computation:
         whole = other.value(self.term)
         other.result = None if whole is None or isinstance(whole, tuple | slice | str) else numpy.asarray(whole)
         return other
+
+    @cached_property
+    def supposed(self) -> Sequence[Computation]:
+        """The computation with each of several numbers in place of its unknown operands, or alone if these matter.
+
+        They do not matter if each of several numbers gives NaN and Inf exactly where they were recorded: then the known
+        operands and the written numbers suffice.
+        """
+        unknown = [one for one in self.term if one.is_unknown and self.value(one) is None]
+        if not unknown or self.result is None or self.result.dtype.kind != "f" or not self.term.op:
+            return [self]
+        found = []
+        for number in SUPPOSED:
+            made = self.with_value(unknown, numpy.full_like(self.result, number))
+            made.result = self.result
+            if not made.is_reproduced:
+                return [self]
+            found.append(made)
+        return found
+
+    def is_written(self, term: Term) -> bool:
+        """Can the NaN or Inf of a part be a number that the program writes in it, as far as its parts are known?
+
+        It is not if the operands are finite there, or if the written numbers differ from those that were found.
+        """
+        if term in self.births:
+            return _is_written_out(term) or not self.is_of_finite(term)
+        value = self.result if term is self.term else self.value(term)
+        if not term.op or value is None or self.is_reproduced:
+            return True
+        numbers = [self.value(one) for one in term if _is_written_out(one)]
+        written = [one for one in numbers if isinstance(one, float | numpy.floating) and not math.isfinite(one)]
+        found = numpy.asarray(value)
+        return not written or any((numpy.isnan(found) if math.isnan(one) else found == one).any() for one in written)
 
     def is_born_around(self, parts: Sequence[Term]) -> bool:
         """Does NaN or Inf begin in the parts of this expression that contain one of ``parts``?"""

@@ -17,11 +17,11 @@ from backprobe.explain.nonfinite import arithmetic, loops, mechanism, operands
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import OF, Evidence
 from backprobe.explain.nonfinite.remedies import Remedies
-from backprobe.explain.nonfinite.sources import NONFINITE, parsed, reads_gradients, writes_nonfinite
+from backprobe.explain.nonfinite.sources import parsed, reads_gradients, writes_nonfinite, written_kinds
 from backprobe.explain.nonfinite.states import WORDS, Badness, of_numbers
 from backprobe.explain.nonfinite.terms import Term
 from backprobe.explain.nonfinite.text import MOST, Mechanism, WrittenInstead, born, say, scaled, see_inside
-from backprobe.explain.nonfinite.unrecorded import brought, held, unrecorded
+from backprobe.explain.nonfinite.unrecorded import brought, held, named_first, unrecorded
 from backprobe.findings.phrasing import quoted, shorten
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
@@ -283,7 +283,8 @@ class ForwardPass:
             read = quoted([known.entries[one].name for one in known.direct[at]], MOST)
             return finding("born_or_written", read=read)
         if others and not is_certain:
-            return finding("born_or_with", lost=", ".join(others), verb=verb)
+            lost, remedy = ", ".join(others), named_first(known, at, others)
+            return finding("born_or_with", lost=lost, verb=verb, remedy=remedy, numbers="")
         if others and why is not None and why.code == "by_nearly_zero":
             names = ", ".join(f"`{one}`" for one in others)
             facts.append(say("not_recorded", names=names, verb=verb))
@@ -360,7 +361,7 @@ class ForwardPass:
         return self._whys[at]
 
     def _found_out(self, at: int) -> Why:
-        entry, computed = self.entries[at], self.computed(at)
+        entry, computed = self.entries[at], self.computed(at).supposed[0]
         if computed.result is None or entry.source is None or computed.is_contradicted:
             return Why()
         as_well = self._written_as_well(at) if not (computed.term.op or entry.source.expression) else None
@@ -381,14 +382,16 @@ class ForwardPass:
 
     def numbers(self, at: int) -> list[str]:
         """The fact with the first element that is not finite and the numbers that it was computed from."""
-        computed, known, why = self.computed(at), self.known, self.why(at)
+        known, why = self.known, self.why(at)
         read = ((known.entries[one].name, self._at_first(one, at)) for one in known.direct[at])
         # numbers whose shapes do not fit together give no fact
         with numpy.errstate(all="ignore"), suppress(*arithmetic.FAILING):
             sources = [(name, numbers) for name, numbers in read if numbers is not None]
             entry = self.entries[at]
             line = "" if entry.source is None else entry.source.text
-            return operands.forward(computed, why.term, why.mechanism, entry.name, line, sources)
+            same = self.computed(at).supposed
+            said = [operands.forward(one, why.term, why.mechanism, entry.name, line, sources) for one in same]
+            return said[0] if all(one == said[0] for one in said) else []
         return []
 
     def _is_finite_by_recorded(self, at: int) -> bool:
@@ -425,8 +428,9 @@ class ForwardPass:
         # these mechanisms are inferred from the inputs' numbers, without evaluating the line
         is_guess = why is None or why.code in mechanism.OVERFLOW
         source = entry.source if is_whole else None
-        is_written = writes_nonfinite(source) if source is not None else NONFINITE.search(term.text) is not None
-        return Mechanism("written_out") if is_guess and is_written else why
+        kinds = written_kinds(term.text if source is None else source)
+        is_written = is_guess and computed.born(term) in kinds and computed.is_written(term)
+        return Mechanism("written_out") if is_written else why
 
     def _by_scale(self, at: int) -> Mechanism | None:
         # Return the mechanism if backward started from a multiple of a finite loss: the loss scale then caused NaN or

@@ -288,7 +288,7 @@ def of_gradient(
 ) -> list[str]:
     """Return facts with the numbers at the first bad element of a gradient that the line of ``owner`` computed.
 
-    ``operand`` is the text and numbers of the first operand of the operation.
+    ``operand`` is the text and numbers of the matrix, if the operation decomposed one.
     """
     grad, came = (known.taken(known.grad_numbers(at), at, owner, example) for at in (wrt, owner))
     value, made = (known.taken(known.numbers(at), at, owner, example) for at in (wrt, owner))

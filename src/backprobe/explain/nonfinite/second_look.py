@@ -5,14 +5,19 @@ from __future__ import annotations
 import linecache
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy
 
 from backprobe.backends.heard_births import HeardBirth
-from backprobe.explain.nonfinite import operands
+from backprobe.explain.nonfinite import mechanism, operands
+from backprobe.explain.nonfinite.arithmetic import ELEMENTWISE, FAILING, wider
 from backprobe.explain.nonfinite.states import WORDS, of_numbers
-from backprobe.explain.nonfinite.text import at_line, say
+from backprobe.explain.nonfinite.terms import known_as
+from backprobe.explain.nonfinite.text import Mechanism, at_line, say
 from backprobe.findings.phrasing import uncommented
 from backprobe.findings.report import Finding, Report
 from backprobe.record.source import Source
@@ -48,6 +53,7 @@ def with_heard(report: Report, heard: Sequence[HeardBirth]) -> Report:
     birth if the report has no other birth.
     """
     wanted = {id(one): fact for one in lacking(report) for fact in _facts(one, heard)[:1]}
+    certain = {id(one): why for one in lacking(report) if (why := _made_by_line(one, heard)) is not None}
     first = [one for one in heard if one.is_backward][:1]
     unclear = lacking_in_backward(report)
     of_backward = unclear or [one for one in lacking_inside(report) if _is_inside(one, first)]
@@ -55,7 +61,39 @@ def with_heard(report: Report, heard: Sequence[HeardBirth]) -> Report:
     found = [
         one if id(one) not in wanted else replace(one, facts=(wanted[id(one)], *one.facts)) for one in report.findings
     ]
+    found = [_born(new, certain.get(id(old))) for old, new in zip(report.findings, found, strict=True)]
     return replace(report, findings=tuple(found))
+
+
+def _made_by_line(finding: Finding, heard: Sequence[HeardBirth]) -> Mechanism | None:
+    # If NaN or Inf was born on this line, or came in with something that it calls: why the line made it, if the first
+    # operation that was observed there is one that the line itself called, and that was given better numbers.
+    first = next((one for one in heard if is_at(finding, one.lines)), None)
+    if "lost" not in finding.fields or first is None or first.is_backward or not is_at(finding, first.lines[:1]):
+        return None
+    if WORDS[of_numbers(first.result)] != finding.fields["word"]:
+        return None
+    given, own = [numpy.asarray(numbers) for _, numbers in first.operands], str(first.result.dtype)
+    # NumPy has no bfloat16, and has such numbers in a wider type
+    dtype = own if own == finding.fields.get("dtype") else ""
+    with numpy.errstate(all="ignore"):
+        return mechanism.forward(first.operation, given, first.result, dtype, partial(_wider, first.operation, given))
+
+
+def _wider(operation: str, given: Sequence[Any], moved: float) -> Any:
+    # The result of an observed operation in a wider type, with its operands moved by ``moved``; None if it is unknown.
+    function = ELEMENTWISE.get(known_as(operation))
+    with suppress(*FAILING):
+        return None if function is None else function(*[wider(one, moved) for one in given])
+    return None
+
+
+def _born(finding: Finding, why: Mechanism | None) -> Finding:
+    if why is None:
+        return finding
+    fields = {name: one for name, one in finding.fields.items() if name not in ("lost", "verb")}
+    headline = f"{say('born', born=fields['born'], name=fields['name'])}: {why}"
+    return replace(finding, kind="born", headline=headline, fields={**fields, "why": why.code})
 
 
 def is_at(finding: Finding, lines: Sequence[tuple[str, int]]) -> bool:

@@ -16,6 +16,7 @@ from backprobe.cuts import cutting_operations
 from backprobe.cuts.mentions import mentions_of
 from backprobe.cuts.operation_names import MODULES
 from backprobe.explain.nonfinite.statements import computed, is_dotted, parts_of
+from backprobe.explain.nonfinite.states import Badness
 from backprobe.findings.phrasing import uncommented
 from backprobe.record.entries import Entry, Record
 from backprobe.record.graph import Graph, inverted, kept
@@ -230,7 +231,17 @@ def reads_gradients(source: Source) -> bool:
 
 def writes_nonfinite(source: Source) -> bool:
     """Does the line itself contain a NaN or Inf constant?"""
-    return NONFINITE.search(source.expression or uncommented(source)) is not None
+    return bool(written_kinds(source))
+
+
+def written_kinds(of: Source | str) -> set[Badness]:
+    """The kinds of constants, NaN or Inf, that a line or an expression contains.
+
+    >>> written_kinds("x.masked_fill(m, float('-inf'))")
+    {<Badness.INF: 2>}
+    """
+    text = of if isinstance(of, str) else of.expression or uncommented(of)
+    return {Badness.NAN if word.lower() == "nan" else Badness.INF for word in NONFINITE.findall(text)}
 
 
 # visits an expression down to the parts with entries

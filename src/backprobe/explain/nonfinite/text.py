@@ -164,6 +164,7 @@ SENTENCES = {
     # remedies
     "see_inside": "bp.probe(model, {selection}, nonfinite=True), to see the line",
     "see_lines": "with bp.probe(nonfinite=True) as rec: around the same lines, with each result bound to a variable",
+    "name_first": "`{name} = {call}` on a line of its own before, and `{name}` in this line, to know its numbers",
     "see_operation": "bind each operation of the line to a variable; or, outside a block, select '**:*()' too",
     "see_kept": "record with nonfinite=True, on the command line --nonfinite: then the numbers that a step overwrites "
     "are kept",
@@ -184,6 +185,7 @@ SENTENCES = {
     "cured": "all {count} outputs and gradients are finite then{equal}",
     "cured_here": "nothing is born at this line then; {finite} of {count} outputs and gradients are finite{equal}",
     "cured_script": "in {iterations} no operation makes NaN or Inf then{equal}",
+    "cured_script_kind": "in {iterations} no operation makes {word} then, and all losses are finite{equal}",
     "cured_script_here": "in {iterations} nothing is born here then, but elsewhere{equal}",
     "losses_equal": ", and losses that were finite are the same",
     "losses_changed": ", and not all losses that were finite are the same",

@@ -14,6 +14,7 @@ from backprobe.cuts.operation_names import MODULES
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.sources import NONFINITE, parsed
 from backprobe.explain.nonfinite.states import RECORDED, Badness, of_count
+from backprobe.explain.nonfinite.text import say
 from backprobe.record.names import split, strip
 from backprobe.record.nonfinite import BEFORE
 
@@ -53,6 +54,15 @@ def held(known: Evidence, at: int, names: Sequence[str], state: Badness) -> list
     before = [one for one in known.record.updates if one.gradient == BEFORE and RECORDED[one.made] >= state]
     parameters = [name for one in before for name in one.parameters]
     return [one for one in parameters if any(one.startswith(f"{name}.") for name in names)]
+
+
+def named_first(known: Evidence, at: int, names: Sequence[str]) -> str:
+    """Return what to type so that the result of an unrecorded call in an expression is recorded; empty if unknown."""
+    for one in known.term(at):
+        call = parsed(one.text) if one.is_unknown else None
+        if isinstance(call, ast.Call) and (called := ast.unparse(call.func)) in names:
+            return say("name_first", name=f"{called.replace('.', '_')}_result", call=one.text)
+    return ""
 
 
 def _modules(known: Evidence, at: int) -> list[str]:
