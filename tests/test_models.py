@@ -363,6 +363,7 @@ def test_a_scripted_function_is_a_call_as_any_other():
     for found in (of_forward, of_block):
         assert torch.allclose(found["a"].grad, 2 * (2 * found["a"].value).cos())
         assert found["b"].status == "ok"
+    assert bp.check(f)(x).ok
 
 
 @pytest.mark.parametrize("wide", [False, True])

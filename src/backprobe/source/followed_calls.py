@@ -33,9 +33,31 @@ A code object itself is a bad key: Python hashes all its instructions each time,
 """
 
 
+class Held:
+    """Stands for an object that has no hash, as pybind11's methods have none. It keeps the object alive, and equals
+    what stands for the same object.
+    """
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Held and self.held is other.held
+
+    def __hash__(self) -> int:
+        return id(self.held)
+
+
 def way_of(kind: type) -> Way:
     """The cache key for calls of objects of a type. It contains ``__call__``, which a program may replace."""
-    return kind, getattr(kind, "__call__", None)  # noqa: B004  # what it is, and not whether there is one
+    call = getattr(kind, "__call__", None)  # noqa: B004  # what it is, and not whether there is one
+    try:
+        hash(call)
+    except TypeError:
+        return kind, Held(call)
+    return kind, call
 
 
 class Callables(Protocol):

@@ -15,7 +15,7 @@ from backprobe.backends.protocol import Tape
 from backprobe.record.containers import exchanged
 from backprobe.record.patterns import Selection
 from backprobe.source import frame_builtins
-from backprobe.source.followed_calls import HIGHER_ORDER, LOCALS, FollowedCalls, Known, plain_function
+from backprobe.source.followed_calls import HIGHER_ORDER, LOCALS, FollowedCalls, Known, plain_function, way_of
 from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.sites import Site
 from backprobe.tracing.log import (
@@ -288,7 +288,7 @@ class Scope(CodeListener):
         elif kind is type:
             key = function, flagged
         else:
-            key, is_object = (kind, _call_of(kind)), True  # see ``way_of``
+            key, is_object = way_of(kind), True
         known = recorder.known_calls.get(key)
         if known is None or not recorder.is_recording:
             return self._call_unknown(function, flagged, key)
@@ -311,7 +311,7 @@ class Scope(CodeListener):
         if is_builtin and function is functools.reduce and self.kind.follows:
             self._say(CALLED, "")
             return recorder.following.follow(self, function)
-        if self.kind.follows and not is_builtin and _call_of(type(function)) is not None:
+        if self.kind.follows and not is_builtin:
             followed = recorder.following.follow_once(self, function)
             if followed is not None:
                 self._say(CALLED, "")
@@ -450,17 +450,6 @@ def _ends_with(function: Any) -> str:
         return _ends_with(last) or f".{type(last).__name__}"
     activation = getattr(held.get("activation"), "__name__", "linear") if kind in ("Dense", "Activation") else "linear"
     return "" if activation == "linear" else f".{activation.title().replace('_', '')}"
-
-
-def _call_of(kind: type) -> Any:
-    # What ``__call__`` is for a type. None if it has no hash, as a method of pybind11: then it is no key of a cache,
-    # and the type's objects are not followed.
-    call = getattr(kind, "__call__", None)  # noqa: B004  # what it is, and not whether there is one
-    try:
-        hash(call)
-    except TypeError:
-        return None
-    return call
 
 
 def _origin(function: Any) -> str:
