@@ -33,7 +33,7 @@ def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
         later = _later(found, after, positions)
         for at in later:
             if found[at].kind in AFTERWARDS:
-                found[at] = replace(found[at], facts=(*found[at].facts, _before(update)))
+                found[at] = replace(found[at], facts=(*found[at].facts, _before(update)), remedy="")
         if not _came_with_gradient(update) or update in first:
             found.insert(min(later, default=len(found)), _finding(update))
     return found
