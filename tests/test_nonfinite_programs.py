@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
 from asked import Parts, round_trip, well
+from backprobe.backends.torch.decompositions import decomposes
 from backprobe.backends.torch.nonfinite import FINITE, NAN, NOTHING, FinitenessLook, nonfinite
 from backprobe.explain.nonfinite.backward_births import BackwardPass
 from backprobe.explain.nonfinite.forward_births import ForwardPass
@@ -1038,3 +1039,13 @@ def test_a_mask_that_softmax_takes_away_is_no_birth_where_gradients_are_off():
         chances = torch.softmax(scores, 0)
         torch.multinomial(chances, 1)
     assert not bp.explain(rec).of_kind("born")
+
+
+def test_a_product_with_an_orthonormal_matrix_decomposes_nothing():
+    """It saves a matrix of orthonormal vectors and a number for each, as a decomposition does."""
+    x = torch.ones(3, requires_grad=True)
+    assert not decomposes((torch.eye(3) @ x).grad_fn)
+    assert not decomposes((torch.eye(3).requires_grad_() @ x).grad_fn)
+    values, vectors = torch.linalg.eigh(torch.eye(3).requires_grad_())
+    assert decomposes(values.grad_fn) and decomposes(vectors.grad_fn)
+    assert decomposes(torch.linalg.svd(torch.eye(3).requires_grad_()).S.grad_fn)

@@ -17,7 +17,12 @@ LARGEST = 512
 
 
 def decomposes(node: Node) -> bool:
-    """Has a node saved the vectors of a matrix, with a number for each?"""
+    """Has a node of one operand saved the vectors of a matrix, with a number for each?
+
+    A product with an orthonormal matrix saves the same two tensors, but it has two operands.
+    """
+    if len(node.next_functions) != 1:
+        return False
     with torch.no_grad():
         saved = [one.detach() for one in saved_tensors.tensors(node) if _is_plain(one)]
         return any(_are_vectors(one, other) for one in saved for other in saved)
