@@ -269,6 +269,7 @@ FIELDS = dict.fromkeys(
         "result",
         "applied",
         "optimizer",
+        "steps",
         "rate",
         "share",
         "last",

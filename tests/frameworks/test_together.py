@@ -183,3 +183,15 @@ def test_only_what_is_asked_for_is_imported(tmp_path):
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parent)
     assert (ran.stdout, ran.returncode) == ("[]\n", 0), ran.stderr
+
+
+def test_a_compiled_function_leaves_checks_as_they_are():
+    """Asking who made a function once took the constructor from the class that a check is."""
+
+    def f(x):
+        return jax.numpy.sum(jax.numpy.sin(x))
+
+    assert bp.probe(jax.jit(f))(3.0) is not None
+    assert bp.check(f)(jax.numpy.ones(2)).ok
+    assert bp.probe(tf.function(lambda x: tf.sin(x)))(3.0) is not None
+    assert bp.check(lambda x: tf.reduce_sum(tf.sin(x)))(tf.constant([1.0])).ok

@@ -63,6 +63,12 @@ def way_of(kind: type) -> Way:
 class Callables(Protocol):
     """A framework's knowledge of the functions and objects that a program calls. The defaults know nothing special."""
 
+    def __init__(self) -> None:
+        """Without this, the first instance of a subclass that has none would set ``object.__init__`` in its class, and
+        that would precede those of other bases of a further subclass.
+        """
+        super().__init__()
+
     def is_compiled(self, function: Any) -> bool:
         """Did the framework compile the function, so that functions inside it cannot be replaced?"""
         return False
