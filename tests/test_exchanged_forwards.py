@@ -313,3 +313,14 @@ def test_a_deep_copy_keeps_no_forward():
         net(ONE).sum().backward()
         assert made(ONE) == 1.0
     assert not any("forward" in vars(module) for module in (*made.modules(), *net.modules()))
+
+
+@pytest.mark.parametrize("kind", [Scaled, Doubled])
+def test_an_object_that_is_given_the_method_of_another_calls_that(kind):
+    net, other = Scaled(1.0), kind(3.0)
+    with bp.probe(net, **EVERYTHING) as rec:
+        other.forward = net.forward
+        assert other(ONE) == 1.0 and other.forward(ONE) == 1.0
+        net(ONE).sum().backward()
+    assert other(ONE) == 1.0 and other.forward(ONE) == 1.0 and "forward" in vars(other)
+    assert rec["inner.weight"].grad is not None

@@ -148,21 +148,27 @@ class Exchanged(Patched):
             return self.function(owner, *args, **kwargs)
         frame = sys._getframe(1)
         if frame.f_code.co_filename == together.called_in:
-            owner = frame.f_locals.get("self", owner)
-        elif not together.live:
-            owner = self._holder()
-        if owner is not self.owner:
-            return self._call_of_copy(owner, *args, **kwargs)
+            caller = frame.f_locals.get("self", owner)
+            if caller is not owner and self._is_held_by_copy(caller):
+                return self._call_of_copy(caller, *args, **kwargs)
+        elif not together.live and (holder := self._holder()) is not None:
+            return self._call_of_copy(holder, *args, **kwargs)
         function = getattr(type(owner), together.name)  # the program may have patched its class, or given it another
         if threading.get_ident() not in together.live or function is not self.function:
             return function(owner, *args, **kwargs)
         return self.given(owner, *args, **kwargs)
 
-    def _call_of_copy(self, owner: Any, /, *args: Any, **kwargs: Any) -> Any:
-        # A shallow copy of the instance has a copy of its dictionary, and so this patch. It is none of the exchanged.
-        if vars(owner).get(self.together.name) is self:
-            del vars(owner)[self.together.name]
-        return getattr(owner, self.together.name)(*args, **kwargs)
+    def _is_held_by_copy(self, other: Any) -> bool:
+        # Is this a shallow copy of the instance? Its dictionary is a copy, with this patch and the same containers. The
+        # program may also have given the method of one object to another, which has containers of its own.
+        held, own = getattr(other, "__dict__", {}), vars(self.owner)
+        return held.get(self.together.name) is self and any(
+            isinstance(value, dict) and own.get(name) is value for name, value in held.items()
+        )
+
+    def _call_of_copy(self, other: Any, /, *args: Any, **kwargs: Any) -> Any:
+        del vars(other)[self.together.name]  # it inherits the method
+        return getattr(other, self.together.name)(*args, **kwargs)
 
     def _holder(self) -> Any:
         # The patch was removed. If it is called nevertheless, a shallow copy has it, or the program holds it itself.
@@ -170,9 +176,9 @@ class Exchanged(Patched):
             each
             for held in gc.get_referrers(self)
             for each in ((held,) if type(held) is not dict else gc.get_referrers(held))
-            if getattr(each, "__dict__", {}).get(self.together.name) is self and each is not self.owner
+            if each is not self.owner and self._is_held_by_copy(each)
         ]
-        return found[0] if len(found) == 1 else self.owner
+        return found[0] if len(found) == 1 else None
 
     def __getattr__(self, name: str) -> Any:
         # The original is a new object each time, so none is made before it is needed.
