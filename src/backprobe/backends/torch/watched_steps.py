@@ -112,10 +112,11 @@ class OptimizerSteps:
         self.stepped = self.stepped or not _found_overflow(optimizer)
         if self.options.scaler is not None:  # its update ends the step
             return
-        self.listener.stepped()
         at = next(at for at, one in enumerate(self.options.optimizers) if one is optimizer)
         if self.rounds.ends_with(at):
             self._end()
+        else:
+            self.listener.stepped()
 
     def _updated(self, following: Callable[..., Any], scaler: GradScaler, *args: Any, **kwargs: Any) -> Any:
         if scaler is not self.options.scaler:
