@@ -123,7 +123,7 @@ class MisfitParameter:
 
 
 class Captures(Protocol):
-    """The operations of a framework that captures need."""
+    """What a framework must be able to do so that its steps can be captured."""
 
     @abstractmethod
     def captured(self, model: Any, calls: Sequence[Any], *, is_backward: bool) -> CapturedStep:

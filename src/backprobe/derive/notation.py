@@ -126,7 +126,7 @@ class Text:
         return f"{self.bracketed(above, QUOTIENT)}/{self.bracketed(below, POWER)}", QUOTIENT
 
     def line(self, line: FormulaRow | Tree) -> str:
-        """Write a row without repeated terms, or a line that is not an equation."""
+        """Write a line of a formula. In a row of equal terms, a term that reads like the one before it is left out."""
         if not isinstance(line, FormulaRow):
             return self.unequal(self.write(line)[0])
         terms = [self.write(term)[0] for term in line.terms]

@@ -171,7 +171,8 @@ def matcher(patterns: str | Sequence[str], *, in_function: bool) -> Callable[[st
 
 
 def _of_graph(pattern: str) -> str:
-    # Further names matched by a pattern in a graph's own spelling: ``dense/*`` for back-quoted names, ``u:0``.
+    # Return a regular expression for names of a graph's tensors, if the pattern is spelled as TensorFlow spells them:
+    # ``dense/*`` matches the name `dense/MatMul`, which is printed in back-quotes, and ``u:0`` the first output of u.
     found = GRAPH_TENSOR.fullmatch(pattern)
     if found is None or "`" in pattern or ("/" not in pattern and found[2] is None) or ":" in found[1]:
         return ""

@@ -21,7 +21,7 @@ Position = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Point:
-    """The place that a scope's code has reached: a node of ``text``, which is the last text that has begun to run.
+    """The place that a scope's code has reached: a node of ``text``. ``text`` is the last text that began to run.
 
     Without a node, all of the scope's code may have run.
     """

@@ -54,7 +54,9 @@ class Origin:
     reads: tuple[str, ...] = ()
     expression: str = ""
     elements: tuple[tuple[str, Origin], ...] = ()  # by position or key, for a literal container
-    joined: tuple[str, ...] = ()  # the reads whose items are contained in the value unchanged
+    joined: tuple[
+        str, ...
+    ] = ()  # names of containers whose items the value contains, such as those of ``a + b`` for lists
 
     @classmethod
     def of(cls, expression: ast.expr) -> Origin:

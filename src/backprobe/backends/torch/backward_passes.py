@@ -80,7 +80,7 @@ class Passing:
     quiet: Callable[[], AbstractContextManager[Any]] = nullcontext
     """Inside this context, the program's modes do not observe operations of backprobe."""
 
-    is_open = True  # do passes belong to the program?
+    is_open = True  # do backward passes that start now belong to the program, rather than to backprobe?
 
     def __init__(self, keeps_history: bool, schedules: Schedules = NONE) -> None:
         self.keeps_history = keeps_history

@@ -43,10 +43,10 @@ class BlockCaptures(BlockOutcomes):
     """The leaves with hooks, by identity."""
 
     leaf_hooks: dict[int, Tensor]
-    """The same tensors, by the key of the hook."""
+    """The tensors of the leaves with hooks, by the key of the hook."""
 
     leaf_versions: list[int]
-    """Their versions when they were last looked at."""
+    """The versions of the tensors in ``leaf_hooks``, when these were compared last."""
 
     prehooked: set[int]
     """The numbers of edges with a prehook at their node."""
@@ -98,7 +98,7 @@ class BlockCaptures(BlockOutcomes):
             return super().captures(tensors)
         try:
             versions = [*map(VERSION, tensors)]
-        except RuntimeError:  # an inference tensor has none
+        except RuntimeError:  # an inference tensor has no version
             return super().captures(tensors)
         aliases = [*map(Tensor.detach, tensors)]
         if any(map(is_wrapped, aliases)):

@@ -158,7 +158,7 @@ class Computation:
         if not self.is_reproduced and not any(map(self._absorbed, self.term.inputs)):
             return []
         found = list({one.text: one for one in reversed([*self._births(self.term, None)])}.values())[::-1]
-        # constants that the program wrote come last: `x * inf` is 0 · Inf if x is 0, and that product is the cause
+        # A literal such as `inf` comes last: in `x * inf` with x = 0, the product 0 · Inf is the cause of the NaN.
         return sorted(found, key=_is_written_out)
 
     def _absorbed(self, term: Term) -> bool:

@@ -18,7 +18,7 @@ from backprobe.backends.useless.shapes import Shape, Stretched, meet_elsewhere
 
 
 class StretchedPart(Enum):
-    """The part of a broadcast result that is left in a value computed from it."""
+    """Does a value that was computed from a broadcast result still have all elements of that result?"""
 
     ALL = 1  # one element for each element of the result
     REDUCED = 2  # reduced along a dimension
