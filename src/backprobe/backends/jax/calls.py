@@ -170,8 +170,8 @@ def _opened(function: Any) -> Any:
     # Return a copy of a function that JAX made around another one, such as ``jax.grad``, now around the inner Python
     # function.
     #
-    # The inner function is the Python function inside a jitted one, or the ``__call__`` of an object. JAX would not trace
-    # the program again through the jitted function itself. Return None if there is no inner function.
+    # The inner function is the Python function inside a jitted one, or the ``__call__`` of an object. JAX would not
+    # trace the program again through the jitted function itself. Return None if there is no inner function.
     if not (isinstance(function, FunctionType) and function.__code__.co_filename.startswith(private.FOLDER)):
         return None
     wrapped = getattr(function, "__wrapped__", None)
