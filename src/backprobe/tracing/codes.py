@@ -152,20 +152,6 @@ class Codes(Contents):
             if type(item) in ordinary or isinstance(item, NUMBERS) or is_tensor(item)
         ]
 
-    def left(self, scope: Scope, returned: Any) -> None:
-        """Called when a module's scope was left and has returned ``returned``. Numbers in this value are noted for the
-        module's return.
-        """
-        chosen = [(leaf, item) for leaf, item in self._leaves(returned) if scope.kind.wanted["return" + leaf]]
-        has_numbers = type(returned) not in self.ordinary and any(isinstance(item, NUMBERS) for _, item in chosen)
-        scope.mixed = {"return": chosen} if has_numbers else {}
-        if has_numbers:
-            self.mixed[scope.kind.path] = chosen
-
-    def found_in(self, value: Any) -> Sequence[tuple[str, Any]]:
-        """The leaves of a bound or returned value that is not a single tensor."""
-        return self._leaves(value) or self._leaves(by_key(value))
-
     def leaves_or_itself(self, value: Any) -> Sequence[tuple[str, Any]]:
         """The leaves of a container that holds a tensor. A tensor is its own only leaf."""
         if self.tape.is_tensor(value):

@@ -200,16 +200,11 @@ class Trace:
     def open_root(self, file: str, sites: Sequence[Site]) -> Scope:
         """The outermost code of the program begins to run."""
         root, kind = self.root, self.plan.kind("", "", file, sites)
-        self.root_is(kind)
+        root.kind, root.sites, root.locals, root.wants = kind, kind.sites, kind.locals, kind.wants
         self.versions.leave(root)
         self.is_root_open = True
         self._say(0, ENTER, kind)
         return root
-
-    def root_is(self, kind: ScopeKind) -> None:
-        """Set the kind of the root scope, which belongs to the outermost code of the program."""
-        root = self.root
-        root.kind, root.sites, root.locals, root.wants = kind, kind.sites, kind.locals, kind.wants
 
     def use_root(self, make: Callable[[Trace, ScopeKind], S]) -> S:
         """Use a root scope of another class."""

@@ -58,9 +58,7 @@ HOME = torch.__file__.removesuffix("__init__.py")
 TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_autograd/")
 """Parts of torch that run the user's functions to trace them."""
 UNNUMBERED = -1
-REQUIRES_GRAD, VERSION = attrgetter("requires_grad"), attrgetter("_version")
-IS_LEAF, IS_VIEW, GRAD_FN = attrgetter("is_leaf"), Tensor._is_view, attrgetter("grad_fn")
-NATURE = attrgetter("requires_grad", "is_leaf")
+REQUIRES_GRAD = attrgetter("requires_grad")
 
 
 @lru_cache(4096)

@@ -27,8 +27,7 @@ from backprobe.backends.torch.graph import key
 from backprobe.backends.torch.private import WRITTEN_IN_PYTHON, is_wrapped
 from backprobe.backends.torch.tensors import ORDINARY
 
-VERSION, GRAD_FN, OUTPUT = attrgetter("_version"), attrgetter("grad_fn"), attrgetter("output_nr")
-IS_LEAF, REQUIRES_GRAD = attrgetter("is_leaf"), attrgetter("requires_grad")
+VERSION, IS_LEAF, REQUIRES_GRAD = attrgetter("_version"), attrgetter("is_leaf"), attrgetter("requires_grad")
 IS_VIEW = Tensor._is_view
 
 
@@ -86,7 +85,7 @@ class BlockCaptures(BlockOutcomes):
             self.partials.captures.append(made)
         return made
 
-    # many tensors at the same time
+    # Methods that capture the parameters of a model together.
 
     def captures(self, tensors: Sequence[Tensor]) -> Sequence[Capture]:
         if (

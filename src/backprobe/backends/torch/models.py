@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, compress, repeat
-from operator import and_, attrgetter, contains, eq, methodcaller, not_, or_
+from operator import and_, attrgetter, contains, eq, not_, or_
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakSet
@@ -38,10 +38,6 @@ from backprobe.source.user_code import innermost
 CALLED_IN = torch_modules.__file__  # the file of the module; ``Module.__call__`` may be wrapped by others
 BETWEEN = frozenset({CALLED_IN, own_calls.__file__, patching.__file__})
 BASES, HOOKS, PRE_HOOKS = attrgetter("__mro__"), attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
-IN_CALL = frozenset({CALLED_IN, patching.__file__})
-CALL, INPLACE = Module.__call__, methodcaller("get", "inplace")
-COMPILED_CALL = attrgetter("_compiled_call_impl")
-ALL_HOOKS = attrgetter("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 MADE_FROM = "_torchdynamo_orig_callable"  # an attribute of functions that torch.compile returns
 
 
@@ -156,7 +152,7 @@ def observing(
         (module, "forward", reporting)
         for module, path in reporter.exchanged.items()
         if (reporting := observer.rewritten(path, original(module, "forward"))) is not None
-        and not _joins(together, module, "forward", reporting)
+        and not _joins(together, module, reporting)
     ]
     with ExitStack() as installed:
         aside = is_dynamo_compiling if reporter.schedules is NONE else reporter.is_aside
@@ -176,10 +172,10 @@ def observing(
         yield
 
 
-def _joins(together: tuple[list[Module], list[Any]], module: Module, name: str, reporting: Any) -> bool:
+def _joins(together: tuple[list[Module], list[Any]], module: Module, reporting: Any) -> bool:
     # Can the forward of a module be replaced together with the forwards in ``together``? If so, it is added to them.
     is_bound = type(reporting) is MethodType and reporting.__self__ is module
-    if is_bound and type(getattr(type(module), name, None)) is FunctionType:
+    if is_bound and type(getattr(type(module), "forward", None)) is FunctionType:
         together[0].append(module)
         together[1].append(reporting.__func__)
         return True

@@ -50,7 +50,6 @@ from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
 UPDATED = Reason("partly_updated")
-STRIDED = torch.strided
 NOTHING_PASSED = Passing(False)
 CONTAINERS = frozenset({dict, list})
 POP = attrgetter("pop")
