@@ -36,6 +36,7 @@ types: $(READY)
 
 contract: $(READY)
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tools/house.py circles
 
 # what explains has no function of radon's grade D or worse
 EXPLAINING := src/backprobe/explain src/backprobe/cuts src/backprobe/remedies

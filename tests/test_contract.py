@@ -41,6 +41,26 @@ def test_circles_are_looked_for_in_every_package():
     assert CIRCLES == {"name": CIRCLES["name"], "type": "acyclic_siblings", "ancestors": ["backprobe"]}
 
 
+def test_a_file_that_imports_its_own_package_is_seen(tmp_path):
+    """`make contract` looks for such circles in the whole package."""
+    texts = {
+        "__init__": "from backprobe.a import verb",
+        "a/__init__": "def verb():\n    from backprobe.a.run import run",
+        "a/run": "from backprobe.a import text, verb\nimport backprobe.b.one",
+        "a/text": "import math",
+        "b/__init__": "from backprobe.b.one import One",
+        "b/one": "from __future__ import annotations",
+    }
+    for name, text in texts.items():
+        file = tmp_path / "backprobe" / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    edges = HOUSE["imports"](tmp_path)
+    assert edges["backprobe.a.run"] == {"backprobe.a", "backprobe.a.text", "backprobe.b.one"}
+    assert HOUSE["circles"](edges) == [["backprobe.a", "backprobe.a.run"]]
+    assert "tools/house.py circles" in (ROOT / "Makefile").read_text()
+
+
 def test_a_framework_is_imported_in_its_own_folder_alone():
     extras = PROJECT["project"]["optional-dependencies"]
     frameworks = {re.split(r"\W", package)[0] for name in ("torch", "tensorflow", "jax") for package in extras[name]}

@@ -3,6 +3,7 @@
     python tools/house.py lines                      # code lines of src/backprobe and tests, by folder
     python tools/house.py lines --base /path/to/src  # beside those of another checkout
     python tools/house.py classes                    # names of classes that mean two things
+    python tools/house.py circles                    # modules that import each other: a mistake
     python tools/house.py draw house.svg             # folders with their files, and the imports between them
 
 A code line is one that holds a token of code: blank lines, comments and docstrings do not count.
@@ -93,12 +94,41 @@ def show_classes() -> None:
 
 
 def imports(source: Path) -> dict[str, set[str]]:
-    """Which modules of the package each of its modules imports."""
-    import grimp  # which only a drawing needs
+    """Which modules of the package each of its modules imports, at its head or inside a function."""
+    files = {_module(file.relative_to(source)): file for file in (source / "backprobe").rglob("*.py")}
+    found: dict[str, set[str]] = {}
+    for module, file in files.items():
+        named: set[str] = set()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                named.update(one.name for one in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                members = (f"{node.module}.{one.name}" for one in node.names)
+                named.update(one if one in files else str(node.module) for one in members)
+        found[module] = named & files.keys()
+    return found
 
-    sys.path.insert(0, str(source))
-    graph = grimp.build_graph("backprobe", cache_dir=None)
-    return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+
+def _module(file: Path) -> str:
+    return ".".join(file.with_suffix("").parts).removesuffix(".__init__")
+
+
+def circles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of modules of which each one imports all others, directly or through others, a package and its files too.
+
+    The contract of imports compares the files of a package with each other, but none with the package's own module.
+    """
+    reached = {module: _reached(edges, module) for module in edges}
+    groups = {tuple(sorted(one for one in reached[module] if module in reached[one])) for module in edges}
+    return [[*group] for group in sorted(groups) if len(group) > 1]
+
+
+def show_circles() -> None:
+    found = circles(imports(ROOT / "src"))
+    for group in found:
+        print(f"a circle: {', '.join(group)}")
+    if found:
+        sys.exit(1)
 
 
 def _folder(module: str) -> str:
@@ -127,7 +157,7 @@ def draw(target: Path, source: Path) -> None:
 
     package = source / "backprobe"
     edges = imports(source)
-    circular = {(a, b) for a in edges for b in edges[a] if a in _reached(edges, b)}
+    circular = {(a, b) for group in circles(edges) for a in group for b in edges[a] if b in group}
     drawn: dict[tuple[str, str], bool] = {}
     for importer, imported in ((a, b) for a in sorted(edges) for b in sorted(edges[a])):
         pair = (_folder(importer), _folder(imported))
@@ -165,6 +195,7 @@ def main() -> None:
     counting = commands.add_parser("lines")
     counting.add_argument("--base", type=Path, help="the root of another checkout")
     commands.add_parser("classes")
+    commands.add_parser("circles")
     drawing = commands.add_parser("draw")
     drawing.add_argument("target", type=Path)
     drawing.add_argument("--source", type=Path, default=ROOT / "src", help="the folder that holds the package")
@@ -174,6 +205,8 @@ def main() -> None:
             show_lines(asked.base)
         case "classes":
             show_classes()
+        case "circles":
+            show_circles()
         case _:
             draw(asked.target, asked.source)
 
