@@ -22,9 +22,10 @@ from torch.nn.modules import module as torch_modules
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from backprobe.backends import patching
+from backprobe.backends import exchanging, patching
 from backprobe.backends.capabilities import ModelCall, ModuleObserver
-from backprobe.backends.patching import Patched, exchanged, original, replaced
+from backprobe.backends.exchanging import exchanged
+from backprobe.backends.patching import Patched, original, replaced
 from backprobe.backends.torch import own_calls
 from backprobe.backends.torch.own_calls import OwnCalls
 from backprobe.backends.torch.pipelines import NONE, schedules
@@ -36,7 +37,7 @@ from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost
 
 CALLED_IN = torch_modules.__file__  # the file of the module; ``Module.__call__`` may be wrapped by others
-BETWEEN = frozenset({CALLED_IN, own_calls.__file__, patching.__file__})
+BETWEEN = frozenset({CALLED_IN, own_calls.__file__, exchanging.__file__, patching.__file__})
 BASES, HOOKS, PRE_HOOKS = attrgetter("__mro__"), attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
 MADE_FROM = "_torchdynamo_orig_callable"  # an attribute of functions that torch.compile returns
 
