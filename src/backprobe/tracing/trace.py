@@ -154,24 +154,6 @@ class Trace:
 
     # Methods that open scopes.
 
-    def root_opener(self, name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
-        """Opens the scope of the probed function. A recursive call gets a scope of its own."""
-
-        def opened() -> Scope:
-            if self.is_root_open:
-                return self.enter(self.root, name, file, sites)
-            return self.open_root(file, sites)
-
-        return opened
-
-    def opener(self, caller: Scope, label: str) -> Opener:
-        """Opens a scope each time when a function called from ``caller`` is entered."""
-
-        def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
-            return partial(self.enter, caller, label or name, file, sites)
-
-        return open_with
-
     def module_opener(self, path: str) -> Opener:
         """Opens a scope for a module's forward. Its path is absolute, no matter who calls it."""
 
