@@ -9,8 +9,9 @@ from typing import Any
 from backprobe.backends.tensors import Arrays
 from backprobe.findings.phrasing import plural
 from backprobe.record.brief import SMALL, path, place, sizes
-from backprobe.record.entries import Entry, GradStatus, Lost, plain_text
+from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.graph import Flow, Graph
+from backprobe.record.held import Lost, plain_text
 from backprobe.record.names import strip
 from backprobe.record.source import Source
 from backprobe.show.captions import DASHED, Captions
