@@ -2,6 +2,7 @@
 
     python tools/house.py lines                      # code lines of src/backprobe and tests, by folder
     python tools/house.py lines --base /path/to/src  # beside those of another checkout
+    python tools/house.py since e8aa5ba3             # by folder: files that were there at a commit, and files since
     python tools/house.py classes                    # names of classes that mean two things
     python tools/house.py circles                    # modules that import each other: a mistake
     python tools/house.py draw house.svg             # folders with their files, and the imports between them
@@ -16,6 +17,7 @@ import ast
 import html
 import io
 import re
+import subprocess
 import sys
 import tokenize
 from collections import Counter, defaultdict
@@ -30,7 +32,11 @@ IGNORED = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 def code_lines(file: Path) -> int:
     """How many lines of a file hold code."""
-    text = file.read_text(encoding="utf-8")
+    return code_lines_of(file.read_text(encoding="utf-8"))
+
+
+def code_lines_of(text: str) -> int:
+    """How many lines of a text hold code."""
     lines = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in IGNORED:
@@ -64,6 +70,32 @@ def show_lines(base: Path | None) -> None:
         for folder in sorted({*now, *before}, key=lambda one: (not one.endswith("/"), one)):
             if name != "tests" or folder.endswith("/"):
                 print(f"  {folder:30} {before.get(folder, ''):>8} {now.get(folder, ''):>8}")
+
+
+def show_since(commit: str) -> None:
+    """By folder: code lines of files that were there at a commit, then and now, and code lines of files since.
+
+    A file that was renamed, or made of another one, was there: git compares their texts.
+    """
+    changes = _git("diff", "--name-status", "--find-renames=25%", "-l5000", commit, "--", "src/backprobe")
+    before = {row[-1]: row[-2] for row in map(str.split, changes.splitlines()) if row[0][0] in "RC"}
+    new = {row[-1] for row in map(str.split, changes.splitlines()) if row[0] == "A"}
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for file in sorted((ROOT / "src" / "backprobe").rglob("*.py")):
+        path, parts = file.relative_to(ROOT).as_posix(), file.relative_to(ROOT / "src" / "backprobe").parts
+        folder, count = (parts[0] + "/" if len(parts) > 1 else parts[0]), code_lines(file)
+        if path in new:
+            found[folder]["since"] += count
+        else:
+            found[folder]["now"] += count
+            found[folder]["then"] += code_lines_of(_git("show", f"{commit}:{before.get(path, path)}"))
+    print(f"{'':24} {'then':>8} {'now':>8} {'new files':>10}")
+    for folder, counts in [*found.items(), ("all", sum(found.values(), Counter()))]:
+        print(f"{folder:24} {counts['then']:>8} {counts['now']:>8} {counts['since']:>10}")
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", "-C", str(ROOT), *words], check=True, capture_output=True, text=True).stdout
 
 
 def names_of_two_things(package: Path) -> dict[str, list[str]]:
@@ -194,6 +226,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     counting = commands.add_parser("lines")
     counting.add_argument("--base", type=Path, help="the root of another checkout")
+    commands.add_parser("since").add_argument("commit")
     commands.add_parser("classes")
     commands.add_parser("circles")
     drawing = commands.add_parser("draw")
@@ -203,6 +236,8 @@ def main() -> None:
     match asked.command:
         case "lines":
             show_lines(asked.base)
+        case "since":
+            show_since(asked.commit)
         case "classes":
             show_classes()
         case "circles":
