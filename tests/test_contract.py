@@ -158,6 +158,13 @@ def test_few_lines_are_kept_from_the_formatter():
     assert 0 < len(kept) < 50
 
 
+def test_a_file_has_less_than_500_lines():
+    """Where one has more, it holds a second idea."""
+    files = [file for folder in (SOURCE, ROOT / "tools") for file in folder.rglob("*.py")]
+    lengths = {file.name: file.read_text().count("\n") for file in files if not AWAY & {*file.parts}}
+    assert {name: length for name, length in lengths.items() if length >= 500} == {}
+
+
 def test_few_names_of_classes_mean_two_things():
     """See the glossary, note 064."""
     found = HOUSE["names_of_two_things"](SOURCE)

@@ -181,20 +181,12 @@ class Run:
         from backprobe.charts import data
         from backprobe.charts.overview import overview
         from backprobe.charts.report import RunReport
-        from backprobe.charts.single import alerts_of, one_name, one_step
+        from backprobe.charts.single import alerts_of, one_name
 
         reader, folder = self._reader, str(self.folder)
         full = None if name is None else self._resolve(name, f"run.report(name={cut(written(name))})")
         if step is not None:
-            found = self.at(step)
-            rows: Mapping[str, Mapping[str, float]] = found if full is None else {full: found[full]}
-            heading = f"step{repr(found).removeprefix('<backprobe.Step').removesuffix('>')}"
-            return RunReport(
-                heading,
-                about=f"step {found.step} of {folder!r}",
-                text=lambda: one_step(heading, rows),
-                numbers=lambda: {"run": folder, **data.of_step(found.step, rows)},
-            )
+            return self._report_of_step(step, full)
         alerts, gaps = self.alerts, self.gaps
         if full is None:
             return RunReport(
@@ -220,6 +212,21 @@ class Run:
             complete=of_name.complete,
             text=lambda: one_name(reader, full, of_name),
             numbers=lambda: {"run": folder, **data.of_name(reader, full), **data.of_report(of_name)},
+        )
+
+    def _report_of_step(self, step: int, full: str | None) -> RunReport:
+        from backprobe.charts import data
+        from backprobe.charts.report import RunReport
+        from backprobe.charts.single import one_step
+
+        found = self.at(step)
+        rows: Mapping[str, Mapping[str, float]] = found if full is None else {full: found[full]}
+        heading = f"step{repr(found).removeprefix('<backprobe.Step').removesuffix('>')}"
+        return RunReport(
+            heading,
+            about=f"step {found.step} of {str(self.folder)!r}",
+            text=lambda: one_step(heading, rows),
+            numbers=lambda: {"run": str(self.folder), **data.of_step(found.step, rows)},
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
