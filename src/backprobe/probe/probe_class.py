@@ -25,7 +25,8 @@ from backprobe.record.brief import kind
 from backprobe.record.containers import leaves
 from backprobe.record.entries import Record
 from backprobe.record.typed import Generic, P, R, T
-from backprobe.recording import BlockRecording, Recording
+from backprobe.recording import Recording
+from backprobe.recording.block import BlockRecording
 from backprobe.source.bytecode import names_loaded
 from backprobe.source.frames import name_in
 from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
