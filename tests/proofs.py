@@ -779,9 +779,10 @@ OF_EXPERIMENTS = frozenset(
         "cured_script_here",
         "losses_equal",
         "losses_changed",
+        "history_ends",
     }
 )
-"""What another run has shown: the programs are in ``tests/test_experiments.py``."""
+"""What another run has shown: programs are in ``tests/test_experiments.py`` and ``tests/test_script_ends.py``."""
 
 OF_TAPES = frozenset(
     {
