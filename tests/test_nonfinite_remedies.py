@@ -387,23 +387,3 @@ def test_one_that_draws_nothing_is_written_as_it_is(tmp_path):
     f = function(program("p = torch.softmax(x * 2, 0); torch.log(p)"), tmp_path, "import torch")
     remedy, _ = remedy_of(explained(f, tensor([1e6, 0.0])))
     assert remedy["instead"] == "torch.log_softmax(x * 2, dim=0)"
-
-
-def attended(hidden):
-    """Attention in which these positions are hidden from a sequence."""
-    attention = torch.nn.MultiheadAttention(4, 1, batch_first=True)
-    hidden = torch.tensor([hidden, [False, False]])
-
-    def f(x):
-        y, _ = attention(x, x, x, key_padding_mask=hidden)
-        return y[~hidden].sum()
-
-    return bp.explain(bp.probe(f)(torch.ones(2, 2, 4)))
-
-
-def test_a_mask_is_not_moved_by_a_small_number():
-    """A sum of booleans and a number is a mask of another kind, which hides nothing: NaN is gone, and so is the mask."""
-    report = attended([True, True])
-    assert any(one.kind == "born" for one in report)
-    assert not any("1.19e-07" in text for one in report for text in (one.remedy, *one.facts))
-    assert attended([False, True]).ok
