@@ -339,7 +339,7 @@ x, hidden = torch.randn(2, 3, 8), torch.tensor([[True] * 3, [False] * 3])
 
 
 def test_a_mask_is_not_moved_by_a_rounding_error(found):
-    """A sum of booleans and a number is a mask of another kind, which hides nothing: NaN is gone, and so is the mask."""
+    """The sum of booleans and a number is a mask of floats, which hides nothing: NaN is gone, and so is the mask."""
     found("y, _ = att(x, x, x, key_padding_mask=hidden)\nloss = y[~hidden].pow(2).mean()", head=MASKED)
     born = [one for one in found.report["findings"] if one["kind"] == "born"]
     assert born and not any("1.19e-07" in text for one in born for text in (one["remedy"], *one["facts"]))
