@@ -133,6 +133,7 @@ SENTENCES = {
     "zero_everywhere.exactly": "{gradients} is exactly 0",
     "zero_kept": "{gradients} is exactly 0 here; asked for by name, {first} shows where it becomes 0, as far as it was "
     "recorded",
+    "zero_trained": "{gradients} is exactly 0 in what was recorded",
     "zero_here": "{gradients}, all exactly 0 at these arguments",
     "zero_here.one": "{gradients}, exactly 0 at these arguments",
     "bridged": "with this line bridged, {gradients}",
