@@ -56,6 +56,8 @@ SENTENCES = {
     "unknown.call": "no path leads from {outputs} back to {call}: its result is cut off later, or not used",
     "unknown.call_next": "give the result a name, out = {plain}, and ask again: then the line that cuts it off is "
     "known",
+    "history_ends": "this line reads values with a gradient history, and what it makes has none",
+    "history_ends_next": "compute it with operations of the framework, without numbers taken out of tensors",
     "unknown.parameters": "no path leads from {outputs} back to these parameters",
     "unknown.parameters_next": "use them in what the loss is computed from; or freeze them with {freeze}",
     "replaced.held": "the optimizer has parameters of no model that ran",
@@ -131,6 +133,7 @@ SENTENCES = {
     "zero_everywhere.exactly": "{gradients} is exactly 0",
     "zero_kept": "{gradients} is exactly 0 here; asked for by name, {first} shows where it becomes 0, as far as it was "
     "recorded",
+    "zero_trained": "{gradients} is exactly 0 in what was recorded",
     "zero_here": "{gradients}, all exactly 0 at these arguments",
     "zero_here.one": "{gradients}, exactly 0 at these arguments",
     "bridged": "with this line bridged, {gradients}",
