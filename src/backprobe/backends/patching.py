@@ -18,6 +18,7 @@ from types import FunctionType, MethodType
 from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
+from backprobe.backends import copying
 from backprobe.backends.undoing import undo_all
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -54,6 +55,18 @@ class Patched:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
+
+    @property
+    def __class__(self) -> Any:
+        """What replaces a method is one, for ``inspect`` and for compilers that read the source of a method."""
+        return MethodType if type(self.original) is MethodType else type(self)
+
+    @__class__.setter
+    def __class__(self, kind: Any) -> None:
+        vars(object)["__class__"].__set__(self, kind)
+
+    def __repr__(self) -> str:
+        return repr(self.original)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if self.aside is not None and self.aside():
@@ -219,6 +232,7 @@ def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], b
     """
     thread = threading.get_ident()
     undo: list[tuple[Patched, Callable[..., Any]]] = []
+    kinds: list[type] = []
 
     def take_off(one: tuple[Patched, Callable[..., Any]]) -> None:
         one[0].take_off(thread, one[1])
@@ -232,6 +246,8 @@ def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], b
                 if one is not found:
                     _put(owner, name, one)
                 one.put_on(thread, given, replaces)
+                if one.own is None and not isinstance(owner, type):
+                    kinds += copying.enter((type(owner),), _is_on_loan)
         yield
     finally:
         with LOCK:
@@ -240,6 +256,8 @@ def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], b
             except BaseException:
                 undo_all(undo, take_off)  # the first call may have been interrupted before it began
                 raise
+            finally:
+                copying.leave(kinds)
 
 
 @contextmanager
@@ -267,6 +285,7 @@ def exchanged(
             owners, given, held = ([*map(each.__getitem__, rest)] for each in (owners, given, held))
         functions = map(attrgetter(name), map(type, owners))
         made = [*map(Exchanged, owners, functions, given, repeat(together))]
+        kinds = copying.enter({*map(type, owners)}, _is_on_loan)
     try:
         with LOCK:
             exhaust(map(dict.__setitem__, held, repeat(name), made))
@@ -281,6 +300,7 @@ def exchanged(
                 raise
             finally:
                 together.live.clear()
+                copying.leave(kinds)
         together.forget_copies()
 
 
@@ -316,6 +336,11 @@ def original(owner: Any, name: str) -> Any:
         return found.original
     inner = STANDS_FOR.get(found.__func__) if isinstance(found, MethodType) else None
     return found if inner is None else MethodType(inner, found.__self__)
+
+
+def _is_on_loan(value: Any) -> bool:
+    # Does an object have this method only while it is patched, and inherit it otherwise?
+    return type(value) is Exchanged or (type(value) is Patched and value.own is None)
 
 
 def _put(owner: Any, name: str, value: Any) -> None:
