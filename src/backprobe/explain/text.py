@@ -80,7 +80,8 @@ SENTENCES = {
     "not_held.computed_next": "{plain} = nn.Parameter(...) around all of that computation, and model.parameters() "
     "has it",
     "not_held": "{parameters} of the model that ran get gradients, and no optimizer has them",
-    "not_held_next": "give them to the optimizer, as with model.parameters(), if they are to be trained",
+    "not_held_next": "give them to the optimizer, as with model.parameters(), if they are to be trained; "
+    "requires_grad_(False) if not",
     **ERRORS,
     # facts about a cut
     "states": "{value} is {state}, {target} is {other}",
