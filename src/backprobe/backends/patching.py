@@ -20,6 +20,7 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from backprobe.backends import copying
 from backprobe.backends.undoing import undo_all
+from backprobe.source.user_code import STAND_INS
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 """(next function) -> the function that is called instead."""
@@ -216,6 +217,8 @@ class Exchanged(Patched):
         changed.__wrapped__, changed.__class__ = self.original, Patched
         changed.put_on(thread, given, replaces)
 
+
+STAND_INS.update((Patched, Exchanged))
 
 Patches = Sequence[tuple[Any, str, Callable[..., Any]]]
 """Tuples of an owner, a name, and the wrapper or replacement for ``owner.name``."""

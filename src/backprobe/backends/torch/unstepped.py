@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from backprobe.backends.torch.capture import memory, version
-from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import ORDINARY, grad_of, is_zero
 from backprobe.backends.torch.trained_names import TrainedNames
