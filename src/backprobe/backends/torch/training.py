@@ -28,6 +28,7 @@ from backprobe.backends.torch.capture import Capture, gradient_edge
 from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.forwards import IDLE, forward_code, mentioned_by
 from backprobe.backends.torch.module_runs import ModuleRuns
+from backprobe.backends.torch.none_reads import NoneReads
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.tensors import grad_of, is_zero
 from backprobe.backends.torch.trained_names import TrainedNames
@@ -97,8 +98,9 @@ class Judged:
 class Census:
     """Observes the optimizers that step while a block is open, and the gradients that they find in ``.grad``."""
 
-    def __init__(self, passing: Passing | None = None) -> None:
+    def __init__(self, passing: Passing | None = None, reads: NoneReads | None = None) -> None:
         self.passing = passing  # the calls of ``backward()`` so far
+        self.reads = reads  # what the program did to gradients in between
         self.runs = ModuleRuns()
         self.stepped: dict[Optimizer, Source | None] = {}  # by optimizer: the line of its first step
         self.empty: dict[int, Tensor] = {}  # by id: the parameters without a gradient when a step started
@@ -124,11 +126,17 @@ class Census:
             if tensor.grad is not None:
                 self.filled.add(tensor)
                 if not self.has_moving:
-                    self.zero[id(tensor)] = tensor
                     self.has_moving = not is_zero(tensor.grad)
+                    if not (self.has_moving or self._is_cleared(tensor)):
+                        self.zero[id(tensor)] = tensor
             elif tensor.requires_grad:
                 self.empty[id(tensor)] = tensor
                 self.before[id(tensor)] = 0 if self.passing is None else len(self.passing.calls)
+
+    def _is_cleared(self, one: Tensor) -> bool:
+        # Is the gradient 0 because it was cleared, and no backward has added to it since?
+        calls = () if self.passing is None else self.passing.calls
+        return not calls or (self.reads is not None and self.reads.cleared_at(one) is not None)
 
     def judged(self, calls: Sequence[BackwardCall]) -> Judged | None:
         """Return the parameters that were expected to be trained: those of the optimizers that stepped. If none
