@@ -1,6 +1,6 @@
 # from: own
 # ask: python
-# A critic steps 12 times, and then the generator once: each such round is one step of the run.
+# A critic steps 12 times, and then the generator once: each such round but the first is one step of the run.
 import tempfile
 
 import torch
@@ -24,5 +24,5 @@ with tempfile.TemporaryDirectory() as folder:
             nets["critic"](nets["generator"](torch.randn(8, 2))).mean().neg().backward()
             of_generator.step()
     with bp.open_run(f"{folder}/run") as run:
-        assert len(run.steps) == 6, list(run.steps)
+        assert len(run.steps) == 5 + 5, list(run.steps)
         assert not run.alerts, run.alerts

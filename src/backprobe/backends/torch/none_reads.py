@@ -113,7 +113,9 @@ class NoneReads(KeptGradients):
     def cleared_at(self, tensor: Tensor) -> Source | None:
         """Return the line that has cleared the gradient of a tensor since the last ``backward()``."""
         begun = len(self.passing.calls)
-        return next((one.at for one in reversed(self.cleared.values()) if one.begun == begun and one.is_of(tensor)), None)
+        return next(
+            (one.at for one in reversed(self.cleared.values()) if one.begun == begun and one.is_of(tensor)), None
+        )
 
     def may_give_none(self, frame: FrameType) -> bool:
         """Is this the frame of ``torch.autograd.grad``, called so that it may return None?"""
