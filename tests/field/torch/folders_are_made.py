@@ -19,7 +19,6 @@ writers = {
     "r.safetensors": rec.save,
     "r.csv": rec.to_csv,
     "r.svg": lambda path: bp.draw(rec, path),
-    "r.dot": lambda path: bp.draw(rec, path),
     "r.html": lambda path: bp.draw(rec, path),
 }
 with tempfile.TemporaryDirectory() as folder:
