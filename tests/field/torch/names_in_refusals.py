@@ -39,6 +39,6 @@ net = Net()
 said = message(lambda: bp.probe(act)(torch.ones(2)))
 assert "ScriptFunction(" not in said and "act(" in said, said
 said = message(replaced)
-assert "bp.probe(net" in said and "bp.probe(Net" not in said, said
+assert "bp.probe(model" in said and "bp.probe(Net" not in said, said
 said = message(lambda: bp.probe(net, replace={"nothing": torch.ones(1)})(torch.ones(1, 2)))
 assert "bp.probe(Net" not in said, said
