@@ -119,6 +119,7 @@ SENTENCES = {
     "useless.distribution_twice": "softmax is applied twice",
     "useless.not_log_probabilities": "the loss takes other numbers for log-probabilities",
     "useless.step_without_effect": "the steps of {optimizer} change next to nothing",
+    "useless.step_scaled": "{optimizer} steps with scaled ones",
     "useless.step_without_gradient": "{optimizer} stepped without one",
     "useless.step_without_effect.added": "the updates of {names} change next to nothing",
     "cancelled": "0 but for rounding",
