@@ -62,7 +62,7 @@ def not_updated(error: BaseException) -> str | None:
 
     The scaler's own state says so: it is in the frame that raised the error.
     """
-    steps = {kind.step.__code__ for kind in scalers("step")}
+    steps = {vars(kind)["step"].__code__ for kind in scalers("step")}
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
