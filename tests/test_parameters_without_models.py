@@ -71,7 +71,7 @@ def test_an_optimizer_with_a_layer_that_the_model_has_no_more():
         optimizer.step()
     new, old = bp.explain(rec).findings
     assert (new.kind, old.kind) == ("not_held", "replaced")
-    assert new.facts[0].endswith("net.1.bias, net.1.weight")
+    assert new.facts[0].endswith("net.1.weight, net.1.bias")
 
 
 @pytest.mark.parametrize("of_model", [True, False])

@@ -14,7 +14,9 @@ from types import FunctionType, MethodType
 from typing import Any
 from weakref import ReferenceType, ref
 
-from backprobe.backends.patching import LOCK, Patched, replaced
+from backprobe.backends import copying
+from backprobe.backends.patching import LOCK, Patched, is_on_loan, replaced
+from backprobe.source.user_code import STAND_INS
 
 exhaust = deque[Any](maxlen=0).extend
 """Run an iterator to its end, in C."""
@@ -112,6 +114,9 @@ class Exchanged(Patched):
         changed.put_on(thread, given, replaces)
 
 
+STAND_INS.add(Exchanged)
+
+
 @contextmanager
 def exchanged(
     owners: Sequence[Any],
@@ -137,6 +142,7 @@ def exchanged(
             owners, given, held = ([*map(each.__getitem__, rest)] for each in (owners, given, held))
         functions = map(attrgetter(name), map(type, owners))
         made = [*map(Exchanged, owners, functions, given, repeat(together))]
+        kinds = copying.enter({*map(type, owners)}, is_on_loan)
     try:
         with LOCK:
             exhaust(map(dict.__setitem__, held, repeat(name), made))
@@ -151,6 +157,7 @@ def exchanged(
                 raise
             finally:
                 together.live.clear()
+                copying.leave(kinds)
         together.forget_copies()
 
 

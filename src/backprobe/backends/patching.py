@@ -13,7 +13,9 @@ from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from backprobe.backends import copying
 from backprobe.backends.undoing import undo_all
+from backprobe.source.user_code import STAND_INS
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 """(next function) -> the function that is called instead."""
@@ -45,6 +47,18 @@ class Patched:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
+
+    @property
+    def __class__(self) -> Any:
+        """What replaces a method is one, for ``inspect`` and for compilers that read the source of a method."""
+        return MethodType if type(self.original) is MethodType else type(self)
+
+    @__class__.setter
+    def __class__(self, kind: Any) -> None:
+        vars(object)["__class__"].__set__(self, kind)
+
+    def __repr__(self) -> str:
+        return repr(self.original)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if self.aside is not None and self.aside():
@@ -103,6 +117,8 @@ class Patched:
         self.calls = calls
 
 
+STAND_INS.add(Patched)
+
 Patches = Sequence[tuple[Any, str, Callable[..., Any]]]
 """Tuples of an owner, a name, and the wrapper or replacement for ``owner.name``."""
 
@@ -118,6 +134,7 @@ def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], b
     """
     thread = threading.get_ident()
     undo: list[tuple[Patched, Callable[..., Any]]] = []
+    kinds: list[type] = []
 
     def take_off(one: tuple[Patched, Callable[..., Any]]) -> None:
         one[0].take_off(thread, one[1])
@@ -131,6 +148,8 @@ def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], b
                 if one is not found:
                     _put(owner, name, one)
                 one.put_on(thread, given, replaces)
+                if one.own is None and not isinstance(owner, type):
+                    kinds += copying.enter((type(owner),), is_on_loan)
         yield
     finally:
         with LOCK:
@@ -139,6 +158,8 @@ def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], b
             except BaseException:
                 undo_all(undo, take_off)  # the first call may have been interrupted before it began
                 raise
+            finally:
+                copying.leave(kinds)
 
 
 def listening(owner: Any, name: str, listener: Callable[..., Any]) -> AbstractContextManager[None]:
@@ -162,6 +183,11 @@ def original(owner: Any, name: str) -> Any:
         return found.original
     inner = STANDS_FOR.get(found.__func__) if isinstance(found, MethodType) else None
     return found if inner is None else MethodType(inner, found.__self__)
+
+
+def is_on_loan(value: Any) -> bool:
+    """Does an object have this method only while it is patched, and inherit it otherwise?"""
+    return issubclass(type(value), Patched) and value.own is None
 
 
 def _put(owner: Any, name: str, value: Any) -> None:

@@ -82,7 +82,8 @@ SENTENCES = {
     "not_held.computed_next": "{plain} = nn.Parameter(...) around all of that computation, and model.parameters() "
     "has it",
     "not_held": "{parameters} of the model that ran get gradients, and no optimizer has them",
-    "not_held_next": "give them to the optimizer, as with model.parameters(), if they are to be trained",
+    "not_held_next": "give them to the optimizer, as with model.parameters(), if they are to be trained; "
+    "requires_grad_(False) if not",
     **ERRORS,
     # facts about a cut
     "states": "{value} is {state}, {target} is {other}",
@@ -120,6 +121,7 @@ SENTENCES = {
     "useless.distribution_twice": "softmax is applied twice",
     "useless.not_log_probabilities": "the loss takes other numbers for log-probabilities",
     "useless.step_without_effect": "the steps of {optimizer} change next to nothing",
+    "useless.step_scaled": "{optimizer} steps with scaled ones",
     "useless.step_without_gradient": "{optimizer} stepped without one",
     "useless.step_without_effect.added": "the updates of {names} change next to nothing",
     "cancelled": "0 but for rounding",

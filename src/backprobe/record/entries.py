@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
-from backprobe.errors import NoGradient, Overwritten, UnknownName, labelled
+from backprobe.errors import BadOption, NoGradient, Overwritten, UnknownName, labelled
 from backprobe.markup import Printed, facts, shown
 from backprobe.record.brief import path, sizes
 from backprobe.record.held import Alias, Lost, plain_text
@@ -208,6 +208,8 @@ class Entry(Printed, Generic[T]):
     by_output: Mapping[str, Gradient] = field(default_factory=dict, repr=False)
     default_output: str | None = None
     _presenting: ClassVar[Presenting]
+    is_without_partials: ClassVar[bool] = False
+    """Set on each entry of a recording that has no partials."""
 
     @property
     def is_of_several(self) -> bool:
@@ -388,16 +390,27 @@ class Entry(Printed, Generic[T]):
 
     @property
     def partials(self) -> Mapping[str, T]:
-        """Local partials by input name; empty unless requested."""
+        """Local partials by input name. Raises ``BadOption`` if the recording has none, because none were requested."""
+        self._refuse_without_partials("partials")
         return {edge.name: edge.partial for edge in self.inputs if edge.partial is not None}
+
+    def _refuse_without_partials(self, part: str) -> None:
+        if self.is_without_partials:
+            raise BadOption(
+                f"no {part} were recorded",
+                asked=f"rec[{self.name!r}].{part}",
+                found="a recording without partials",
+                next="bp.probe(f, partials=True)",
+            )
 
     @property
     def contributions(self) -> Mapping[str, T]:
-        """The part of each input's gradient that flows through this entry, by input name; empty unless partials were
-        requested.
+        """The part of each input's gradient that flows through this entry, by input name.
 
-        Raises ``NoGradient`` if there are several outputs: ``rec.of(key)`` has the contributions of one.
+        Raises ``BadOption`` if no partials were requested, and ``NoGradient`` if there are several outputs:
+        ``rec.of(key)`` has the contributions of one.
         """
+        self._refuse_without_partials("contributions")
         if self.is_of_several:
             raise self._several("contributions")
         return {edge.name: edge.contribution for edge in self.inputs if edge.contribution is not None}
