@@ -291,6 +291,11 @@ def unprinted(case):
     """
     torch.manual_seed(0)
     model, step, wanted = CASES[case]()
+    return unprinted_of(model, step, wanted), len(wanted)
+
+
+def unprinted_of(model, step, wanted):
+    """The same of a model, a step of it, and the paths that are wanted."""
     with bp.probe(model, ["**"]) as rec:
         step()
     listed, same = bp.names(model), paths(model)
@@ -306,14 +311,15 @@ def unprinted(case):
             wrong[path] = ", ".join(sorted(printed)) or "nothing"
         elif path not in listed or not bound.isdisjoint(same[path] - {path}):
             wrong[path] = f"listed as {', '.join(sorted(bound & same[path]))}"
-    return wrong, len(wanted)
+    return wrong
 
 
 def paths(model):
     """The other paths of the module or parameter at each path, and itself."""
     found = {}
-    parts = chain(model.named_modules(remove_duplicate=False), model.named_parameters(remove_duplicate=False))
-    for path, part in parts:
+    parameters = nn.Module.named_parameters(model, remove_duplicate=False)
+    own = () if type(model).named_parameters is nn.Module.named_parameters else model.named_parameters()
+    for path, part in chain(model.named_modules(remove_duplicate=False), parameters, own):
         found.setdefault(id(part), set()).add(path)
     return {path: several for several in found.values() for path in several}
 
