@@ -320,7 +320,7 @@ def listed_again(model):
     """The names that ``bp.names`` lists without a remark although it lists their module or parameter before."""
     listed, same = bp.names(model), paths(model)
     first, again = {}, []
-    for name in [name for name in listed if name in same and not listed.marks[name].startswith("same as")]:
+    for name in [name for name in listed if name in same and not listed.marks[name].startswith("same as ")]:
         if first.setdefault(frozenset(same[name]), name) != name:
             again.append(name)
     return again
