@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -268,6 +269,19 @@ def test_a_model_made_after_the_optimizer_of_another_is_its_own(tmp_path, monkey
         assert said.splitlines() == [
             f"watched {name} for 4 steps: backprobe report two.run/{name}" for name in ("Linear", "Later")
         ]
+
+
+def test_a_warning_of_backward_has_the_line_of_the_script(folder):
+    """PyTorch counts the frames above: a full hook on a module whose inputs need no gradient warns."""
+    own = vars(torch.Tensor)["backward"]
+    hooked = TRAIN.replace("optimizer =", "net[0].register_full_backward_hook(lambda *_: None)\noptimizer =")
+    hooked = hooked.replace("frozen(x)", "x")
+    Path("hooked.py").write_text(hooked)
+    with pytest.warns(UserWarning, match="Full backward hook is firing") as warned:
+        assert invoked("watch", "hooked.py")[0] == 0
+    line = hooked.splitlines().index("    loss.backward()") + 1
+    assert {(Path(one.filename).name, one.lineno) for one in warned} == {("hooked.py", line)}
+    assert vars(torch.Tensor)["backward"] is own
 
 
 def test_a_scaler_s_steps_are_its_own(folder):

@@ -36,6 +36,7 @@ from backprobe.backends.torch.compiled_statistics import without_warning_of_hook
 from backprobe.backends.torch.dynamo import OptimizedModule
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.own_calls import all_owners, around_calls_of
+from backprobe.backends.torch.read_backward import backward_read
 from backprobe.backends.torch.watched_selection import unwrapped
 from backprobe.backends.watches import ScriptListener
 from backprobe.source.frames import name_in
@@ -71,7 +72,7 @@ class WatchedScript:
             installed.enter_context(without_warning_of_hooks())
             installed.enter_context(listening(Optimizer, "__init__", self._optimizer_made))
             installed.enter_context(listening(GradScaler, "__init__", _remembering(self.scalers)))
-            installed.enter_context(listening(Tensor, "backward", self._backward))
+            installed.enter_context(backward_read(self._backward))
             installed.enter_context(listening(Module, "compile", self._compiled))
             installed.callback(self._leave)
             for handle in (
@@ -186,10 +187,9 @@ class WatchedScript:
             return False
         return not _training({*module.parameters()}, self.optimizers[self.given[module] :])
 
-    def _backward(self, following: Callable[..., Any], tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(tensor, Tensor) and tensor.numel() == 1 and not self._scalers():
+    def _backward(self, tensor: Tensor) -> None:
+        if tensor.numel() == 1 and not self._scalers():
             self.listener.lost(tensor.detach())
-        return following(tensor, *args, **kwargs)
 
     def _scalers(self) -> list[GradScaler]:
         return [one for one in _there(self.scalers) if one.is_enabled()]
