@@ -75,6 +75,11 @@ class TorchModelCall(ModelCall):
     def parameter_paths(self) -> Iterable[str]:
         return [path for path, _ in self.structure.parameters]
 
+    def other_paths(self) -> Mapping[str, str]:
+        found = [*self.structure.parts, *self.structure.parameters]
+        printed = {id(part): path for path, part in reversed(found)}
+        return {path: printed[id(part)] for path, part in found if path != printed[id(part)]}
+
     def hidden_paths(self) -> Mapping[str, Reason]:
         kinds = {*map(type, self.structure.modules)}
         if ScriptModule not in chain.from_iterable(map(BASES, kinds)):
