@@ -221,7 +221,7 @@ class Census:
         untrained = [*self._untrained(lacking, late, names, captures, inputs, reached, compiled)] if lacking else []
         stray = [*unregistered(names, reached.leaves, self.stepped)] if self.stepped and self.runs.modules else []
         replaced = [one for one, each in zip(lacking, untrained, strict=True) if _is_of_no_model(each)]
-        if replaced:
+        if replaced or (lacking and len(lacking) == len(trainable)):  # the optimizer may have the wrong parameters
             stray += not_held(names, reached.leaves)
         elif self.stepped and not compiled:
             stray += not_held(names, {id(one): one for one in self._unstepped(names, reached)})
