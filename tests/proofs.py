@@ -436,6 +436,9 @@ PROOFS = {
     **true_of(why_of_its_kind, *(code for code in SENTENCES if code.endswith("_why"))),
     "values_lost": each_lacks, "lost": lambda said: said.fields["count"] > 0,
     **true_of(none_reaches, "not_used", "not_seen_used"),
+    "combined": lambda said: all(
+        str(said.rec[name.strip("'")].status) == "not_connected" for name in names_in(said.fields["others"])
+    ),
     **true_of(each_is("not_tensor"), "not_tensors"),
     **true_of(each_is("not_executed"), "never_computed", "no_call_seen"),
     **true_of(lambda said: all("float" not in str(one.dtype) for one in said.listed()), "no_floats"),

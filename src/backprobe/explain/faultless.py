@@ -18,6 +18,10 @@ OF_GRADIENTS, NOT_ASKED = "no_path_of_gradient", ("beside_inputs", "beside_sourc
 """Codes of reasons: for derivatives and values computed from them, and for values without a requested gradient."""
 
 
+UNUSED = ("not_used", "not_seen_used")
+"""Codes of notes on values with a history from which no output is computed."""
+
+
 def without_fault(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator[str]:
     """Notes on values whose missing gradient is no fault: they are not used, or can have none.
 
@@ -37,6 +41,20 @@ def without_fault(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Ite
         if spelled:
             counts = Counter(spelled).items()
             yield say(code, names=listed([name + (f" ({count} times)" if count > 1 else "") for name, count in counts]))
+    unused = {at for code in UNUSED for at in groups.get(code, ())}
+    yield from dict.fromkeys(_combined(flow, unused))
+
+
+def _combined(flow: Dataflow, unused: Set[int]) -> Iterator[str]:
+    # Yield notes on numbers that combine a differentiated number with one that nothing differentiates, such as a loss
+    # with a penalty, where only the loss was returned.
+    numbers = {at for at in unused if flow.entries[at].shape == () and not is_of_update(flow, at)}
+    for at in sorted(numbers):
+        own, others = flow.edges[at].keys() & flow.to_outputs, flow.edges[at].keys() & numbers
+        if own and others and _made_at(flow, at):
+            said = {"own": own, "others": others}
+            names = {key: listed([repr(flow.entries[one].name) for one in sorted(held)]) for key, held in said.items()}
+            yield say("combined", whole=repr(flow.entries[at].name), place=_made_at(flow, at), **names)
 
 
 def _of_no_use(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> dict[str, Collection[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from backprobe.backends.dialects import dialect_of
 from backprobe.backends.tensors import Arrays
@@ -91,6 +92,11 @@ def _zero(flow: Dataflow, at: int, arrays: Arrays) -> list[Finding]:
     return merged(found)
 
 
+def _contribution(entry: Entry, name: str) -> Any:
+    # What flows back from an entry to one of its inputs; None if partials were not requested.
+    return next((edge.contribution for edge in entry.inputs if edge.name == name), None)
+
+
 def _added_up(flow: Dataflow, source: int, before: dict[int, int | None], arrays: Arrays) -> list[Finding]:
     # Return a finding if a gradient is the sum of several contributions, none known to be 0, which may cancel.
     value = flow.entries[source]
@@ -100,7 +106,7 @@ def _added_up(flow: Dataflow, source: int, before: dict[int, int | None], arrays
         if source in flow.edges[target]
         and (entry := flow.entries[target]).status is GradStatus.OK
         and not is_zero(arrays, entry.held_grad)
-        and not (_is_flat(flow, source, target) or is_zero(arrays, entry.contributions.get(value.name)))
+        and not (_is_flat(flow, source, target) or is_zero(arrays, _contribution(entry, value.name)))
     ]
     if len(parts) < 2 or Note("hooked", about=value.name) in flow.record.notes:
         return []
@@ -108,7 +114,7 @@ def _added_up(flow: Dataflow, source: int, before: dict[int, int | None], arrays
     facts = [
         say("contribution", target=repr(entry.name), contribution=brief(held))
         for entry in map(flow.entries.__getitem__, parts)
-        if (held := entry.contributions.get(value.name)) is not None
+        if (held := _contribution(entry, value.name)) is not None
     ]
     code = "added_up.parts" if len(facts) == len(parts) else "added_up"
     return [

@@ -221,6 +221,7 @@ SENTENCES = {
     "assigned_between": "no gradient flows to earlier steps through assignments: {places}",
     "only_derivative": "only the derivative is used of: {names}",
     "not_used": "computed, and not used for an output: {names}",
+    "combined": "{whole}{place} is computed from {own} and {others}, but only {own} leads to what was differentiated",
     "not_seen_used": "nothing recorded leads to an output from: {names}",
     "not_asked": "not among the values whose gradients the program asked for, nor on the way to these: {names}",
     "cut_in_graph": "cut off in the graph on every path to the output: {names}",

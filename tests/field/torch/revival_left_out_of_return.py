@@ -1,6 +1,6 @@
 # from: https://github.com/oclivegriffin/crosscode/issues/3
-# exit: 1
-# says: 'loss' adds .*'aux'.* to .*'fit'
+# says: all 4 parameters got a gradient
+# says: loss'? .*is computed from .*fit'? and .*aux'?, but only .*fit'? leads to what was differentiated
 import torch
 from torch import nn
 

@@ -1,6 +1,6 @@
 # from: own
 # exit: 0
-# never: adds
+# never: is computed from
 import torch
 from torch import nn
 

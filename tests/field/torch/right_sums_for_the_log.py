@@ -1,6 +1,6 @@
 # from: own
 # exit: 0
-# never: adds
+# never: is computed from
 # Sums that are logged and not differentiated: of losses that are differentiated one by one, of earlier losses, of a
 # loss and a number.
 import torch
