@@ -39,6 +39,23 @@ def no_gradient_seen(program: str, file: str) -> BadOption:
     )
 
 
+def none_to_show(program: str, file: str, *, is_of_functions: bool) -> BadOption:
+    """The error for a script whose recording was asked for, and that took no gradient of a tensor.
+
+    ``is_of_functions`` says that its framework differentiates functions, as JAX does.
+    """
+    path = os.path.relpath(file)
+    typed = f"{asked(f'{path}:f', 'x=3')}, for a function f in it"
+    first = f"backprobe explain {path}" if is_of_functions else f"loss.backward() at the end of {path}"
+    return BadOption(
+        f"{program} takes no gradient of PyTorch or TensorFlow that was seen",
+        asked=asked(program),
+        why="without a function, the file runs as a script, and what is shown are the gradients that it takes\n"
+        "itself; what jax.grad takes is explained by backprobe explain, and recorded of a function",
+        next=f"{first}; or {typed}",
+    )
+
+
 def _calls(file: str) -> list[DerivativeCall]:
     tree = ast.parse(Path(file).read_bytes())
     found: list[DerivativeCall] = []
