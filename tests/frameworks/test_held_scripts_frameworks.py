@@ -103,10 +103,9 @@ model.fit(np.random.rand(16, 4), np.random.rand(16, 1), epochs=1, verbose=0)
 """
 
 
-def test_a_strategy_takes_gradients(ask):
+def test_the_gradients_of_a_strategy_are_not_denied(ask):
     status, out = ask("explain", STRATEGY)
-    assert "took no gradient" not in out and "no gradient to explain" not in out, out
-    assert "no gradient of" not in out, out
+    assert "took no gradient:" not in out and "other threads" in out, out
 
 
 TWO = """\

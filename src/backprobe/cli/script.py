@@ -63,7 +63,7 @@ def judged(
         script.run()
     report = script.report()
     if report is None:
-        raise no_gradient_seen(program, file)
+        raise no_gradient_seen(program, file, script.elsewhere.started)
     again = script.experiments(beginning) if experiments else None
     if again is None:
         return report

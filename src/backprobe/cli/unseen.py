@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from backprobe.backends.discover import BACKENDS, load_backend
@@ -16,9 +17,21 @@ FORWARD = ("jvp", "jacfwd", "linearize", "hessian")
 """Functions of forward-mode differentiation, which gives no gradients of intermediate values."""
 
 
-def no_gradient_seen(program: str, file: str) -> BadOption:
-    """The error for a script that computed no gradient which backprobe could record."""
+def no_gradient_seen(program: str, file: str, started: Sequence[str]) -> BadOption:
+    """The error for a script that computed no gradient which backprobe could record.
+
+    ``started`` are the threads or processes, in words, that it has started.
+    """
     calls = _calls(file)
+    if started and not calls:
+        return BadOption(
+            f"no gradient was seen in {program} itself",
+            asked=asked(program),
+            found=f"the script started {' and '.join(started)}",
+            why="what they compute is not looked at, and neither are gradients that are taken there",
+            next="the same training without them, in the script's own thread; or "
+            f"{asked(f'{os.path.relpath(file)}:f', 'x=3')}, for a function f in it",
+        )
     if not calls:
         return BadOption(
             f"no gradient of PyTorch, TensorFlow or JAX was seen in {program}",

@@ -251,7 +251,7 @@ class Draft:
         if len(bare) < sum(arrow.carries for arrow in arrows):
             in_loops = any(entry.axes for entry in self.entries)
             why = ["several values flow along it"] * any(arrow.count > 1 for arrow in bare)
-            why += ["it leads into a loop"] * (in_loops and any(arrow.count == 1 and arrow.is_reached for arrow in bare))
+            why += ["it leads into a loop"] * (in_loops and any(one.count == 1 and one.is_reached for one in bare))
             why += ["no gradient comes to where it leads"] * any(not arrow.is_reached for arrow in bare)
             yield from [f"line without a number: {', or '.join(why)}"] if why else []
         yield from self.captions.lines_left_out()

@@ -26,6 +26,7 @@ from backprobe.backends.protocol import Backend
 from backprobe.backends.user_lines import callers
 from backprobe.errors import NoSource, NothingToDifferentiate
 from backprobe.probe.block import PlainBlock
+from backprobe.probe.elsewhere import Elsewhere
 from backprobe.probe.form import home
 from backprobe.probe.output import ProbedOutput
 from backprobe.probe.request import Request
@@ -133,6 +134,7 @@ class TrainingLoop:
         self.traced: Any = None
         self.is_stopped = False
         self.process = os.getpid()
+        self.elsewhere = Elsewhere()
         # called each time for a backend that has no blocks
         self.without_blocks: Callable[[Backend], None] = lambda backend: None
 
@@ -149,11 +151,12 @@ class TrainingLoop:
         """Run a script, the first of the arguments, as ``__main__``, and record from its first call on."""
         with as_main(arguments, spec) as main:
             code = compiled(str(main.__file__))
-            try:
-                self.start()
-                exec(code, vars(main))
-            finally:
-                self.stop()
+            with self.elsewhere.heard():
+                try:
+                    self.start()
+                    exec(code, vars(main))
+                finally:
+                    self.stop()
 
     def stop(self, error: BaseException | None = None) -> None:
         """Stop recording, at the end of the program or earlier."""
