@@ -97,6 +97,11 @@ class TensorflowBridges(Bridges):
 
     def begin(self) -> None:
         tf.config.run_functions_eagerly(False)
+        private.names_of_keras()[1](None)
+
+    def part(self, value: Any, name: str) -> Any:
+        layers = getattr(value, "layers", ()) if is_layer(value) else ()  # of a model that is not of a class of its own
+        return getattr(value, name, None) or next((one for one in layers if one.name == name), None)
 
     @property
     def writers(self) -> Sequence[tuple[Any, str]]:
