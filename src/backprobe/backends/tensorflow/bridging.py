@@ -100,8 +100,10 @@ class TensorflowBridges(Bridges):
         private.names_of_keras()[1](None)
 
     def part(self, value: Any, name: str) -> Any:
-        layers = getattr(value, "layers", ()) if is_layer(value) else ()  # of a model that is not of a class of its own
-        return getattr(value, name, None) or next((one for one in layers if one.name == name), None)
+        found = getattr(value, name, None)
+        if found is None and is_layer(value):  # a model of no class of its own knows its layers by their names
+            found = next((one for one in getattr(value, "layers", ()) if one.name == name), None)
+        return found
 
     @property
     def writers(self) -> Sequence[tuple[Any, str]]:
