@@ -23,7 +23,7 @@ class Elsewhere:
     @contextmanager
     def heard(self) -> Iterator[None]:
         """Notice threads that begin inside this context."""
-        before = threading.gettrace()
+        before: Any = threading.gettrace()
 
         def began(frame: FrameType, event: str, arg: Any) -> Any:
             self.has_threads = True
@@ -35,7 +35,7 @@ class Elsewhere:
             yield
         finally:
             if threading.gettrace() is began:
-                threading.settrace(before)  # type: ignore[arg-type]  # None takes the function away
+                threading.settrace(before)
 
     @property
     def started(self) -> list[str]:
